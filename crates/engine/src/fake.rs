@@ -1,0 +1,103 @@
+//! A model without weights, for tests of everything above it.
+//!
+//! Its K/V of a position is the token that was there, and its scores are a hash of all tokens the
+//! row sees, read back through the pages. So a wrong page, a lost or stale token, a wrong position
+//! or a wrong mask each change what it says.
+
+use wf_formats::{Activation, ModelConfig, RotaryPairs};
+use wf_model::{Forward, Logits, PAGE_LEN, Segment, TokenId};
+
+/// See the module's page.
+pub struct FakeModel {
+    config: ModelConfig,
+    slots: Vec<Option<TokenId>>,
+    max_batch_tokens: usize,
+    stop_token: Option<TokenId>,
+}
+
+impl FakeModel {
+    /// A vocabulary of `vocab_len` tokens, `pages` pages, steps of at most `max_batch_tokens`.
+    pub fn new(vocab_len: usize, pages: usize, max_batch_tokens: usize) -> Self {
+        let config = ModelConfig {
+            architecture: "fake".into(),
+            name: Some("fake".into()),
+            vocab_len,
+            hidden_len: 1,
+            ffn_len: 1,
+            layers: 1,
+            heads: 1,
+            kv_heads: 1,
+            head_dim: 2,
+            context_len: 4096,
+            rope_theta: 10_000.0,
+            rotary_pairs: RotaryPairs::Halves,
+            norm_eps: 1e-5,
+            activation: Activation::Relu2,
+            sub_norms: false,
+            tied_head: true,
+            bos: None,
+            eos: Vec::new(),
+            block_diffusion: None,
+        };
+        Self { config, slots: vec![None; pages * PAGE_LEN], max_batch_tokens, stop_token: None }
+    }
+
+    /// Never prefers `token`, so that replies run to their full length unless something asks.
+    pub fn avoiding(mut self, token: TokenId) -> Self {
+        self.stop_token = Some(token);
+        self
+    }
+
+    fn slot(segment: &Segment<'_>, position: usize) -> usize {
+        segment.pages[position / PAGE_LEN] as usize * PAGE_LEN + position % PAGE_LEN
+    }
+
+    fn score(&self, segment: &Segment<'_>, want: usize, row: &mut [f32]) {
+        let position = segment.start + want;
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ position as u64;
+        for seen in 0..segment.sees.visible(position, segment.end()) {
+            let token = self.slots[Self::slot(segment, seen)].expect("a seen position was written");
+            hash = (hash ^ u64::from(token)).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+        }
+        for (score, token) in row.iter_mut().zip(0u64..) {
+            let mixed = (hash ^ token.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            *score = (mixed >> 40) as f32 * (8.0 / (1u64 << 24) as f32);
+        }
+        if let Some(token) = self.stop_token {
+            row[token as usize] = f32::MIN;
+        }
+    }
+}
+
+impl Forward for FakeModel {
+    fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    fn max_batch_tokens(&self) -> usize {
+        self.max_batch_tokens
+    }
+
+    fn pages(&self) -> usize {
+        self.slots.len() / PAGE_LEN
+    }
+
+    fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) {
+        let tokens: usize = batch.iter().map(|segment| segment.tokens.len()).sum();
+        assert!(tokens <= self.max_batch_tokens, "a step of {tokens} tokens");
+        for segment in batch {
+            for (at, &token) in segment.tokens.iter().enumerate() {
+                assert!((token as usize) < self.config.vocab_len);
+                self.slots[Self::slot(segment, segment.start + at)] = Some(token);
+            }
+        }
+        logits.resize(batch.iter().map(|segment| segment.want.len()).sum());
+        let mut row = 0;
+        for segment in batch {
+            for &want in segment.want {
+                self.score(segment, want, logits.rows_mut(row, 1));
+                row += 1;
+            }
+        }
+    }
+}

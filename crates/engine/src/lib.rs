@@ -1,0 +1,31 @@
+//! Decides what runs next and what the scores mean.
+//!
+//! One thread owns all decoding state and runs one loop (`run.rs`): admit, plan, forward, absorb,
+//! emit. A [`Request`] enters through an [`EngineHandle`] as token numbers and leaves as
+//! [`Event`]s; text stays on the caller's side, in the [`Frontend`].
+//!
+//! Prefill is not a phase: a decoder plans as many of the tokens that are not yet in the pages as
+//! its budget allows, so chunked prefill, mixed batches and decoding are one code path. What a
+//! step may undo is [`Outcome::keep`](decode::Outcome::keep), and there is no other undo.
+
+#![forbid(unsafe_code)]
+
+pub mod decode;
+pub mod fake;
+mod frontend;
+mod handle;
+mod open;
+mod pages;
+mod request;
+mod rng;
+mod run;
+mod sample;
+mod schedule;
+mod sequence;
+
+pub use frontend::{Finish, Frontend, FrontendError, Generate, Input, Piece, TextStream, Timings};
+pub use handle::{EngineHandle, EngineOptions, Events};
+pub use open::{ModelSource, ModelText, OpenError, OpenedModel, RunOptions, load_model, open_model, read_text};
+pub use request::{DecodeMode, Event, FinishReason, Limits, Picked, Refused, Request};
+pub use sample::{BadSampling, Sampler, SamplingParams};
+pub use wf_model::TokenId;

@@ -1,0 +1,264 @@
+//! A path becomes a model, a tokenizer and a template.
+
+use std::path::{Path, PathBuf};
+
+use wf_formats::{ModelConfig, ModelFile, OpenOptions, TokenizerSource};
+use wf_model::{
+    Compute, Isa, KvDtype, LoadError, Loading, Model, ModelOptions, PAGE_LEN, TokenId,
+};
+use wf_text::{ChatMessage, ChatTemplate, GgufVocab, RenderOptions, TextError, Tokenizer};
+
+use crate::frontend::{Frontend, FrontendError, Input};
+use crate::handle::{EngineHandle, EngineOptions};
+
+/// Where a model comes from.
+#[derive(Clone, Debug)]
+pub enum ModelSource {
+    /// A file or a Hugging Face directory.
+    Path(PathBuf),
+    /// A GGUF file inside the binary.
+    Embedded {
+        /// What to call it in messages.
+        name: &'static str,
+        /// The file.
+        bytes: &'static [u8],
+    },
+}
+
+impl ModelSource {
+    /// Opens the file and checks its structure. No weight is read yet.
+    pub fn open(&self, options: &OpenOptions) -> Result<ModelFile, wf_formats::Error> {
+        match self {
+            Self::Path(path) => ModelFile::open(path, options),
+            Self::Embedded { name, bytes } => ModelFile::from_bytes(name, bytes, options),
+        }
+    }
+}
+
+/// How to run a model.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// What the file cannot tell.
+    pub open: OpenOptions,
+    /// The instruction set; the best one if there is none.
+    pub isa: Option<Isa>,
+    /// Threads, the caller's among them.
+    pub threads: usize,
+    /// How K and V are stored.
+    pub kv: KvDtype,
+    /// The most tokens of prompt and reply; the model's own limit if there is none.
+    pub context_len: Option<usize>,
+    /// The most tokens of one step: long prompts are read in chunks of this many.
+    pub max_batch_tokens: usize,
+}
+
+/// Why a model cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file was refused.
+    #[error(transparent)]
+    File(#[from] wf_formats::Error),
+    /// Its weights were refused.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Its tokenizer or template was refused.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// There is no tokenizer.
+    #[error("no tokenizer: {looked}")]
+    NoTokenizer {
+        /// Where it was looked for.
+        looked: String,
+    },
+    /// The tokenizer and the weights do not belong together.
+    #[error("the tokenizer has {tokens} tokens, the embedding only {rows} rows")]
+    TokenizerTooLarge {
+        /// Tokens of the tokenizer.
+        tokens: usize,
+        /// Rows of the embedding.
+        rows: usize,
+    },
+    /// The CPU lacks the instruction set asked for.
+    #[error("this CPU has no {wanted}: it can run {supported}")]
+    NoSuchIsa {
+        /// What was asked for.
+        wanted: Isa,
+        /// What there is.
+        supported: String,
+    },
+    /// A context that the model was not made for.
+    #[error("a context of {wanted} tokens was asked for: this model allows 2 to {allowed}")]
+    Context {
+        /// What was asked for.
+        wanted: usize,
+        /// The model's own limit.
+        allowed: usize,
+    },
+    /// No thread could be started.
+    #[error("starting the engine thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// A model's text side: everything between strings and token numbers.
+pub struct ModelText {
+    /// Its tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Its chat template, if it has one.
+    pub template: Option<ChatTemplate>,
+    /// Tokens that end a reply.
+    pub end_tokens: Vec<TokenId>,
+    /// What goes before a raw prompt.
+    pub prompt_prefix: Vec<TokenId>,
+    bos_text: Option<String>,
+    eos_text: Option<String>,
+}
+
+impl ModelText {
+    /// The token numbers of a prompt.
+    pub fn prompt_ids(&self, input: &Input) -> Result<Vec<TokenId>, FrontendError> {
+        let after_prefix = |ids: Vec<TokenId>| [&self.prompt_prefix[..], &ids].concat();
+        match input {
+            Input::Ids(ids) => Ok(ids.clone()),
+            Input::Raw(text) => Ok(after_prefix(self.tokenizer.encode(text))),
+            Input::RawWithSpecials(text) => {
+                Ok(after_prefix(self.tokenizer.encode_with_specials(text)))
+            }
+            Input::Chat(messages) => {
+                let template = self.template.as_ref().ok_or(FrontendError::NoTemplate)?;
+                let prompt = template.render(messages, &self.render_options())?;
+                Ok(self.tokenizer.encode_prompt(&prompt))
+            }
+        }
+    }
+
+    fn render_options(&self) -> RenderOptions {
+        RenderOptions {
+            add_generation_prompt: true,
+            bos_token: self.bos_text.clone(),
+            eos_token: self.eos_text.clone(),
+            specials: self.tokenizer.special_texts().clone(),
+            ..RenderOptions::default()
+        }
+    }
+
+    /// What goes before a raw prompt: what the tokenizer says, or else the begin token if the
+    /// chat template writes it first, since then the model has never seen a text without it.
+    fn find_prompt_prefix(&self, bos: Option<TokenId>) -> Vec<TokenId> {
+        let prefix = self.tokenizer.prompt_prefix();
+        if !prefix.is_empty() {
+            return prefix.to_vec();
+        }
+        let (Some(bos), Some(template)) = (bos, &self.template) else { return Vec::new() };
+        let message = ChatMessage::new("user", "x");
+        let rendered = template.render(&[message], &self.render_options());
+        match rendered.map(|prompt| self.tokenizer.encode_prompt(&prompt)) {
+            Ok(ids) if ids.first() == Some(&bos) => vec![bos],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The text side of a model file.
+pub fn read_text(file: &ModelFile) -> Result<ModelText, OpenError> {
+    let tokenizer = match file.tokenizer() {
+        TokenizerSource::Json(json) => Tokenizer::from_json(json)?,
+        TokenizerSource::Gguf(v) => Tokenizer::from_gguf(GgufVocab {
+            model: v.model.clone(),
+            pre: v.pre.clone(),
+            tokens: v.tokens.clone(),
+            token_types: v.token_types.clone(),
+            merges: v.merges.clone(),
+            scores: v.scores.clone(),
+            bos: v.bos,
+            eos: v.eos,
+            eot: v.eot,
+            add_bos: v.add_bos,
+            add_space_prefix: v.add_space_prefix,
+        })?,
+        TokenizerSource::Missing { looked } => {
+            return Err(OpenError::NoTokenizer { looked: looked.clone() });
+        }
+    };
+    let config = file.config();
+    if tokenizer.len() > config.vocab_len {
+        return Err(OpenError::TokenizerTooLarge {
+            tokens: tokenizer.len(),
+            rows: config.vocab_len,
+        });
+    }
+    let name_of = |id: Option<TokenId>| tokenizer.token_text(id?).map(str::to_owned);
+    let texts = file.special_token_texts();
+    let mut text = ModelText {
+        bos_text: texts.bos.clone().or_else(|| name_of(config.bos)),
+        eos_text: texts.eos.clone().or_else(|| name_of(config.eos.last().copied())),
+        template: file.chat_template().map(ChatTemplate::new).transpose()?,
+        end_tokens: config.eos.clone(),
+        prompt_prefix: Vec::new(),
+        tokenizer,
+    };
+    let never_bos = matches!(file.tokenizer(), TokenizerSource::Gguf(v) if v.add_bos == Some(false));
+    if !never_bos {
+        text.prompt_prefix = text.find_prompt_prefix(config.bos);
+    }
+    Ok(text)
+}
+
+/// A model that is ready to answer.
+pub struct OpenedModel {
+    /// Takes prompts, gives text.
+    pub frontend: Frontend,
+    /// The sizes of the network.
+    pub config: ModelConfig,
+    /// The instruction set in use.
+    pub isa: Isa,
+    /// Bytes of weights in memory.
+    pub weights_bytes: usize,
+}
+
+/// Opens, loads and starts a model.
+pub fn open_model(
+    source: &ModelSource,
+    options: &RunOptions,
+    progress: &mut dyn FnMut(Loading),
+) -> Result<OpenedModel, OpenError> {
+    let file = source.open(&options.open)?;
+    let text = read_text(&file)?;
+    let model = load_model(&file, options, progress)?;
+    let (config, isa) = (file.config().clone(), model.compute().isa());
+    let weights_bytes = model.weights().size_bytes();
+    let engine = EngineHandle::start(model, EngineOptions::default()).map_err(OpenError::Thread)?;
+    Ok(OpenedModel { frontend: Frontend::new(text, engine), config, isa, weights_bytes })
+}
+
+/// Loads the network of an opened file.
+pub fn load_model(
+    file: &ModelFile,
+    options: &RunOptions,
+    progress: &mut dyn FnMut(Loading),
+) -> Result<Model, OpenError> {
+    let compute = match options.isa {
+        None => Compute::new(options.threads),
+        Some(isa) => Compute::with_isa(isa, options.threads).ok_or_else(|| {
+            let names: Vec<_> = Compute::supported().map(|isa| isa.to_string()).collect();
+            OpenError::NoSuchIsa { wanted: isa, supported: names.join(", ") }
+        })?,
+    };
+    let allowed = file.config().context_len;
+    let context_len = options.context_len.unwrap_or(allowed);
+    if context_len < 2 || context_len > allowed {
+        return Err(OpenError::Context { wanted: context_len, allowed });
+    }
+    let model_options = ModelOptions {
+        kv: options.kv,
+        pages: context_len.div_ceil(PAGE_LEN),
+        max_batch_tokens: options.max_batch_tokens.max(1),
+    };
+    Ok(Model::load(file, compute, model_options, progress)?)
+}
+
+/// A path given as a model.
+impl From<&Path> for ModelSource {
+    fn from(path: &Path) -> Self {
+        Self::Path(path.to_owned())
+    }
+}

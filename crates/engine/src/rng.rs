@@ -1,0 +1,70 @@
+//! Random numbers that depend on (seed, position) alone.
+//!
+//! Philox 4×32-10: a counter goes in, four words come out, and there is no state to share or to
+//! step back. So a seed gives the same text under any load, batch or cache state.
+
+const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+const ROUNDS: usize = 10;
+
+fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    for round in 0..ROUNDS {
+        if round > 0 {
+            key = [key[0].wrapping_add(KEY_STEPS[0]), key[1].wrapping_add(KEY_STEPS[1])];
+        }
+        let wide = |m: u32, c: u32| u64::from(m) * u64::from(c);
+        let (a, b) = (wide(MULTIPLIERS[0], counter[0]), wide(MULTIPLIERS[1], counter[2]));
+        counter = [
+            (b >> 32) as u32 ^ counter[1] ^ key[0],
+            b as u32,
+            (a >> 32) as u32 ^ counter[3] ^ key[1],
+            a as u32,
+        ];
+    }
+    counter
+}
+
+/// A number in [0, 1) with 53 random bits, for the token at `position`.
+pub(crate) fn uniform(seed: u64, position: usize) -> f64 {
+    let position = position as u64;
+    let counter = [position as u32, (position >> 32) as u32, 0, 0];
+    let words = philox(counter, [seed as u32, (seed >> 32) as u32]);
+    let bits = u64::from(words[0]) << 32 | u64::from(words[1]);
+    // 2^-53: the spacing of the 53-bit numbers below 1.
+    (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The known answers of the authors' Random123 test vectors.
+    #[test]
+    fn it_is_philox_4x32_10() {
+        assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        assert_eq!(
+            philox([u32::MAX; 4], [u32::MAX; 2]),
+            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
+        );
+        assert_eq!(
+            philox(
+                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+                [0xa409_3822, 0x299f_31d0]
+            ),
+            [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
+        );
+    }
+
+    #[test]
+    fn numbers_fill_the_unit_interval_evenly() {
+        let mut buckets = [0u32; 16];
+        for position in 0..16_000 {
+            let u = uniform(7, position);
+            assert!((0.0..1.0).contains(&u));
+            buckets[(u * 16.0) as usize] += 1;
+        }
+        // Chi-square with 15 degrees of freedom: 45 has a chance of 1e-4.
+        let chi: f64 = buckets.iter().map(|&n| (f64::from(n) - 1000.0).powi(2) / 1000.0).sum();
+        assert!(chi < 45.0, "{chi}");
+    }
+}

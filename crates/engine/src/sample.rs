@@ -1,0 +1,371 @@
+//! Scores become a token, always in the same order: bias, penalties, temperature, top-k, top-p,
+//! min-p, draw.
+//!
+//! Candidates are ordered by score, falling, then by number, rising, so that equal scores have one
+//! order everywhere. Sums run in f64 over that order, `exp` is our own.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use wf_model::{TokenId, math};
+
+use crate::request::{Limits, Picked};
+use crate::rng::uniform;
+
+/// How scores become tokens. The default is greedy: the best score wins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SamplingParams {
+    /// 0 takes the best token; higher spreads the choice.
+    pub temperature: f32,
+    /// Only this many of the best tokens; 0 is all.
+    pub top_k: usize,
+    /// Only the best tokens that together hold this much probability; 1 is all.
+    pub top_p: f32,
+    /// Only tokens at least this likely, relative to the best; 0 is all.
+    pub min_p: f32,
+    /// Divides scores (multiplies negative ones) of tokens already in prompt or reply; 1 is off.
+    pub repetition_penalty: f32,
+    /// Subtracted once from the score of each token already in the reply.
+    pub presence_penalty: f32,
+    /// Subtracted from a token's score for each time it is in the reply.
+    pub frequency_penalty: f32,
+    /// Added to the scores of these tokens.
+    pub logit_bias: Vec<(TokenId, f32)>,
+    /// The same seed gives the same draws.
+    pub seed: u64,
+}
+
+impl Default for SamplingParams {
+    fn default() -> Self {
+        Self {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: Vec::new(),
+            seed: 0,
+        }
+    }
+}
+
+/// A sampling setting out of range.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{field} is {value}: {allowed}")]
+pub struct BadSampling {
+    /// The setting.
+    pub field: &'static str,
+    /// What it was set to.
+    pub value: String,
+    /// What it may be.
+    pub allowed: &'static str,
+}
+
+impl SamplingParams {
+    /// Refuses what has no meaning. NaN fails every range.
+    pub fn check(&self, vocab_len: usize) -> Result<(), BadSampling> {
+        let range = |field, value: f32, ok: bool, allowed| {
+            let bad = || BadSampling { field, value: value.to_string(), allowed };
+            if ok { Ok(()) } else { Err(bad()) }
+        };
+        let (t, p, m, r) = (self.temperature, self.top_p, self.min_p, self.repetition_penalty);
+        range("temperature", t, (0.0..=100.0).contains(&t), "0 (greedy) to 100 is allowed")?;
+        range("top_p", p, p > 0.0 && p <= 1.0, "more than 0 and at most 1 is allowed")?;
+        range("min_p", m, (0.0..=1.0).contains(&m), "0 to 1 is allowed")?;
+        range("repetition_penalty", r, r > 0.0 && r <= 10.0, "more than 0, at most 10 is allowed")?;
+        for (field, value) in [
+            ("presence_penalty", self.presence_penalty),
+            ("frequency_penalty", self.frequency_penalty),
+        ] {
+            range(field, value, (-2.0..=2.0).contains(&value), "-2 to 2 is allowed")?;
+        }
+        for &(token, bias) in &self.logit_bias {
+            range("logit_bias", bias, (-100.0..=100.0).contains(&bias), "-100 to 100 is allowed")?;
+            if token as usize >= vocab_len {
+                let allowed = "only numbers of the model's vocabulary are allowed";
+                let value = format!("for token {token}");
+                return Err(BadSampling { field: "logit_bias", value, allowed });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Turns the scores of one sequence into its tokens.
+///
+/// Every pick is a token of the reply: a decoder never takes one back.
+pub struct Sampler {
+    params: SamplingParams,
+    min_tokens: usize,
+    stop_tokens: Vec<TokenId>,
+    /// How often each token of prompt and reply is in the reply.
+    seen: HashMap<TokenId, u32>,
+    picked: usize,
+    candidates: Vec<Candidate>,
+}
+
+#[derive(Clone, Copy)]
+struct Candidate {
+    token: TokenId,
+    score: f32,
+    weight: f64,
+}
+
+impl Sampler {
+    /// A sampler for the reply to `prompt`.
+    pub fn new(params: SamplingParams, limits: &Limits, prompt: &[TokenId]) -> Self {
+        let seen = prompt.iter().map(|&token| (token, 0)).collect();
+        Self {
+            params,
+            min_tokens: limits.min_tokens,
+            stop_tokens: limits.stop_tokens.clone(),
+            seen,
+            picked: 0,
+            candidates: Vec::new(),
+        }
+    }
+
+    /// The token at `position`, from its scores. Nothing if no score is finite.
+    pub fn pick(&mut self, scores: &mut [f32], position: usize) -> Option<Picked> {
+        self.adjust(scores);
+        let token = if self.params.temperature == 0.0 {
+            best(scores)?
+        } else {
+            self.draw(scores, position)?
+        };
+        *self.seen.entry(token).or_default() += 1;
+        self.picked += 1;
+        Some(Picked { token })
+    }
+
+    /// Bias, penalties, and no stop token before its time.
+    fn adjust(&self, scores: &mut [f32]) {
+        let p = &self.params;
+        for &(token, bias) in &p.logit_bias {
+            scores[token as usize] += bias;
+        }
+        if p.repetition_penalty != 1.0 || p.presence_penalty != 0.0 || p.frequency_penalty != 0.0 {
+            // Each token's score changes by itself, so the map's order does not matter.
+            for (&token, &times) in &self.seen {
+                let score = &mut scores[token as usize];
+                let factor = p.repetition_penalty;
+                *score = if *score > 0.0 { *score / factor } else { *score * factor };
+                if times > 0 {
+                    *score -= p.presence_penalty + p.frequency_penalty * times as f32;
+                }
+            }
+        }
+        if self.picked < self.min_tokens {
+            for &token in &self.stop_tokens {
+                scores[token as usize] = f32::NEG_INFINITY;
+            }
+        }
+    }
+
+    fn draw(&mut self, scores: &[f32], position: usize) -> Option<TokenId> {
+        let top = scores[best(scores)? as usize];
+        let inverse = 1.0 / f64::from(self.params.temperature);
+        let kept = &mut self.candidates;
+        kept.clear();
+        kept.extend(scores.iter().zip(0..).filter(|(score, _)| score.is_finite()).map(
+            |(&score, token)| {
+                let weight = math::exp((f64::from(score) - f64::from(top)) * inverse);
+                Candidate { token, score, weight }
+            },
+        ));
+        keep_top_k(kept, self.params.top_k);
+        keep_top_p(kept, f64::from(self.params.top_p));
+        // The best candidate weighs 1, so its share is the unit that min-p is relative to.
+        kept.retain(|c| c.weight >= f64::from(self.params.min_p));
+
+        let total: f64 = kept.iter().map(|c| c.weight).sum();
+        let target = uniform(self.params.seed, position) * total;
+        let mut sum = 0.0;
+        let drawn = kept.iter().find(|c| {
+            sum += c.weight;
+            sum > target
+        });
+        // Rounding can leave `target` a hair above the last sum.
+        drawn.or(kept.last()).map(|c| c.token)
+    }
+}
+
+/// Better first; equal scores by number.
+fn rank(a: &Candidate, b: &Candidate) -> Ordering {
+    b.score.total_cmp(&a.score).then(a.token.cmp(&b.token))
+}
+
+/// The best finite score, the lowest number among equals.
+fn best(scores: &[f32]) -> Option<TokenId> {
+    let mut best: Option<(f32, TokenId)> = None;
+    for (&score, token) in scores.iter().zip(0..) {
+        if score.is_finite() && best.is_none_or(|(top, _)| score > top) {
+            best = Some((score, token));
+        }
+    }
+    best.map(|(_, token)| token)
+}
+
+fn keep_top_k(kept: &mut Vec<Candidate>, k: usize) {
+    if k > 0 && k < kept.len() {
+        kept.select_nth_unstable_by(k - 1, rank);
+        kept.truncate(k);
+        kept.sort_unstable_by(rank);
+    }
+}
+
+/// The shortest run of best candidates that holds a share `p` of the weight.
+fn keep_top_p(kept: &mut Vec<Candidate>, p: f64) {
+    if p >= 1.0 || kept.is_empty() {
+        return;
+    }
+    let total: f64 = kept.iter().map(|c| c.weight).sum();
+    // Candidates below this weigh less than the 1 - p that may be left out, all together, so the
+    // run ends before the first of them: no need to sort the long tail.
+    let floor = (1.0 - p) * total / kept.len() as f64;
+    kept.retain(|c| c.weight >= floor);
+    kept.sort_unstable_by(rank);
+    let mut sum = 0.0;
+    let enough = kept.iter().position(|c| {
+        sum += c.weight;
+        sum >= p * total
+    });
+    kept.truncate(enough.map_or(kept.len(), |last| last + 1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampler(params: SamplingParams) -> Sampler {
+        Sampler::new(params, &Limits::default(), &[])
+    }
+
+    fn draws(params: &SamplingParams, scores: &[f32], times: usize) -> Vec<TokenId> {
+        let mut sampler = sampler(params.clone());
+        let mut pick = |position| {
+            sampler.seen.clear();
+            sampler.pick(&mut scores.to_vec(), position).unwrap().token
+        };
+        (0..times).map(&mut pick).collect()
+    }
+
+    #[test]
+    fn greedy_takes_the_best_score_and_the_lowest_number_among_equals() {
+        let mut greedy = sampler(SamplingParams::default());
+        assert_eq!(greedy.pick(&mut [0.0, 2.0, 2.0, -1.0], 0).unwrap().token, 1);
+        assert_eq!(greedy.pick(&mut [f32::NAN, -3.0, f32::INFINITY, -4.0], 1).unwrap().token, 1);
+    }
+
+    #[test]
+    fn no_finite_score_is_no_token() {
+        let broken = &mut [f32::NAN, f32::NEG_INFINITY];
+        assert_eq!(sampler(SamplingParams::default()).pick(broken, 0), None);
+        let warm = SamplingParams { temperature: 1.0, ..Default::default() };
+        assert_eq!(sampler(warm).pick(broken, 0), None);
+    }
+
+    #[test]
+    fn draws_follow_the_probabilities() {
+        let weights = [0.5_f64, 0.25, 0.125, 0.125];
+        let scores = weights.map(|w| math::ln(w) as f32);
+        let params = SamplingParams { temperature: 1.0, seed: 3, ..Default::default() };
+        let mut counts = [0.0; 4];
+        for token in draws(&params, &scores, 40_000) {
+            counts[token as usize] += 1.0;
+        }
+        // Chi-square with 3 degrees of freedom: 21 has a chance of 1e-4.
+        let expected = weights.map(|w| w * 40_000.0);
+        let chi: f64 = counts.iter().zip(expected).map(|(n, e)| (n - e) * (n - e) / e).sum();
+        assert!(chi < 21.0, "{chi}");
+    }
+
+    #[test]
+    fn top_k_top_p_and_min_p_leave_out_what_they_should() {
+        let scores: Vec<f32> =
+            [0.4_f64, 0.3, 0.2, 0.1].iter().map(|&w| math::ln(w) as f32).collect();
+        let warm = SamplingParams { temperature: 1.0, ..Default::default() };
+        let largest = |params: SamplingParams| draws(&params, &scores, 2000).into_iter().max();
+        assert_eq!(largest(warm.clone()), Some(3));
+        assert_eq!(largest(SamplingParams { top_k: 2, ..warm.clone() }), Some(1));
+        assert_eq!(largest(SamplingParams { top_p: 0.65, ..warm.clone() }), Some(1));
+        assert_eq!(largest(SamplingParams { top_p: 0.75, ..warm.clone() }), Some(2));
+        assert_eq!(largest(SamplingParams { min_p: 0.45, ..warm.clone() }), Some(2));
+        assert_eq!(largest(SamplingParams { top_p: 1e-6, ..warm }), Some(0));
+    }
+
+    #[test]
+    fn the_floor_of_top_p_changes_nothing() {
+        let scores: Vec<f32> = (0..500).map(|i| ((i * 7919) % 500) as f32 * 0.02).collect();
+        let sorted = |p: f64| {
+            let mut all: Vec<Candidate> = scores
+                .iter()
+                .zip(0..)
+                .map(|(&score, token)| Candidate {
+                    token,
+                    score,
+                    weight: math::exp(f64::from(score) - 10.0),
+                })
+                .collect();
+            let mut fast = all.clone();
+            keep_top_p(&mut fast, p);
+            let total: f64 = all.iter().map(|c| c.weight).sum();
+            all.sort_unstable_by(rank);
+            let mut sum = 0.0;
+            let enough = all.iter().position(|c| {
+                sum += c.weight;
+                sum >= p * total
+            });
+            all.truncate(enough.unwrap() + 1);
+            let tokens = |c: Vec<Candidate>| c.iter().map(|c| c.token).collect::<Vec<_>>();
+            (tokens(fast), tokens(all))
+        };
+        for p in [0.01, 0.3, 0.5, 0.9, 0.95, 0.999] {
+            let (fast, slow) = sorted(p);
+            assert_eq!(fast, slow, "p = {p}");
+        }
+    }
+
+    #[test]
+    fn penalties_push_down_what_was_said() {
+        let params = SamplingParams { repetition_penalty: 2.0, ..Default::default() };
+        let s = Sampler::new(params, &Limits::default(), &[0, 2]);
+        let mut scores = [3.0, 2.0, -1.0];
+        s.adjust(&mut scores);
+        assert_eq!(scores, [1.5, 2.0, -2.0]);
+
+        let params =
+            SamplingParams { presence_penalty: 0.5, frequency_penalty: 0.25, ..Default::default() };
+        let mut s = Sampler::new(params, &Limits::default(), &[0]);
+        for position in 0..2 {
+            assert_eq!(s.pick(&mut [0.0, 5.0, 0.0], position).unwrap().token, 1);
+        }
+        let mut scores = [1.0, 5.0, 1.0];
+        s.adjust(&mut scores);
+        assert_eq!(scores, [1.0, 4.0, 1.0], "a prompt token has no presence");
+    }
+
+    #[test]
+    fn bias_and_min_tokens_decide_before_the_draw() {
+        let params = SamplingParams { logit_bias: vec![(2, 10.0)], ..Default::default() };
+        assert_eq!(sampler(params).pick(&mut [1.0, 0.0, 0.0], 0).unwrap().token, 2);
+
+        let limits = Limits { stop_tokens: vec![0], min_tokens: 1, max_tokens: 9 };
+        let mut s = Sampler::new(SamplingParams::default(), &limits, &[]);
+        assert_eq!(s.pick(&mut [9.0, 1.0], 0).unwrap().token, 1);
+        assert_eq!(s.pick(&mut [9.0, 1.0], 1).unwrap().token, 0);
+    }
+
+    #[test]
+    fn settings_out_of_range_are_named() {
+        let message = |p: SamplingParams| p.check(10).unwrap_err().to_string();
+        let d = SamplingParams::default;
+        assert!(message(SamplingParams { temperature: f32::NAN, ..d() }).contains("temperature"));
+        assert!(message(SamplingParams { top_p: 0.0, ..d() }).contains("top_p is 0"));
+        assert!(message(SamplingParams { min_p: 1.5, ..d() }).contains("min_p is 1.5: 0 to 1"));
+        assert!(message(SamplingParams { logit_bias: vec![(10, 0.0)], ..d() }).contains("token 10"));
+        assert!(message(SamplingParams { presence_penalty: -2.5, ..d() }).contains("-2 to 2"));
+    }
+}

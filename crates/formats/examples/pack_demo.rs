@@ -1,0 +1,34 @@
+//! Packs a model directory into the one GGUF file that the binary carries.
+//!
+//! ```sh
+//! cargo run -p wf-formats --example pack_demo -- SOURCE_DIRECTORY crates/wf/assets/demo.gguf
+//! ```
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use wf_formats::{
+    FloatEncoding, GgufTarget, I2sOrder, ModelFile, OpenOptions, Rounding, TernaryEncoding,
+    write_gguf,
+};
+
+#[expect(clippy::print_stdout, reason = "a command says what it did")]
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let [source, out] = arguments.as_slice() else {
+        return Err("usage: pack_demo SOURCE_DIRECTORY OUT.gguf".into());
+    };
+    let model = ModelFile::open(source, &OpenOptions::default())?;
+    let target = GgufTarget {
+        trits: TernaryEncoding::I2s(I2sOrder::Groups128),
+        head: FloatEncoding::Bf16,
+        rounding: Rounding::Exact,
+        name: Some("wf-demo".to_owned()),
+    };
+    if let Some(parent) = out.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    write_gguf(&model, &target, out)?;
+    println!("{}: {} bytes", out.display(), std::fs::metadata(out)?.len());
+    Ok(())
+}

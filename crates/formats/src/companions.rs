@@ -1,0 +1,137 @@
+//! The small files beside a checkpoint's weights: configuration, tokenizer, chat template.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::config::gguf::MASK_TEXT;
+use crate::config::hugging_face::Documents;
+use crate::config::settings::Settings;
+use crate::error::Error;
+use crate::gguf::value::MAX_TEMPLATE_LEN;
+use crate::size;
+use crate::vocabulary::{SpecialTokenTexts, TokenizerSource};
+
+/// Longest configuration file. Kept small because JSON values take many times their text in memory.
+const MAX_CONFIG_LEN: u64 = 1024 * 1024;
+/// Longest `tokenizer.json`. Llama 3's has 9 MB.
+const MAX_TOKENIZER_LEN: u64 = 64 * 1024 * 1024;
+
+/// Everything a directory says besides its weights.
+#[derive(Debug)]
+pub(crate) struct Companions {
+    pub(crate) documents: Documents,
+    pub(crate) tokenizer: TokenizerSource,
+    pub(crate) chat_template: Option<String>,
+    pub(crate) special_tokens: SpecialTokenTexts,
+}
+
+impl Companions {
+    /// Reads them all; the configuration may come from elsewhere.
+    pub(crate) fn read(directory: &Path, config: Settings) -> Result<Self, Error> {
+        let tokenizer_path = directory.join("tokenizer.json");
+        let tokenizer = match read_limited(&tokenizer_path, MAX_TOKENIZER_LEN)? {
+            Some(json) => TokenizerSource::Json(json),
+            None => TokenizerSource::Missing { looked: tokenizer_path.display().to_string() },
+        };
+        let tokenizer_config =
+            read_settings(&directory.join("tokenizer_config.json"))?.unwrap_or_default();
+        Ok(Self {
+            documents: Documents {
+                config,
+                generation: read_settings(&directory.join("generation_config.json"))?
+                    .unwrap_or_default(),
+                diffusion: read_settings(&directory.join("dlm_config.json"))?.unwrap_or_default(),
+            },
+            tokenizer,
+            chat_template: chat_template(directory, &tokenizer_config)?,
+            special_tokens: SpecialTokenTexts {
+                bos: token_text(&tokenizer_config, "bos_token"),
+                eos: token_text(&tokenizer_config, "eos_token"),
+            },
+        })
+    }
+
+    /// The number of the token `|<MASK>|`, where `tokenizer.json` adds one.
+    pub(crate) fn mask_token(&self) -> Option<u32> {
+        #[derive(Deserialize)]
+        struct Added {
+            id: u32,
+            content: String,
+        }
+        #[derive(Deserialize)]
+        struct Tokenizer {
+            #[serde(default)]
+            added_tokens: Vec<Added>,
+        }
+        let TokenizerSource::Json(json) = &self.tokenizer else { return None };
+        // A tokenizer that does not parse is refused by whoever needs it, with a better message.
+        let tokenizer: Tokenizer = serde_json::from_slice(json).ok()?;
+        tokenizer.added_tokens.into_iter().find(|t| t.content == MASK_TEXT).map(|t| t.id)
+    }
+}
+
+/// `config.json` of a directory, which must be there.
+pub(crate) fn read_config(directory: &Path) -> Result<Settings, Error> {
+    let path = directory.join("config.json");
+    read_settings(&path)?.ok_or_else(|| {
+        let missing = std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
+        Error::io(&path, missing)
+    })
+}
+
+fn read_settings(path: &Path) -> Result<Option<Settings>, Error> {
+    let Some(bytes) = read_limited(path, MAX_CONFIG_LEN)? else { return Ok(None) };
+    Settings::parse(&path.display().to_string(), &bytes).map(Some)
+}
+
+/// The template of a file of its own, or of `tokenizer_config.json`: a string, or a list of named
+/// ones of which we take `default`.
+fn chat_template(directory: &Path, tokenizer_config: &Settings) -> Result<Option<String>, Error> {
+    let path = directory.join("chat_template.jinja");
+    if let Some(bytes) = read_limited(&path, MAX_TEMPLATE_LEN)? {
+        let text = String::from_utf8(bytes)
+            .map_err(|e| Error::unsupported(&path.display().to_string(), e))?;
+        return Ok(Some(text));
+    }
+    let template = match tokenizer_config.get("chat_template") {
+        None => None,
+        Some(Value::String(template)) => Some(template.as_str()),
+        Some(Value::Array(named)) => named
+            .iter()
+            .find(|entry| entry.get("name").and_then(Value::as_str) == Some("default"))
+            .and_then(|entry| entry.get("template")?.as_str()),
+        Some(_) => {
+            let what = "must be a string, or a list of objects with name and template";
+            return Err(tokenizer_config.fault("chat_template", what));
+        }
+    };
+    Ok(template.map(str::to_owned))
+}
+
+/// A special token is a string, or an object whose `content` is one.
+fn token_text(tokenizer_config: &Settings, key: &str) -> Option<String> {
+    let value = tokenizer_config.get(key)?;
+    value.as_str().or_else(|| value.get("content")?.as_str()).map(str::to_owned)
+}
+
+/// A whole file of at most `limit` bytes; `None` if it is not there.
+pub(crate) fn read_limited(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::io(path, e)),
+    };
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells a file that is too long from one that just fits.
+    let most = limit.saturating_add(1);
+    file.take(most).read_to_end(&mut bytes).map_err(|e| Error::io(path, e))?;
+    if size::widen(bytes.len()) > limit {
+        let what = format!("longer than {limit} bytes");
+        return Err(Error::unsupported(&path.display().to_string(), what));
+    }
+    Ok(Some(bytes))
+}

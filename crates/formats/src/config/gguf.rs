@@ -1,0 +1,275 @@
+//! GGUF metadata → [`ModelConfig`].
+
+use super::{Activation, BlockDiffusion, ModelConfig, RotaryPairs};
+use crate::error::{Error, quote_safely};
+use crate::gguf::value::{Metadata, Value};
+use crate::vocabulary::{CONTROL_TYPE, GgufVocabulary};
+
+/// What the file tells besides its metadata.
+pub(crate) struct Evidence<'a> {
+    pub(crate) file: &'a str,
+    /// Rows of the embedding.
+    pub(crate) vocab_len: usize,
+    /// Whether there is an output head of its own.
+    pub(crate) has_output: bool,
+    /// Whether there are sub-norms.
+    pub(crate) sub_norms: bool,
+    pub(crate) vocabulary: Option<&'a GgufVocabulary>,
+    /// The caller's word, which beats any guess.
+    pub(crate) activation: Option<Activation>,
+}
+
+/// Reads the configuration, and notes every guess in `decisions`.
+pub(crate) fn read(
+    metadata: &Metadata<'_>,
+    evidence: &Evidence<'_>,
+    decisions: &mut Vec<String>,
+) -> Result<ModelConfig, Error> {
+    let keys = Keys { metadata, file: evidence.file, arch: architecture(metadata, evidence.file)? };
+    keys.refuse_what_we_do_not_compute()?;
+    let hidden_len = keys.size("embedding_length")?;
+    let heads = keys.size("attention.head_count")?;
+    let config = ModelConfig {
+        architecture: keys.arch.to_owned(),
+        name: metadata.string("general.name")?.map(str::to_owned),
+        vocab_len: evidence.vocab_len,
+        hidden_len,
+        ffn_len: keys.size("feed_forward_length")?,
+        layers: keys.size("block_count")?,
+        heads,
+        kv_heads: keys.optional_size("attention.head_count_kv")?.unwrap_or(heads),
+        head_dim: keys.head_dim(hidden_len, heads)?,
+        context_len: keys.size("context_length")?,
+        rope_theta: keys.number("rope.freq_base", 10_000.0, decisions)?,
+        rotary_pairs: if keys.arch == "llama" {
+            RotaryPairs::Adjacent
+        } else {
+            RotaryPairs::Halves
+        },
+        norm_eps: keys.number("attention.layer_norm_rms_epsilon", 1e-5, decisions)? as f32,
+        activation: keys.activation(evidence, decisions)?,
+        sub_norms: evidence.sub_norms,
+        tied_head: !evidence.has_output,
+        bos: metadata.u32("tokenizer.ggml.bos_token_id")?,
+        eos: end_tokens(metadata, evidence.vocabulary, decisions)?,
+        block_diffusion: keys.block_diffusion(evidence.vocabulary, decisions)?,
+    };
+    config.check(evidence.file)?;
+    Ok(config)
+}
+
+fn architecture<'a>(metadata: &Metadata<'a>, file: &str) -> Result<&'a str, Error> {
+    let key = "general.architecture";
+    match metadata.string(key)? {
+        Some(arch @ ("bitnet-b1.58" | "bitnet-25" | "bitnet" | "llama")) => Ok(arch),
+        Some(other) => {
+            let what = format!(
+                "\"{}\", supported are bitnet-b1.58, bitnet-25, bitnet and llama",
+                quote_safely(other)
+            );
+            Err(metadata.fault(key, what))
+        }
+        None => Err(Error::setting(file, key, "missing")),
+    }
+}
+
+/// Access to the keys that start with the architecture's name.
+struct Keys<'m, 'a> {
+    metadata: &'m Metadata<'a>,
+    file: &'m str,
+    arch: &'a str,
+}
+
+impl Keys<'_, '_> {
+    fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.arch)
+    }
+
+    fn optional_size(&self, name: &str) -> Result<Option<usize>, Error> {
+        // A u32 fits a usize on every machine we build for.
+        Ok(self.metadata.u32(&self.key(name))?.map(|value| value as usize))
+    }
+
+    fn size(&self, name: &str) -> Result<usize, Error> {
+        self.optional_size(name)?
+            .ok_or_else(|| Error::setting(self.file, &self.key(name), "missing"))
+    }
+
+    fn number(&self, name: &str, usual: f64, decisions: &mut Vec<String>) -> Result<f64, Error> {
+        let key = self.key(name);
+        if let Some(value) = self.metadata.float(&key)? {
+            return Ok(value);
+        }
+        decisions.push(format!("{key} is {usual}: the file does not say"));
+        Ok(usual)
+    }
+
+    fn head_dim(&self, hidden_len: usize, heads: usize) -> Result<usize, Error> {
+        let divided = hidden_len.checked_div(heads).filter(|_| hidden_len.is_multiple_of(heads));
+        let key_len = self.optional_size("attention.key_length")?;
+        let rotary_len = self.optional_size("rope.dimension_count")?;
+        let Some(head_dim) = key_len.or(divided).or(rotary_len) else {
+            let what = format!("{heads} heads do not divide the embedding length {hidden_len}");
+            return Err(self.metadata.fault(&self.key("attention.head_count"), what));
+        };
+        for name in ["rope.dimension_count", "attention.value_length"] {
+            if let Some(len) = self.optional_size(name)?.filter(|&len| len != head_dim) {
+                let what = format!("{len}, must equal the head size {head_dim}");
+                return Err(self.metadata.fault(&self.key(name), what));
+            }
+        }
+        Ok(head_dim)
+    }
+
+    /// Keys that ask for arithmetic this engine does not do.
+    fn refuse_what_we_do_not_compute(&self) -> Result<(), Error> {
+        let scaling = self.key("rope.scaling.type");
+        if let Some(kind) = self.metadata.string(&scaling)?.filter(|&kind| kind != "none") {
+            let what = format!("\"{}\", rotary scaling is not supported", quote_safely(kind));
+            return Err(self.metadata.fault(&scaling, what));
+        }
+        for name in ["rope.scale_linear", "rope.scaling.factor"] {
+            let key = self.key(name);
+            match self.metadata.get(&key) {
+                None => {}
+                Some(Value::Float(1.0)) => {}
+                Some(_) => {
+                    return Err(self.metadata.fault(&key, "rotary scaling is not supported"));
+                }
+            }
+        }
+        let parts = "split.count";
+        if self.metadata.u32(parts)?.is_some_and(|count| count > 1) {
+            let what = "more than 1: join the parts first (llama-gguf-split --merge)";
+            return Err(self.metadata.fault(parts, what));
+        }
+        for name in ["expert_count", "attention.sliding_window"] {
+            let key = self.key(name);
+            if self.metadata.u32(&key)?.is_some_and(|value| value != 0) {
+                return Err(self.metadata.fault(&key, "not supported"));
+            }
+        }
+        Ok(())
+    }
+
+    fn activation(
+        &self,
+        evidence: &Evidence<'_>,
+        decisions: &mut Vec<String>,
+    ) -> Result<Activation, Error> {
+        if let Some(activation) = evidence.activation {
+            decisions.push(format!("activation {activation}: as asked for"));
+            return Ok(activation);
+        }
+        for name in ["hidden_activation", "hidden_act"] {
+            let key = self.key(name);
+            let Some(value) = self.metadata.string(&key)? else { continue };
+            let Some(activation) = Activation::from_key(value) else {
+                let what = format!("\"{}\", supported are relu2 and silu", quote_safely(value));
+                return Err(self.metadata.fault(&key, what));
+            };
+            decisions.push(format!("activation {activation}: {key}"));
+            return Ok(activation);
+        }
+        let tokenizer = evidence.vocabulary.map(|vocabulary| vocabulary.model.as_str());
+        let (activation, why) = match (self.arch, tokenizer) {
+            ("bitnet", Some("llama")) => {
+                (Activation::Silu, "architecture bitnet with a llama vocabulary, the 2024 family")
+            }
+            ("bitnet", Some("gpt2")) => {
+                (Activation::Relu2, "architecture bitnet with a gpt2 vocabulary, the 2B-4T family")
+            }
+            ("bitnet", _) => {
+                let what = format!(
+                    "architecture bitnet is squared ReLU or SiLU, and neither {} nor the vocabulary \
+                     tells which; name the activation",
+                    self.key("hidden_activation")
+                );
+                return Err(Error::unsupported(self.file, what));
+            }
+            ("llama", _) => (Activation::Silu, "architecture llama"),
+            (arch, _) => {
+                decisions.push(format!("activation {}: architecture {arch}", Activation::Relu2));
+                return Ok(Activation::Relu2);
+            }
+        };
+        decisions.push(format!("activation {activation}: {why}"));
+        Ok(activation)
+    }
+
+    fn block_diffusion(
+        &self,
+        vocabulary: Option<&GgufVocabulary>,
+        decisions: &mut Vec<String>,
+    ) -> Result<Option<BlockDiffusion>, Error> {
+        let causal_key = self.key("attention.causal");
+        let causal = self.metadata.bool(&causal_key)?.unwrap_or(true);
+        let Some(block_len) = self.optional_size("block_size")? else {
+            if causal {
+                return Ok(None);
+            }
+            let what = format!("false without {}, which is not supported", self.key("block_size"));
+            return Err(self.metadata.fault(&causal_key, what));
+        };
+        let mask_key = "tokenizer.ggml.mask_token_id";
+        let named = self.metadata.u32(mask_key)?;
+        let Some(mask_token) = named.or_else(|| vocabulary.and_then(|v| v.find(MASK_TEXT))) else {
+            let what = format!("missing, and the vocabulary has no token \"{MASK_TEXT}\"");
+            return Err(Error::setting(self.file, mask_key, what));
+        };
+        if named.is_none() {
+            decisions.push(format!("mask token {mask_token}: its text is {MASK_TEXT}"));
+        }
+        let context_key = self.key("block_diffusion.context");
+        let causal_context = match self.metadata.string(&context_key)? {
+            Some("causal") => true,
+            Some("block") => false,
+            Some(other) => {
+                let what = format!("\"{}\", allowed are causal and block", quote_safely(other));
+                return Err(self.metadata.fault(&context_key, what));
+            }
+            None => causal,
+        };
+        Ok(Some(BlockDiffusion {
+            mask_token,
+            block_len,
+            sub_block_len: self.optional_size("block_diffusion.sub_block_size")?,
+            token_shift: self.metadata.bool("diffusion.shift_logits")?.unwrap_or(true),
+            causal_context,
+        }))
+    }
+}
+
+/// What a mask token is written as, where no key names it.
+pub(crate) const MASK_TEXT: &str = "|<MASK>|";
+
+/// Control tokens that end a text or a turn in the families we read.
+const END_TEXTS: [&str; 4] = ["<|eot_id|>", "<|end_of_text|>", "<|im_end|>", "<|endoftext|>"];
+
+/// The ids that end a reply: those the file names, and control tokens whose text is an end.
+fn end_tokens(
+    metadata: &Metadata<'_>,
+    vocabulary: Option<&GgufVocabulary>,
+    decisions: &mut Vec<String>,
+) -> Result<Vec<u32>, Error> {
+    /// More ends than any model has.
+    const MAX_ENDS: u64 = 64;
+    if let Some(ids) = metadata.integers("tokenizer.ggml.eos_token_ids", MAX_ENDS)? {
+        return Ok(ids.into_iter().map(i32::cast_unsigned).collect());
+    }
+    let mut ends = Vec::new();
+    for name in ["eos", "eot"] {
+        let id = metadata.u32(&format!("tokenizer.ggml.{name}_token_id"))?;
+        ends.extend(id.filter(|id| !ends.contains(id)));
+    }
+    let Some(vocabulary) = vocabulary else { return Ok(ends) };
+    for text in END_TEXTS {
+        let Some(id) = vocabulary.find(text).filter(|id| !ends.contains(id)) else { continue };
+        let kind = usize::try_from(id).ok().and_then(|at| vocabulary.token_types.get(at));
+        if kind == Some(&CONTROL_TYPE) {
+            decisions.push(format!("token {id} ends a reply: it is the control token {text}"));
+            ends.push(id);
+        }
+    }
+    Ok(ends)
+}

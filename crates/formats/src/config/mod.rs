@@ -1,0 +1,223 @@
+//! What the network is: its sizes and constants, from whichever file tells them.
+//!
+//! [`gguf`] reads GGUF metadata, [`hugging_face`] reads `config.json`. Both end in [`ModelConfig`],
+//! and both go through [`ModelConfig::check`], so that nothing downstream meets a number that cannot
+//! be.
+
+pub(crate) mod gguf;
+pub(crate) mod hugging_face;
+pub(crate) mod settings;
+
+use crate::error::Error;
+use crate::names::{LayerTensor, TensorName};
+
+/// Sizes and constants of the network.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelConfig {
+    /// Architecture as the file names it.
+    pub architecture: String,
+    /// Name of the model, where the file has one.
+    pub name: Option<String>,
+    /// Rows of the embedding.
+    pub vocab_len: usize,
+    /// Width of the residual stream.
+    pub hidden_len: usize,
+    /// Width of the feed-forward part.
+    pub ffn_len: usize,
+    /// How many layers.
+    pub layers: usize,
+    /// Query heads of a layer.
+    pub heads: usize,
+    /// Key and value heads of a layer.
+    pub kv_heads: usize,
+    /// Width of one head.
+    pub head_dim: usize,
+    /// Longest sequence the model was trained for.
+    pub context_len: usize,
+    /// Base of the rotary frequencies.
+    pub rope_theta: f64,
+    /// Which dimensions of a head turn together.
+    pub rotary_pairs: RotaryPairs,
+    /// Added to the mean square inside every norm.
+    pub norm_eps: f32,
+    /// The function on the gate.
+    pub activation: Activation,
+    /// Whether there are norms before the attention output and down projections.
+    pub sub_norms: bool,
+    /// Whether the embedding is the output head too.
+    pub tied_head: bool,
+    /// First token of a sequence.
+    pub bos: Option<u32>,
+    /// Tokens that end a reply.
+    pub eos: Vec<u32>,
+    /// How the model fills a block of masks, if it was trained to.
+    pub block_diffusion: Option<BlockDiffusion>,
+}
+
+/// Which dimensions of a head the rotary embedding turns together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RotaryPairs {
+    /// i and i + head_dim / 2, as in Hugging Face checkpoints.
+    Halves,
+    /// 2i and 2i + 1, as in GGUF files of the `llama` architecture.
+    Adjacent,
+}
+
+/// The function on the gate of the feed-forward part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// Squared ReLU.
+    Relu2,
+    /// x · sigmoid(x).
+    Silu,
+}
+
+impl std::fmt::Display for Activation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Relu2 => "squared ReLU",
+            Self::Silu => "SiLU",
+        })
+    }
+}
+
+impl Activation {
+    /// The name `config.json` and our GGUF key use.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Relu2 => "relu2",
+            Self::Silu => "silu",
+        }
+    }
+
+    pub(crate) fn from_key(key: &str) -> Option<Self> {
+        match key {
+            "relu2" | "relu_squared" => Some(Self::Relu2),
+            "silu" | "swish" => Some(Self::Silu),
+            _ => None,
+        }
+    }
+}
+
+/// How a model fills blocks of mask tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockDiffusion {
+    /// The token that stands for "not yet known".
+    pub mask_token: u32,
+    /// Tokens of a block.
+    pub block_len: usize,
+    /// Tokens of the parts a block is filled in, where the model names them.
+    pub sub_block_len: Option<usize>,
+    /// Whether row p scores the token at p + 1 (and not the token at p).
+    pub token_shift: bool,
+    /// Whether finished tokens attend causally (and not to their whole block).
+    pub causal_context: bool,
+}
+
+/// Largest dimension we accept: kernels may hold a dimension in an `i32`.
+const MAX_DIM: usize = i32::MAX as usize;
+
+impl ModelConfig {
+    /// Refuses sizes that no network can have; `file` and the keys are for the message.
+    pub(crate) fn check(&self, file: &str) -> Result<(), Error> {
+        let sizes = [
+            ("vocabulary size", self.vocab_len),
+            ("hidden size", self.hidden_len),
+            ("feed-forward size", self.ffn_len),
+            ("number of layers", self.layers),
+            ("number of heads", self.heads),
+            ("number of key/value heads", self.kv_heads),
+            ("head size", self.head_dim),
+            ("context length", self.context_len),
+        ];
+        for (what, value) in sizes {
+            if value == 0 || value > MAX_DIM {
+                return Err(Error::setting(file, what, format!("{value}, allowed 1 to {MAX_DIM}")));
+            }
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            let what = format!("{} query heads do not share them evenly", self.heads);
+            let key = format!("{} key/value heads", self.kv_heads);
+            return Err(Error::setting(file, &key, what));
+        }
+        if !self.head_dim.is_multiple_of(2) {
+            let what = format!("{}, must be even: dimensions turn in pairs", self.head_dim);
+            return Err(Error::setting(file, "head size", what));
+        }
+        let attention = self.heads.checked_mul(self.head_dim).filter(|&len| len <= MAX_DIM);
+        if attention.is_none() {
+            let what = format!("{} heads of {} are too many", self.heads, self.head_dim);
+            return Err(Error::setting(file, "number of heads", what));
+        }
+        if !(self.rope_theta.is_finite() && self.rope_theta > 0.0) {
+            let what = format!("{}, must be a positive number", self.rope_theta);
+            return Err(Error::setting(file, "rotary base", what));
+        }
+        if !(self.norm_eps.is_finite() && self.norm_eps > 0.0 && self.norm_eps < 1.0) {
+            let what = format!("{}, must be between 0 and 1", self.norm_eps);
+            return Err(Error::setting(file, "norm epsilon", what));
+        }
+        self.check_tokens(file)
+    }
+
+    fn check_tokens(&self, file: &str) -> Result<(), Error> {
+        let mask = self.block_diffusion.map(|b| ("mask token", b.mask_token));
+        let named = self.bos.map(|id| ("bos token", id));
+        let eos = self.eos.iter().map(|&id| ("eos token", id));
+        for (what, id) in named.into_iter().chain(eos).chain(mask) {
+            if usize::try_from(id).is_ok_and(|id| id < self.vocab_len) {
+                continue;
+            }
+            let limit = format!("{id}, the vocabulary has {} tokens", self.vocab_len);
+            return Err(Error::setting(file, what, limit));
+        }
+        let Some(block) = self.block_diffusion else { return Ok(()) };
+        if block.block_len == 0 || block.block_len > self.context_len {
+            let what = format!("{}, allowed 1 to {}", block.block_len, self.context_len);
+            return Err(Error::setting(file, "block size", what));
+        }
+        match block.sub_block_len {
+            Some(len) if len == 0 || !block.block_len.is_multiple_of(len) => {
+                let what = format!("{len}, must divide the block size {}", block.block_len);
+                Err(Error::setting(file, "sub-block size", what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Rows and columns the network needs a tensor to have; a norm is one row.
+    pub fn shape(&self, name: TensorName) -> (usize, usize) {
+        // `check` has bounded both products.
+        let queries = self.heads.saturating_mul(self.head_dim);
+        let keys = self.kv_heads.saturating_mul(self.head_dim);
+        match name {
+            TensorName::Embedding | TensorName::Output => (self.vocab_len, self.hidden_len),
+            TensorName::OutputNorm => (1, self.hidden_len),
+            TensorName::Layer(_, tensor) => match tensor {
+                LayerTensor::AttnNorm | LayerTensor::FfnNorm => (1, self.hidden_len),
+                LayerTensor::AttnSubNorm => (1, queries),
+                LayerTensor::FfnSubNorm => (1, self.ffn_len),
+                LayerTensor::Query => (queries, self.hidden_len),
+                LayerTensor::Key | LayerTensor::Value => (keys, self.hidden_len),
+                LayerTensor::AttnOutput => (self.hidden_len, queries),
+                LayerTensor::Gate | LayerTensor::Up => (self.ffn_len, self.hidden_len),
+                LayerTensor::Down => (self.hidden_len, self.ffn_len),
+            },
+        }
+    }
+
+    /// Every tensor the network needs, in the order it uses them.
+    pub fn tensor_names(&self) -> impl Iterator<Item = TensorName> + '_ {
+        let head = (!self.tied_head).then_some(TensorName::Output);
+        let layers = (0..self.layers).flat_map(move |layer| {
+            LayerTensor::ALL
+                .into_iter()
+                .filter(move |tensor| self.sub_norms || !tensor.is_sub_norm())
+                .map(move |tensor| TensorName::Layer(layer, tensor))
+        });
+        std::iter::once(TensorName::Embedding)
+            .chain(layers)
+            .chain([TensorName::OutputNorm])
+            .chain(head)
+    }
+}

@@ -1,0 +1,88 @@
+//! JSON settings, read by type and refused by name.
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, quote_safely};
+
+/// A JSON object with typed access; `null` is the same as absent.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) file: String,
+    path: String,
+    values: Map<String, Value>,
+}
+
+impl Settings {
+    pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Self, Error> {
+        let values = serde_json::from_slice(bytes)
+            .map_err(|e| Error::unsupported(file, format!("not a JSON object: {e}")))?;
+        Ok(Self { file: file.to_owned(), path: String::new(), values })
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+        self.values.get(key).filter(|value| !value.is_null())
+    }
+
+    pub(crate) fn fault(&self, key: &str, what: impl std::fmt::Display) -> Error {
+        Error::setting(&self.file, &format!("{}{key}", self.path), what)
+    }
+
+    fn typed<'a, T>(
+        &'a self,
+        key: &str,
+        wanted: &str,
+        read: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        read(value).map(Some).ok_or_else(|| {
+            let found = quote_safely(&value.to_string());
+            self.fault(key, format!("found {found}, wanted {wanted}"))
+        })
+    }
+
+    pub(crate) fn string(&self, key: &str) -> Result<Option<&str>, Error> {
+        self.typed(key, "a string", Value::as_str)
+    }
+
+    pub(crate) fn bool(&self, key: &str) -> Result<Option<bool>, Error> {
+        self.typed(key, "true or false", Value::as_bool)
+    }
+
+    pub(crate) fn number(&self, key: &str) -> Result<Option<f64>, Error> {
+        self.typed(key, "a number", Value::as_f64)
+    }
+
+    pub(crate) fn optional_size(&self, key: &str) -> Result<Option<usize>, Error> {
+        self.typed(key, "a whole number", |value| usize::try_from(value.as_u64()?).ok())
+    }
+
+    pub(crate) fn size(&self, key: &str) -> Result<usize, Error> {
+        self.optional_size(key)?.ok_or_else(|| self.fault(key, "missing"))
+    }
+
+    pub(crate) fn token(&self, key: &str) -> Result<Option<u32>, Error> {
+        self.typed(key, "a token number", token_number)
+    }
+
+    /// A token number or a list of them.
+    pub(crate) fn tokens(&self, key: &str) -> Result<Vec<u32>, Error> {
+        let tokens = self.typed(key, "a token number or a list of them", |value| match value {
+            Value::Array(ids) => ids.iter().map(token_number).collect::<Option<Vec<u32>>>(),
+            other => token_number(other).map(|id| vec![id]),
+        })?;
+        Ok(tokens.unwrap_or_default())
+    }
+
+    pub(crate) fn object(&self, key: &str) -> Result<Option<Self>, Error> {
+        let values = self.typed(key, "an object", |value| value.as_object().cloned())?;
+        Ok(values.map(|values| Self {
+            file: self.file.clone(),
+            path: format!("{}{key}.", self.path),
+            values,
+        }))
+    }
+}
+
+fn token_number(value: &Value) -> Option<u32> {
+    u32::try_from(value.as_u64()?).ok()
+}

@@ -1,0 +1,239 @@
+//! Writes GGUF version 3: metadata first, then tensors one after another, to any `Write`.
+//!
+//! Nothing is kept in memory but names and metadata, so a file may be far larger than memory. The
+//! writer declares all tensors first, because their offsets come before their data:
+//!
+//! ```no_run
+//! # use wf_formats::{GgufWriter, MetadataValue, Encoding, FloatEncoding};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut writer = GgufWriter::new();
+//! writer.set("general.architecture", MetadataValue::String("bitnet-b1.58".to_owned()));
+//! writer.declare("output_norm.weight", &[512], Encoding::Float(FloatEncoding::F32))?;
+//! let mut body = writer.begin(std::fs::File::create("model.gguf")?)?;
+//! body.append(&[0; 4 * 512])?; // in one piece or in many
+//! body.finish()?;
+//! # Ok(()) }
+//! ```
+
+use std::io::{self, Write};
+
+use super::types;
+use crate::size;
+use crate::tensor::Encoding;
+
+/// Tensors start at multiples of this.
+const ALIGNMENT: u64 = 32;
+
+/// A value to write.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "each is the GGUF type of its name")]
+pub enum MetadataValue {
+    U32(u32),
+    F32(f32),
+    Bool(bool),
+    String(String),
+    Strings(Vec<String>),
+    I32s(Vec<i32>),
+    U32s(Vec<u32>),
+    F32s(Vec<f32>),
+}
+
+impl MetadataValue {
+    /// Whether this is an array without elements.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Strings(values) => values.is_empty(),
+            Self::I32s(values) => values.is_empty(),
+            Self::U32s(values) => values.is_empty(),
+            Self::F32s(values) => values.is_empty(),
+            Self::U32(_) | Self::F32(_) | Self::Bool(_) | Self::String(_) => false,
+        }
+    }
+}
+
+/// Collects what comes before the data.
+#[derive(Debug, Default)]
+pub struct GgufWriter {
+    metadata: Vec<(String, MetadataValue)>,
+    tensors: Vec<Declared>,
+}
+
+#[derive(Debug)]
+struct Declared {
+    name: String,
+    dims: Vec<u64>,
+    type_id: u32,
+    size: u64,
+}
+
+impl GgufWriter {
+    /// An empty file.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a key. Keys are written in the order they are set; a key may be set once.
+    pub fn set(&mut self, key: &str, value: MetadataValue) {
+        debug_assert!(self.metadata.iter().all(|(known, _)| known != key), "{key} is set twice");
+        self.metadata.push((key.to_owned(), value));
+    }
+
+    /// Adds a tensor, and returns the bytes its data takes. `shape` is rows then columns, or the length
+    /// of a vector.
+    pub fn declare(&mut self, name: &str, shape: &[usize], encoding: Encoding) -> io::Result<u64> {
+        let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+        let (rows, cols) = match *shape {
+            [cols] => (1, cols),
+            [rows, cols] => (rows, cols),
+            _ => return Err(invalid(format!("{name}: shape {shape:?} is no vector or matrix"))),
+        };
+        let Some(type_id) = types::type_id(encoding) else {
+            return Err(invalid(format!("{name}: GGUF has no type for {encoding}")));
+        };
+        let size = encoding.size(rows, cols).map_err(|e| invalid(format!("{name}: {e}")))?;
+        // GGUF has the fastest dimension first.
+        let dims = shape.iter().rev().map(|&dim| size::widen(dim)).collect();
+        self.tensors.push(Declared { name: name.to_owned(), dims, type_id, size });
+        Ok(size)
+    }
+
+    /// Writes everything before the data.
+    pub fn begin<W: Write>(self, out: W) -> io::Result<GgufBody<W>> {
+        let mut out = Counted { out, written: 0 };
+        out.write_all(super::MAGIC)?;
+        out.write_all(&3u32.to_le_bytes())?;
+        out.count(self.tensors.len())?;
+        out.count(self.metadata.len())?;
+        for (key, value) in &self.metadata {
+            out.string(key)?;
+            out.value(value)?;
+        }
+        let mut offset = 0u64;
+        let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "larger than any file");
+        for tensor in &self.tensors {
+            out.string(&tensor.name)?;
+            out.write_all(&u32::try_from(tensor.dims.len()).unwrap_or(u32::MAX).to_le_bytes())?;
+            for dim in &tensor.dims {
+                out.write_all(&dim.to_le_bytes())?;
+            }
+            out.write_all(&tensor.type_id.to_le_bytes())?;
+            out.write_all(&offset.to_le_bytes())?;
+            offset = size::end(offset, tensor.size)
+                .and_then(|end| size::align_up(end, ALIGNMENT))
+                .ok_or_else(too_large)?;
+        }
+        out.pad()?;
+        let sizes = self.tensors.into_iter().map(|tensor| tensor.size).collect();
+        let mut body = GgufBody { out, sizes, current: 0, missing: 0 };
+        body.missing = body.sizes.first().copied().unwrap_or(0);
+        Ok(body)
+    }
+}
+
+/// Takes the data of the tensors, in the order they were declared.
+#[derive(Debug)]
+pub struct GgufBody<W: Write> {
+    out: Counted<W>,
+    sizes: Vec<u64>,
+    current: usize,
+    /// Bytes that the current tensor still lacks.
+    missing: u64,
+}
+
+impl<W: Write> GgufBody<W> {
+    /// Appends to the current tensor, and goes on to the next when it is complete.
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let len = size::widen(bytes.len());
+        let Some(missing) = self.missing.checked_sub(len) else {
+            let what = format!("tensor {}: {len} bytes more than declared", self.current);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        };
+        self.out.write_all(bytes)?;
+        self.missing = missing;
+        if missing == 0 {
+            self.out.pad()?;
+            self.current = self.current.saturating_add(1);
+            self.missing = self.sizes.get(self.current).copied().unwrap_or(0);
+        }
+        Ok(())
+    }
+
+    /// Checks that every tensor is complete, and hands back what was written to.
+    pub fn finish(mut self) -> io::Result<W> {
+        if self.current != self.sizes.len() {
+            let what = format!("tensor {} lacks {} bytes", self.current, self.missing);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        self.out.out.flush()?;
+        Ok(self.out.out)
+    }
+}
+
+/// A `Write` that knows where it is.
+#[derive(Debug)]
+struct Counted<W: Write> {
+    out: W,
+    written: u64,
+}
+
+impl<W: Write> Counted<W> {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)?;
+        self.written = self.written.saturating_add(size::widen(bytes.len()));
+        Ok(())
+    }
+
+    fn count(&mut self, count: usize) -> io::Result<()> {
+        self.write_all(&size::widen(count).to_le_bytes())
+    }
+
+    fn string(&mut self, text: &str) -> io::Result<()> {
+        self.count(text.len())?;
+        self.write_all(text.as_bytes())
+    }
+
+    fn value(&mut self, value: &MetadataValue) -> io::Result<()> {
+        match value {
+            MetadataValue::U32(value) => self.typed(4, &value.to_le_bytes()),
+            MetadataValue::F32(value) => self.typed(6, &value.to_le_bytes()),
+            MetadataValue::Bool(value) => self.typed(7, &[u8::from(*value)]),
+            MetadataValue::String(value) => {
+                self.typed(8, &[])?;
+                self.string(value)
+            }
+            MetadataValue::Strings(values) => {
+                self.array(8, values.len())?;
+                values.iter().try_for_each(|value| self.string(value))
+            }
+            MetadataValue::I32s(values) => {
+                self.array(5, values.len())?;
+                values.iter().try_for_each(|value| self.write_all(&value.to_le_bytes()))
+            }
+            MetadataValue::U32s(values) => {
+                self.array(4, values.len())?;
+                values.iter().try_for_each(|value| self.write_all(&value.to_le_bytes()))
+            }
+            MetadataValue::F32s(values) => {
+                self.array(6, values.len())?;
+                values.iter().try_for_each(|value| self.write_all(&value.to_le_bytes()))
+            }
+        }
+    }
+
+    fn typed(&mut self, type_id: u32, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(&type_id.to_le_bytes())?;
+        self.write_all(bytes)
+    }
+
+    fn array(&mut self, element_type: u32, len: usize) -> io::Result<()> {
+        self.typed(9, &element_type.to_le_bytes())?;
+        self.count(len)
+    }
+
+    fn pad(&mut self) -> io::Result<()> {
+        let padded = size::align_up(self.written, ALIGNMENT).unwrap_or(self.written);
+        let missing = usize::try_from(padded.saturating_sub(self.written)).unwrap_or(0);
+        let zeros = [0u8; ALIGNMENT as usize];
+        self.write_all(zeros.get(..missing).unwrap_or_default())
+    }
+}

@@ -1,0 +1,101 @@
+//! Writes one safetensors file, a tensor at a time, to any `Write`.
+//!
+//! Like [`crate::GgufWriter`]: declare all tensors, then append their data in the same order.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use crate::encoding::FloatEncoding;
+use crate::size;
+
+/// Collects what the header says.
+#[derive(Debug, Default)]
+pub struct SafetensorsWriter {
+    header: Map<String, Value>,
+    sizes: Vec<u64>,
+    end: u64,
+}
+
+impl SafetensorsWriter {
+    /// An empty file.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tensor of floats.
+    pub fn declare(&mut self, name: &str, shape: &[usize], float: FloatEncoding) -> io::Result<()> {
+        match float {
+            FloatEncoding::F32 => self.add(name, shape, "F32", 4),
+            FloatEncoding::F16 => self.add(name, shape, "F16", 2),
+            FloatEncoding::Bf16 => self.add(name, shape, "BF16", 2),
+            other => Err(invalid(format!("{name}: safetensors has no type for {other}"))),
+        }
+    }
+
+    /// Adds a tensor of bytes: packed trits.
+    pub fn declare_bytes(&mut self, name: &str, shape: &[usize]) -> io::Result<()> {
+        self.add(name, shape, "U8", 1)
+    }
+
+    fn add(&mut self, name: &str, shape: &[usize], dtype: &str, element: u64) -> io::Result<()> {
+        let mut dims: Vec<u64> = shape.iter().map(|&dim| size::widen(dim)).collect();
+        dims.push(element);
+        let begin = self.end;
+        let size = size::product(&dims);
+        let end = size.and_then(|size| size::end(begin, size));
+        let (Some(size), Some(end)) = (size, end) else {
+            return Err(invalid(format!("{name}: larger than any file")));
+        };
+        let entry = json!({ "dtype": dtype, "shape": shape, "data_offsets": [begin, end] });
+        if self.header.insert(name.to_owned(), entry).is_some() {
+            return Err(invalid(format!("{name}: declared twice")));
+        }
+        self.sizes.push(size);
+        self.end = end;
+        Ok(())
+    }
+
+    /// Writes the header.
+    pub fn begin<W: Write>(mut self, mut out: W) -> io::Result<SafetensorsBody<W>> {
+        self.header.insert("__metadata__".to_owned(), json!({ "format": "pt" }));
+        let mut json = serde_json::to_vec(&Value::Object(self.header))?;
+        // Spaces make the data start at a multiple of eight, as other writers have it.
+        json.resize(json.len().next_multiple_of(8), b' ');
+        out.write_all(&size::widen(json.len()).to_le_bytes())?;
+        out.write_all(&json)?;
+        Ok(SafetensorsBody {
+            out,
+            missing: self.sizes.iter().copied().fold(0, u64::saturating_add),
+        })
+    }
+}
+
+/// Takes the data of the tensors, in the order they were declared and without anything between.
+#[derive(Debug)]
+pub struct SafetensorsBody<W: Write> {
+    out: W,
+    missing: u64,
+}
+
+impl<W: Write> SafetensorsBody<W> {
+    /// Appends data.
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let missing = self.missing.checked_sub(size::widen(bytes.len()));
+        self.missing = missing.ok_or_else(|| invalid("more data than declared".to_owned()))?;
+        self.out.write_all(bytes)
+    }
+
+    /// Checks that all data is there, and hands back what was written to.
+    pub fn finish(mut self) -> io::Result<W> {
+        if self.missing != 0 {
+            return Err(invalid(format!("{} bytes of data are missing", self.missing)));
+        }
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}

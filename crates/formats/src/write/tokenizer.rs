@@ -1,0 +1,295 @@
+//! `tokenizer.json` → the vocabulary tables of GGUF, and back.
+//!
+//! Only byte-level BPE goes both ways: it is what the models we know use. How text is cut before BPE
+//! is a regular expression in `tokenizer.json` and a name in GGUF, so only cuts with a known name pass.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::file::write_whole;
+use crate::error::{Error, quote_safely};
+use crate::model_file::ModelFile;
+use crate::vocabulary::{
+    CONTROL_TYPE, GgufVocabulary, MAX_TOKENS, NORMAL_TYPE, TokenizerSource, UNUSED_TYPE,
+    USER_DEFINED_TYPE,
+};
+
+/// The regular expressions that have a name in GGUF.
+const CUTS: [(&str, &str); 2] = [
+    (
+        "llama-bpe",
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ),
+    (
+        "qwen2",
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ),
+];
+/// The cut that byte-level tokenizers make by themselves.
+const PLAIN_CUT: &str = "gpt-2";
+
+/// Ends of a turn, as chat models write them.
+const TURN_ENDS: [&str; 2] = ["<|eot_id|>", "<|im_end|>"];
+
+/// The vocabulary of a model as GGUF has it; `None` if the model has no tokenizer.
+pub(super) fn vocabulary_of(source: &ModelFile) -> Result<Option<GgufVocabulary>, Error> {
+    match source.tokenizer() {
+        TokenizerSource::Missing { .. } => Ok(None),
+        TokenizerSource::Gguf(vocabulary) => Ok(Some(vocabulary.clone())),
+        TokenizerSource::Json(json) => {
+            let config = source.config();
+            let mut vocabulary = GgufVocabulary::from_tokenizer_json(json, config.vocab_len)
+                .map_err(|what| Error::setting(source.name(), "tokenizer.json", what))?;
+            vocabulary.bos = config.bos;
+            let eos = source.special_token_texts().eos.as_deref();
+            let named = eos.and_then(|text| vocabulary.find(text));
+            vocabulary.eos = named.or(config.eos.first().copied());
+            vocabulary.eot = vocabulary.eot.filter(|id| config.eos.contains(id));
+            Ok(Some(vocabulary))
+        }
+    }
+}
+
+impl GgufVocabulary {
+    /// Reads a `tokenizer.json` of byte-level BPE; places up to `vocab_len` that it leaves free are
+    /// filled with unused tokens. `tokenizer.json` names neither `bos` nor `eos`, so they stay open.
+    pub fn from_tokenizer_json(json: &[u8], vocab_len: usize) -> Result<Self, String> {
+        let tokenizer: TokenizerJson = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+        let mut vocabulary = tokenizer.vocabulary(vocab_len)?;
+        vocabulary.eot = TURN_ENDS.iter().find_map(|text| vocabulary.find(text));
+        Ok(vocabulary)
+    }
+}
+
+#[derive(Deserialize)]
+struct TokenizerJson {
+    #[serde(default)]
+    added_tokens: Vec<AddedToken>,
+    pre_tokenizer: Option<Value>,
+    post_processor: Option<Value>,
+    model: BpeModel,
+}
+
+#[derive(Deserialize)]
+struct AddedToken {
+    id: u32,
+    content: String,
+    #[serde(default)]
+    special: bool,
+}
+
+#[derive(Deserialize)]
+struct BpeModel {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    vocab: BTreeMap<String, u32>,
+    merges: Vec<Merge>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Merge {
+    Joined(String),
+    Pair(String, String),
+}
+
+impl TokenizerJson {
+    fn vocabulary(self, vocab_len: usize) -> Result<GgufVocabulary, String> {
+        if self.model.kind.as_deref() != Some("BPE") {
+            return Err(format!("model type {:?}, only byte-level BPE fits GGUF", self.model.kind));
+        }
+        let pre = cut_name(self.pre_tokenizer.as_ref())?;
+        let add_bos = adds_a_first_token(self.post_processor.as_ref());
+        // llama.cpp wants a token for every row of the embedding.
+        let mut tokens: Vec<String> = (0..vocab_len).map(|id| format!("[PAD{id}]")).collect();
+        let mut token_types = vec![UNUSED_TYPE; vocab_len];
+        let plain = self.model.vocab.into_iter().map(|(text, id)| (id, text, NORMAL_TYPE));
+        let added = self.added_tokens.into_iter().map(|token| {
+            let kind = if token.special { CONTROL_TYPE } else { USER_DEFINED_TYPE };
+            (token.id, token.content, kind)
+        });
+        // Added tokens come second: they may be in the vocabulary too, where they look plain.
+        for (id, text, kind) in plain.chain(added) {
+            let at = id as usize;
+            let (Some(token), Some(token_type)) = (tokens.get_mut(at), token_types.get_mut(at))
+            else {
+                return Err(format!("token {id}, the embedding has {vocab_len} rows"));
+            };
+            *token = text;
+            *token_type = kind;
+        }
+        let merges = self.model.merges.into_iter().map(|merge| match merge {
+            Merge::Joined(merge) => merge,
+            Merge::Pair(left, right) => format!("{left} {right}"),
+        });
+        let merges: Vec<String> = merges.collect();
+        if merges.len() as u64 > MAX_TOKENS || tokens.len() as u64 > MAX_TOKENS {
+            return Err(format!("more than {MAX_TOKENS} tokens or merges"));
+        }
+        Ok(GgufVocabulary {
+            model: "gpt2".to_owned(),
+            pre: Some(pre.to_owned()),
+            tokens,
+            token_types,
+            merges,
+            add_bos,
+            ..GgufVocabulary::default()
+        })
+    }
+}
+
+/// The GGUF name of how a tokenizer cuts text.
+fn cut_name(pre_tokenizer: Option<&Value>) -> Result<&'static str, String> {
+    let steps: Vec<&Value> = match pre_tokenizer {
+        Some(pre) if pre["type"] == "Sequence" => {
+            pre["pretokenizers"].as_array().into_iter().flatten().collect()
+        }
+        Some(pre) => vec![pre],
+        None => Vec::new(),
+    };
+    let Some((bytes, splits)) = steps.split_last().filter(|(last, _)| last["type"] == "ByteLevel")
+    else {
+        return Err("no ByteLevel pre-tokenizer, only byte-level BPE fits GGUF".to_owned());
+    };
+    // The tokenizers library cuts by itself unless told not to.
+    let cuts_itself = bytes["use_regex"] != Value::Bool(false);
+    let named = match splits {
+        [] if cuts_itself => Some(PLAIN_CUT),
+        [split] if !cuts_itself && split["type"] == "Split" => {
+            let pattern = split["pattern"]["Regex"].as_str();
+            CUTS.iter().find(|(_, cut)| Some(*cut) == pattern).map(|(name, _)| *name)
+        }
+        _ => None,
+    };
+    named.ok_or_else(|| {
+        let found = quote_safely(&Value::from_iter(steps.iter().map(|&s| s.clone())).to_string());
+        format!("the pre-tokenizer {found} has no name in GGUF")
+    })
+}
+
+/// Whether the post-processor puts a special token before the text; without one, nothing says.
+fn adds_a_first_token(post_processor: Option<&Value>) -> Option<bool> {
+    let starts_with_special =
+        |processor: &Value| processor["single"][0].get("SpecialToken").is_some();
+    let processor = post_processor.filter(|processor| !processor.is_null())?;
+    let nested = processor["processors"].as_array();
+    let nested_does = || nested.is_some_and(|all| all.iter().any(starts_with_special));
+    Some(starts_with_special(processor) || nested_does())
+}
+
+/// Writes `tokenizer.json` and `tokenizer_config.json`, if the model has a tokenizer.
+pub(super) fn write_tokenizer_files(source: &ModelFile, directory: &Path) -> Result<(), Error> {
+    let json = match source.tokenizer() {
+        TokenizerSource::Missing { .. } => return Ok(()),
+        TokenizerSource::Json(json) => json.clone(),
+        TokenizerSource::Gguf(vocabulary) => tokenizer_json(vocabulary)
+            .map_err(|what| Error::setting(source.name(), "tokenizer.ggml", what))?,
+    };
+    let mut settings = json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
+    let texts = source.special_token_texts();
+    let mask = source.config().block_diffusion.and_then(|block| match source.tokenizer() {
+        TokenizerSource::Gguf(v) => v.tokens.get(block.mask_token as usize).cloned(),
+        _ => None,
+    });
+    let optional = [
+        ("bos_token", texts.bos.as_deref()),
+        ("eos_token", texts.eos.as_deref()),
+        ("mask_token", mask.as_deref()),
+        ("chat_template", source.chat_template()),
+    ];
+    for (key, text) in optional {
+        if let Some(text) = text {
+            settings[key] = json!(text);
+        }
+    }
+    let settings = format!("{settings:#}\n");
+    for (name, bytes) in
+        [("tokenizer.json", json.as_slice()), ("tokenizer_config.json", settings.as_bytes())]
+    {
+        let path = directory.join(name);
+        // The source may be this very file.
+        if fs::read(&path).is_ok_and(|there| there == bytes) {
+            continue;
+        }
+        write_whole(&path, |file| file.write_all(bytes).map_err(|e| Error::io(&path, e)))?;
+    }
+    Ok(())
+}
+
+/// A `tokenizer.json` of a byte-level BPE vocabulary.
+fn tokenizer_json(vocabulary: &GgufVocabulary) -> Result<Vec<u8>, String> {
+    if vocabulary.model != "gpt2" {
+        let model = quote_safely(&vocabulary.model);
+        return Err(format!("model \"{model}\", only byte-level BPE (gpt2) can be written"));
+    }
+    let pre = vocabulary.pre.as_deref().unwrap_or(PLAIN_CUT);
+    let cut = CUTS.iter().find(|(name, _)| *name == pre).map(|(_, cut)| *cut);
+    if cut.is_none() && pre != PLAIN_CUT {
+        return Err(format!("pre-tokenizer \"{}\" is not known", quote_safely(pre)));
+    }
+    let bytes = json!({
+        "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+        "use_regex": cut.is_none(),
+    });
+    let pre_tokenizer = match cut {
+        None => bytes,
+        Some(cut) => json!({ "type": "Sequence", "pretokenizers": [
+            { "type": "Split", "pattern": { "Regex": cut }, "behavior": "Isolated", "invert": false },
+            bytes,
+        ] }),
+    };
+    let kind = |id: usize| vocabulary.token_types.get(id).copied().unwrap_or(NORMAL_TYPE);
+    let numbered = || vocabulary.tokens.iter().enumerate();
+    let added: Vec<Value> = numbered()
+        .filter(|(id, _)| matches!(kind(*id), CONTROL_TYPE | USER_DEFINED_TYPE))
+        .map(|(id, text)| {
+            json!({
+                "id": id, "content": text, "single_word": false, "lstrip": false,
+                "rstrip": false, "normalized": false, "special": kind(id) == CONTROL_TYPE,
+            })
+        })
+        .collect();
+    let vocab: serde_json::Map<String, Value> = numbered()
+        .filter(|(id, _)| kind(*id) != UNUSED_TYPE)
+        .map(|(id, text)| (text.clone(), json!(id)))
+        .collect();
+    let tokenizer = json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": added,
+        "normalizer": null,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": first_token(vocabulary),
+        "decoder": {
+            "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true,
+        },
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+            "ignore_merges": pre == "llama-bpe", "vocab": vocab, "merges": vocabulary.merges,
+        },
+    });
+    serde_json::to_vec(&tokenizer).map_err(|e| e.to_string())
+}
+
+/// The post-processor that puts the first token of a sequence there, if the vocabulary asks for it.
+fn first_token(vocabulary: &GgufVocabulary) -> Value {
+    let bos = vocabulary.bos.filter(|_| vocabulary.add_bos == Some(true));
+    let text = bos.and_then(|id| vocabulary.tokens.get(id as usize));
+    let (Some(id), Some(text)) = (bos, text) else { return Value::Null };
+    let special = |type_id: u32| json!({ "SpecialToken": { "id": text, "type_id": type_id } });
+    let sequence =
+        |name: &str, type_id: u32| json!({ "Sequence": { "id": name, "type_id": type_id } });
+    json!({
+        "type": "TemplateProcessing",
+        "single": [special(0), sequence("A", 0)],
+        "pair": [special(0), sequence("A", 0), special(1), sequence("B", 1)],
+        "special_tokens": { text.clone(): { "id": text, "ids": [id], "tokens": [text] } },
+    })
+}

@@ -1,0 +1,293 @@
+//! Write, read, compare: every container, every encoding, every trit in its place.
+
+use std::fs;
+
+use crate::support::{I2_S, Sample, open, read_trits, refusal};
+use wf_formats::{
+    Activation, BlockDiffusion, Encoding, FloatEncoding, GgufTarget, GgufWriter, I2sOrder,
+    LayerTensor, MetadataValue, ModelConfig, ModelFile, OpenOptions, RotaryPairs, Rounding,
+    TensorName, TernaryEncoding, TokenizerSource, write_gguf, write_packed_dir, write_sglbitnt,
+};
+
+const TERNARY: [TernaryEncoding; 8] = [
+    TernaryEncoding::I2s(I2sOrder::Groups128),
+    TernaryEncoding::Tq1_0,
+    TernaryEncoding::Tq2_0,
+    TernaryEncoding::Q2_0 { group_len: 64 },
+    TernaryEncoding::Q2_0 { group_len: 128 },
+    TernaryEncoding::Iq1Bn,
+    TernaryEncoding::Iq2Bn,
+    TernaryEncoding::Iq2BnR4,
+];
+
+fn target(trits: TernaryEncoding, head: FloatEncoding) -> GgufTarget {
+    GgufTarget { trits, head, rounding: Rounding::Exact, name: None }
+}
+
+#[test]
+fn gguf_keeps_every_number_in_every_encoding() {
+    let sample = Sample::new();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("model.gguf");
+    let floats = [FloatEncoding::F32, FloatEncoding::F16, FloatEncoding::Bf16];
+    let ternary = TERNARY.map(Encoding::Ternary).into_iter().chain(floats.map(Encoding::Float));
+    for (at, encoding) in ternary.enumerate() {
+        fs::write(&path, sample.gguf(encoding, floats[at % 3], |_| {})).unwrap();
+        let model = open(&path);
+        sample.assert_same(&model);
+        let found = model.tensor(TensorName::Layer(0, LayerTensor::Gate));
+        match encoding {
+            Encoding::Float(float) => {
+                assert_eq!(found.unwrap().encoding, Encoding::TernaryFloats(float));
+            }
+            encoding => assert_eq!(found.unwrap().encoding, encoding),
+        }
+    }
+}
+
+#[test]
+fn every_i2_s_order_reads_back_when_named_and_differs_when_not() {
+    let sample = Sample::new();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("model.gguf");
+    for order in [I2sOrder::Groups64, I2sOrder::FourRows] {
+        let encoding = Encoding::Ternary(TernaryEncoding::I2s(order));
+        fs::write(&path, sample.gguf(encoding, FloatEncoding::F32, |_| {})).unwrap();
+        let named = OpenOptions { i2s_order: Some(order), ..OpenOptions::default() };
+        sample.assert_same(&ModelFile::open(&path, &named).unwrap());
+        let name = *sample.trits.keys().next().unwrap();
+        assert!(read_trits(&open(&path), name) != sample.trits[&name]);
+    }
+}
+
+#[test]
+fn a_model_survives_every_container_in_turn() {
+    let sample = Sample::new();
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("0.gguf"), sample.gguf(I2_S, FloatEncoding::Bf16, |_| {})).unwrap();
+    write_packed_dir(&open(&at("0.gguf")), FloatEncoding::F16, &at("1")).unwrap();
+    let packed = open(&at("1"));
+    sample.assert_same(&packed);
+    sample.assert_same(&open(&at("1").join("model.safetensors")));
+    fs::create_dir(at("2")).unwrap();
+    write_sglbitnt(&packed, FloatEncoding::F32, &at("2").join("model.bin")).unwrap();
+    let sglbitnt = open(&at("2").join("model.bin"));
+    sample.assert_same(&sglbitnt);
+    for (number, encoding) in TERNARY.into_iter().enumerate() {
+        let path = at(&format!("{}.gguf", number + 3));
+        write_gguf(&sglbitnt, &target(encoding, FloatEncoding::F32), &path).unwrap();
+        sample.assert_same(&open(&path));
+    }
+}
+
+#[test]
+fn the_configuration_survives_every_container() {
+    let mut sample = Sample::new();
+    sample.config.eos = vec![5, 2];
+    sample.config.bos = Some(1);
+    sample.config.tied_head = false;
+    sample.config.block_diffusion = Some(BlockDiffusion {
+        mask_token: 4,
+        block_len: 32,
+        sub_block_len: Some(8),
+        token_shift: false,
+        causal_context: false,
+    });
+    let sample = Sample::of(sample.config);
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let bytes = sample.gguf(I2_S, FloatEncoding::F32, |writer| {
+        writer.set("tokenizer.ggml.eos_token_ids", MetadataValue::U32s(vec![5, 2]));
+        writer.set("tokenizer.ggml.bos_token_id", MetadataValue::U32(1));
+        writer.set("tokenizer.ggml.mask_token_id", MetadataValue::U32(4));
+        writer.set("diffusion.shift_logits", MetadataValue::Bool(false));
+        writer.set("bitnet-b1.58.block_size", MetadataValue::U32(32));
+        writer.set("bitnet-b1.58.block_diffusion.sub_block_size", MetadataValue::U32(8));
+        writer.set("bitnet-b1.58.attention.causal", MetadataValue::Bool(false));
+    });
+    fs::write(at("0.gguf"), bytes).unwrap();
+    let first = open(&at("0.gguf"));
+    assert_eq!(first.config(), &sample.config);
+    write_packed_dir(&first, FloatEncoding::F32, &at("1")).unwrap();
+    fs::create_dir(at("2")).unwrap();
+    write_sglbitnt(&open(&at("1")), FloatEncoding::F32, &at("2").join("model.bin")).unwrap();
+    let last = open(&at("2").join("model.bin"));
+    let renamed =
+        ModelConfig { architecture: "BitNetForCausalLM".to_owned(), ..sample.config.clone() };
+    assert_eq!(last.config(), &renamed);
+    sample.assert_same(&last);
+}
+
+#[test]
+fn a_llama_is_turned_to_adjacent_pairs_and_back() {
+    let mut config = Sample::new().config;
+    config.sub_norms = false;
+    config.activation = Activation::Silu;
+    config.architecture = "llama".to_owned();
+    config.rotary_pairs = RotaryPairs::Adjacent;
+    let sample = Sample::of(config);
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("0.gguf"), sample.gguf(I2_S, FloatEncoding::F32, |_| {})).unwrap();
+    let first = open(&at("0.gguf"));
+    assert_eq!(first.config(), &sample.config);
+    write_packed_dir(&first, FloatEncoding::F32, &at("1")).unwrap();
+    let halves = open(&at("1"));
+    assert_eq!(halves.config().rotary_pairs, RotaryPairs::Halves);
+    let query = TensorName::Layer(1, LayerTensor::Query);
+    let cols = sample.config.hidden_len;
+    let (adjacent, halved) = (&sample.trits[&query], read_trits(&halves, query));
+    // Row 3 of head 2 in adjacent order is the second of pair 1: row 32 + 1 in halves.
+    let row = |trits: &[i8], row: usize| trits[row * cols..(row + 1) * cols].to_vec();
+    assert_eq!(row(adjacent, 2 * 64 + 3), row(&halved, 2 * 64 + 33));
+    write_gguf(&halves, &target(TernaryEncoding::Tq2_0, FloatEncoding::F32), &at("2.gguf"))
+        .unwrap();
+    sample.assert_same(&open(&at("2.gguf")));
+}
+
+#[test]
+fn a_silu_model_with_sub_norms_keeps_its_activation() {
+    let mut config = Sample::new().config;
+    config.activation = Activation::Silu;
+    config.architecture = "bitnet".to_owned();
+    let sample = Sample::of(config);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("model.gguf");
+    fs::write(&path, sample.gguf(I2_S, FloatEncoding::F32, |_| {})).unwrap();
+    assert!(refusal(&path).contains("name the activation"));
+    let silu = OpenOptions { activation: Some(Activation::Silu), ..OpenOptions::default() };
+    let model = ModelFile::open(&path, &silu).unwrap();
+    let copy = directory.path().join("copy.gguf");
+    write_gguf(&model, &target(TernaryEncoding::Iq2Bn, FloatEncoding::F16), &copy).unwrap();
+    let model = open(&copy);
+    assert_eq!(model.config().activation, Activation::Silu);
+    sample.assert_same(&model);
+}
+
+/// Two merges over four bytes, cut as Llama 3 cuts.
+const TOKENIZER: &str = r#"{
+  "version": "1.0",
+  "added_tokens": [
+    {"id": 4, "content": "<|eot_id|>", "special": true},
+    {"id": 5, "content": "<b>", "special": false}
+  ],
+  "normalizer": null,
+  "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+    {"type": "Split", "pattern": {"Regex": "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}, "behavior": "Isolated", "invert": false},
+    {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}
+  ]},
+  "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|eot_id|>", "type_id": 0}}]},
+  "decoder": {"type": "ByteLevel"},
+  "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "aba": 3}, "merges": [["a", "b"], "ab a"]}
+}"#;
+
+#[test]
+fn a_tokenizer_becomes_tables_and_a_tokenizer_again() {
+    let sample = Sample::new();
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("0.gguf"), sample.gguf(I2_S, FloatEncoding::F32, |_| {})).unwrap();
+    write_packed_dir(&open(&at("0.gguf")), FloatEncoding::F32, &at("1")).unwrap();
+    fs::write(at("1").join("tokenizer.json"), TOKENIZER).unwrap();
+    let settings = r#"{"bos_token": {"content": "<b>"}, "eos_token": "<|eot_id|>",
+        "chat_template": [{"name": "tool", "template": "no"}, {"name": "default", "template": "yes"}]}"#;
+    fs::write(at("1").join("tokenizer_config.json"), settings).unwrap();
+    fs::write(at("1").join("generation_config.json"), r#"{"eos_token_id": [4, 3]}"#).unwrap();
+    let source = open(&at("1"));
+    assert_eq!(source.config().eos, [4, 3]);
+    assert_eq!(source.chat_template(), Some("yes"));
+    write_gguf(&source, &target(TernaryEncoding::Tq1_0, FloatEncoding::F32), &at("2.gguf"))
+        .unwrap();
+    let gguf = open(&at("2.gguf"));
+    let TokenizerSource::Gguf(vocabulary) = gguf.tokenizer() else { panic!("no vocabulary") };
+    assert_eq!(vocabulary.pre.as_deref(), Some("llama-bpe"));
+    assert_eq!(vocabulary.tokens[..7], ["a", "b", "ab", "aba", "<|eot_id|>", "<b>", "[PAD6]"]);
+    assert_eq!(vocabulary.token_types[..7], [1, 1, 1, 1, 3, 4, 5]);
+    assert_eq!(vocabulary.tokens.len(), sample.config.vocab_len);
+    assert_eq!(vocabulary.merges, ["a b", "ab a"]);
+    assert_eq!(
+        (vocabulary.eos, vocabulary.eot, vocabulary.add_bos),
+        (Some(4), Some(4), Some(true))
+    );
+    assert_eq!(gguf.config().eos, [4, 3]);
+    assert_eq!(gguf.chat_template(), Some("yes"));
+    write_packed_dir(&gguf, FloatEncoding::F32, &at("3")).unwrap();
+    write_gguf(&open(&at("3")), &target(TernaryEncoding::Tq1_0, FloatEncoding::F32), &at("4.gguf"))
+        .unwrap();
+    let again = open(&at("4.gguf"));
+    let TokenizerSource::Gguf(second) = again.tokenizer() else { panic!("no vocabulary") };
+    // Without a begin-of-text id there is nothing to put first, so that flag is not carried.
+    assert_eq!(second.tokens, vocabulary.tokens);
+    assert_eq!(second.token_types, vocabulary.token_types);
+    assert_eq!((&second.merges, &second.pre), (&vocabulary.merges, &vocabulary.pre));
+    assert_eq!(again.special_token_texts().eos.as_deref(), Some("<|eot_id|>"));
+    assert_eq!(again.chat_template(), Some("yes"));
+}
+
+#[test]
+fn scales_that_would_change_are_refused_unless_rounding_is_allowed() {
+    let mut sample = Sample::new();
+    sample.scales.values_mut().for_each(|scale| *scale = 0.1);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("model.gguf");
+    let copy = directory.path().join("copy.gguf");
+    fs::write(&path, sample.gguf(I2_S, FloatEncoding::F32, |_| {})).unwrap();
+    let exact = target(TernaryEncoding::Tq2_0, FloatEncoding::F32);
+    let error = write_gguf(&open(&path), &exact, &copy).unwrap_err().to_string();
+    assert!(error.contains("f16"), "{error}");
+    assert!(!copy.exists(), "a failed write leaves nothing behind");
+    let rounded = GgufTarget { rounding: Rounding::Allow, ..exact };
+    write_gguf(&open(&path), &rounded, &copy).unwrap();
+}
+
+#[test]
+fn every_guess_is_told() {
+    let sample = Sample::new();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("model.gguf");
+    let decisions = |encoding: TernaryEncoding, more: fn(&mut GgufWriter)| {
+        let bytes = sample.gguf(Encoding::Ternary(encoding), FloatEncoding::F32, more);
+        fs::write(&path, bytes).unwrap();
+        let model = open(&path);
+        (model.format().decisions.join("\n"), model.config().clone())
+    };
+    let (told, _) = decisions(TERNARY[0], |_| {});
+    assert!(told.contains("activation squared ReLU: architecture bitnet-b1.58"), "{told}");
+    assert!(told.contains("I2_S order 128: the order of published files"), "{told}");
+    for group_len in [64, 128] {
+        let (told, _) = decisions(TernaryEncoding::Q2_0 { group_len }, |_| {});
+        assert!(told.contains(&format!("Q2_0 in groups of {group_len}: blk.")), "{told}");
+    }
+    let (told, config) = decisions(TERNARY[1], |writer| {
+        let tokens = ["a", "<|end_of_text|>", "<|eot_id|>", "<|im_end|>", "|<MASK>|"];
+        writer.set("tokenizer.ggml.model", MetadataValue::String("gpt2".to_owned()));
+        let tokens = tokens.map(str::to_owned).to_vec();
+        writer.set("tokenizer.ggml.tokens", MetadataValue::Strings(tokens));
+        writer.set("tokenizer.ggml.token_type", MetadataValue::I32s(vec![1, 3, 3, 1, 3]));
+        writer.set("tokenizer.ggml.eos_token_id", MetadataValue::U32(1));
+        writer.set("bitnet-b1.58.block_size", MetadataValue::U32(16));
+    });
+    // The third end is plain text in this vocabulary, so it ends nothing.
+    assert_eq!(config.eos, [1, 2]);
+    assert!(told.contains("token 2 ends a reply"), "{told}");
+    let block = config.block_diffusion.unwrap();
+    assert_eq!((block.mask_token, block.token_shift, block.causal_context), (4, true, true));
+    assert!(told.contains("mask token 4: its text is |<MASK>|"), "{told}");
+}
+
+#[test]
+fn the_vocabulary_tells_the_two_families_of_bitnet_apart() {
+    let mut config = Sample::new().config;
+    config.architecture = "bitnet".to_owned();
+    let sample = Sample::of(config);
+    for (model, activation) in [("llama", Activation::Silu), ("gpt2", Activation::Relu2)] {
+        let bytes = sample.gguf(I2_S, FloatEncoding::F32, |writer| {
+            writer.set("tokenizer.ggml.model", MetadataValue::String(model.to_owned()));
+            writer.set("tokenizer.ggml.tokens", MetadataValue::Strings(vec!["a".to_owned()]));
+        });
+        let model = ModelFile::from_bytes("m", bytes.leak(), &OpenOptions::default()).unwrap();
+        assert_eq!(model.config().activation, activation);
+        assert!(model.format().decisions.iter().any(|why| why.contains("family")));
+    }
+}

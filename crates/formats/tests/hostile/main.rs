@@ -1,0 +1,125 @@
+//! Files that lie: thousands of spoiled models of every format, none of which may do harm.
+//!
+//! Each is opened and read as far as it lets itself be read. None may panic, take a second, or make us
+//! hold more memory than its size and 64 MiB. A refusal names the file and the place. What is accepted
+//! must be sound: trits are trits, floats and scales are finite. Where the damage cannot be missed (a
+//! code that is no trit, a scale that is no number, tensors that overlap), it must be refused.
+//!
+//! The seeds are fixed, so a failure comes back.
+
+#![expect(clippy::unwrap_used, reason = "a test whose premise does not hold should stop")]
+
+mod counting_alloc;
+mod gguf;
+mod hugging_face;
+mod json;
+mod mutate;
+mod probe;
+mod read;
+mod sample;
+mod sglbitnt;
+mod special;
+
+use mutate::{CLASSES, Change, Class, spoil};
+use probe::probe;
+use sample::{Random, Sample};
+
+const MUTANTS: usize = 2000;
+
+/// Spoils models made by `make` again and again and probes each.
+fn attack(
+    seed: u64,
+    make: impl Fn(usize) -> Sample,
+    rebuilt: impl Fn(usize, Class, &mut Random) -> Option<(Sample, Change)>,
+) {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..4 {
+        probe(&make(round), directory.path(), "a sound model").unwrap();
+    }
+    let mut refused = 0;
+    for round in 0..MUTANTS {
+        let class = CLASSES[round % CLASSES.len()];
+        let mut random = Random(seed.wrapping_mul(1 << 32) + round as u64);
+        let (mutant, change) = rebuilt(round, class, &mut random).unwrap_or_else(|| {
+            let mut sample = make(round / CLASSES.len());
+            let change = spoil(&mut sample, class, &mut random);
+            (sample, change)
+        });
+        let what = format!("mutant {round}: {}", change.what);
+        let result = probe(&mutant, directory.path(), &what);
+        refused += usize::from(result.is_err());
+        assert!(result.is_err() || !change.must_refuse, "accepted {what}");
+    }
+    // Damage that is mostly missed would mean that the mutants are not what they should be.
+    assert!(refused > MUTANTS / 2, "only {refused} of {MUTANTS} refused");
+}
+
+#[test]
+fn spoiled_gguf_files_do_no_harm() {
+    let samples: Vec<Sample> = gguf::ENCODINGS
+        .iter()
+        .map(|(encoding, type_id)| gguf::model(*encoding, *type_id, &gguf::Twist::default()))
+        .collect();
+    attack(1, |round| samples[round % samples.len()].clone(), gguf_twists);
+}
+
+/// Damage to a GGUF file that needs bytes put in.
+fn gguf_twists(round: usize, class: Class, random: &mut Random) -> Option<(Sample, Change)> {
+    let (encoding, type_id) = gguf::ENCODINGS[round % gguf::ENCODINGS.len()];
+    let mut twist = gguf::Twist::default();
+    let change = match class {
+        Class::NestedArrays => {
+            let depth = random.pick(&[2, 5, 100, 10_000, 1_000_000]);
+            let key = random.pick(&["wf.nested", "general.description", "tokenizer.ggml.scores"]);
+            twist.extra = Some((key, gguf::nested_arrays(depth)));
+            Change::harmful(format!("{key} has arrays {depth} deep"))
+        }
+        Class::VocabMismatch if random.below(2) == 0 => {
+            twist.more_tokens = random.pick(&[0, 1, 1000, -(sample::VOCAB as isize), -1]);
+            twist.more_types = random.pick(&[-1, 1, 500]);
+            let (tokens, types) = (twist.more_tokens, twist.more_types);
+            let what = format!("{tokens} tokens and {types} token types too many");
+            // No tokens at all and one type less is none of either.
+            Change { what, must_refuse: tokens > -(sample::VOCAB as isize) }
+        }
+        _ => return None,
+    };
+    Some((gguf::model(encoding, type_id, &twist), change))
+}
+
+#[test]
+fn spoiled_safetensors_files_do_no_harm() {
+    let sample = hugging_face::single();
+    attack(2, |_| sample.clone(), |_, _, _| None);
+}
+
+#[test]
+fn spoiled_shards_do_no_harm() {
+    let sample = hugging_face::sharded();
+    attack(3, |_| sample.clone(), |_, _, _| None);
+}
+
+#[test]
+fn spoiled_sglbitnt_files_do_no_harm() {
+    let sample = sglbitnt::model();
+    attack(4, |_| sample.clone(), |_, _, _| None);
+}
+
+/// The small files of a checkpoint, more often than chance would pick them.
+#[test]
+fn spoiled_documents_do_no_harm() {
+    let whole = hugging_face::sharded();
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..MUTANTS {
+        let mut random = Random((5 << 32) + round as u64);
+        let mut sample = whole.clone();
+        let weights = sample.files.iter().filter(|file| file.name.ends_with(".safetensors"));
+        let weights: Vec<_> = weights.cloned().collect();
+        sample.files.retain(|file| file.name.ends_with(".json"));
+        let change = spoil(&mut sample, CLASSES[round % CLASSES.len()], &mut random);
+        sample.files.extend(weights);
+        let what = format!("mutant {round}: {}", change.what);
+        let result = probe(&sample, directory.path(), &what);
+        assert!(result.is_err() || !change.must_refuse, "accepted {what}");
+    }
+}

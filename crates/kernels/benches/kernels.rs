@@ -1,0 +1,142 @@
+//! How fast each kernel is here: bytes of weights, embedding rows or K/V read a second.
+//!
+//! `cargo bench -p wf-kernels`, on a machine that does nothing else. All numbers are for one thread.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use wf_kernels::{
+    FloatRows, Isa, Kernel, KvPages, Pool, QuantBatch, Scales, TernaryMatrix, multiply, supported,
+};
+
+/// The down projection of BitNet 2B.
+const ROWS: usize = 2560;
+const COLS: usize = 6912;
+
+fn trits(rows: usize, cols: usize, scales: Scales) -> TernaryMatrix {
+    let mut w = TernaryMatrix::new(rows, cols, scales);
+    let read = |range: std::ops::Range<usize>, out: &mut [i8]| {
+        for (i, trit) in out.iter_mut().enumerate() {
+            *trit = ((range.start * 31 + i * 7 + i / 3) % 3) as i8 - 1;
+        }
+        Ok::<(), ()>(())
+    };
+    w.fill(&Pool::new(1), read).expect("reading cannot fail");
+    w
+}
+
+fn floats(len: usize) -> Vec<f32> {
+    (0..len).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect()
+}
+
+/// All kernels but, where it takes too long, the scalar one.
+fn fast_kernels() -> impl Iterator<Item = &'static dyn Kernel> {
+    supported().filter(|kernel| kernel.isa() != Isa::Scalar)
+}
+
+fn products(c: &mut Criterion) {
+    let pool = Pool::new(1);
+    let groups = Scales::Groups { len: 128, values: vec![0.5; ROWS * COLS.div_ceil(128)] };
+    for (name, scales) in [("tensor", Scales::Tensor(0.5)), ("groups of 128", groups)] {
+        let w = trits(ROWS, COLS, scales);
+        let mut group = c.benchmark_group(format!("multiply {ROWS}x{COLS}, scale per {name}"));
+        group.throughput(Throughput::Bytes(w.bytes_len() as u64));
+        for kernel in fast_kernels() {
+            for tokens in [1, 4, 16] {
+                let mut xs = QuantBatch::new(tokens, COLS);
+                xs.quantize(kernel, &pool, &floats(tokens * COLS), COLS);
+                let mut y = vec![0.0; tokens * ROWS];
+                group.bench_function(BenchmarkId::new(kernel.isa().name(), tokens), |b| {
+                    b.iter(|| multiply(kernel, &pool, &w, black_box(&xs), &mut y));
+                });
+            }
+        }
+        group.finish();
+    }
+}
+
+fn head(c: &mut Criterion) {
+    let (rows, cols) = (8192, 2560);
+    let bits = vec![0x3f80_u16; rows * cols];
+    let x = floats(cols);
+    let mut y = vec![0.0; rows];
+    let mut group = c.benchmark_group(format!("dots {rows}x{cols}"));
+    group.throughput(Throughput::Bytes(2 * bits.len() as u64));
+    for kernel in fast_kernels() {
+        group.bench_function(BenchmarkId::new(kernel.isa().name(), "bf16"), |b| {
+            b.iter(|| kernel.dots(FloatRows::Bf16(&bits), black_box(&x), &mut y));
+        });
+        group.bench_function(BenchmarkId::new(kernel.isa().name(), "f16"), |b| {
+            b.iter(|| kernel.dots(FloatRows::F16(&bits), black_box(&x), &mut y));
+        });
+    }
+    group.finish();
+}
+
+fn attention(c: &mut Criterion) {
+    let (head_dim, page_len, pages_len) = (128, 32, 64);
+    let visible = page_len * pages_len;
+    let page_stride = 2 * page_len * head_dim;
+    let bits = vec![0x3c00_u16; pages_len * page_stride];
+    let pages: Vec<u32> = (0..pages_len as u32).collect();
+    let kv = KvPages {
+        data: FloatRows::Bf16(&bits),
+        pages: &pages,
+        page_len,
+        page_stride,
+        key_offset: 0,
+        value_offset: page_len * head_dim,
+        head_dim,
+    };
+    let (q, mut out, mut scores) = (floats(head_dim), vec![0.0; head_dim], vec![0.0; visible]);
+    let mut group = c.benchmark_group(format!("attend {visible} of {head_dim}"));
+    group.throughput(Throughput::Bytes(2 * bits.len() as u64));
+    for kernel in fast_kernels() {
+        group.bench_function(kernel.isa().name(), |b| {
+            b.iter(|| kernel.attend(black_box(&q), &kv, visible, 0.1, &mut scores, &mut out));
+        });
+    }
+    group.finish();
+}
+
+fn rows(c: &mut Criterion) {
+    let x = floats(COLS);
+    let (mut out, mut codes, mut sums) = (x.clone(), vec![0; COLS], vec![0; COLS / 64]);
+    let mut group = c.benchmark_group(format!("one row of {COLS}"));
+    group.throughput(Throughput::Bytes(4 * COLS as u64));
+    for kernel in supported() {
+        let isa = kernel.isa().name();
+        group.bench_function(BenchmarkId::new("quantize", isa), |b| {
+            b.iter(|| kernel.quantize(black_box(&x), &mut codes, &mut sums));
+        });
+        group.bench_function(BenchmarkId::new("rms_norm", isa), |b| {
+            b.iter(|| kernel.rms_norm(black_box(&x), &x, 1e-5, &mut out));
+        });
+        group.bench_function(BenchmarkId::new("silu_mul", isa), |b| {
+            b.iter(|| kernel.silu_mul(black_box(&mut out), &x));
+        });
+        group.bench_function(BenchmarkId::new("softmax", isa), |b| {
+            b.iter(|| kernel.softmax(black_box(&mut out)));
+        });
+    }
+    group.finish();
+}
+
+fn runs(c: &mut Criterion) {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let pool = Pool::new(threads);
+    c.bench_function("an empty run on all threads", |b| {
+        b.iter(|| pool.run(64, |i| _ = black_box(i)))
+    });
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+        .sample_size(20);
+    targets = products, head, attention, rows, runs
+}
+criterion_main!(benches);

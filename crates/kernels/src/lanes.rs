@@ -1,0 +1,245 @@
+//! Sixteen floats at a time: the small vocabulary all float kernels are written in.
+//!
+//! A [`Simd`] is a proof that the CPU has an instruction set, and the only maker of its lanes; so
+//! lanes in hand prove the CPU can work on them. Every operation is defined to the last bit (the
+//! payload of a NaN excepted), so code written over these traits has one answer on every CPU.
+//!
+//! The functions are `inline(always)`: they become instructions of the one function around them
+//! that is compiled for the instruction set.
+
+/// Makes lanes.
+pub(crate) trait Simd: Copy {
+    /// The lanes of this instruction set.
+    type Lanes: F32x16;
+
+    /// The same value in each lane.
+    fn splat(self, value: f32) -> Self::Lanes;
+
+    /// Sixteen floats.
+    fn load(self, values: &[f32; 16]) -> Self::Lanes;
+
+    /// Sixteen bf16 values, widened.
+    fn load_bf16(self, values: &[u16; 16]) -> Self::Lanes;
+
+    /// Sixteen f16 values, widened: bit for bit what [`crate::half::f16_to_f32`] gives.
+    fn load_f16(self, values: &[u16; 16]) -> Self::Lanes;
+
+    /// Fewer than sixteen floats, the other lanes filled with `pad`.
+    #[inline(always)]
+    fn load_tail(self, values: &[f32], pad: f32) -> Self::Lanes {
+        let mut lanes = [pad; 16];
+        lanes[..values.len()].copy_from_slice(values);
+        self.load(&lanes)
+    }
+}
+
+/// Sixteen lanes of single precision.
+pub(crate) trait F32x16: Copy {
+    fn store(self, out: &mut [f32; 16]);
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    fn div(self, other: Self) -> Self;
+
+    /// `self * factor + addend`, rounded once.
+    fn mul_add(self, factor: Self, addend: Self) -> Self;
+
+    /// `if self > other { self } else { other }`: the second if either is NaN.
+    fn max(self, other: Self) -> Self;
+
+    /// `if self < other { self } else { other }`: the second if either is NaN.
+    fn min(self, other: Self) -> Self;
+
+    /// The larger of the magnitudes; a NaN is larger than everything.
+    fn max_abs(self, other: Self) -> Self;
+
+    /// The nearest integer, halves to even.
+    fn round(self) -> Self;
+
+    /// 2 to the power of each lane, which must be an integer in -126..=127 (else: some float).
+    fn exp2_of_integer(self) -> Self;
+
+    /// Each lane, which must be an integer in -128..=127, as a byte.
+    fn store_i8(self, out: &mut [i8; 16]);
+
+    /// The first `out.len()` lanes.
+    #[inline(always)]
+    fn store_tail(self, out: &mut [f32]) {
+        let mut lanes = [0.0; 16];
+        self.store(&mut lanes);
+        out.copy_from_slice(&lanes[..out.len()]);
+    }
+
+    /// All lanes added up, in the one tree there is: 8 + 8, 4 + 4, 2 + 2, 1 + 1.
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        let mut lanes = [0.0; 16];
+        self.store(&mut lanes);
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                lanes[i] += lanes[i + half];
+            }
+        }
+        lanes[0]
+    }
+}
+
+/// How rows of floats are stored, and how to load sixteen of them.
+pub(crate) trait Stored {
+    type Bits: Copy + Default;
+    fn load<S: Simd>(cpu: S, values: &[Self::Bits; 16]) -> S::Lanes;
+
+    /// Fewer than sixteen values, the other lanes +0.
+    #[inline(always)]
+    fn load_tail<S: Simd>(cpu: S, values: &[Self::Bits]) -> S::Lanes {
+        let mut lanes = [Self::Bits::default(); 16];
+        lanes[..values.len()].copy_from_slice(values);
+        Self::load(cpu, &lanes)
+    }
+}
+
+/// Stored as single precision.
+pub(crate) struct AsF32;
+/// Stored as bf16.
+pub(crate) struct AsBf16;
+/// Stored as f16.
+pub(crate) struct AsF16;
+
+impl Stored for AsF32 {
+    type Bits = f32;
+    #[inline(always)]
+    fn load<S: Simd>(cpu: S, values: &[f32; 16]) -> S::Lanes {
+        cpu.load(values)
+    }
+}
+
+impl Stored for AsBf16 {
+    type Bits = u16;
+    #[inline(always)]
+    fn load<S: Simd>(cpu: S, values: &[u16; 16]) -> S::Lanes {
+        cpu.load_bf16(values)
+    }
+}
+
+impl Stored for AsF16 {
+    type Bits = u16;
+    #[inline(always)]
+    fn load<S: Simd>(cpu: S, values: &[u16; 16]) -> S::Lanes {
+        cpu.load_f16(values)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::half::{bf16_to_f32, f16_to_f32};
+
+    const NUMBERS: [f32; 32] = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        1.5,
+        -1.5,
+        2.5,
+        -2.5,
+        0.499_999_97,
+        126.0,
+        -126.0,
+        127.0,
+        -128.0,
+        3.7,
+        -3.7,
+        8_388_607.5,
+        1e10,
+        -1e10,
+        f32::MAX,
+        f32::MIN,
+        f32::MIN_POSITIVE,
+        1e-45,
+        -1e-45,
+        1e-40,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+        -f32::NAN,
+        1.000_000_1,
+        0.333_333_34,
+    ];
+
+    fn assert_lanes<L: F32x16>(found: L, expected: [f32; 16], what: &str) {
+        let mut lanes = [0.0; 16];
+        found.store(&mut lanes);
+        for (found, expected) in lanes.into_iter().zip(expected) {
+            let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+            assert!(same, "{what}: {found:e} is not {expected:e}");
+        }
+    }
+
+    /// Every operation of an instruction set does what its definition says, on all pairs of numbers
+    /// that are known for trouble. Each `arch` file calls this for its own.
+    pub(crate) fn check_lanes<S: Simd>(cpu: S) {
+        check_widening(cpu);
+        check_integers(cpu);
+        for shift in 0..NUMBERS.len() {
+            let number = |i: usize| NUMBERS[i % NUMBERS.len()];
+            for start in [0, 16] {
+                let a: [f32; 16] = std::array::from_fn(|i| number(start + i));
+                let b: [f32; 16] = std::array::from_fn(|i| number(start + i + shift));
+                let c: [f32; 16] = std::array::from_fn(|i| number(start + i + 3 * shift + 1));
+                check_arithmetic(cpu, a, b, c);
+            }
+        }
+    }
+
+    fn check_arithmetic<S: Simd>(cpu: S, a: [f32; 16], b: [f32; 16], c: [f32; 16]) {
+        let (x, y, z) = (cpu.load(&a), cpu.load(&b), cpu.load(&c));
+        let expect = |f: fn(f32, f32) -> f32| std::array::from_fn(|i| f(a[i], b[i]));
+        assert_lanes(x, a, "load");
+        assert_lanes(x.add(y), expect(|a, b| a + b), "add");
+        assert_lanes(x.sub(y), expect(|a, b| a - b), "sub");
+        assert_lanes(x.mul(y), expect(|a, b| a * b), "mul");
+        assert_lanes(x.div(y), expect(|a, b| a / b), "div");
+        assert_lanes(x.max(y), expect(|a, b| if a > b { a } else { b }), "max");
+        assert_lanes(x.min(y), expect(|a, b| if a < b { a } else { b }), "min");
+        let larger = |a: f32, b: f32| f32::from_bits(a.abs().to_bits().max(b.abs().to_bits()));
+        assert_lanes(x.max_abs(y), expect(larger), "max_abs");
+        assert_lanes(x.round(), a.map(f32::round_ties_even), "round");
+        let fused = std::array::from_fn(|i| a[i].mul_add(b[i], c[i]));
+        assert_lanes(x.mul_add(y, z), fused, "mul_add");
+        assert_lanes(cpu.splat(a[0]), [a[0]; 16], "splat");
+
+        let mut folded = a;
+        for half in [8, 4, 2, 1] {
+            folded = std::array::from_fn(|i| folded[i % half] + folded[i % half + half]);
+        }
+        assert_lanes(cpu.splat(x.sum()), folded, "sum");
+    }
+
+    /// All short floats, also the NaN, bit for bit.
+    fn check_widening<S: Simd>(cpu: S) {
+        for start in (0..=u16::MAX).step_by(16) {
+            let bits: [u16; 16] = std::array::from_fn(|i| start + i as u16);
+            let (mut bf16, mut f16) = ([0.0; 16], [0.0; 16]);
+            cpu.load_bf16(&bits).store(&mut bf16);
+            cpu.load_f16(&bits).store(&mut f16);
+            assert_eq!(bf16.map(f32::to_bits), bits.map(|bits| bf16_to_f32(bits).to_bits()));
+            assert_eq!(f16.map(f32::to_bits), bits.map(|bits| f16_to_f32(bits).to_bits()));
+        }
+    }
+
+    fn check_integers<S: Simd>(cpu: S) {
+        for start in (-128..128).step_by(16) {
+            let integers: [i32; 16] = std::array::from_fn(|i| start + i as i32);
+            let lanes = cpu.load(&integers.map(|n| n as f32));
+            let mut bytes = [0; 16];
+            lanes.store_i8(&mut bytes);
+            assert_eq!(bytes.map(i32::from), integers);
+            if start >= -112 {
+                assert_lanes(lanes.exp2_of_integer(), integers.map(|n| 2.0_f32.powi(n)), "exp2");
+            }
+        }
+    }
+}

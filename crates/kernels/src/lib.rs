@@ -1,0 +1,149 @@
+//! Arithmetic on slices, in the best version this CPU can run, and the thread pool that shares it out.
+//!
+//! This crate knows numbers and shapes; it knows nothing of models, files or tokens. Its promise is
+//! that **every [`Kernel`] returns exactly the bits the scalar one returns**:
+//!
+//! - Trits times int8 codes add up in integers, which is exact in any order.
+//! - Float sums run in sixteen lanes (element `i` goes to lane `i % 16`), fused multiply-add, and are
+//!   folded in a fixed tree. The code is written once, over `lanes.rs`, and compiled for each CPU.
+//! - `exp`, `sin` and the rest are our own, from operations IEEE 754 fixes to the last bit.
+//! - Work is split by output, never along a sum, so the number of threads cannot matter.
+//!
+//! Shapes are checked with `assert!`: a mismatch is a bug of the caller, not an error to report.
+
+#![deny(unsafe_code)]
+
+#[expect(unsafe_code, reason = "vector loads and stores, and calls into code for a detected CPU")]
+mod arch;
+mod attend;
+mod float;
+pub mod half;
+mod isa;
+mod lanes;
+pub mod math;
+#[expect(unsafe_code, reason = "lends stack data to threads and splits slices between jobs")]
+mod pool;
+mod product;
+mod quant;
+mod rotary;
+mod ternary;
+
+pub use isa::{Isa, UnknownIsa};
+pub use pool::{Pool, Strip};
+pub use product::multiply;
+pub use quant::{QuantBatch, QuantRow};
+pub use rotary::RotaryTable;
+pub use ternary::{Layout, Scales, TernaryMatrix};
+
+/// Arithmetic for one instruction set. Every implementation returns exactly the bits of the scalar
+/// one (the payload of a NaN excepted).
+///
+/// Implementors are empty structs that only detection can make: holding one proves the CPU has it.
+pub trait Kernel: Send + Sync {
+    /// Which instruction set this is.
+    fn isa(&self) -> Isa;
+
+    /// Turns one row of activations into int8 codes: with `s = 127 / max(absmax, 1e-5)`, a code is
+    /// `x * s` rounded half to even and clamped to -128..=127.
+    ///
+    /// `codes.len()` is a multiple of 64 and at least `x.len()`; what is left over becomes zero.
+    /// `sums[i]` becomes the sum of the `i`-th 64 codes. Returns `1 / s`, the factor that turns codes
+    /// back into values. A NaN in `x` makes the factor NaN, so it is not lost on the way.
+    fn quantize(&self, x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32;
+
+    /// The sixteen output rows `16 * strip ..` of `w` times every row of `xs`, into `y`, whose
+    /// `row(t)` holds the (at most sixteen) outputs of token `t`. [`multiply`] does whole matrices.
+    fn multiply(&self, w: &TernaryMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, f32>);
+
+    /// `y[r] = rows[r] · x`, where a row has `x.len()` elements and there are `y.len()` of them.
+    fn dots(&self, rows: FloatRows<'_>, x: &[f32], y: &mut [f32]);
+
+    /// `out = x / sqrt(mean(x²) + eps) * weight`.
+    fn rms_norm(&self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]);
+
+    /// Turns each pair of `head` by its angle. `cos` and `sin` have half the length of `head`.
+    fn rotate(&self, head: &mut [f32], cos: &[f32], sin: &[f32], pairs: RotaryPairs);
+
+    /// `gate = relu(gate)² * up`.
+    fn relu2_mul(&self, gate: &mut [f32], up: &[f32]);
+
+    /// `gate = gate / (1 + exp(-gate)) * up`.
+    fn silu_mul(&self, gate: &mut [f32], up: &[f32]);
+
+    /// `x += y`.
+    fn add(&self, x: &mut [f32], y: &[f32]);
+
+    /// `x = exp(x - max(x)) / sum(exp(x - max(x)))`.
+    fn softmax(&self, x: &mut [f32]);
+
+    /// One query head over positions `0..visible`: the scores are `scale * (q · k)`, their softmax
+    /// weighs the values, and the values are summed in the order of positions. `scores` is scratch
+    /// with room for `visible`. With nothing visible, `out` is zero.
+    fn attend(
+        &self,
+        q: &[f32],
+        kv: &KvPages<'_>,
+        visible: usize,
+        scale: f32,
+        scores: &mut [f32],
+        out: &mut [f32],
+    );
+}
+
+/// The kernels this CPU can run: scalar first, the best last.
+pub fn supported() -> impl Iterator<Item = &'static dyn Kernel> {
+    arch::supported()
+}
+
+/// The best kernel this CPU can run.
+pub fn best() -> &'static dyn Kernel {
+    supported().last().expect("the scalar kernel is always there")
+}
+
+/// The kernel for `isa`, or `None` if this CPU does not have it.
+pub fn kernel(isa: Isa) -> Option<&'static dyn Kernel> {
+    supported().find(|kernel| kernel.isa() == isa)
+}
+
+/// Rows of floats as they are stored: embedding rows, the output head, keys and values.
+#[derive(Clone, Copy, Debug)]
+pub enum FloatRows<'a> {
+    /// Single precision.
+    F32(&'a [f32]),
+    /// The upper half of single precision; see [`half`].
+    Bf16(&'a [u16]),
+    /// IEEE half precision; see [`half`].
+    F16(&'a [u16]),
+}
+
+/// Which elements of a head turn together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RotaryPairs {
+    /// Element `i` with `i + len / 2`, as Transformers does it.
+    Halves,
+    /// Element `2i` with `2i + 1`, as permuted GGUF files want it.
+    Adjacent,
+}
+
+/// Keys and values of one layer and one K/V head, spread over pages.
+///
+/// Element `d` of the key at position `p` is
+/// `data[pages[p / page_len] * page_stride + key_offset + (p % page_len) * head_dim + d]`, and the
+/// value likewise with `value_offset`.
+#[derive(Clone, Copy, Debug)]
+pub struct KvPages<'a> {
+    /// All pages of the pool.
+    pub data: FloatRows<'a>,
+    /// The pages of this sequence, in the order of positions.
+    pub pages: &'a [u32],
+    /// Positions in a page.
+    pub page_len: usize,
+    /// Elements from the start of one page to the start of the next.
+    pub page_stride: usize,
+    /// Where the keys of this layer and head start within a page.
+    pub key_offset: usize,
+    /// Where the values of this layer and head start within a page.
+    pub value_offset: usize,
+    /// Elements of one key.
+    pub head_dim: usize,
+}

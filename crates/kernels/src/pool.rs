@@ -1,0 +1,440 @@
+//! Threads: run job `i` for `i` in `0..n`, wait for all.
+//!
+//! The caller is worker 0 and works along. A run does not wait for workers that wake up too late to
+//! find anything to do, so a busy machine slows a run down but cannot stall it. Which worker does
+//! which job is a matter of chance; what a job computes must not depend on it.
+//!
+//! # The gate
+//!
+//! One 64-bit word says everything: `number of the run << 32 | OPEN | workers inside`.
+//!
+//! - The caller writes the job, then opens the gate with a new number.
+//! - A worker goes inside by adding one to the very word it saw open, so it can only enter the run
+//!   whose job it is about to read; it goes out by subtracting one.
+//! - When all jobs are given out, the caller closes the gate and waits until nobody is inside. After
+//!   that no worker holds the job, and what it borrows may end.
+
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crate::arch::float_environment_is_default;
+
+/// Set in the gate while workers may enter.
+const OPEN: u64 = 1 << 31;
+
+/// The part of the gate that counts the workers inside.
+const INSIDE: u64 = OPEN - 1;
+
+/// How often to look before going to sleep: some ten microseconds, which bridges the gaps between
+/// the runs of one forward pass.
+const SPINS: usize = 2_000;
+
+/// How many pieces each worker's share is cut into, so that a worker that loses its CPU for a while
+/// leaves the rest to others.
+const PIECES: usize = 16;
+
+thread_local! {
+    /// Whether this thread is inside a job. A run started there is done on the spot: its pool may be
+    /// the one that is waiting for this very job.
+    static INSIDE_JOB: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Some threads that wait for work.
+pub struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    /// Held during a run: there is one gate.
+    running: Mutex<()>,
+}
+
+/// What a worker does in a run; the argument is its number.
+type Work<'a> = dyn Fn(usize) + Sync + 'a;
+
+struct Shared {
+    gate: AtomicU64,
+    /// Written by the caller while the gate is closed and nobody is inside; read by those inside.
+    work: UnsafeCell<Option<&'static Work<'static>>>,
+    stop: AtomicBool,
+    spins: usize,
+    /// Threads asleep or about to be: workers in front of the gate, and the caller behind it.
+    sleepers: AtomicUsize,
+    sleep: Mutex<()>,
+    wake: Condvar,
+}
+
+// SAFETY: everything but `work` is `Sync` by itself, and the gate orders all access to `work`: its
+// one writer and its readers are never there at the same time. The work itself is `Sync`.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; a `&Work` may move between threads because `Work` is `Sync`.
+unsafe impl Send for Shared {}
+
+impl Pool {
+    /// A pool of `threads` threads, the caller of [`run`](Self::run) being one of them.
+    ///
+    /// # Panics
+    ///
+    /// If `threads` is zero, if the system gives no more threads, or if floats do not round as IEEE
+    /// 754 says by default on this thread: every result would be off.
+    pub fn new(threads: usize) -> Self {
+        assert!(threads > 0, "a pool has at least one thread");
+        assert_float_environment();
+        // Spinning while others have nothing to run on takes the CPU from whom we wait for.
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        let shared = Arc::new(Shared {
+            gate: AtomicU64::new(0),
+            work: UnsafeCell::new(None),
+            stop: AtomicBool::new(false),
+            spins: if threads <= cpus { SPINS } else { 0 },
+            sleepers: AtomicUsize::new(0),
+            sleep: Mutex::new(()),
+            wake: Condvar::new(),
+        });
+        let start = |worker| {
+            let shared = Arc::clone(&shared);
+            let name = format!("wf-pool-{worker}");
+            thread::Builder::new().name(name).spawn(move || shared.serve(worker))
+        };
+        let workers = (1..threads).map(|worker| start(worker).expect("the system gives threads"));
+        let workers = workers.collect();
+        Self { shared, workers, running: Mutex::new(()) }
+    }
+
+    /// How many threads there are, the caller included.
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Calls `job(i)` once for each `i` in `0..jobs`, on all threads, and returns when all are done.
+    ///
+    /// May be called from several threads at once (they take turns) and from inside a job (which
+    /// then does the whole run itself). If a job panics, jobs not yet begun may be left out, and the
+    /// panic goes on here once all threads have stopped.
+    pub fn run(&self, jobs: usize, job: impl Fn(usize) + Sync) {
+        self.run_numbered(jobs, |_, i| job(i));
+    }
+
+    /// Calls `job(i, row)` for each row of `data`, a matrix of rows of `row_len`.
+    ///
+    /// # Panics
+    ///
+    /// If `data` is not whole rows, or if a job panics.
+    pub fn rows<T: Send>(
+        &self,
+        data: &mut [T],
+        row_len: usize,
+        job: impl Fn(usize, &mut [T]) + Sync,
+    ) {
+        let rows = Rows::new(data, row_len);
+        self.run_numbered(rows.len, |_, i| {
+            // SAFETY: a run gives each job number out once, so this row is lent once.
+            job(i, unsafe { rows.row(i) });
+        });
+    }
+
+    /// As [`rows`](Self::rows), with something to write on for each thread.
+    ///
+    /// # Panics
+    ///
+    /// If `data` is not whole rows, if there is less scratch than threads, or if a job panics.
+    pub fn rows_with<T: Send, S: Send>(
+        &self,
+        data: &mut [T],
+        row_len: usize,
+        scratch: &mut [S],
+        job: impl Fn(usize, &mut [T], &mut S) + Sync,
+    ) {
+        assert!(scratch.len() >= self.threads(), "scratch for each of {} threads", self.threads());
+        let rows = Rows::new(data, row_len);
+        let scratch = Rows::new(scratch, 1);
+        self.run_numbered(rows.len, |worker, i| {
+            // SAFETY: a run gives each job number out once, so this row is lent once.
+            let row = unsafe { rows.row(i) };
+            // SAFETY: worker numbers differ between threads, and a thread does one job at a time.
+            let scratch = unsafe { scratch.row(worker) };
+            job(i, row, &mut scratch[0]);
+        });
+    }
+
+    /// Calls `job(i, strip)` for each strip of `strip_len` columns of `data`, a matrix of rows of
+    /// `row_len`. The last strip may be narrower.
+    ///
+    /// # Panics
+    ///
+    /// If `data` is not whole rows, or if a job panics.
+    pub fn strips<T: Send>(
+        &self,
+        data: &mut [T],
+        row_len: usize,
+        strip_len: usize,
+        job: impl Fn(usize, Strip<'_, T>) + Sync,
+    ) {
+        assert!(strip_len > 0, "a strip has columns");
+        let rows = Rows::new(data, row_len);
+        self.run_numbered(row_len.div_ceil(strip_len), |_, i| {
+            // SAFETY: a run gives each job number out once, so these columns are lent once.
+            job(i, unsafe { rows.strip(i, strip_len) });
+        });
+    }
+
+    /// As [`Pool::strips`], with scratch of its own for each thread.
+    pub fn strips_with<T: Send, S: Send>(
+        &self,
+        data: &mut [T],
+        row_len: usize,
+        strip_len: usize,
+        scratch: &mut [S],
+        job: impl Fn(usize, Strip<'_, T>, &mut S) + Sync,
+    ) {
+        assert!(strip_len > 0, "a strip has columns");
+        assert!(scratch.len() >= self.threads(), "scratch for each of {} threads", self.threads());
+        let rows = Rows::new(data, row_len);
+        let scratch = Rows::new(scratch, 1);
+        self.run_numbered(row_len.div_ceil(strip_len), |worker, i| {
+            // SAFETY: a run gives each job number out once, so these columns are lent once.
+            let strip = unsafe { rows.strip(i, strip_len) };
+            // SAFETY: worker numbers differ between threads, and a thread does one job at a time.
+            let scratch = unsafe { scratch.row(worker) };
+            job(i, strip, &mut scratch[0]);
+        });
+    }
+
+    /// [`run`](Self::run), where a job also learns the number of its worker.
+    fn run_numbered(&self, jobs: usize, job: impl Fn(usize, usize) + Sync) {
+        if jobs <= 1 || self.workers.is_empty() || INSIDE_JOB.get() {
+            return (0..jobs).for_each(|i| job(0, i));
+        }
+        let piece = (jobs / (self.threads() * PIECES)).max(1);
+        let next = AtomicUsize::new(0);
+        let panic: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(None);
+        let work = |worker| {
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                loop {
+                    let start = next.fetch_add(piece, Ordering::Relaxed);
+                    if start >= jobs {
+                        break;
+                    }
+                    (start..jobs.min(start + piece)).for_each(|i| job(worker, i));
+                }
+            }));
+            if let Err(payload) = done {
+                next.store(jobs, Ordering::Relaxed);
+                lock(&panic).get_or_insert(payload);
+            }
+        };
+        {
+            let _turn = lock(&self.running);
+            self.shared.run(&work);
+        }
+        if let Some(payload) = panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            resume_unwind(payload);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.wake_sleepers();
+        for worker in self.workers.drain(..) {
+            // A worker catches what its jobs throw, so there is nothing to learn here.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Does `work` on this thread and on all workers that come in time. `work` must not panic.
+    fn run(&self, work: &Work<'_>) {
+        // SAFETY: only the lifetime changes. This function returns after the gate is closed and
+        // nobody is inside; then no worker can reach the reference any more.
+        let work = unsafe { std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
+        // SAFETY: runs take turns and the last one left the gate closed with nobody inside, so this
+        // is the only access.
+        unsafe { *self.work.get() = Some(work) };
+        let number = (self.gate.load(Ordering::Relaxed) >> 32) + 1;
+        // Sequentially consistent, like all that decides about sleeping; see `wait_until`.
+        self.gate.store(number << 32 | OPEN, Ordering::SeqCst);
+        self.wake_sleepers();
+        as_job(|| work(0));
+        self.gate.fetch_and(!OPEN, Ordering::SeqCst);
+        self.wait_until(|| self.gate.load(Ordering::SeqCst) & INSIDE == 0);
+    }
+
+    /// The life of a worker.
+    fn serve(&self, worker: usize) {
+        assert_float_environment();
+        let mut last_number = 0;
+        loop {
+            let mut gate = 0;
+            self.wait_until(|| {
+                gate = self.gate.load(Ordering::SeqCst);
+                let is_new = gate & OPEN != 0 && gate >> 32 != last_number;
+                is_new || self.stop.load(Ordering::SeqCst)
+            });
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            // Fails if the run ended or another worker was faster: then look again.
+            if self
+                .gate
+                .compare_exchange(gate, gate + 1, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
+            {
+                last_number = gate >> 32;
+                // SAFETY: we are inside, so the work was written before the gate opened and is not
+                // written again before we leave.
+                let work = unsafe { *self.work.get() };
+                as_job(|| work.expect("an open gate has work behind it")(worker));
+                let left = self.gate.fetch_sub(1, Ordering::SeqCst) - 1;
+                if left & (OPEN | INSIDE) == 0 {
+                    self.wake_sleepers();
+                }
+            }
+        }
+    }
+
+    /// Spins a little, then sleeps, until `ready`.
+    ///
+    /// No wake-up is lost: a sleeper announces itself before it looks a last time, a waker changes
+    /// the state before it looks for sleepers, and all four are sequentially consistent, so one of
+    /// the two sees the other. The lock keeps the waker away until the sleeper really sleeps.
+    fn wait_until(&self, mut ready: impl FnMut() -> bool) {
+        for _ in 0..self.spins {
+            if ready() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let mut guard = lock(&self.sleep);
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        while !ready() {
+            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn wake_sleepers(&self) {
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            let _guard = lock(&self.sleep);
+            self.wake.notify_all();
+        }
+    }
+}
+
+/// Marks this thread as inside a job while `f` runs. `f` must not panic.
+fn as_job(f: impl FnOnce()) {
+    INSIDE_JOB.set(true);
+    f();
+    INSIDE_JOB.set(false);
+}
+
+/// What our locks guard is whole even after a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn assert_float_environment() {
+    assert!(
+        float_environment_is_default(),
+        "floats do not round to nearest with subnormals kept on this thread"
+    );
+}
+
+/// A matrix lent out in parts to several threads.
+struct Rows<'a, T> {
+    start: *mut T,
+    row_len: usize,
+    len: usize,
+    lent: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: threads get disjoint `&mut` parts of it, which `T: Send` allows.
+unsafe impl<T: Send> Sync for Rows<'_, T> {}
+
+impl<'a, T> Rows<'a, T> {
+    fn new(data: &'a mut [T], row_len: usize) -> Self {
+        let len = data.len().checked_div(row_len).unwrap_or(0);
+        assert_eq!(len * row_len, data.len(), "whole rows of {row_len}");
+        Self { start: data.as_mut_ptr(), row_len, len, lent: PhantomData }
+    }
+
+    /// # Safety
+    ///
+    /// While the result lives, nobody else has row `i`.
+    #[expect(clippy::mut_from_ref, reason = "the caller keeps the parts apart")]
+    unsafe fn row(&self, i: usize) -> &mut [T] {
+        assert!(i < self.len, "row {i} of {}", self.len);
+        // SAFETY: row `i` lies within the slice of `new`, which is lent to us for as long as we
+        // live; the caller says that nobody else has it.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.row_len), self.row_len) }
+    }
+
+    /// # Safety
+    ///
+    /// While the result lives, nobody else has the columns `i * strip_len..(i + 1) * strip_len`.
+    unsafe fn strip(&self, i: usize, strip_len: usize) -> Strip<'_, T> {
+        let column = i * strip_len;
+        assert!(column < self.row_len, "column {column} of {}", self.row_len);
+        Strip {
+            start: self.start,
+            row_len: self.row_len,
+            rows: self.len,
+            column,
+            width: strip_len.min(self.row_len - column),
+            lent: PhantomData,
+        }
+    }
+}
+
+/// Some neighbouring columns of a matrix, owned by one job.
+pub struct Strip<'a, T> {
+    /// Of the whole matrix.
+    start: *mut T,
+    row_len: usize,
+    rows: usize,
+    column: usize,
+    width: usize,
+    lent: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T> Strip<'a, T> {
+    /// Strip `strip` of `data`, a matrix of rows of `row_len`, where strips are `strip_len` wide.
+    ///
+    /// # Panics
+    ///
+    /// If `data` is not whole rows or has no such strip.
+    pub fn new(data: &'a mut [T], row_len: usize, strip_len: usize, strip: usize) -> Self {
+        let rows = Rows::new(data, row_len);
+        // SAFETY: `data` is borrowed for as long as the result lives, and this is its only strip.
+        let Strip { start, column, width, .. } = unsafe { rows.strip(strip, strip_len) };
+        Self { start, row_len, rows: rows.len, column, width, lent: PhantomData }
+    }
+
+    /// Our part of row `r`.
+    pub fn row(&mut self, r: usize) -> &mut [T] {
+        assert!(r < self.rows, "row {r} of {}", self.rows);
+        // SAFETY: these elements lie within the matrix, which is lent for 'a; nobody else has our
+        // columns, and `&mut self` keeps us from lending a row twice.
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.start.add(r * self.row_len + self.column),
+                self.width,
+            )
+        }
+    }
+
+    /// How many columns there are.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+}

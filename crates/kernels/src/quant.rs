@@ -1,0 +1,164 @@
+//! Activations as int8 codes: one scale a row, half to even, as Transformers rounds them.
+
+use crate::lanes::{F32x16, Simd};
+use crate::{Kernel, Pool};
+
+/// Codes come in runs of this many, each with its own sum, so that a matrix with a scale for every
+/// group of trits finds the sum of any group.
+pub(crate) const RUN: usize = 64;
+
+/// The smallest magnitude a row is scaled by, as in the reference: a row of zeros stays one.
+const SMALLEST_ABSMAX: f32 = 1e-5;
+
+#[inline(always)]
+pub(crate) fn quantize<S: Simd>(cpu: S, x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32 {
+    assert!(codes.len().is_multiple_of(RUN) && codes.len() >= x.len(), "whole runs, all of x");
+    assert_eq!(sums.len() * RUN, codes.len(), "one sum a run");
+    let absmax = absmax(cpu, x);
+    // Not `max`, which would lose a NaN.
+    let absmax = if absmax < SMALLEST_ABSMAX { SMALLEST_ABSMAX } else { absmax };
+    let scale = 127.0 / absmax;
+
+    let (chunks, tail) = x.as_chunks::<16>();
+    let codes16 = codes.as_chunks_mut::<16>().0;
+    for (x, codes) in chunks.iter().zip(codes16.iter_mut()) {
+        round_to_codes(cpu, cpu.load(x), scale).store_i8(codes);
+    }
+    for (i, codes) in codes16[chunks.len()..].iter_mut().enumerate() {
+        // Lanes without an element hold 0 * scale, which is a NaN if the row has one: zero them after.
+        let tail = if i == 0 { tail } else { &[] };
+        round_to_codes(cpu, cpu.load_tail(tail, 0.0), scale).store_i8(codes);
+        codes[tail.len()..].fill(0);
+    }
+    for (sum, run) in sums.iter_mut().zip(codes.as_chunks::<RUN>().0) {
+        *sum = run_sum(run);
+    }
+    1.0 / scale
+}
+
+#[inline(always)]
+fn run_sum(codes: &[i8; RUN]) -> i32 {
+    codes.iter().map(|&code| i32::from(code)).sum()
+}
+
+#[inline(always)]
+fn absmax<S: Simd>(cpu: S, x: &[f32]) -> f32 {
+    let (chunks, tail) = x.as_chunks::<16>();
+    let mut max = cpu.splat(0.0).max_abs(cpu.load_tail(tail, 0.0));
+    for chunk in chunks {
+        max = max.max_abs(cpu.load(chunk));
+    }
+    let mut lanes = [0.0; 16];
+    max.store(&mut lanes);
+    // Magnitudes compare like their bits, and a NaN is above infinity.
+    f32::from_bits(lanes.map(f32::to_bits).into_iter().fold(0, u32::max))
+}
+
+/// A NaN becomes -128; the factor of such a row is NaN, so the code does not matter.
+#[inline(always)]
+fn round_to_codes<S: Simd>(cpu: S, x: S::Lanes, scale: f32) -> S::Lanes {
+    x.mul(cpu.splat(scale)).round().max(cpu.splat(-128.0)).min(cpu.splat(127.0))
+}
+
+/// One row of activations as int8 codes.
+#[derive(Clone, Debug)]
+pub struct QuantRow {
+    codes: Vec<i8>,
+    run_sums: Vec<i32>,
+    sum: i32,
+    scale: f32,
+    padded_len: usize,
+}
+
+impl QuantRow {
+    fn with_room(max_cols: usize) -> Self {
+        let padded_len = max_cols.next_multiple_of(RUN);
+        Self {
+            codes: vec![0; padded_len],
+            run_sums: vec![0; padded_len / RUN],
+            sum: 0,
+            scale: 0.0,
+            padded_len: 0,
+        }
+    }
+
+    /// A row of given codes.
+    pub fn from_codes(codes: &[i8], scale: f32) -> Self {
+        let mut row = Self::with_room(codes.len());
+        row.codes[..codes.len()].copy_from_slice(codes);
+        for (sum, run) in row.run_sums.iter_mut().zip(row.codes.as_chunks::<RUN>().0) {
+            *sum = run_sum(run);
+        }
+        row.sum = row.run_sums.iter().sum();
+        row.scale = scale;
+        row.padded_len = row.codes.len();
+        row
+    }
+
+    fn quantize(&mut self, kernel: &dyn Kernel, x: &[f32]) {
+        self.padded_len = x.len().next_multiple_of(RUN);
+        let codes = &mut self.codes[..self.padded_len];
+        let run_sums = &mut self.run_sums[..self.padded_len / RUN];
+        self.scale = kernel.quantize(x, codes, run_sums);
+        self.sum = run_sums.iter().sum();
+    }
+
+    /// The codes, filled up with zeros to a multiple of 64.
+    pub fn codes(&self) -> &[i8] {
+        &self.codes[..self.padded_len]
+    }
+
+    /// A code times this is the value it stands for.
+    pub fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    /// The sum of all codes.
+    pub fn sum(&self) -> i32 {
+        self.sum
+    }
+
+    /// The sum of each run of 64 codes.
+    pub(crate) fn run_sums(&self) -> &[i32] {
+        &self.run_sums[..self.padded_len / RUN]
+    }
+}
+
+/// Room for some rows of activations as int8 codes, used again for every product.
+#[derive(Clone, Debug)]
+pub struct QuantBatch {
+    rows: Vec<QuantRow>,
+    rows_len: usize,
+    cols: usize,
+}
+
+impl QuantBatch {
+    /// Room for `max_rows` rows of at most `max_cols` columns.
+    pub fn new(max_rows: usize, max_cols: usize) -> Self {
+        Self { rows: vec![QuantRow::with_room(max_cols); max_rows], rows_len: 0, cols: 0 }
+    }
+
+    /// Replaces the rows by those of `x`, which has `cols` columns.
+    ///
+    /// # Panics
+    ///
+    /// If `x` is not whole rows, or if there is no room for them.
+    pub fn quantize(&mut self, kernel: &dyn Kernel, pool: &Pool, x: &[f32], cols: usize) {
+        assert!(cols > 0 && x.len().is_multiple_of(cols), "whole rows of {cols} columns");
+        self.rows_len = x.len() / cols;
+        self.cols = cols;
+        pool.rows(&mut self.rows[..self.rows_len], 1, |i, row| {
+            row[0].quantize(kernel, &x[i * cols..][..cols]);
+        });
+    }
+
+    /// The rows of the last [`quantize`](Self::quantize).
+    pub fn rows(&self) -> &[QuantRow] {
+        &self.rows[..self.rows_len]
+    }
+
+    /// The columns of the last [`quantize`](Self::quantize), without padding.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+}

@@ -1,0 +1,71 @@
+//! The angles of rotary position embedding, as sines and cosines of every position.
+//!
+//! Each step is rounded to single precision where Transformers in float32 rounds it, so that the
+//! tables agree; the functions in between are our own, so that they agree between machines too.
+
+use crate::math;
+
+/// Cosines and sines of `head_dim / 2` angles for each position.
+#[derive(Clone, Debug)]
+pub struct RotaryTable {
+    pairs: usize,
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+}
+
+impl RotaryTable {
+    /// The table for heads of `head_dim` elements with frequencies `theta^(-2i / head_dim)`, for the
+    /// positions `0..positions`.
+    pub fn new(head_dim: usize, theta: f64, positions: usize) -> Self {
+        assert!(head_dim.is_multiple_of(2), "a head is made of pairs");
+        let pairs = head_dim / 2;
+        let frequencies: Vec<f32> = (0..pairs)
+            .map(|i| {
+                let exponent = (2 * i) as f32 / head_dim as f32;
+                1.0 / math::pow(theta, exponent.into()) as f32
+            })
+            .collect();
+        let mut table = Self { pairs, cos: Vec::new(), sin: Vec::new() };
+        table.cos.reserve_exact(positions * pairs);
+        table.sin.reserve_exact(positions * pairs);
+        for position in 0..positions {
+            for frequency in &frequencies {
+                let angle = position as f32 * frequency;
+                let (sin, cos) = math::sin_cos(angle.into());
+                table.cos.push(cos as f32);
+                table.sin.push(sin as f32);
+            }
+        }
+        table
+    }
+
+    /// The cosines of the angles at `position`.
+    pub fn cos(&self, position: usize) -> &[f32] {
+        &self.cos[position * self.pairs..][..self.pairs]
+    }
+
+    /// The sines of the angles at `position`.
+    pub fn sin(&self, position: usize) -> &[f32] {
+        &self.sin[position * self.pairs..][..self.pairs]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn angles_are_position_times_frequency() {
+        let table = RotaryTable::new(8, 10_000.0, 3);
+        assert_eq!(table.cos(0), [1.0; 4]);
+        assert_eq!(table.sin(0), [0.0; 4]);
+        // Angles 2, 0.2, 0.02, 0.002.
+        let expected = [0.909_297_4, 0.198_669_33, 0.019_998_666, 0.001_999_998_7];
+        for (sin, expected) in table.sin(2).iter().zip(expected) {
+            assert!((sin - expected).abs() < 1e-7, "{sin} is not {expected}");
+        }
+        for (sin, cos) in table.sin(2).iter().zip(table.cos(2)) {
+            assert!((sin * sin + cos * cos - 1.0).abs() < 1e-6);
+        }
+    }
+}

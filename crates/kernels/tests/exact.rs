@@ -1,0 +1,423 @@
+//! Every kernel this CPU has gives the bits of the scalar kernel, and all CPUs give the same bits.
+//!
+//! Each operation has one check, which compares a kernel with the scalar one on all lengths from 0
+//! to 70, on ordinary and extreme numbers. The same checks are run against kernels with a planted
+//! error, to prove that they can fail.
+
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use support::{Floats, Random, Rows, matrix, quant_rows};
+use wf_kernels::{
+    FloatRows, Isa, Kernel, KvPages, QuantRow, RotaryPairs, Scales, Strip, TernaryMatrix, kernel,
+    supported,
+};
+
+/// What all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
+/// changes what models answer: it must be meant, and be announced as new numerics.
+const NUMERICS_V1: u64 = 0x6ad4_7bbb_ea8c_21ae;
+
+const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
+
+type Check = fn(&dyn Kernel);
+
+const CHECKS: [(Op, Check); 10] = [
+    (Op::Quantize, check_quantize),
+    (Op::Multiply, check_multiply),
+    (Op::Dots, check_dots),
+    (Op::RmsNorm, check_rms_norm),
+    (Op::Rotate, check_rotate),
+    (Op::Relu2Mul, check_relu2_mul),
+    (Op::SiluMul, check_silu_mul),
+    (Op::Add, check_add),
+    (Op::Softmax, check_softmax),
+    (Op::Attend, check_attend),
+];
+
+fn scalar() -> &'static dyn Kernel {
+    kernel(Isa::Scalar).expect("every CPU runs scalar code")
+}
+
+/// Equal bits; any NaN equals any other, because their payloads are not ours to choose.
+#[track_caller]
+fn assert_same(context: impl Fn() -> String, expected: &[f32], found: &[f32]) {
+    assert_eq!(expected.len(), found.len());
+    for (i, (expected, found)) in expected.iter().zip(found).enumerate() {
+        let same = expected.to_bits() == found.to_bits() || (expected.is_nan() && found.is_nan());
+        assert!(same, "{}, element {i}: {found:e}, scalar says {expected:e}", context());
+    }
+}
+
+#[test]
+fn scalar_comes_first_and_all_are_different() {
+    let isas: Vec<Isa> = supported().map(Kernel::isa).collect();
+    assert_eq!(isas[0], Isa::Scalar);
+    assert!(isas.is_sorted() && isas.windows(2).all(|pair| pair[0] != pair[1]), "{isas:?}");
+    assert_eq!(wf_kernels::best().isa(), *isas.last().unwrap());
+    println!("kernels here: {isas:?}");
+}
+
+#[test]
+fn every_kernel_equals_scalar_bit_for_bit() {
+    for kernel in supported().skip(1) {
+        for (_, check) in CHECKS {
+            check(kernel);
+        }
+    }
+}
+
+#[test]
+fn a_planted_error_is_caught_by_its_check() {
+    for (op, check) in CHECKS {
+        let caught = catch_unwind(AssertUnwindSafe(|| check(&Planted(op)))).is_err();
+        assert!(caught, "an error in {op:?}");
+    }
+}
+
+#[test]
+fn all_cpus_agree() {
+    for kernel in supported() {
+        let hash = numerics(kernel);
+        assert_eq!(hash, NUMERICS_V1, "{:#018x} on {}", hash, kernel.isa());
+    }
+}
+
+fn check_quantize(kernel: &dyn Kernel) {
+    let random = &mut Random(1);
+    for len in LENGTHS.chain([127, 128, 2560]) {
+        for kind in Floats::ALL {
+            check_quantize_row(kernel, &random.floats(len, kind));
+        }
+        // Halves in the middle between two codes, and rows of nothing.
+        let mut halves: Vec<f32> = (0..len).map(|i| i as f32 - 35.5).collect();
+        halves.extend([127.0]);
+        check_quantize_row(kernel, &halves);
+        check_quantize_row(kernel, &vec![-0.0; len]);
+        check_quantize_row(kernel, &vec![1e-6; len]);
+    }
+}
+
+fn check_quantize_row(kernel: &dyn Kernel, x: &[f32]) {
+    let padded = x.len().next_multiple_of(64) + 64;
+    let run = |kernel: &dyn Kernel| {
+        let (mut codes, mut sums) = (vec![77_i8; padded], vec![77; padded / 64]);
+        let scale = kernel.quantize(x, &mut codes, &mut sums);
+        (codes, sums, scale)
+    };
+    let ((codes, sums, scale), found) = (run(scalar()), run(kernel));
+    assert_eq!((&codes, &sums), (&found.0, &found.1), "{} on {x:?}", kernel.isa());
+    assert_same(|| format!("{} on {x:?}", kernel.isa()), &[scale], &[found.2]);
+}
+
+fn check_multiply(kernel: &dyn Kernel) {
+    let random = &mut Random(2);
+    for cols in LENGTHS.skip(1).chain([127, 128, 129, 250, 320, 1000, 2560]) {
+        let rows = 1 + random.below(40);
+        let trits = random.trits(rows * cols);
+        for (i, scales) in random.scales(rows, cols).into_iter().enumerate() {
+            let tokens = 1 + (cols + i) % 9;
+            let codes = random.codes(tokens * cols);
+            check_product(kernel, &matrix(&trits, cols, scales), &quant_rows(&codes, cols));
+        }
+    }
+    // The largest sums there are, in both directions, and where they would cross a narrow sum.
+    for cols in [64_usize, 256, 512, 576, 1024, 1088, 6912, 16384] {
+        for (trit, code) in [(1, -128), (-1, -128), (1, 127), (-1, 127)] {
+            for scales in [
+                Scales::Tensor(1.0),
+                Scales::Groups { len: 256, values: vec![1.0; 17 * cols.div_ceil(256)] },
+            ] {
+                let w = matrix(&vec![trit; 17 * cols], cols, scales);
+                check_product(kernel, &w, &quant_rows(&vec![code; 5 * cols], cols));
+            }
+        }
+    }
+}
+
+fn check_product(kernel: &dyn Kernel, w: &TernaryMatrix, xs: &[QuantRow]) {
+    let context = || {
+        let shape = format!("{}x{}, {} tokens", w.rows(), w.cols(), xs.len());
+        format!("{}: {shape}, scales {:?}", kernel.isa(), std::mem::discriminant(w.scales()))
+    };
+    assert_same(context, &product(scalar(), w, xs), &product(kernel, w, xs));
+}
+
+fn product(kernel: &dyn Kernel, w: &TernaryMatrix, xs: &[QuantRow]) -> Vec<f32> {
+    let mut y = vec![f32::NAN; xs.len() * w.rows()];
+    for strip in 0..w.strips() {
+        kernel.multiply(w, strip, xs, &mut Strip::new(&mut y, w.rows(), 16, strip));
+    }
+    y
+}
+
+fn check_dots(kernel: &dyn Kernel) {
+    let random = &mut Random(3);
+    for len in LENGTHS.chain([127, 2560]) {
+        for kind in Floats::ALL {
+            let rows_len = random.below(10);
+            let x = random.floats(len, kind);
+            for rows in Rows::each(&random.floats(rows_len * len, kind)) {
+                let run = |kernel: &dyn Kernel| {
+                    let mut y = vec![f32::NAN; rows_len];
+                    kernel.dots(rows.view(), &x, &mut y);
+                    y
+                };
+                let context = || format!("{}: {rows_len} rows of {len} {kind:?}", kernel.isa());
+                assert_same(context, &run(scalar()), &run(kernel));
+            }
+        }
+    }
+}
+
+fn check_rms_norm(kernel: &dyn Kernel) {
+    check_lengths(kernel, 4, |kernel, x, y| {
+        let mut out = vec![f32::NAN; x.len()];
+        kernel.rms_norm(x, y, 1e-5, &mut out);
+        out
+    });
+}
+
+fn check_rotate(kernel: &dyn Kernel) {
+    for pairs in [RotaryPairs::Halves, RotaryPairs::Adjacent] {
+        check_lengths(kernel, 5, |kernel, x, y| {
+            let mut head = [x, y].concat();
+            kernel.rotate(&mut head, y, x, pairs);
+            head
+        });
+    }
+}
+
+fn check_relu2_mul(kernel: &dyn Kernel) {
+    check_lengths(kernel, 6, |kernel, x, y| in_place(x, |x| kernel.relu2_mul(x, y)));
+}
+
+fn check_silu_mul(kernel: &dyn Kernel) {
+    check_lengths(kernel, 7, |kernel, x, y| in_place(x, |x| kernel.silu_mul(x, y)));
+}
+
+fn check_add(kernel: &dyn Kernel) {
+    check_lengths(kernel, 8, |kernel, x, y| in_place(x, |x| kernel.add(x, y)));
+}
+
+fn check_softmax(kernel: &dyn Kernel) {
+    check_lengths(kernel, 9, |kernel, x, _| in_place(x, |x| kernel.softmax(x)));
+}
+
+fn in_place(x: &[f32], op: impl Fn(&mut [f32])) -> Vec<f32> {
+    let mut x = x.to_vec();
+    op(&mut x);
+    x
+}
+
+/// An operation on two slices, on every length and kind of floats.
+fn check_lengths(
+    kernel: &dyn Kernel,
+    seed: u64,
+    op: impl Fn(&dyn Kernel, &[f32], &[f32]) -> Vec<f32>,
+) {
+    let random = &mut Random(seed);
+    for len in LENGTHS.chain([127, 1000, 2560]) {
+        for kind in Floats::ALL {
+            let (x, y) = (random.floats(len, kind), random.floats(len, kind));
+            let context = || format!("{}: {len} {kind:?} floats", kernel.isa());
+            assert_same(context, &op(scalar(), &x, &y), &op(kernel, &x, &y));
+        }
+    }
+}
+
+fn check_attend(kernel: &dyn Kernel) {
+    let random = &mut Random(10);
+    for head_dim in (1..=70).chain([128, 200]) {
+        let visible = if head_dim == 128 { 300 } else { random.below(50) };
+        for rows in attend_data(random, head_dim) {
+            let q = random.floats(head_dim, Floats::Plain);
+            let run = |kernel: &dyn Kernel| attend(kernel, &q, rows.view(), visible);
+            let context = || format!("{}: {visible} of {head_dim}", kernel.isa());
+            assert_same(context, &run(scalar()), &run(kernel));
+        }
+    }
+}
+
+const PAGE_LEN: usize = 8;
+const PAGES: [u32; 38] = {
+    let mut pages = [0; 38];
+    let mut i = 0;
+    while i < pages.len() {
+        // 7 has no factor in common with 38: every page once, none in its place.
+        pages[i] = (i * 7 + 3) as u32 % 38;
+        i += 1;
+    }
+    pages
+};
+
+/// Pages that hold keys, a gap, values and another gap.
+fn page_stride(head_dim: usize) -> usize {
+    2 * PAGE_LEN * head_dim + 5
+}
+
+fn attend_data(random: &mut Random, head_dim: usize) -> [Rows; 3] {
+    Rows::each(&random.floats(PAGES.len() * page_stride(head_dim), Floats::Plain))
+}
+
+fn attend(kernel: &dyn Kernel, q: &[f32], data: FloatRows<'_>, visible: usize) -> Vec<f32> {
+    let kv = KvPages {
+        data,
+        pages: &PAGES,
+        page_len: PAGE_LEN,
+        page_stride: page_stride(q.len()),
+        key_offset: 2,
+        value_offset: 3 + PAGE_LEN * q.len(),
+        head_dim: q.len(),
+    };
+    let mut out = vec![f32::NAN; q.len()];
+    kernel.attend(q, &kv, visible, 0.31, &mut vec![f32::NAN; visible + 3], &mut out);
+    out
+}
+
+/// One number for what a kernel answers to fixed questions about everything it can do.
+fn numerics(kernel: &dyn Kernel) -> u64 {
+    let random = &mut Random(2024);
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut take = |values: &[f32]| {
+        for value in values {
+            assert!(!value.is_nan(), "a NaN has no bits to agree on");
+            for byte in value.to_bits().to_le_bytes() {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+            }
+        }
+    };
+    for len in [1, 15, 16, 33, 64, 100, 259] {
+        let (x, y) = (random.floats(len, Floats::Plain), random.floats(len, Floats::Wide));
+        let (mut codes, mut sums) = (vec![0; 320], vec![0; 5]);
+        take(&[kernel.quantize(&y, &mut codes, &mut sums)]);
+        take(&codes.iter().map(|&code| f32::from(code)).collect::<Vec<_>>());
+        take(&sums.iter().map(|&sum| sum as f32).collect::<Vec<_>>());
+        let trits = random.trits(21 * len);
+        for scales in random.scales(21, len) {
+            let xs = quant_rows(&random.codes(6 * len), len);
+            take(&product(kernel, &matrix(&trits, len, scales), &xs));
+        }
+        for rows in Rows::each(&random.floats(7 * len, Floats::Plain)) {
+            let mut dots = [0.0; 7];
+            kernel.dots(rows.view(), &x, &mut dots);
+            take(&dots);
+        }
+        let mut normed = vec![0.0; len];
+        kernel.rms_norm(&y, &x, 1e-5, &mut normed);
+        take(&normed);
+        for pairs in [RotaryPairs::Halves, RotaryPairs::Adjacent] {
+            take(&in_place(&[&x[..], &x[..]].concat(), |head| kernel.rotate(head, &x, &y, pairs)));
+        }
+        take(&in_place(&x, |x| kernel.relu2_mul(x, &y)));
+        take(&in_place(&x, |x| kernel.silu_mul(x, &y)));
+        take(&in_place(&x, |x| kernel.add(x, &y)));
+        take(&in_place(&x, |x| kernel.softmax(x)));
+        for rows in attend_data(random, len) {
+            take(&attend(kernel, &x, rows.view(), 77));
+        }
+    }
+    let table = wf_kernels::RotaryTable::new(64, 500_000.0, 100);
+    (0..100).for_each(|position| {
+        take(table.cos(position));
+        take(table.sin(position));
+    });
+    hash
+}
+
+/// What a kernel does, and what can be wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Op {
+    Quantize,
+    Multiply,
+    Dots,
+    RmsNorm,
+    Rotate,
+    Relu2Mul,
+    SiluMul,
+    Add,
+    Softmax,
+    Attend,
+}
+
+/// The scalar kernel with a small error in one operation, on one length only: the last result of a
+/// row of 67 is one float too far from zero.
+struct Planted(Op);
+
+impl Planted {
+    fn spoil(&self, op: Op, len: usize, results: &mut [f32]) {
+        if self.0 == op
+            && len == 67
+            && let Some(last) = results.last_mut()
+        {
+            *last = f32::from_bits(last.to_bits() ^ 1);
+        }
+    }
+}
+
+impl Kernel for Planted {
+    fn isa(&self) -> Isa {
+        Isa::Scalar
+    }
+
+    fn quantize(&self, x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32 {
+        let scale = scalar().quantize(x, codes, sums);
+        if self.0 == Op::Quantize && x.len() == 67 {
+            codes[66] = codes[66].wrapping_add(1);
+        }
+        scale
+    }
+
+    fn multiply(&self, w: &TernaryMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, f32>) {
+        scalar().multiply(w, strip, xs, y);
+        self.spoil(Op::Multiply, w.cols(), y.row(xs.len() - 1));
+    }
+
+    fn dots(&self, rows: FloatRows<'_>, x: &[f32], y: &mut [f32]) {
+        scalar().dots(rows, x, y);
+        self.spoil(Op::Dots, x.len(), y);
+    }
+
+    fn rms_norm(&self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+        scalar().rms_norm(x, weight, eps, out);
+        self.spoil(Op::RmsNorm, x.len(), out);
+    }
+
+    fn rotate(&self, head: &mut [f32], cos: &[f32], sin: &[f32], pairs: RotaryPairs) {
+        scalar().rotate(head, cos, sin, pairs);
+        self.spoil(Op::Rotate, cos.len(), head);
+    }
+
+    fn relu2_mul(&self, gate: &mut [f32], up: &[f32]) {
+        scalar().relu2_mul(gate, up);
+        self.spoil(Op::Relu2Mul, up.len(), gate);
+    }
+
+    fn silu_mul(&self, gate: &mut [f32], up: &[f32]) {
+        scalar().silu_mul(gate, up);
+        self.spoil(Op::SiluMul, up.len(), gate);
+    }
+
+    fn add(&self, x: &mut [f32], y: &[f32]) {
+        scalar().add(x, y);
+        self.spoil(Op::Add, y.len(), x);
+    }
+
+    fn softmax(&self, x: &mut [f32]) {
+        scalar().softmax(x);
+        self.spoil(Op::Softmax, x.len(), x);
+    }
+
+    fn attend(
+        &self,
+        q: &[f32],
+        kv: &KvPages<'_>,
+        visible: usize,
+        scale: f32,
+        scores: &mut [f32],
+        out: &mut [f32],
+    ) {
+        scalar().attend(q, kv, visible, scale, scores, out);
+        self.spoil(Op::Attend, q.len(), out);
+    }
+}

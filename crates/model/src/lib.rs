@@ -1,0 +1,36 @@
+//! The network: weights, K/V storage, and one forward pass over a ragged batch.
+//!
+//! A model scores tokens; it knows nothing of decoding. The engine hands it a batch of
+//! [`Segment`]s, each one sequence's share of a step, and reads [`Logits`] back. What a token
+//! may see is the segment's [`Sees`]; where its K and V live is the segment's list of pages.
+//!
+//! Read `forward.rs` first: it is the whole pass, top to bottom. `attention.rs` and `mlp.rs` are
+//! its two halves, `linear.rs` is the product both are made of, `load.rs` is where a file becomes
+//! [`Weights`](weights::Weights).
+//!
+//! The same tokens give the same bits whatever the batch, the chunking, the thread count or the
+//! instruction set: every row is computed from that row and the K/V before it alone.
+
+#![forbid(unsafe_code)]
+
+mod attention;
+mod compute;
+mod embed;
+mod forward;
+mod kv;
+mod linear;
+mod load;
+mod mlp;
+mod scratch;
+mod segment;
+mod trace;
+pub mod weights;
+
+pub use compute::Compute;
+pub use forward::{Model, ModelOptions};
+pub use kv::{KvDtype, KvPool, PAGE_LEN, PageId, UnknownKvDtype};
+pub use load::{LoadError, Loading};
+pub use segment::{Forward, Logits, Sees, Segment, TokenId};
+pub use trace::{LayerTrace, Quantized};
+pub use wf_formats::ModelConfig;
+pub use wf_kernels::{Isa, math};

@@ -1,0 +1,175 @@
+//! A model file becomes weights, repacked for the kernel.
+//!
+//! Shapes were checked against the config when the file was opened. What is checked here is what
+//! only reading the values can show: a code that is no trit, a scale or weight that is not finite.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use wf_formats::{Encoding, LayerTensor, ModelFile, TensorInfo, TensorName, TritScales};
+use wf_kernels::{Scales, TernaryMatrix};
+
+use crate::compute::Compute;
+use crate::embed::FloatTable;
+use crate::weights::{Attention, Layer, Mlp, Weights};
+
+/// Why a file could not become a model.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file's reader refused a tensor.
+    #[error(transparent)]
+    File(#[from] wf_formats::Error),
+    /// The network needs a tensor that the file does not have.
+    #[error("tensor {0} is missing")]
+    Missing(TensorName),
+    /// A tensor is not of the kind its place in the network needs.
+    #[error("tensor {name:?} is stored as {found}: {allowed} is allowed here")]
+    Kind {
+        /// Its name in the file.
+        name: String,
+        /// How it is stored.
+        found: String,
+        /// What would do.
+        allowed: &'static str,
+    },
+    /// A value that no sound model holds.
+    #[error("tensor {name:?}, row {row}: a value is not finite; every weight must be a number")]
+    NotFinite {
+        /// The tensor's name in the file.
+        name: String,
+        /// The row with the value.
+        row: usize,
+    },
+}
+
+/// How far loading has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Loading {
+    /// Bytes of the file read so far.
+    pub done: u64,
+    /// Bytes to read.
+    pub total: u64,
+}
+
+/// Reads every tensor the network uses.
+pub(crate) fn load(
+    file: &ModelFile,
+    compute: &Compute,
+    progress: &mut dyn FnMut(Loading),
+) -> Result<Weights, LoadError> {
+    let total = file.tensors().iter().map(|t| t.size).sum();
+    let mut loader = Loader { file, compute, progress, done: 0, total };
+    let config = file.config();
+    let layers = (0..config.layers).map(|layer| loader.layer(layer)).collect::<Result<_, _>>()?;
+    let output = match file.tensor(TensorName::Output) {
+        Some(_) => Some(loader.table(TensorName::Output)?),
+        None => None,
+    };
+    Ok(Weights {
+        embedding: loader.table(TensorName::Embedding)?,
+        layers,
+        output_norm: loader.vector(TensorName::OutputNorm)?,
+        output,
+    })
+}
+
+struct Loader<'a> {
+    file: &'a ModelFile,
+    compute: &'a Compute,
+    progress: &'a mut dyn FnMut(Loading),
+    done: u64,
+    total: u64,
+}
+
+impl<'a> Loader<'a> {
+    fn layer(&mut self, layer: usize) -> Result<Layer, LoadError> {
+        use LayerTensor as T;
+        let name = |tensor| TensorName::Layer(layer, tensor);
+        Ok(Layer {
+            attention: Attention {
+                norm: self.vector(name(T::AttnNorm))?,
+                query: self.matrix(name(T::Query))?,
+                key: self.matrix(name(T::Key))?,
+                value: self.matrix(name(T::Value))?,
+                sub_norm: self.sub_norm(name(T::AttnSubNorm))?,
+                output: self.matrix(name(T::AttnOutput))?,
+            },
+            mlp: Mlp {
+                norm: self.vector(name(T::FfnNorm))?,
+                gate: self.matrix(name(T::Gate))?,
+                up: self.matrix(name(T::Up))?,
+                sub_norm: self.sub_norm(name(T::FfnSubNorm))?,
+                down: self.matrix(name(T::Down))?,
+            },
+        })
+    }
+
+    fn find(&self, name: TensorName) -> Result<&'a TensorInfo, LoadError> {
+        self.file.tensor(name).ok_or(LoadError::Missing(name))
+    }
+
+    fn finished(&mut self, tensor: &TensorInfo) {
+        self.done += tensor.size;
+        (self.progress)(Loading { done: self.done, total: self.total });
+    }
+
+    fn matrix(&mut self, name: TensorName) -> Result<TernaryMatrix, LoadError> {
+        let tensor = self.find(name)?;
+        let scales = match self.file.scales(tensor)? {
+            TritScales::Tensor(scale) => Scales::Tensor(scale),
+            TritScales::Rows(scales) => Scales::Rows(scales),
+            TritScales::Groups { len, values } => Scales::Groups { len, values },
+        };
+        let mut matrix = TernaryMatrix::new(tensor.rows, tensor.cols, scales);
+        matrix.fill(&self.compute.pool, |rows, trits| self.file.trits(tensor, rows, trits))?;
+        self.finished(tensor);
+        Ok(matrix)
+    }
+
+    fn sub_norm(&mut self, name: TensorName) -> Result<Option<Vec<f32>>, LoadError> {
+        if self.file.config().sub_norms { self.vector(name).map(Some) } else { Ok(None) }
+    }
+
+    fn vector(&mut self, name: TensorName) -> Result<Vec<f32>, LoadError> {
+        let tensor = self.find(name)?;
+        let mut values = vec![0.0; tensor.rows * tensor.cols];
+        self.file.floats(tensor, 0..tensor.rows, &mut values)?;
+        if !values.iter().all(|value| value.is_finite()) {
+            return Err(LoadError::NotFinite { name: tensor.source_name.clone(), row: 0 });
+        }
+        self.finished(tensor);
+        Ok(values)
+    }
+
+    fn table(&mut self, name: TensorName) -> Result<FloatTable, LoadError> {
+        let tensor = self.find(name)?;
+        let Encoding::Float(encoding) = tensor.encoding else {
+            return Err(LoadError::Kind {
+                name: tensor.source_name.clone(),
+                found: tensor.encoding.to_string(),
+                allowed: "F32, F16, BF16, Q8_0, Q6_K or Q4_0",
+            });
+        };
+        let bytes = self.file.bytes(tensor);
+        let table = FloatTable::new(encoding, tensor.cols, bytes.len() / tensor.rows, bytes);
+        self.check_finite(tensor, &table)?;
+        self.finished(tensor);
+        Ok(table)
+    }
+
+    /// Names the first row with a value that is not finite, if there is one.
+    fn check_finite(&self, tensor: &TensorInfo, table: &FloatTable) -> Result<(), LoadError> {
+        let worst = AtomicUsize::new(usize::MAX);
+        let jobs = self.compute.threads() * 4;
+        self.compute.pool.run(jobs, |job| {
+            let mut buffer = vec![0.0; tensor.cols];
+            let rows = tensor.rows * job / jobs..tensor.rows * (job + 1) / jobs;
+            if let Some(row) = rows.into_iter().find(|&r| !table.row_is_finite(r, &mut buffer)) {
+                worst.fetch_min(row, Ordering::Relaxed);
+            }
+        });
+        match worst.into_inner() {
+            usize::MAX => Ok(()),
+            row => Err(LoadError::NotFinite { name: tensor.source_name.clone(), row }),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The seam to the engine: what goes into a step and what comes out.
+
+use wf_formats::ModelConfig;
+
+use crate::kv::PageId;
+
+/// A token's number in the vocabulary.
+pub type TokenId = u32;
+
+/// Which positions a token sees. K/V written under one answer must not be read under another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sees {
+    /// Itself and everything before it.
+    Causal,
+    /// Everything up to the end of its own block; blocks are counted from position 0.
+    Block(usize),
+    /// Everything up to the end of the segment it is in, wherever that starts.
+    Segment,
+}
+
+impl Sees {
+    /// How many positions, counted from 0, the token at `position` sees in a segment that ends
+    /// before `end`.
+    pub fn visible(self, position: usize, end: usize) -> usize {
+        match self {
+            Self::Causal => position + 1,
+            Self::Block(len) => ((position / len + 1) * len).min(end),
+            Self::Segment => end,
+        }
+    }
+}
+
+/// One sequence's share of a step.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'a> {
+    /// The tokens to run, the first of them at position `start`.
+    pub tokens: &'a [TokenId],
+    /// The position of the first token.
+    pub start: usize,
+    /// The pages that hold every position these tokens may see, in order of position.
+    pub pages: &'a [PageId],
+    /// What each token sees.
+    pub sees: Sees,
+    /// Which of the tokens want scores, ascending. The output head runs for these only.
+    pub want: &'a [usize],
+}
+
+impl Segment<'_> {
+    /// The position after the last token.
+    pub fn end(&self) -> usize {
+        self.start + self.tokens.len()
+    }
+}
+
+/// Scores over the vocabulary: a row for each token that wanted them, in batch order.
+#[derive(Debug)]
+pub struct Logits {
+    vocab_len: usize,
+    values: Vec<f32>,
+}
+
+impl Logits {
+    /// No rows yet, of `vocab_len` scores each.
+    pub fn new(vocab_len: usize) -> Self {
+        Self { vocab_len, values: Vec::new() }
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.values.len() / self.vocab_len
+    }
+
+    /// Whether no token wanted scores.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The scores of one row.
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.values[row * self.vocab_len..][..self.vocab_len]
+    }
+
+    /// The rows `first .. first + rows`, one after another: a decoder may scribble on its own.
+    pub fn rows_mut(&mut self, first: usize, rows: usize) -> &mut [f32] {
+        &mut self.values[first * self.vocab_len..][..rows * self.vocab_len]
+    }
+
+    /// Makes room for `rows` rows. Memory is kept from step to step.
+    pub fn resize(&mut self, rows: usize) {
+        self.values.resize(rows * self.vocab_len, 0.0);
+    }
+}
+
+/// A thing that can run a step: the real model, or a fake one in tests.
+pub trait Forward: Send {
+    /// The sizes and token numbers of the network.
+    fn config(&self) -> &ModelConfig;
+
+    /// The most tokens one step may hold, over all segments.
+    fn max_batch_tokens(&self) -> usize;
+
+    /// How many pages of K/V there are to hand out.
+    fn pages(&self) -> usize;
+
+    /// Writes K/V for every token, then scores the rows asked for.
+    ///
+    /// It cannot fail: token numbers below the vocabulary's length, positions below the context's
+    /// length, and enough pages are the caller's promise.
+    fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_causal_token_sees_itself_and_what_came_before() {
+        assert_eq!(Sees::Causal.visible(0, 9), 1);
+        assert_eq!(Sees::Causal.visible(8, 9), 9);
+    }
+
+    #[test]
+    fn a_block_is_counted_from_position_zero_and_ends_with_the_segment() {
+        assert_eq!(Sees::Block(4).visible(4, 12), 8);
+        assert_eq!(Sees::Block(4).visible(7, 12), 8);
+        assert_eq!(Sees::Block(4).visible(9, 10), 10);
+        assert_eq!(Sees::Block(1).visible(5, 12), Sees::Causal.visible(5, 12));
+    }
+
+    #[test]
+    fn a_segment_may_start_anywhere() {
+        assert_eq!(Sees::Segment.visible(5, 9), 9);
+    }
+}

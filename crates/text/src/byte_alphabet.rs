@@ -1,0 +1,55 @@
+//! The alphabet byte-level vocabularies are written in: one printable character for each byte.
+//!
+//! GPT-2 kept the printable characters of Latin-1 as they are and gave the other 68 bytes, in order, the
+//! characters from U+0100 on. So a space is written `Ġ` and a line feed `Ċ`.
+
+/// The byte a character of the alphabet stands for.
+pub(crate) fn byte_of(c: char) -> Option<u8> {
+    match c as u32 {
+        code @ (0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff) => u8::try_from(code).ok(),
+        code @ 0x100..=0x143 => Some(MOVED[(code - 0x100) as usize]),
+        _ => None,
+    }
+}
+
+/// The bytes a vocabulary entry stands for, if it is written in the alphabet throughout.
+pub(crate) fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    for c in text.chars() {
+        bytes.push(byte_of(c)?);
+    }
+    Some(bytes)
+}
+
+/// The bytes whose Latin-1 character is not printable, in order.
+const MOVED: [u8; 68] = {
+    let mut moved = [0; 68];
+    let (mut byte, mut at) = (0, 0);
+    while byte < 256 {
+        if !matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff) {
+            moved[at] = byte as u8;
+            at += 1;
+        }
+        byte += 1;
+    }
+    moved
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_exactly_one_character() {
+        let mut seen = [0; 256];
+        for c in '\0'..='\u{fff}' {
+            if let Some(byte) = byte_of(c) {
+                seen[usize::from(byte)] += 1;
+            }
+        }
+        assert_eq!(seen, [1; 256]);
+        assert_eq!(bytes_of("Ġhéllo").unwrap(), b" h\xe9llo");
+        assert_eq!(bytes_of("Ċĉ").unwrap(), b"\n\t");
+        assert_eq!(bytes_of("a b"), None);
+    }
+}

@@ -1,0 +1,36 @@
+//! Text to tokens and tokens to text, with chat templates and stop strings.
+//!
+//! Everything here is a pure function of its input: no files, no clock, no environment, no network.
+//! Text from a user never becomes a special token ([`Tokenizer::encode`], [`Tokenizer::encode_prompt`]),
+//! and no text makes any of it take more than n log n time.
+#![forbid(unsafe_code)]
+
+mod added;
+mod bpe;
+mod byte_alphabet;
+mod char_class;
+mod detokenize;
+mod error;
+mod gguf;
+mod merge;
+mod normalize;
+mod prompt;
+mod special_text;
+mod split;
+mod stop;
+mod template;
+mod tokenizer;
+mod tokenizer_json;
+mod vocab;
+
+pub use detokenize::Detokenizer;
+pub use error::TextError;
+pub use gguf::GgufVocab;
+pub use prompt::Prompt;
+pub use special_text::SpecialTexts;
+pub use stop::{StopFinder, StopOutcome};
+pub use template::{ChatMessage, ChatTemplate, RenderOptions};
+pub use tokenizer::Tokenizer;
+
+/// The number of a token in its vocabulary.
+pub type TokenId = u32;

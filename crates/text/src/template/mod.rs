@@ -1,0 +1,234 @@
+//! Chat templates: messages → prompt, as Transformers renders them, with what users wrote kept apart.
+//!
+//! Templates come with model files, so they are not trusted: no loaders, no clock, no environment, and a
+//! limit on steps, depth and output. Messages come from users, so they are not trusted either: text in
+//! them that reads as a special token is marked before the template sees it (see [`SpecialTexts`]).
+
+mod date;
+mod engine;
+mod json;
+mod python;
+mod words;
+
+use serde_json::{Map, Value};
+
+use crate::special_text::free_mark;
+use crate::{Prompt, SpecialTexts, TextError};
+use date::Date;
+
+/// One turn of a chat.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChatMessage {
+    /// Who speaks: `system`, `user`, `assistant`, `tool`, or what else the template knows.
+    pub role: String,
+    /// What was said.
+    pub content: String,
+    /// Whatever else the template may look at: `name`, `tool_calls`, `tool_call_id`, …
+    pub extra: Map<String, Value>,
+}
+
+impl ChatMessage {
+    /// A turn with nothing but a role and a text.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
+        ChatMessage { role: role.into(), content: content.into(), extra: Map::new() }
+    }
+
+    fn to_json(&self) -> Value {
+        let mut fields = Map::new();
+        fields.insert("role".into(), self.role.clone().into());
+        fields.insert("content".into(), self.content.clone().into());
+        for (name, value) in &self.extra {
+            if !fields.contains_key(name) {
+                fields.insert(name.clone(), value.clone());
+            }
+        }
+        Value::Object(fields)
+    }
+}
+
+/// What a template gets to see besides the messages.
+#[derive(Clone, Debug, Default)]
+pub struct RenderOptions {
+    /// Ends the prompt where the assistant's answer begins.
+    pub add_generation_prompt: bool,
+    /// The text of the begin-of-text token, as `bos_token`.
+    pub bos_token: Option<String>,
+    /// The text of the end token, as `eos_token`.
+    pub eos_token: Option<String>,
+    /// Today as `YYYY-MM-DD`, for templates that write the date. Without it `strftime_now` is undefined,
+    /// and templates that ask first fall back to a date of their own.
+    pub date: Option<String>,
+    /// The tools offered to the model, as `tools`.
+    pub tools: Option<Value>,
+    /// Further variables of the template, such as `enable_thinking`.
+    pub extra: Map<String, Value>,
+    /// The texts users must not be able to write, from
+    /// [`Tokenizer::special_texts`](crate::Tokenizer::special_texts).
+    pub specials: SpecialTexts,
+}
+
+/// A compiled chat template.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    engine: engine::Engine,
+}
+
+/// Names the template relies on; `extra` may not put anything else in their place.
+const RESERVED: [&str; 10] = [
+    "messages",
+    "add_generation_prompt",
+    "bos_token",
+    "eos_token",
+    "tools",
+    "strftime_now",
+    "raise_exception",
+    "namespace",
+    "range",
+    "dict",
+];
+
+impl ChatTemplate {
+    /// Parses the Jinja source of a chat template.
+    pub fn new(source: &str) -> Result<Self, TextError> {
+        Ok(ChatTemplate { engine: engine::Engine::new(source)? })
+    }
+
+    /// Writes the prompt for these messages.
+    pub fn render(
+        &self,
+        messages: &[ChatMessage],
+        options: &RenderOptions,
+    ) -> Result<Prompt, TextError> {
+        for name in RESERVED {
+            if options.extra.contains_key(name) {
+                return Err(TextError::ReservedArgument(name));
+            }
+        }
+        let date = options.date.as_deref().map(Date::parse).transpose()?;
+        let plain = UserInput {
+            messages: messages.iter().map(ChatMessage::to_json).collect(),
+            tools: options.tools.clone().unwrap_or_default(),
+            extra: options.extra.clone(),
+        };
+        let marked = plain.marked(&options.specials, self.engine.source())?;
+        let text = self.engine.render(plain.variables(options), date)?;
+        let Some((mark, input)) = marked else {
+            return Ok(Prompt::unmarked(text));
+        };
+        let special = input.first_special;
+        let prompt = self
+            .engine
+            .render(input.user_input.variables(options), date)
+            .map(|marked| Prompt::marked_with(mark, marked));
+        match prompt {
+            Ok(prompt) if prompt.text() == text => Ok(prompt),
+            // The template compared, split or cut the text in a way that a mark inside it changes.
+            _ => Err(TextError::SpecialTextInspected(special)),
+        }
+    }
+}
+
+/// Everything a template sees that a user had a hand in.
+#[derive(Clone)]
+struct UserInput {
+    messages: Vec<Value>,
+    tools: Value,
+    extra: Map<String, Value>,
+}
+
+/// The same input with marks, and one of the texts that made them necessary.
+struct MarkedInput {
+    user_input: UserInput,
+    first_special: String,
+}
+
+impl UserInput {
+    /// The template's variables.
+    fn variables(self, options: &RenderOptions) -> Map<String, Value> {
+        let mut variables = self.extra;
+        variables.insert("messages".into(), self.messages.into());
+        variables.insert("add_generation_prompt".into(), options.add_generation_prompt.into());
+        // Transformers passes `None` when there are none, so that `tools is not none` works.
+        variables.insert("tools".into(), self.tools);
+        variables.entry("documents").or_insert(Value::Null);
+        for (name, token) in [("bos_token", &options.bos_token), ("eos_token", &options.eos_token)]
+        {
+            if let Some(token) = token {
+                variables.insert(name.into(), token.clone().into());
+            }
+        }
+        variables
+    }
+
+    /// This input with marks in it; `None` if no string needs one.
+    fn marked(
+        &self,
+        specials: &SpecialTexts,
+        source: &str,
+    ) -> Result<Option<(char, MarkedInput)>, TextError> {
+        let mut needed = None;
+        self.for_each_string(&mut |text| {
+            if needed.is_none() && specials.mark(text, ' ').is_some() {
+                needed = Some(specials.first_in(text).unwrap_or(text).to_owned());
+            }
+        });
+        let Some(first_special) = needed else { return Ok(None) };
+        let mark = free_mark(|mark| {
+            let mut used = source.contains(mark);
+            self.for_each_string(&mut |text| used |= text.contains(mark));
+            used
+        })?;
+        let mut user_input = self.clone();
+        for message in &mut user_input.messages {
+            mark_strings(message, specials, mark);
+        }
+        mark_strings(&mut user_input.tools, specials, mark);
+        for value in user_input.extra.values_mut() {
+            mark_strings(value, specials, mark);
+        }
+        Ok(Some((mark, MarkedInput { user_input, first_special })))
+    }
+
+    fn for_each_string(&self, visit: &mut impl FnMut(&str)) {
+        for value in self.messages.iter().chain([&self.tools]).chain(self.extra.values()) {
+            visit_strings(value, visit);
+        }
+    }
+}
+
+/// Visits all strings in a value, names of fields included. Depth is that of the parsed request, which
+/// `serde_json` bounds.
+fn visit_strings(value: &Value, visit: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) => visit(text),
+        Value::Array(items) => items.iter().for_each(|item| visit_strings(item, visit)),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                visit(name);
+                visit_strings(field, visit);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn mark_strings(value: &mut Value, specials: &SpecialTexts, mark: char) {
+    match value {
+        Value::String(text) => {
+            if let Some(marked) = specials.mark(text, mark) {
+                *text = marked;
+            }
+        }
+        Value::Array(items) => {
+            items.iter_mut().for_each(|item| mark_strings(item, specials, mark));
+        }
+        Value::Object(fields) => {
+            let entries = std::mem::take(fields);
+            fields.extend(entries.into_iter().map(|(name, mut field)| {
+                mark_strings(&mut field, specials, mark);
+                (specials.mark(&name, mark).unwrap_or(name), field)
+            }));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

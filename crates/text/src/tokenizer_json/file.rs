@@ -1,0 +1,164 @@
+//! The parts of `tokenizer.json` that are data, as types. The parts that are instructions stay JSON and
+//! are judged in [`super::pipeline`].
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use crate::added::AddedToken;
+use crate::{TextError, TokenId};
+
+#[derive(Deserialize)]
+pub(super) struct File {
+    pub(super) added_tokens: Option<Vec<AddedEntry>>,
+    pub(super) normalizer: Option<Value>,
+    pub(super) pre_tokenizer: Option<Value>,
+    pub(super) post_processor: Option<Value>,
+    pub(super) decoder: Option<Value>,
+    pub(super) model: Model,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Model {
+    #[serde(rename = "type")]
+    pub(super) kind: Option<String>,
+    pub(super) dropout: Option<f64>,
+    pub(super) unk_token: Option<String>,
+    pub(super) continuing_subword_prefix: Option<String>,
+    pub(super) end_of_word_suffix: Option<String>,
+    #[serde(default)]
+    pub(super) fuse_unk: bool,
+    #[serde(default)]
+    pub(super) byte_fallback: bool,
+    #[serde(default)]
+    pub(super) ignore_merges: bool,
+    pub(super) vocab: Entries,
+    pub(super) merges: Pairs,
+}
+
+#[derive(Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "these are the five flags of the file format")]
+pub(super) struct AddedEntry {
+    id: TokenId,
+    content: String,
+    #[serde(default)]
+    single_word: bool,
+    #[serde(default)]
+    lstrip: bool,
+    #[serde(default)]
+    rstrip: bool,
+    #[serde(default)]
+    normalized: bool,
+    #[serde(default)]
+    special: bool,
+}
+
+impl From<AddedEntry> for AddedToken {
+    fn from(entry: AddedEntry) -> Self {
+        AddedToken {
+            id: entry.id,
+            text: entry.content,
+            special: entry.special,
+            normalized: entry.normalized,
+            lstrip: entry.lstrip,
+            rstrip: entry.rstrip,
+            single_word: entry.single_word,
+        }
+    }
+}
+
+/// `{"text": number, …}` in the order of the file.
+pub(super) struct Entries(pub(super) Vec<(String, TokenId)>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EntriesVisitor;
+        impl<'de> Visitor<'de> for EntriesVisitor {
+            type Value = Entries;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of token texts and numbers")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(EntriesVisitor)
+    }
+}
+
+/// `["a b", …]` (old files) or `[["a", "b"], …]`.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(super) struct PairList(Vec<Pair>);
+
+/// The list of merges as pairs.
+pub(super) struct Pairs(pub(super) Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let list = PairList::deserialize(deserializer)?;
+        Ok(Pairs(list.0.into_iter().map(|pair| pair.0).collect()))
+    }
+}
+
+struct Pair((String, String));
+
+impl<'de> Deserialize<'de> for Pair {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PairVisitor;
+        impl<'de> Visitor<'de> for PairVisitor {
+            type Value = Pair;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a merge: two token texts, or one string with a space between them")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Pair, E> {
+                let (left, right) = split_pair(text).ok_or_else(|| {
+                    E::custom(format!("merge {text:?} is not two texts with a space between them"))
+                })?;
+                Ok(Pair((left.to_owned(), right.to_owned())))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Pair, A::Error> {
+                let missing = || A::Error::custom("a merge has two token texts");
+                let left = seq.next_element()?.ok_or_else(missing)?;
+                let right = seq.next_element()?.ok_or_else(missing)?;
+                match seq.next_element::<String>()? {
+                    None => Ok(Pair((left, right))),
+                    Some(_) => Err(missing()),
+                }
+            }
+        }
+        deserializer.deserialize_any(PairVisitor)
+    }
+}
+
+/// Cuts `"left right"` at its only space.
+pub(crate) fn split_pair(text: &str) -> Option<(&str, &str)> {
+    text.split_once(' ')
+        .filter(|(left, right)| !left.is_empty() && !right.is_empty() && !right.contains(' '))
+}
+
+/// Why the bytes are not a [`File`]: another kind of model has another shape, and then its name says more
+/// than the place where the shapes part.
+pub(super) fn refusal(bytes: &[u8], error: serde_json::Error) -> TextError {
+    #[derive(Deserialize)]
+    struct Kind {
+        model: KindOfModel,
+    }
+    #[derive(Deserialize)]
+    struct KindOfModel {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    match serde_json::from_slice::<Kind>(bytes) {
+        Ok(Kind { model }) if model.kind != "BPE" => {
+            TextError::unsupported("model.type", format!("{:?}", model.kind), "BPE")
+        }
+        _ => TextError::Json(error),
+    }
+}

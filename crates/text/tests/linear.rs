@@ -1,0 +1,92 @@
+//! Ten times the text takes at most twelve times as long, on a small stack, whatever the text.
+#![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use wf_text::Tokenizer;
+
+const UNITS: &[&str] =
+    &["a", " ", "\n", "\t ", "!", "1", "漢", "é", "\u{301}", "'s", "😀", "ab", " a", "<|"];
+
+fn vocabularies() -> Vec<(&'static str, Vec<u8>)> {
+    let mut nfc = common::byte_level_json(common::split_then_bytes(common::QWEN2));
+    nfc["normalizer"] = serde_json::json!({"type": "NFC"});
+    let gpt2 = common::byte_level_json(common::gpt2_bytes(true));
+    let mut all = vec![
+        ("gpt2", gpt2.to_string().into_bytes()),
+        ("qwen2 with NFC", nfc.to_string().into_bytes()),
+        ("sentencepiece", common::sentence_piece_json().to_string().into_bytes()),
+    ];
+    for path in ["models/demo/tokenizer.json", "tokenizers/llama3/tokenizer.json"] {
+        all.extend(common::shared(path).map(|bytes| (path, bytes)));
+    }
+    all
+}
+
+/// Time this thread has had a processor, where the system tells (Linux does), else time on the clock: how
+/// busy the machine is with other things must not matter.
+fn processor_time(since: Instant) -> Duration {
+    let spent = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = spent.and_then(|text| text.split(' ').next()?.parse().ok());
+    nanoseconds.map_or_else(|| since.elapsed(), Duration::from_nanos)
+}
+
+/// Processor time for encoding `text` so many times over.
+fn time(tokenizer: &Tokenizer, text: &str, times: u32) -> Duration {
+    let since = Instant::now();
+    let before = processor_time(since);
+    for _ in 0..times {
+        assert!(!tokenizer.encode(text).is_empty());
+    }
+    processor_time(since) - before
+}
+
+fn check(name: &str, tokenizer: &Tokenizer, unit: &str) {
+    let tenth = unit.repeat((100 << 10) / unit.len());
+    let whole = unit.repeat((1 << 20) / unit.len());
+    let mut seen = String::new();
+    // The system counts processor time in ticks, so both sides run for many of them; and the second
+    // chance is longer than the first.
+    for times in [3, 12] {
+        let short = time(tokenizer, &tenth, 10 * times) / (10 * times);
+        let long = time(tokenizer, &whole, times) / times;
+        let ratio = long.as_secs_f64() / short.as_secs_f64();
+        seen = format!("{name} {unit:?}: {short:?} and {long:?}, ratio {ratio:.1}");
+        if ratio <= 12.0 && long <= Duration::from_millis(500) {
+            return;
+        }
+    }
+    panic!("{seen}");
+}
+
+#[test]
+fn a_megabyte_of_anything_is_ten_times_a_tenth_of_it() {
+    for (name, json) in vocabularies() {
+        let tokenizer = Tokenizer::from_json(&json).unwrap();
+        std::thread::scope(|scope| {
+            let small_stack = std::thread::Builder::new().stack_size(512 << 10);
+            let run = || UNITS.iter().for_each(|unit| check(name, &tokenizer, unit));
+            small_stack.spawn_scoped(scope, run).unwrap().join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn ordinary_text_is_quick() {
+    let Some(json) = common::shared("tokenizers/llama3/tokenizer.json") else { return };
+    let started = Instant::now();
+    let tokenizer = Tokenizer::from_json(&json).unwrap();
+    println!("loaded in {:?}", started.elapsed());
+    let english = "It was the best of times, it was the worst of times; and nobody's clocks, not one of 1859, agreed.\n";
+    for (name, text) in
+        [("English", english.repeat(4000)), ("mixed", common::corpus().join("\n").repeat(200))]
+    {
+        let took = time(&tokenizer, &text, 20) / 20;
+        let megabytes_per_second = text.len() as f64 / took.as_secs_f64() / 1e6;
+        println!("{name}: {megabytes_per_second:.1} MB/s");
+        // A floor below what is measured (55 and 15), so that only a real regression meets it.
+        assert!(megabytes_per_second > 5.0, "{name}: {megabytes_per_second} MB/s");
+    }
+}

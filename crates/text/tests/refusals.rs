@@ -1,0 +1,101 @@
+//! What a vocabulary file may not ask for is refused, and the refusal says what was found.
+#![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
+mod common;
+
+use serde_json::{Value, json};
+use wf_text::{GgufVocab, Tokenizer};
+
+fn refusal(json: &Value) -> String {
+    Tokenizer::from_json(json.to_string().as_bytes()).unwrap_err().to_string()
+}
+
+#[test]
+fn parts_of_tokenizer_json_are_refused_by_name() {
+    let good = common::byte_level_json(common::split_then_bytes(common::LLAMA3));
+    assert!(Tokenizer::from_json(good.to_string().as_bytes()).is_ok());
+    let cases: &[(&str, Value, &str)] = &[
+        ("/model/type", json!("WordPiece"), "WordPiece"),
+        ("/model", json!({"type": "Unigram", "unk_id": 0, "vocab": [["a", -1.0]]}), "Unigram"),
+        ("/model/dropout", json!(0.1), "dropout"),
+        ("/model/end_of_word_suffix", json!("</w>"), "</w>"),
+        ("/model/continuing_subword_prefix", json!("##"), "##"),
+        ("/model/unk_token", json!("<nope>"), "<nope>"),
+        ("/model/merges/0", json!(["Ġ", "nope"]), "nope"),
+        ("/model/merges/0", json!("a b c"), "a b c"),
+        ("/model/vocab/a", json!(4_000_000_000_u32), "4000000000"),
+        ("/model/vocab/a", json!(-1), "-1"),
+        ("/pre_tokenizer/pretokenizers/0/pattern/Regex", json!("(a+)+$"), "(a+)+$"),
+        ("/pre_tokenizer/pretokenizers/0/behavior", json!("MergedWithNext"), "MergedWithNext"),
+        ("/pre_tokenizer/pretokenizers/1/use_regex", json!(true), "use_regex"),
+        ("/pre_tokenizer", json!({"type": "Whitespace"}), "Whitespace"),
+        ("/normalizer", json!({"type": "Lowercase"}), "Lowercase"),
+        (
+            "/normalizer",
+            json!({"type": "Replace", "pattern": {"Regex": "x+"}, "content": ""}),
+            "x+",
+        ),
+        (
+            "/post_processor",
+            json!({"type": "BertProcessing", "sep": ["a", 1], "cls": ["b", 2]}),
+            "BertProcessing",
+        ),
+        ("/decoder", json!({"type": "WordPiece"}), "WordPiece"),
+        ("/added_tokens/0/content", json!(""), "0 bytes"),
+        ("/added_tokens/0/content", json!("other"), "other"),
+    ];
+    for (pointer, value, word) in cases {
+        let mut bad = good.clone();
+        *bad.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value.clone();
+        let message = refusal(&bad);
+        assert!(message.contains(word), "{pointer}: {message}");
+        assert!(!message.ends_with('.') && message.starts_with("tokenizer"), "{message}");
+    }
+}
+
+#[test]
+fn broken_json_is_an_error_with_a_place() {
+    for bytes in [&b""[..], b"{", b"[]", b"{\"model\": {\"type\": \"BPE\"}}", b"\xff\xfe"] {
+        let message = Tokenizer::from_json(bytes).unwrap_err().to_string();
+        assert!(message.starts_with("tokenizer.json: "), "{message}");
+    }
+    let deep = "[".repeat(100_000);
+    assert!(Tokenizer::from_json(deep.as_bytes()).is_err());
+}
+
+#[test]
+fn vocabularies_of_gguf_are_refused_by_name() {
+    let good = GgufVocab {
+        model: "gpt2".into(),
+        pre: Some("llama-bpe".into()),
+        tokens: ["a", "b", "ab", "<s>"].map(String::from).to_vec(),
+        token_types: vec![1, 1, 1, 3],
+        merges: vec!["a b".into()],
+        bos: Some(3),
+        ..GgufVocab::default()
+    };
+    let tokenizer = Tokenizer::from_gguf(good.clone()).unwrap();
+    assert_eq!(tokenizer.encode("ab<s>"), [2]);
+    assert_eq!(tokenizer.encode_with_specials("ab<s>"), [2, 3]);
+    assert_eq!(tokenizer.prompt_prefix(), [3]);
+    assert_eq!((tokenizer.piece(3), tokenizer.piece(4)), (Some(&b"<s>"[..]), None));
+    assert_eq!(
+        (tokenizer.token_text(2), tokenizer.bos(), tokenizer.len()),
+        (Some("ab"), Some(3), 4)
+    );
+
+    let cases: Vec<(GgufVocab, &str)> = vec![
+        (GgufVocab { model: "bert".into(), ..good.clone() }, "gpt2, llama"),
+        (GgufVocab { pre: None, ..good.clone() }, "missing"),
+        (GgufVocab { pre: Some("default".into()), ..good.clone() }, "llama-bpe"),
+        (GgufVocab { token_types: vec![1], ..good.clone() }, "1 token types"),
+        (GgufVocab { bos: Some(9), ..good.clone() }, "bos_token_id is 9"),
+        (GgufVocab { merges: vec!["ab".into()], ..good.clone() }, "merge 0"),
+        (GgufVocab { merges: vec!["b a".into()], ..good.clone() }, "\"ba\""),
+        (GgufVocab { model: "llama".into(), ..good }, "0 scores"),
+    ];
+    for (vocab, word) in cases {
+        let message = Tokenizer::from_gguf(vocab).unwrap_err().to_string();
+        assert!(message.contains(word), "{message}");
+    }
+}

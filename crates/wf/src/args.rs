@@ -1,0 +1,359 @@
+//! Every flag and environment variable.
+
+use std::path::PathBuf;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap_complete::Shell;
+use wf_engine::TokenId;
+use wf_formats::Activation;
+use wf_formats::encoding::I2sOrder;
+use wf_model::{Isa, KvDtype};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold());
+
+const EXAMPLES: &str = "\
+Examples:
+  wf run \"Once upon a time\"                 a story by the built-in demo model
+  wf run bitnet-2b.gguf \"Why is it blue?\"   a model of your own
+  wf inspect bitnet-2b.gguf                 what a file is, and whether it is sound
+  wf doctor                                 whether this machine computes right
+
+MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file or a Hugging Face directory.
+Left out, it is the demo model inside this program.
+Every flag can be set as WF_<FLAG>, for example WF_THREADS=4; the flag beats the variable.";
+
+/// Run 1.58-bit (ternary, BitNet) language models on the CPU you have.
+#[derive(Parser)]
+#[command(name = "wf", version, styles = STYLES, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Write a reply to a prompt
+    Run(RunArgs),
+    /// Say what a model file is, and whether it is sound
+    Inspect(InspectArgs),
+    /// Show the tokens of a text
+    Tokenize(TokenizeArgs),
+    /// Measure a model: scores and perplexity
+    Eval(EvalArgs),
+    /// Check that this machine and this program compute right
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell to complete in
+        shell: Shell,
+    },
+}
+
+/// What a model file cannot say for itself.
+#[derive(ClapArgs)]
+#[command(next_help_heading = "Reading the file")]
+pub(crate) struct FileArgs {
+    /// Byte order of I2_S tensors: 128 (all published files), 64 (made on Arm) or 4row
+    #[arg(long, env = "WF_I2S_ORDER", value_name = "ORDER")]
+    pub(crate) i2s_order: Option<I2sOrder>,
+
+    /// Activation of the feed-forward part: relu2 or silu; normally taken from the file
+    #[arg(long, env = "WF_ACTIVATION", value_name = "NAME", value_parser = parse_activation)]
+    pub(crate) activation: Option<Activation>,
+}
+
+/// What a model computes on.
+#[derive(ClapArgs)]
+#[command(next_help_heading = "Computing (none of these changes an answer, except --kv)")]
+pub(crate) struct ComputeArgs {
+    /// Threads to compute on [default: all cores]
+    #[arg(long, short, env = "WF_THREADS", value_name = "N", value_parser = parse_count)]
+    pub(crate) threads: Option<usize>,
+
+    /// Instruction set: scalar, neon, avx2 or avx512vnni [default: the best this CPU has]
+    #[arg(long, env = "WF_ISA", value_name = "NAME")]
+    pub(crate) isa: Option<Isa>,
+
+    /// How keys and values are kept: f32, bf16 or f16
+    #[arg(long, env = "WF_KV", value_name = "TYPE", default_value = "f32")]
+    pub(crate) kv: KvDtype,
+
+    /// Most tokens of prompt and reply together [default: what the model was made for]
+    #[arg(long, env = "WF_CONTEXT", value_name = "TOKENS", value_parser = parse_count)]
+    pub(crate) context: Option<usize>,
+
+    /// Prompt tokens computed together
+    #[arg(long, env = "WF_CHUNK", value_name = "TOKENS", default_value = "256",
+          value_parser = parse_count)]
+    pub(crate) chunk: usize,
+}
+
+#[derive(ClapArgs)]
+#[command(allow_missing_positional = true)]
+pub(crate) struct RunArgs {
+    /// The model [default: the built-in demo]
+    #[arg(env = "WF_MODEL")]
+    pub(crate) model: Option<PathBuf>,
+
+    /// The prompt; - reads it from standard input
+    #[arg(required = true)]
+    pub(crate) prompt: String,
+
+    /// Continue the prompt as it is, without the chat template
+    #[arg(long, env = "WF_RAW")]
+    pub(crate) raw: bool,
+
+    /// With --raw: let names such as <|eot_id|> in the prompt stand for those tokens
+    #[arg(long, env = "WF_SPECIALS", requires = "raw")]
+    pub(crate) specials: bool,
+
+    /// A system message before the prompt
+    #[arg(long, env = "WF_SYSTEM", value_name = "TEXT", conflicts_with = "raw")]
+    pub(crate) system: Option<String>,
+
+    /// Print one JSON object: prompt_ids, ids, text, finish_reason, seed, timings
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+    #[command(flatten)]
+    pub(crate) compute: ComputeArgs,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+}
+
+/// How scores become tokens.
+#[derive(ClapArgs)]
+#[command(next_help_heading = "Sampling (greedy unless a temperature is given)")]
+pub(crate) struct SamplingArgs {
+    /// Most tokens to write
+    #[arg(long, short = 'n', env = "WF_MAX_TOKENS", value_name = "N", default_value = "256",
+          value_parser = parse_count)]
+    pub(crate) max_tokens: usize,
+
+    /// No end before this many tokens
+    #[arg(long, env = "WF_MIN_TOKENS", value_name = "N", default_value = "0")]
+    pub(crate) min_tokens: usize,
+
+    /// 0 takes the best token each time; around 0.7 is lively, above 1 is wild
+    #[arg(long, env = "WF_TEMPERATURE", value_name = "T", default_value = "0")]
+    pub(crate) temperature: f32,
+
+    /// Choose among the K best tokens only; 0 is all
+    #[arg(long, env = "WF_TOP_K", value_name = "K", default_value = "0")]
+    pub(crate) top_k: usize,
+
+    /// Choose among the best tokens that together have this probability
+    #[arg(long, env = "WF_TOP_P", value_name = "P", default_value = "1")]
+    pub(crate) top_p: f32,
+
+    /// Leave out tokens less likely than this share of the best one's probability
+    #[arg(long, env = "WF_MIN_P", value_name = "P", default_value = "0")]
+    pub(crate) min_p: f32,
+
+    /// Divide the scores of tokens already seen by this; 1 is off
+    #[arg(long, visible_alias = "repeat-penalty", env = "WF_REPETITION_PENALTY", value_name = "X",
+          default_value = "1")]
+    pub(crate) repetition_penalty: f32,
+
+    /// Subtract this from the score of tokens already written
+    #[arg(long, env = "WF_PRESENCE_PENALTY", value_name = "X", default_value = "0",
+          allow_negative_numbers = true)]
+    pub(crate) presence_penalty: f32,
+
+    /// Subtract this for each time a token was written
+    #[arg(long, env = "WF_FREQUENCY_PENALTY", value_name = "X", default_value = "0",
+          allow_negative_numbers = true)]
+    pub(crate) frequency_penalty: f32,
+
+    /// Add BIAS to the score of token ID; may be given several times
+    #[arg(long, env = "WF_LOGIT_BIAS", value_name = "ID=BIAS", value_parser = parse_bias,
+          value_delimiter = ',', allow_hyphen_values = true)]
+    pub(crate) logit_bias: Vec<(TokenId, f32)>,
+
+    /// The same seed draws the same tokens [default: drawn, and told]
+    #[arg(long, env = "WF_SEED", value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// End the reply at this text; may be given several times
+    #[arg(long, env = "WF_STOP", value_name = "TEXT")]
+    pub(crate) stop: Vec<String>,
+
+    /// Write on after the model's own end token
+    #[arg(long, env = "WF_IGNORE_EOS")]
+    pub(crate) ignore_eos: bool,
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct InspectArgs {
+    /// The model [default: the built-in demo]
+    #[arg(env = "WF_MODEL")]
+    pub(crate) model: Option<PathBuf>,
+
+    /// List every tensor
+    #[arg(long)]
+    pub(crate) tensors: bool,
+
+    /// Look at the structure only, not at every weight
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+}
+
+#[derive(ClapArgs)]
+#[command(override_usage = "wf tokenize [OPTIONS] [MODEL] <TEXT>\n       \
+                            wf tokenize [OPTIONS] [MODEL] --file <FILE>\n       \
+                            wf tokenize [OPTIONS] --tokenizer <FILE> <TEXT>")]
+pub(crate) struct TokenizeArgs {
+    /// The model (left out: the built-in demo), and the text; - reads standard input
+    #[arg(value_names = ["MODEL", "TEXT"], num_args = 0..=2)]
+    pub(crate) words: Vec<String>,
+
+    /// Use this tokenizer.json instead of a model's
+    #[arg(long, env = "WF_TOKENIZER", value_name = "FILE")]
+    pub(crate) tokenizer: Option<PathBuf>,
+
+    /// Read the text from a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Let names such as <|eot_id|> in the text stand for those tokens
+    #[arg(long)]
+    pub(crate) specials: bool,
+
+    /// Print one JSON object: ids, pieces
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct EvalArgs {
+    #[command(subcommand)]
+    pub(crate) command: EvalCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum EvalCommand {
+    /// The scores a model gives after some tokens
+    Logits(LogitsArgs),
+    /// How well a model predicts a text: lower is better
+    Perplexity(PerplexityArgs),
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct LogitsArgs {
+    /// The model [default: the built-in demo]
+    #[arg(env = "WF_MODEL")]
+    pub(crate) model: Option<PathBuf>,
+
+    /// Token numbers, separated by commas
+    #[arg(long, value_name = "IDS", value_delimiter = ',', required = true)]
+    pub(crate) ids: Vec<TokenId>,
+
+    /// Every score of the last position, in `logits`
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Print one JSON object: mean_nll, top, logits
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) compute: ComputeArgs,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+}
+
+#[derive(ClapArgs)]
+#[command(allow_missing_positional = true)]
+pub(crate) struct PerplexityArgs {
+    /// The model [default: the built-in demo]
+    #[arg(env = "WF_MODEL")]
+    pub(crate) model: Option<PathBuf>,
+
+    /// The text; - reads standard input
+    #[arg(required = true)]
+    pub(crate) text: PathBuf,
+
+    /// Tokens of the windows the text is cut into [default: the context]
+    #[arg(long, value_name = "TOKENS", value_parser = parse_count)]
+    pub(crate) window: Option<usize>,
+
+    /// Print one JSON object: perplexity, mean_nll, tokens
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) compute: ComputeArgs,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parse_activation(name: &str) -> Result<Activation, String> {
+    [Activation::Relu2, Activation::Silu]
+        .into_iter()
+        .find(|activation| activation.key() == name)
+        .ok_or_else(|| "use relu2 or silu".to_owned())
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1 is needed".to_owned()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+fn parse_bias(text: &str) -> Result<(TokenId, f32), String> {
+    let form = || "use ID=BIAS, for example 42=-5".to_owned();
+    let (id, bias) = text.split_once('=').ok_or_else(form)?;
+    Ok((id.trim().parse().map_err(|_| form())?, bias.trim().parse().map_err(|_| form())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_lone_word_is_the_prompt() {
+        let parse = |words: &[&str]| match Args::parse_from(words).command {
+            Command::Run(run) => (run.model, run.prompt),
+            _ => panic!("not run"),
+        };
+        assert_eq!(parse(&["wf", "run", "hello"]), (None, "hello".to_owned()));
+        let (model, prompt) = parse(&["wf", "run", "m.gguf", "hello"]);
+        assert_eq!((model, prompt), (Some("m.gguf".into()), "hello".to_owned()));
+    }
+
+    #[test]
+    fn a_bias_is_an_id_and_a_number() {
+        assert_eq!(parse_bias("42=-5"), Ok((42, -5.0)));
+        assert!(parse_bias("42").is_err());
+        assert!(parse_bias("x=1").is_err());
+    }
+}

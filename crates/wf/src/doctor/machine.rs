@@ -1,0 +1,59 @@
+//! Facts about the machine: they explain speed, and never change an answer.
+
+use super::Finding;
+use crate::open::cores;
+
+pub(super) fn facts() -> Vec<Finding> {
+    let names: Vec<_> = wf_kernels::supported().map(|kernel| kernel.isa().to_string()).collect();
+    let mut facts = vec![
+        Finding::fact("version", env!("CARGO_PKG_VERSION")),
+        Finding::fact("system", format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)),
+        Finding::fact("CPU features", cpu_features().join(" ")),
+        Finding::fact("kernels", names.join(", ")),
+        Finding::fact("kernel in use", wf_kernels::best().isa().to_string()),
+        Finding::fact("threads", cores().to_string()),
+    ];
+    if let Some(memory) = memory() {
+        facts.push(Finding::fact("memory", memory));
+    }
+    facts
+}
+
+/// The features that decide which kernel can run.
+fn cpu_features() -> Vec<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        macro_rules! found {
+            ($($name:tt)*) => {
+                [$(($name, std::arch::is_x86_feature_detected!($name))),*]
+            };
+        }
+        let features = found!["avx" "avx2" "fma" "f16c" "avx512f" "avx512bw" "avx512vl" "avx512dq"
+            "avx512vnni" "avx512vbmi" "avxvnni" "gfni"];
+        features.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        macro_rules! found {
+            ($($name:tt)*) => {
+                [$(($name, std::arch::is_aarch64_feature_detected!($name))),*]
+            };
+        }
+        let features = found!["neon" "dotprod" "i8mm" "sve"];
+        features.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    Vec::new()
+}
+
+/// What Linux says of its memory; other systems are not asked.
+fn memory() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let gigabytes = |key: &str| {
+        let line = text.lines().find(|line| line.starts_with(key))?;
+        let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+        Some(kilobytes * 1024.0 / 1e9)
+    };
+    let (total, free) = (gigabytes("MemTotal:")?, gigabytes("MemAvailable:")?);
+    Some(format!("{total:.1} GB, {free:.1} GB available"))
+}

@@ -1,0 +1,156 @@
+//! `wf run`: write a reply to a prompt.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+use wf_engine::{
+    Finish, FinishReason, Frontend, Generate, Input, OpenedModel, Piece, SamplingParams,
+    TextStream, TokenId, open_model,
+};
+use wf_text::ChatMessage;
+
+use crate::args::{RunArgs, SamplingArgs};
+use crate::{open, report};
+
+/// Runs the command.
+pub(crate) fn run(args: &RunArgs) -> Result<()> {
+    let prompt = open::text_or_stdin(&args.prompt)?;
+    let source = open::source(args.model.as_deref());
+    let options = args.compute.options(&args.file);
+    let model = open_model(&source, &options, &mut |_| {})?;
+    let generate = args.sampling.generate(input(args, prompt, &model.frontend));
+    let reply = model.frontend.generate(generate)?;
+    if args.json { print_json(reply) } else { print_text(reply, &model, options.threads) }
+}
+
+/// The chat template by default, where the model has one.
+fn input(args: &RunArgs, prompt: String, frontend: &Frontend) -> Input {
+    if args.raw && args.specials {
+        return Input::RawWithSpecials(prompt);
+    }
+    // A system message makes no sense without a template: let the engine say so.
+    if args.raw || (frontend.text().template.is_none() && args.system.is_none()) {
+        return Input::Raw(prompt);
+    }
+    let system = args.system.iter().map(|text| ChatMessage::new("system", text));
+    Input::Chat(system.chain([ChatMessage::new("user", &prompt)]).collect())
+}
+
+impl SamplingArgs {
+    fn generate(&self, input: Input) -> Generate {
+        Generate {
+            sampling: SamplingParams {
+                temperature: self.temperature,
+                top_k: self.top_k,
+                top_p: self.top_p,
+                min_p: self.min_p,
+                repetition_penalty: self.repetition_penalty,
+                presence_penalty: self.presence_penalty,
+                frequency_penalty: self.frequency_penalty,
+                logit_bias: self.logit_bias.clone(),
+                ..SamplingParams::default()
+            },
+            seed: self.seed,
+            max_tokens: Some(self.max_tokens),
+            min_tokens: self.min_tokens,
+            stop: self.stop.clone(),
+            ignore_eos: self.ignore_eos,
+            ..Generate::new(input)
+        }
+    }
+}
+
+fn print_text(mut reply: TextStream<'_>, model: &OpenedModel, threads: usize) -> Result<()> {
+    let mut ended_line = true;
+    while let Some(piece) = reply.next() {
+        match piece? {
+            Piece::Progress { .. } => {}
+            Piece::Text(text) => {
+                report::stream(&text)?;
+                ended_line = text.chars().next_back().map_or(ended_line, |c| c == '\n');
+            }
+            Piece::Done(finish) => {
+                if !ended_line {
+                    report::stream("\n")?;
+                }
+                eprintln!("\n{}", summary(&finish, reply.seed(), model, threads));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn summary(finish: &Finish, seed: u64, model: &OpenedModel, threads: usize) -> String {
+    let t = &finish.timings;
+    let ended = match finish.reason {
+        FinishReason::Length => ", cut at the limit",
+        FinishReason::Stop | FinishReason::NoFiniteScore => "",
+    };
+    format!(
+        "prompt {} tokens, {:.1} tok/s · reply {} tokens, {:.1} tok/s{ended} · {} on {threads} \
+         threads · seed {seed}",
+        t.prompt_tokens,
+        rate(t.prompt_tokens, t.prompt),
+        t.reply_tokens,
+        // The first token comes with the prompt.
+        rate(t.reply_tokens.saturating_sub(1), t.reply),
+        model.isa,
+    )
+}
+
+/// Tokens a second; 0 where no time went by.
+fn rate(tokens: usize, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { tokens as f64 / time.as_secs_f64() }
+}
+
+#[derive(Serialize)]
+struct Reply<'a> {
+    prompt_ids: &'a [TokenId],
+    ids: &'a [TokenId],
+    text: &'a str,
+    finish_reason: &'static str,
+    seed: u64,
+    timings: ReplyTimings,
+}
+
+#[derive(Serialize)]
+struct ReplyTimings {
+    prompt_tokens: usize,
+    prompt_ms: f64,
+    prompt_tokens_per_second: f64,
+    reply_tokens: usize,
+    reply_ms: f64,
+    reply_tokens_per_second: f64,
+}
+
+fn print_json(mut reply: TextStream<'_>) -> Result<()> {
+    let mut text = String::new();
+    while let Some(piece) = reply.next() {
+        match piece? {
+            Piece::Progress { .. } => {}
+            Piece::Text(piece) => text.push_str(&piece),
+            Piece::Done(Finish { reason, timings: t }) => {
+                report::json(&Reply {
+                    prompt_ids: reply.prompt_ids(),
+                    ids: reply.ids(),
+                    text: &text,
+                    finish_reason: match reason {
+                        FinishReason::Stop => "stop",
+                        FinishReason::Length | FinishReason::NoFiniteScore => "length",
+                    },
+                    seed: reply.seed(),
+                    timings: ReplyTimings {
+                        prompt_tokens: t.prompt_tokens,
+                        prompt_ms: t.prompt.as_secs_f64() * 1e3,
+                        prompt_tokens_per_second: rate(t.prompt_tokens, t.prompt),
+                        reply_tokens: t.reply_tokens,
+                        reply_ms: t.reply.as_secs_f64() * 1e3,
+                        reply_tokens_per_second: rate(t.reply_tokens.saturating_sub(1), t.reply),
+                    },
+                })?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! What the targets share: writing bytes to files, and reading a model as far as it can be read.
+
+#[path = "../../crates/formats/tests/hostile/read.rs"]
+mod read;
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Writes files into a scratch directory, opens the first of them as a model, and uses everything in
+/// it. A refusal is fine; a panic is a finding.
+pub fn read_model(files: &[(&str, &[u8])]) {
+    let directory = scratch();
+    for (name, bytes) in files {
+        std::fs::write(directory.join(name), bytes).expect("the scratch directory can be written");
+    }
+    let Some((first, _)) = files.first() else { return };
+    if let Err(error) = read::read_everything(&directory.join(first)) {
+        let message = error.to_string();
+        assert!(message.starts_with(&directory.display().to_string()), "no file: {message}");
+        assert!(!message.chars().any(char::is_control), "control characters: {message:?}");
+    }
+}
+
+/// A directory of this process: several fuzzers may run at once.
+fn scratch() -> &'static Path {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| {
+        // Memory, where there is such a place: a target writes thousands of files a second.
+        let shared_memory = Path::new("/dev/shm");
+        let parent =
+            if shared_memory.is_dir() { shared_memory.to_owned() } else { std::env::temp_dir() };
+        let directory = parent.join(format!("wf-fuzz-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory for temporary files");
+        directory
+    })
+}
