@@ -60,7 +60,8 @@ impl FakeModel {
             hash = (hash ^ u64::from(token)).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         }
         for (score, token) in row.iter_mut().zip(0u64..) {
-            let mixed = (hash ^ token.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (hash ^ token.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+                .wrapping_mul(0xbf58_476d_1ce4_e5b9);
             *score = (mixed >> 40) as f32 * (8.0 / (1u64 << 24) as f32);
         }
         if let Some(token) = self.stop_token {

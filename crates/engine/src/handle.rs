@@ -14,11 +14,13 @@ use crate::sequence::Sequence;
 pub struct EngineOptions {
     /// The most sequences that run at once; others wait.
     pub max_running: usize,
+    /// The most tokens of prompt and reply; what the model and its pages allow if there is none.
+    pub context_len: Option<usize>,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { max_running: 16 }
+        Self { max_running: 16, context_len: None }
     }
 }
 
@@ -47,9 +49,10 @@ impl EngineHandle {
     pub fn start(model: impl Forward + 'static, options: EngineOptions) -> std::io::Result<Self> {
         let (inbox, receiver) = unbounded_channel();
         let config = model.config();
+        let context_len = config.context_len.min(model.pages() * PAGE_LEN);
         let handle = Self {
             inbox,
-            context_len: config.context_len.min(model.pages() * PAGE_LEN),
+            context_len: options.context_len.map_or(context_len, |len| len.min(context_len)),
             vocab_len: config.vocab_len,
         };
         let engine = Engine::new(model, receiver, options.max_running);

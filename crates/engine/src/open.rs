@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use wf_formats::{ModelConfig, ModelFile, OpenOptions, TokenizerSource};
-use wf_model::{
-    Compute, Isa, KvDtype, LoadError, Loading, Model, ModelOptions, PAGE_LEN, TokenId,
-};
+use wf_model::{Compute, Isa, KvDtype, LoadError, Loading, Model, ModelOptions, PAGE_LEN, TokenId};
 use wf_text::{ChatMessage, ChatTemplate, GgufVocab, RenderOptions, TextError, Tokenizer};
 
 use crate::frontend::{Frontend, FrontendError, Input};
@@ -196,7 +194,8 @@ pub fn read_text(file: &ModelFile) -> Result<ModelText, OpenError> {
         prompt_prefix: Vec::new(),
         tokenizer,
     };
-    let never_bos = matches!(file.tokenizer(), TokenizerSource::Gguf(v) if v.add_bos == Some(false));
+    let never_bos =
+        matches!(file.tokenizer(), TokenizerSource::Gguf(v) if v.add_bos == Some(false));
     if !never_bos {
         text.prompt_prefix = text.find_prompt_prefix(config.bos);
     }
@@ -226,7 +225,9 @@ pub fn open_model(
     let model = load_model(&file, options, progress)?;
     let (config, isa) = (file.config().clone(), model.compute().isa());
     let weights_bytes = model.weights().size_bytes();
-    let engine = EngineHandle::start(model, EngineOptions::default()).map_err(OpenError::Thread)?;
+    let engine_options =
+        EngineOptions { context_len: options.context_len, ..EngineOptions::default() };
+    let engine = EngineHandle::start(model, engine_options).map_err(OpenError::Thread)?;
     Ok(OpenedModel { frontend: Frontend::new(text, engine), config, isa, weights_bytes })
 }
 

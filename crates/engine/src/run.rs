@@ -24,11 +24,7 @@ pub(crate) struct Engine<F> {
 }
 
 impl<F: Forward> Engine<F> {
-    pub(crate) fn new(
-        model: F,
-        inbox: UnboundedReceiver<Sequence>,
-        max_running: usize,
-    ) -> Self {
+    pub(crate) fn new(model: F, inbox: UnboundedReceiver<Sequence>, max_running: usize) -> Self {
         Self {
             pages: PagePool::new(model.pages()),
             logits: Logits::new(model.config().vocab_len),

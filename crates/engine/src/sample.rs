@@ -365,7 +365,9 @@ mod tests {
         assert!(message(SamplingParams { temperature: f32::NAN, ..d() }).contains("temperature"));
         assert!(message(SamplingParams { top_p: 0.0, ..d() }).contains("top_p is 0"));
         assert!(message(SamplingParams { min_p: 1.5, ..d() }).contains("min_p is 1.5: 0 to 1"));
-        assert!(message(SamplingParams { logit_bias: vec![(10, 0.0)], ..d() }).contains("token 10"));
+        assert!(
+            message(SamplingParams { logit_bias: vec![(10, 0.0)], ..d() }).contains("token 10")
+        );
         assert!(message(SamplingParams { presence_penalty: -2.5, ..d() }).contains("-2 to 2"));
     }
 }

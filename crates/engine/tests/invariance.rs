@@ -13,7 +13,7 @@ const VOCAB: usize = 50;
 
 fn engine(pages: usize, max_batch_tokens: usize, max_running: usize) -> EngineHandle {
     let model = FakeModel::new(VOCAB, pages, max_batch_tokens);
-    EngineHandle::start(model, EngineOptions { max_running }).unwrap()
+    EngineHandle::start(model, EngineOptions { max_running, context_len: None }).unwrap()
 }
 
 /// Requests of many lengths, greedy and sampled.

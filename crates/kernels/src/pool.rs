@@ -94,14 +94,15 @@ impl Pool {
             sleep: Mutex::new(()),
             wake: Condvar::new(),
         });
-        let start = |worker| {
-            let shared = Arc::clone(&shared);
+        // Made before its threads, so that if one cannot be had, the others are stopped by `drop`.
+        let mut pool = Self { shared, workers: Vec::new(), running: Mutex::new(()) };
+        for worker in 1..threads {
+            let shared = Arc::clone(&pool.shared);
             let name = format!("wf-pool-{worker}");
-            thread::Builder::new().name(name).spawn(move || shared.serve(worker))
-        };
-        let workers = (1..threads).map(|worker| start(worker).expect("the system gives threads"));
-        let workers = workers.collect();
-        Self { shared, workers, running: Mutex::new(()) }
+            let thread = thread::Builder::new().name(name).spawn(move || shared.serve(worker));
+            pool.workers.push(thread.expect("the system gives threads"));
+        }
+        pool
     }
 
     /// How many threads there are, the caller included.

@@ -23,8 +23,7 @@ pub(crate) fn attention(
 ) {
     let rows = &s.rows[..];
     let (hidden_len, eps) = (config.hidden_len, config.norm_eps);
-    let (query_len, kv_len) =
-        (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+    let (query_len, kv_len) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
     let hidden = &mut s.hidden[..rows.len() * hidden_len];
     let normed = &mut s.normed[..rows.len() * hidden_len];
     let query = &mut s.query[..rows.len() * query_len];

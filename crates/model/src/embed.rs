@@ -93,28 +93,34 @@ impl FloatTable {
     ) {
         let cols = self.cols;
         let each_hidden = || hidden.chunks_exact(cols).enumerate();
-        cx.pool.strips_with(out, self.rows(), TOKENS_PER_JOB, row_buffers, |job, mut out, buffer| {
-            let (first, rows) = (job * TOKENS_PER_JOB, out.width());
-            let span = first * cols..(first + rows) * cols;
-            let stored = match &self.store {
-                Store::F32(values) => FloatRows::F32(&values[span]),
-                Store::Bf16(values) => FloatRows::Bf16(&values[span]),
-                Store::F16(values) => FloatRows::F16(&values[span]),
-                Store::Blocks { .. } => {
-                    for row in 0..rows {
-                        self.row(first + row, buffer);
-                        for (t, x) in each_hidden() {
-                            let score = &mut out.row(t)[row..=row];
-                            cx.kernel.dots(FloatRows::F32(buffer), x, score);
+        cx.pool.strips_with(
+            out,
+            self.rows(),
+            TOKENS_PER_JOB,
+            row_buffers,
+            |job, mut out, buffer| {
+                let (first, rows) = (job * TOKENS_PER_JOB, out.width());
+                let span = first * cols..(first + rows) * cols;
+                let stored = match &self.store {
+                    Store::F32(values) => FloatRows::F32(&values[span]),
+                    Store::Bf16(values) => FloatRows::Bf16(&values[span]),
+                    Store::F16(values) => FloatRows::F16(&values[span]),
+                    Store::Blocks { .. } => {
+                        for row in 0..rows {
+                            self.row(first + row, buffer);
+                            for (t, x) in each_hidden() {
+                                let score = &mut out.row(t)[row..=row];
+                                cx.kernel.dots(FloatRows::F32(buffer), x, score);
+                            }
                         }
+                        return;
                     }
-                    return;
+                };
+                for (t, x) in each_hidden() {
+                    cx.kernel.dots(stored, x, out.row(t));
                 }
-            };
-            for (t, x) in each_hidden() {
-                cx.kernel.dots(stored, x, out.row(t));
-            }
-        });
+            },
+        );
     }
 }
 

@@ -38,7 +38,12 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    pub(crate) fn new(config: &ModelConfig, max_rows: usize, positions: usize, threads: usize) -> Self {
+    pub(crate) fn new(
+        config: &ModelConfig,
+        max_rows: usize,
+        positions: usize,
+        threads: usize,
+    ) -> Self {
         let (hidden, ffn) = (config.hidden_len, config.ffn_len);
         let (query, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
         let floats = |cols: usize| vec![0.0; max_rows * cols];

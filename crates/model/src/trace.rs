@@ -57,7 +57,8 @@ impl Model {
         self.scratch.hidden[..hidden.len()].copy_from_slice(hidden);
         let rows = self.scratch.rows.len();
         let config = &self.config;
-        let (hidden_len, query_len) = (rows * config.hidden_len, rows * config.heads * config.head_dim);
+        let (hidden_len, query_len) =
+            (rows * config.hidden_len, rows * config.heads * config.head_dim);
         let kv_len = rows * config.kv_heads * config.head_dim;
         let ffn_len = rows * config.ffn_len;
         let sub_norms = config.sub_norms;

@@ -121,7 +121,8 @@ fn every_difference_starts_at_a_tie() {
         }
         same += 1;
         let scores = all_scores(&mut model, &prompt.ids);
-        let last: Vec<f32> = prompt.probe_ids.iter().map(|&id| scores.last().unwrap()[id]).collect();
+        let last: Vec<f32> =
+            prompt.probe_ids.iter().map(|&id| scores.last().unwrap()[id]).collect();
         let furthest = |expected: &[f32]| {
             last.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
         };
@@ -211,7 +212,8 @@ fn the_scalar_kernel_gives_the_same_bits() {
         let bits = |rows: Vec<Vec<f32>>| -> Vec<u32> {
             rows.into_iter().flatten().map(f32::to_bits).collect()
         };
-        let (scalar, best) = (all_scores(&mut scalar, &prompt.ids), all_scores(&mut best, &prompt.ids));
+        let (scalar, best) =
+            (all_scores(&mut scalar, &prompt.ids), all_scores(&mut best, &prompt.ids));
         assert!(bits(scalar) == bits(best));
     }
 }
@@ -220,7 +222,8 @@ fn the_scalar_kernel_gives_the_same_bits() {
 fn other_sequences_in_the_batch_change_no_bit() {
     let file = demo_file();
     let prompts = golden();
-    let options = ModelOptions { kv: KvDtype::F32, pages: 2 * prompts.len(), max_batch_tokens: 512 };
+    let options =
+        ModelOptions { kv: KvDtype::F32, pages: 2 * prompts.len(), max_batch_tokens: 512 };
     let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
     let mut logits = Logits::new(model.config().vocab_len);
 

@@ -17,6 +17,14 @@ fn variants() -> Vec<Both> {
         ("gpt2 as split", common::byte_level_json(common::split_then_bytes(GPT2))),
         ("qwen2", common::byte_level_json(common::split_then_bytes(QWEN2))),
         ("llama3", common::byte_level_json(common::split_then_bytes(LLAMA3))),
+        (
+            "ASCII contractions",
+            common::byte_level_json(common::split_then_bytes(&ascii_case(LLAMA3))),
+        ),
+        (
+            "ASCII, single digits",
+            common::byte_level_json(common::split_then_bytes(&ascii_case(QWEN2))),
+        ),
         ("sentencepiece", common::sentence_piece_json()),
     ];
     let find = |name: &str| jsons.iter().find(|(n, _)| *n == name).unwrap().1.clone();
@@ -61,6 +69,13 @@ fn variants() -> Vec<Both> {
     ];
     jsons.extend(more);
     jsons.iter().map(|(name, json)| Both::new(name, json.to_string().as_bytes())).collect()
+}
+
+/// The same pattern with contractions spelled out in both cases, as some converters write it.
+fn ascii_case(pattern: &str) -> String {
+    let folded = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+    assert!(pattern.starts_with(folded));
+    pattern.replace(folded, "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])")
 }
 
 fn set_flags(json: &mut Value, text: &str, flags: &[&str]) {

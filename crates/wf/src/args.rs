@@ -1,6 +1,6 @@
 //! Every flag and environment variable.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args as ClapArgs, Parser, Subcommand};
@@ -28,7 +28,7 @@ Every flag can be set as WF_<FLAG>, for example WF_THREADS=4; the flag beats the
 
 /// Run 1.58-bit (ternary, BitNet) language models on the CPU you have.
 #[derive(Parser)]
-#[command(name = "wf", version, styles = STYLES, after_help = EXAMPLES)]
+#[command(name = "wf", version, styles = STYLES, after_help = EXAMPLES, args_override_self = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -51,6 +51,36 @@ pub(crate) enum Command {
         /// The shell to complete in
         shell: Shell,
     },
+}
+
+/// A model that may be left out, and a text that may not.
+///
+/// One list and not two arguments: clap would take the model for the text when a flag stands
+/// between them.
+#[derive(ClapArgs)]
+pub(crate) struct ModelAndText {
+    // Shown by the usage line and the text before the help instead.
+    #[arg(value_name = "[MODEL] TEXT", num_args = 1..=2, required = true, hide = true)]
+    words: Vec<String>,
+
+    /// Another way to name the model
+    #[arg(long = "model", env = "WF_MODEL", value_name = "MODEL", hide = true)]
+    named: Option<PathBuf>,
+}
+
+impl ModelAndText {
+    /// The model, if one was named.
+    pub(crate) fn model(&self) -> Option<&Path> {
+        match &self.words[..] {
+            [model, _] => Some(Path::new(model)),
+            _ => self.named.as_deref(),
+        }
+    }
+
+    /// The text: always the last word.
+    pub(crate) fn text(&self) -> &str {
+        self.words.last().expect("clap asks for at least one word")
+    }
 }
 
 /// What a model file cannot say for itself.
@@ -93,15 +123,16 @@ pub(crate) struct ComputeArgs {
 }
 
 #[derive(ClapArgs)]
-#[command(allow_missing_positional = true)]
+#[command(
+    args_override_self = true,
+    override_usage = "wf run [OPTIONS] [MODEL] <PROMPT>",
+    before_help = "\
+MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file or a Hugging Face directory
+[default: WF_MODEL, or the built-in demo]. PROMPT is a text; - reads it from standard input."
+)]
 pub(crate) struct RunArgs {
-    /// The model [default: the built-in demo]
-    #[arg(env = "WF_MODEL")]
-    pub(crate) model: Option<PathBuf>,
-
-    /// The prompt; - reads it from standard input
-    #[arg(required = true)]
-    pub(crate) prompt: String,
+    #[command(flatten)]
+    pub(crate) words: ModelAndText,
 
     /// Continue the prompt as it is, without the chat template
     #[arg(long, env = "WF_RAW")]
@@ -157,18 +188,33 @@ pub(crate) struct SamplingArgs {
     pub(crate) min_p: f32,
 
     /// Divide the scores of tokens already seen by this; 1 is off
-    #[arg(long, visible_alias = "repeat-penalty", env = "WF_REPETITION_PENALTY", value_name = "X",
-          default_value = "1")]
+    #[arg(
+        long,
+        visible_alias = "repeat-penalty",
+        env = "WF_REPETITION_PENALTY",
+        value_name = "X",
+        default_value = "1"
+    )]
     pub(crate) repetition_penalty: f32,
 
     /// Subtract this from the score of tokens already written
-    #[arg(long, env = "WF_PRESENCE_PENALTY", value_name = "X", default_value = "0",
-          allow_negative_numbers = true)]
+    #[arg(
+        long,
+        env = "WF_PRESENCE_PENALTY",
+        value_name = "X",
+        default_value = "0",
+        allow_negative_numbers = true
+    )]
     pub(crate) presence_penalty: f32,
 
     /// Subtract this for each time a token was written
-    #[arg(long, env = "WF_FREQUENCY_PENALTY", value_name = "X", default_value = "0",
-          allow_negative_numbers = true)]
+    #[arg(
+        long,
+        env = "WF_FREQUENCY_PENALTY",
+        value_name = "X",
+        default_value = "0",
+        allow_negative_numbers = true
+    )]
     pub(crate) frequency_penalty: f32,
 
     /// Add BIAS to the score of token ID; may be given several times
@@ -276,15 +322,15 @@ pub(crate) struct LogitsArgs {
 }
 
 #[derive(ClapArgs)]
-#[command(allow_missing_positional = true)]
+#[command(
+    args_override_self = true,
+    override_usage = "wf eval perplexity [OPTIONS] [MODEL] <FILE>",
+    before_help = "\
+MODEL is left out for WF_MODEL or the built-in demo. FILE is a UTF-8 text; - reads standard input."
+)]
 pub(crate) struct PerplexityArgs {
-    /// The model [default: the built-in demo]
-    #[arg(env = "WF_MODEL")]
-    pub(crate) model: Option<PathBuf>,
-
-    /// The text; - reads standard input
-    #[arg(required = true)]
-    pub(crate) text: PathBuf,
+    #[command(flatten)]
+    pub(crate) words: ModelAndText,
 
     /// Tokens of the windows the text is cut into [default: the context]
     #[arg(long, value_name = "TOKENS", value_parser = parse_count)]
@@ -342,12 +388,17 @@ mod tests {
     #[test]
     fn a_lone_word_is_the_prompt() {
         let parse = |words: &[&str]| match Args::parse_from(words).command {
-            Command::Run(run) => (run.model, run.prompt),
+            Command::Run(run) => {
+                (run.words.model().map(PathBuf::from), run.words.text().to_owned())
+            }
             _ => panic!("not run"),
         };
         assert_eq!(parse(&["wf", "run", "hello"]), (None, "hello".to_owned()));
-        let (model, prompt) = parse(&["wf", "run", "m.gguf", "hello"]);
-        assert_eq!((model, prompt), (Some("m.gguf".into()), "hello".to_owned()));
+        let both = (Some("m.gguf".into()), "hello".to_owned());
+        assert_eq!(parse(&["wf", "run", "m.gguf", "hello"]), both);
+        assert_eq!(parse(&["wf", "run", "m.gguf", "--raw", "hello"]), both);
+        assert_eq!(parse(&["wf", "run", "-n", "3", "m.gguf", "--top-k", "5", "hello"]), both);
+        assert_eq!(parse(&["wf", "run", "hello", "--model", "m.gguf"]), both);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde::Serialize;
 use wf_engine::{
     Finish, FinishReason, Frontend, Generate, Input, OpenedModel, Piece, SamplingParams,
@@ -15,8 +15,9 @@ use crate::{open, report};
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
-    let prompt = open::text_or_stdin(&args.prompt)?;
-    let source = open::source(args.model.as_deref());
+    let prompt = open::text_or_stdin(args.words.text())?;
+    ensure!(!prompt.is_empty(), "the prompt is empty: give it a text to answer or to continue");
+    let source = open::source(args.words.model());
     let options = args.compute.options(&args.file);
     let model = open_model(&source, &options, &mut |_| {})?;
     let generate = args.sampling.generate(input(args, prompt, &model.frontend));

@@ -31,11 +31,8 @@ pub(crate) fn tokenize(args: &TokenizeArgs) -> Result<()> {
             read_text(&file)?.tokenizer
         }
     };
-    let ids = if args.specials {
-        tokenizer.encode_with_specials(&text)
-    } else {
-        tokenizer.encode(&text)
-    };
+    let ids =
+        if args.specials { tokenizer.encode_with_specials(&text) } else { tokenizer.encode(&text) };
     let piece = |&id: &TokenId| {
         String::from_utf8_lossy(tokenizer.piece(id).unwrap_or_default()).into_owned()
     };

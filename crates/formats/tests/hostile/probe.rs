@@ -16,7 +16,10 @@ const MEMORY_LIMIT: usize = 64 << 20;
 /// Writes a model's files into a directory and returns the path to open.
 pub(crate) fn write(sample: &Sample, directory: &Path) -> PathBuf {
     for file in &sample.files {
-        std::fs::write(directory.join(&file.name), &file.bytes).unwrap();
+        let path = directory.join(&file.name);
+        // A new file and not a rewritten one, which some file systems push to the disk at once.
+        let _ = std::fs::remove_file(&path);
+        std::fs::write(path, &file.bytes).unwrap();
     }
     sample.open.map_or_else(|| directory.to_owned(), |name| directory.join(name))
 }

@@ -43,9 +43,8 @@ pub(crate) fn logits(args: &LogitsArgs) -> Result<()> {
     })?;
 
     let mut best: Vec<TokenId> = (0..last.len() as TokenId).collect();
-    let rank = |a: &TokenId, b: &TokenId| {
-        last[*b as usize].total_cmp(&last[*a as usize]).then(a.cmp(b))
-    };
+    let rank =
+        |a: &TokenId, b: &TokenId| last[*b as usize].total_cmp(&last[*a as usize]).then(a.cmp(b));
     best.sort_unstable_by(rank);
     let piece = |id| {
         let bytes = text.as_ref()?.tokenizer.piece(id)?;

@@ -3,6 +3,8 @@
 //! The text is cut into windows that do not overlap; each starts with what the model puts before
 //! any text, and every token after that counts once.
 
+use std::path::Path;
+
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use wf_engine::{TokenId, load_model, read_text};
@@ -23,8 +25,8 @@ struct Perplexity {
 /// Runs the command.
 pub(crate) fn perplexity(args: &PerplexityArgs) -> Result<()> {
     let options = args.compute.options(&args.file);
-    let text = open::read_text_file(&args.text)?;
-    let file = open::source(args.model.as_deref()).open(&options.open)?;
+    let text = open::read_text_file(Path::new(args.words.text()))?;
+    let file = open::source(args.words.model()).open(&options.open)?;
     let text_side = read_text(&file)?;
     let ids = text_side.tokenizer.encode(&text);
     let prefix = &text_side.prompt_prefix;
