@@ -176,8 +176,10 @@ fn a_nan_survives_quantization_as_the_scale() {
     let mut x = vec![1.0; 40];
     for place in [0, 17, 39] {
         x[place] = f32::NAN;
-        let scale = scalar().quantize(&x, &mut [0; 64], &mut [0]);
+        let mut codes = [77; 64];
+        let scale = scalar().quantize(&x, &mut codes, &mut [0]);
         assert!(scale.is_nan());
+        assert_eq!(codes[40..], [0; 24], "padding stays zero all the same");
     }
 }
 
