@@ -1,0 +1,52 @@
+//! A forward pass reuses its buffers: after the first step of a size, no step reserves memory.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use wf_formats::{ModelFile, OpenOptions};
+use wf_model::{Compute, Forward, KvDtype, Logits, Model, ModelOptions, Sees, Segment};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is handed on to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_forward_pass_does_not_allocate() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wf/assets/demo.gguf");
+    let file = ModelFile::open(&path, &OpenOptions::default()).unwrap();
+    for kv in KvDtype::ALL {
+        let options = ModelOptions { kv, pages: 4, max_batch_tokens: 64 };
+        let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
+        let mut logits = Logits::new(model.config().vocab_len);
+        let tokens: Vec<u32> = (5..45).collect();
+        let (long, short) = (
+            Segment { tokens: &tokens, start: 0, pages: &[0, 1], sees: Sees::Causal, want: &[39] },
+            Segment { tokens: &[7], start: 0, pages: &[3], sees: Sees::Causal, want: &[0] },
+        );
+        model.forward(&[long, short], &mut logits);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        for _ in 0..3 {
+            model.forward(&[long, short], &mut logits);
+            model.forward(&[short], &mut logits);
+        }
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{kv} K/V");
+    }
+}
