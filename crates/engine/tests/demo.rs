@@ -1,5 +1,7 @@
 //! The demo model from prompt to reply, against `transformers`, out of every file format.
 
+#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
+
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -83,7 +85,7 @@ fn demo() -> OpenedModel {
 fn reply(model: &OpenedModel, generate: Generate) -> (String, Vec<TokenId>) {
     let mut stream = model.frontend.generate(generate).unwrap();
     let mut text = String::new();
-    while let Some(piece) = stream.next() {
+    for piece in stream.by_ref() {
         if let Piece::Text(piece) = piece.unwrap() {
             text.push_str(&piece);
         }

@@ -3,6 +3,8 @@
 //! The fake model's scores depend on every token a row sees, read back through the pages, so a
 //! lost page, a stale token or a wrong position shows as a different reply.
 
+#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
+
 use wf_engine::fake::FakeModel;
 use wf_engine::{
     EngineHandle, EngineOptions, Event, Events, FinishReason, Limits, Refused, Request,

@@ -30,7 +30,7 @@ impl FloatTable {
     /// A table of little-endian bytes in `encoding`, as many rows as there are whole ones.
     ///
     /// `row_size` is the size in bytes of one row of `cols` floats.
-    pub(crate) fn new(encoding: FloatEncoding, cols: usize, row_size: usize, bytes: &[u8]) -> Self {
+    pub fn new(encoding: FloatEncoding, cols: usize, row_size: usize, bytes: &[u8]) -> Self {
         let halves = || bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b)).collect();
         let store = match encoding {
             FloatEncoding::F32 => {

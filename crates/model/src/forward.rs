@@ -43,11 +43,20 @@ impl Model {
         progress: &mut dyn FnMut(Loading),
     ) -> Result<Self, LoadError> {
         let weights = load(file, &compute, progress)?;
-        let config = file.config().clone();
+        Ok(Self::from_weights(file.config().clone(), weights, compute, options))
+    }
+
+    /// A network of given weights, which must have the shapes of `config`.
+    pub fn from_weights(
+        config: ModelConfig,
+        weights: Weights,
+        compute: Compute,
+        options: ModelOptions,
+    ) -> Self {
         let rows = options.max_batch_tokens;
         // No position lies beyond the pages: what is reserved for each position stops there too.
         let positions = config.context_len.min(options.pages * PAGE_LEN);
-        Ok(Self {
+        Self {
             rotary: RotaryTable::new(config.head_dim, config.rope_theta, positions),
             kv: KvPool::new(&config, options.kv, options.pages),
             scratch: Scratch::new(&config, rows, positions, compute.threads()),
@@ -55,7 +64,7 @@ impl Model {
             config,
             weights,
             compute,
-        })
+        }
     }
 
     /// What the model computes on.
