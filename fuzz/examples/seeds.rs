@@ -43,5 +43,39 @@ fn main() -> io::Result<()> {
         bytes.resize(3 + 4 * 256, 0);
         write("encodings", &which.to_string(), &bytes)?;
     }
-    Ok(())
+    write_text_seeds(write)
+}
+
+/// A vocabulary of three letters in both forms, and a template that uses most of the language.
+fn write_text_seeds(write: impl Fn(&str, &str, &[u8]) -> io::Result<()>) -> io::Result<()> {
+    let tokenizer = serde_json::json!({
+        "version": "1.0",
+        "added_tokens": [{"id": 4, "content": "<s>", "single_word": false, "lstrip": false,
+            "rstrip": false, "normalized": false, "special": true}],
+        "normalizer": null,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+            "use_regex": true},
+        "post_processor": null,
+        "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "Ġ": 2, "ab": 3, "<s>": 4},
+            "merges": ["a b"]},
+    });
+    let text = "ab a<s>";
+    let bytes = [&[text.len() as u8], text.as_bytes(), tokenizer.to_string().as_bytes()].concat();
+    write("tokenizer_json", "0", &bytes)?;
+    for (name, model) in [("0", "gpt2"), ("1", "llama")] {
+        let vocab = serde_json::json!({"text": text, "model": model, "pre": "gpt-2",
+            "tokens": ["<unk>", "<s>", "a", "b", "ab", "▁"], "token_types": [2, 3, 1, 1, 1, 1],
+            "merges": ["a b"], "scores": [0.0, 0.0, -1.0, -2.0, -0.5, -3.0], "bos": 1});
+        write("gguf_vocab", name, vocab.to_string().as_bytes())?;
+    }
+    let messages = r#"[{"role": "user", "content": "<s>hi", "n": [1, null, {"a": 1.5}]}]"#;
+    let template = "{% macro f(x, y=1) %}{{ x | upper ~ y }}{% endmacro %}\
+        {%- for m in messages if m.role != 'x' -%}{% set c = m['content'][1:] | trim %}\
+        {{ f(c) + '%s' | format(loop.index) }}{{ m.n | tojson(indent=2) }}{% else %}-{% endfor %}\
+        {% set ns = namespace(a=[1]) %}{% set ns.a = ns.a + [2] * 3 %}{{ ns.a | join(', ') }}\
+        {% if ns.a is defined and not 1 in ns.a %}{{ 'a b'.split() }}{% endif %}";
+    let bytes =
+        [&(messages.len() as u16).to_le_bytes(), messages.as_bytes(), template.as_bytes()].concat();
+    write("chat_template", "0", &bytes)
 }

@@ -2,6 +2,9 @@
 
 #[path = "../../crates/formats/tests/hostile/read.rs"]
 mod read;
+mod text;
+
+pub use text::use_tokenizer;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

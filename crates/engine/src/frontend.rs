@@ -270,14 +270,14 @@ impl TextStream<'_> {
         self.queue.push_back(Piece::Done(finish));
     }
 
-    fn take(&mut self, writing: Writing, event: Event) -> Result<(), FrontendError> {
+    fn take(&mut self, writing: Writing, event: Event, time: Instant) -> Result<(), FrontendError> {
         match event {
             Event::Progress { done, total } => {
                 self.queue.push_back(Piece::Progress { done, total });
                 self.writing = Some(writing);
             }
             Event::Tokens(picked) => {
-                self.last_token = Instant::now();
+                self.last_token = time;
                 self.first_token.get_or_insert(self.last_token);
                 self.writing = Some(writing);
                 for picked in picked {
@@ -303,8 +303,8 @@ impl Iterator for TextStream<'_> {
                 return Some(Ok(piece));
             }
             let mut writing = self.writing.take()?;
-            let taken = match writing.events.next_blocking() {
-                Some(event) => self.take(writing, event),
+            let taken = match writing.events.next_with_time() {
+                Some((time, event)) => self.take(writing, event, time),
                 None => Err(FrontendError::EngineStopped),
             };
             if let Err(error) = taken {

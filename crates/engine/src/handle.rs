@@ -1,6 +1,7 @@
 //! The way to the engine thread: submit a request, read its events.
 
 use std::thread;
+use std::time::Instant;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use wf_model::{Forward, PAGE_LEN, TokenId};
@@ -34,12 +35,17 @@ pub struct EngineHandle {
 
 /// What becomes of a request. Dropping it cancels the request within one step.
 pub struct Events {
-    receiver: UnboundedReceiver<Event>,
+    receiver: UnboundedReceiver<(Instant, Event)>,
 }
 
 impl Events {
     /// The next event, waiting for it; nothing after `Done`, or if the engine died.
     pub fn next_blocking(&mut self) -> Option<Event> {
+        self.next_with_time().map(|(_, event)| event)
+    }
+
+    /// As `next_blocking`, with the time it happened: a reader may be late.
+    pub(crate) fn next_with_time(&mut self) -> Option<(Instant, Event)> {
         self.receiver.blocking_recv()
     }
 }

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use wf_formats::{ModelConfig, ModelFile, OpenOptions, TokenizerSource};
-use wf_model::{Compute, Isa, KvDtype, LoadError, Loading, Model, ModelOptions, PAGE_LEN, TokenId};
+use wf_model::{
+    Compute, HeadMode, Isa, KvDtype, KvPool, LoadError, Loading, Model, ModelOptions, PAGE_LEN,
+    TokenId,
+};
 use wf_text::{ChatMessage, ChatTemplate, GgufVocab, RenderOptions, TextError, Tokenizer};
 
 use crate::frontend::{Frontend, FrontendError, Input};
@@ -48,6 +51,8 @@ pub struct RunOptions {
     pub context_len: Option<usize>,
     /// The most tokens of one step: long prompts are read in chunks of this many.
     pub max_batch_tokens: usize,
+    /// How the best token is found.
+    pub head: HeadMode,
 }
 
 /// Why a model cannot be used.
@@ -57,20 +62,34 @@ pub enum OpenError {
     #[error(transparent)]
     File(#[from] wf_formats::Error),
     /// Its weights were refused.
-    #[error(transparent)]
-    Load(#[from] LoadError),
+    #[error("{file}: {source}")]
+    Load {
+        /// The model's file.
+        file: String,
+        /// What is wrong with them.
+        source: LoadError,
+    },
     /// Its tokenizer or template was refused.
-    #[error(transparent)]
-    Text(#[from] TextError),
+    #[error("{file}: {source}")]
+    Text {
+        /// The model's file.
+        file: String,
+        /// What is wrong with it.
+        source: TextError,
+    },
     /// There is no tokenizer.
-    #[error("no tokenizer: {looked}")]
+    #[error("{file}: no tokenizer: looked for {looked}")]
     NoTokenizer {
+        /// The model's file.
+        file: String,
         /// Where it was looked for.
         looked: String,
     },
     /// The tokenizer and the weights do not belong together.
-    #[error("the tokenizer has {tokens} tokens, the embedding only {rows} rows")]
+    #[error("{file}: the tokenizer has {tokens} tokens, the embedding only {rows} rows")]
     TokenizerTooLarge {
+        /// The model's file.
+        file: String,
         /// Tokens of the tokenizer.
         tokens: usize,
         /// Rows of the embedding.
@@ -85,12 +104,23 @@ pub enum OpenError {
         supported: String,
     },
     /// A context that the model was not made for.
-    #[error("a context of {wanted} tokens was asked for: this model allows 2 to {allowed}")]
+    #[error("a context of {wanted} was asked for: this model allows 2 to {allowed} tokens")]
     Context {
         /// What was asked for.
         wanted: usize,
         /// The model's own limit.
         allowed: usize,
+    },
+    /// The system does not give the memory for keys and values.
+    #[error(
+        "a context of {context_len} tokens takes {size_bytes} bytes of keys and values, more than \
+         this machine gives: ask for a shorter context"
+    )]
+    NoMemory {
+        /// Tokens of the context.
+        context_len: usize,
+        /// Bytes of its keys and values.
+        size_bytes: usize,
     },
     /// No thread could be started.
     #[error("starting the engine thread: {0}")]
@@ -158,8 +188,9 @@ impl ModelText {
 
 /// The text side of a model file.
 pub fn read_text(file: &ModelFile) -> Result<ModelText, OpenError> {
+    let named = |source| OpenError::Text { file: name(file), source };
     let tokenizer = match file.tokenizer() {
-        TokenizerSource::Json(json) => Tokenizer::from_json(json)?,
+        TokenizerSource::Json(json) => Tokenizer::from_json(json),
         TokenizerSource::Gguf(v) => Tokenizer::from_gguf(GgufVocab {
             model: v.model.clone(),
             pre: v.pre.clone(),
@@ -172,14 +203,16 @@ pub fn read_text(file: &ModelFile) -> Result<ModelText, OpenError> {
             eot: v.eot,
             add_bos: v.add_bos,
             add_space_prefix: v.add_space_prefix,
-        })?,
+        }),
         TokenizerSource::Missing { looked } => {
-            return Err(OpenError::NoTokenizer { looked: looked.clone() });
+            return Err(OpenError::NoTokenizer { file: name(file), looked: looked.clone() });
         }
-    };
+    }
+    .map_err(named)?;
     let config = file.config();
     if tokenizer.len() > config.vocab_len {
         return Err(OpenError::TokenizerTooLarge {
+            file: name(file),
             tokens: tokenizer.len(),
             rows: config.vocab_len,
         });
@@ -189,7 +222,7 @@ pub fn read_text(file: &ModelFile) -> Result<ModelText, OpenError> {
     let mut text = ModelText {
         bos_text: texts.bos.clone().or_else(|| name_of(config.bos)),
         eos_text: texts.eos.clone().or_else(|| name_of(config.eos.last().copied())),
-        template: file.chat_template().map(ChatTemplate::new).transpose()?,
+        template: file.chat_template().map(ChatTemplate::new).transpose().map_err(named)?,
         end_tokens: config.eos.clone(),
         prompt_prefix: Vec::new(),
         tokenizer,
@@ -202,6 +235,11 @@ pub fn read_text(file: &ModelFile) -> Result<ModelText, OpenError> {
     Ok(text)
 }
 
+/// What to call a model in messages: its first file.
+fn name(file: &ModelFile) -> String {
+    file.format().files.first().map_or_else(|| "the model".to_owned(), |file| file.path.clone())
+}
+
 /// A model that is ready to answer.
 pub struct OpenedModel {
     /// Takes prompts, gives text.
@@ -210,6 +248,8 @@ pub struct OpenedModel {
     pub config: ModelConfig,
     /// The instruction set in use.
     pub isa: Isa,
+    /// Threads at work.
+    pub threads: usize,
     /// Bytes of weights in memory.
     pub weights_bytes: usize,
 }
@@ -224,11 +264,12 @@ pub fn open_model(
     let text = read_text(&file)?;
     let model = load_model(&file, options, progress)?;
     let (config, isa) = (file.config().clone(), model.compute().isa());
-    let weights_bytes = model.weights().size_bytes();
+    let threads = model.compute().threads();
+    let weights_bytes = model.size_bytes();
     let engine_options =
         EngineOptions { context_len: options.context_len, ..EngineOptions::default() };
     let engine = EngineHandle::start(model, engine_options).map_err(OpenError::Thread)?;
-    Ok(OpenedModel { frontend: Frontend::new(text, engine), config, isa, weights_bytes })
+    Ok(OpenedModel { frontend: Frontend::new(text, engine), config, isa, threads, weights_bytes })
 }
 
 /// Loads the network of an opened file.
@@ -249,12 +290,22 @@ pub fn load_model(
     if context_len < 2 || context_len > allowed {
         return Err(OpenError::Context { wanted: context_len, allowed });
     }
+    let pages = context_len.div_ceil(PAGE_LEN);
+    let size_bytes = KvPool::size_bytes(file.config(), options.kv, pages);
+    if Vec::<u8>::new().try_reserve_exact(size_bytes).is_err() {
+        return Err(OpenError::NoMemory { context_len, size_bytes });
+    }
     let model_options = ModelOptions {
         kv: options.kv,
-        pages: context_len.div_ceil(PAGE_LEN),
-        max_batch_tokens: options.max_batch_tokens.max(1),
+        pages,
+        // No step has more tokens than the pages hold.
+        max_batch_tokens: options.max_batch_tokens.clamp(1, context_len),
+        head: options.head,
     };
-    Ok(Model::load(file, compute, model_options, progress)?)
+    Model::load(file, compute, model_options, progress).map_err(|error| match error {
+        LoadError::File(error) => OpenError::File(error),
+        source => OpenError::Load { file: name(file), source },
+    })
 }
 
 /// A path given as a model.

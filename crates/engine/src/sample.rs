@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use wf_model::{TokenId, math};
+use wf_model::{Scoring, TokenId, math};
 
 use crate::request::{Limits, Picked};
 use crate::rng::uniform;
@@ -127,6 +127,21 @@ impl Sampler {
         }
     }
 
+    /// Which scores a pick looks at: a plain greedy one needs the best alone.
+    pub fn scoring(&self) -> Scoring {
+        let greedy = self.params.temperature == 0.0 && self.params.logit_bias.is_empty();
+        if greedy && !self.penalizes() && self.picked >= self.min_tokens {
+            Scoring::Best
+        } else {
+            Scoring::All
+        }
+    }
+
+    fn penalizes(&self) -> bool {
+        let p = &self.params;
+        p.repetition_penalty != 1.0 || p.presence_penalty != 0.0 || p.frequency_penalty != 0.0
+    }
+
     /// The token at `position`, from its scores. Nothing if no score is finite.
     pub fn pick(&mut self, scores: &mut [f32], position: usize) -> Option<Picked> {
         self.adjust(scores);
@@ -146,7 +161,7 @@ impl Sampler {
         for &(token, bias) in &p.logit_bias {
             scores[token as usize] += bias;
         }
-        if p.repetition_penalty != 1.0 || p.presence_penalty != 0.0 || p.frequency_penalty != 0.0 {
+        if self.penalizes() {
             // Each token's score changes by itself, so the map's order does not matter.
             for (&token, &times) in &self.seen {
                 let score = &mut scores[token as usize];

@@ -1,5 +1,7 @@
 //! One running request.
 
+use std::time::Instant;
+
 use tokio::sync::mpsc::UnboundedSender;
 use wf_model::{PAGE_LEN, PageId, Segment, TokenId};
 
@@ -16,12 +18,12 @@ pub(crate) struct Sequence {
     decoder: Box<dyn Decoder>,
     sampler: Sampler,
     limits: Limits,
-    events: UnboundedSender<Event>,
+    events: UnboundedSender<(Instant, Event)>,
     finished: bool,
 }
 
 impl Sequence {
-    pub(crate) fn new(request: Request, events: UnboundedSender<Event>) -> Self {
+    pub(crate) fn new(request: Request, events: UnboundedSender<(Instant, Event)>) -> Self {
         let sampler = Sampler::new(request.sampling, &request.limits, &request.prompt);
         Self {
             prompt_len: request.prompt.len(),
@@ -79,6 +81,7 @@ impl Sequence {
             pages: &self.pages,
             sees: plan.sees,
             want: &plan.want,
+            scoring: self.sampler.scoring(),
         }
     }
 
@@ -128,6 +131,6 @@ impl Sequence {
 
     fn send(&self, event: Event) {
         // A listener that went away is seen by `is_over` before the next step.
-        let _ = self.events.send(event);
+        let _ = self.events.send((Instant::now(), event));
     }
 }

@@ -13,7 +13,7 @@ use wf_formats::{
     FloatEncoding, GgufTarget, I2sOrder, ModelFile, OpenOptions, Rounding, TernaryEncoding,
     write_gguf, write_packed_dir, write_sglbitnt,
 };
-use wf_model::{Forward, KvDtype, Logits, Sees, Segment};
+use wf_model::{Forward, HeadMode, KvDtype, Logits, Segment};
 use wf_text::ChatMessage;
 
 /// Below this margin the best two tokens are too close for float32 to tell them apart, once a
@@ -74,6 +74,7 @@ fn options() -> RunOptions {
         kv: KvDtype::F32,
         context_len: Some(128),
         max_batch_tokens: 64,
+        head: HeadMode::Auto,
     }
 }
 
@@ -143,6 +144,24 @@ fn a_stop_string_ends_the_reply_and_is_not_part_of_it() {
     let (before, _) = text.split_once("loved").expect("the story has this word");
     let (stopped, _) = reply(&model, Generate { stop: vec!["loved".to_owned()], ..whole });
     assert_eq!(stopped, before);
+}
+
+#[test]
+fn a_late_reader_does_not_make_the_engine_look_fast() {
+    let model = demo();
+    let story = || {
+        let input = Input::Raw("Once upon a time".to_owned());
+        Generate { max_tokens: Some(30), ignore_eos: true, ..Generate::new(input) }
+    };
+    let reply_time = |stream: wf_engine::TextStream<'_>| {
+        let last = stream.last().unwrap().unwrap();
+        let Piece::Done(finish) = last else { panic!("{last:?} is not the end") };
+        finish.timings.reply
+    };
+    let late = model.frontend.generate(story()).unwrap();
+    // Both run together, so when this one has ended the other has, too.
+    let in_time = reply_time(model.frontend.generate(story()).unwrap());
+    assert!(reply_time(late) > in_time / 2);
 }
 
 /// Every format the model can be written in.
@@ -230,7 +249,6 @@ fn score_bits(file: &ModelFile, ids: &[TokenId]) -> Vec<u32> {
     let mut logits = Logits::new(model.config().vocab_len);
     let want = [ids.len() - 1];
     let pages = [0, 1, 2, 3];
-    let segment = Segment { tokens: ids, start: 0, pages: &pages, sees: Sees::Causal, want: &want };
-    model.forward(&[segment], &mut logits);
+    model.forward(&[Segment::causal(ids, 0, &pages, &want)], &mut logits);
     logits.row(0).iter().map(|score| score.to_bits()).collect()
 }

@@ -20,8 +20,8 @@ use std::path::Path;
 use wf_formats::encoding::{encode_floats, encode_trits};
 use wf_formats::{
     Activation, Encoding, FloatEncoding, GgufBody, GgufVocabulary, GgufWriter, I2sOrder,
-    MetadataValue, ModelConfig, ModelFile, OpenOptions, RotaryPairs, Rounding, TensorName,
-    TernaryEncoding, TritScales,
+    ModelConfig, ModelFile, OpenOptions, RotaryPairs, Rounding, TensorName, TernaryEncoding,
+    TritScales,
 };
 
 type Failure = Box<dyn Error>;
@@ -62,7 +62,7 @@ fn main() -> Result<(), Failure> {
     };
     let mut random = Random(flags.number("seed", 1)? as u64);
     let out = flags.finish()?;
-    write(&config, vocabulary, head, &mut random, Path::new(&out))?;
+    write(&config, &vocabulary, head, &mut random, Path::new(&out))?;
     let model = ModelFile::open(Path::new(&out), &OpenOptions::default())?;
     println!("{out}: {} bytes, {} tensors", model.format().size_bytes(), model.tensors().len());
     Ok(())
@@ -70,13 +70,14 @@ fn main() -> Result<(), Failure> {
 
 fn write(
     config: &ModelConfig,
-    vocabulary: GgufVocabulary,
+    vocabulary: &GgufVocabulary,
     head: FloatEncoding,
     random: &mut Random,
     out: &Path,
 ) -> Result<(), Failure> {
     let mut writer = GgufWriter::new();
-    set_metadata(&mut writer, config, vocabulary);
+    writer.set_network(config, ARCHITECTURE, None);
+    writer.set_vocabulary(vocabulary);
     for name in config.tensor_names() {
         let (rows, cols) = config.shape(name);
         let shape = [rows, cols];
@@ -125,40 +126,6 @@ fn encoding(name: TensorName, head: FloatEncoding) -> Encoding {
         Encoding::Float(FloatEncoding::F32)
     } else {
         Encoding::Float(head)
-    }
-}
-
-fn set_metadata(writer: &mut GgufWriter, config: &ModelConfig, vocabulary: GgufVocabulary) {
-    let text = |text: &str| MetadataValue::String(text.to_owned());
-    writer.set("general.architecture", text(ARCHITECTURE));
-    writer.set("general.name", text("synthetic"));
-    let sizes = [
-        ("context_length", config.context_len),
-        ("embedding_length", config.hidden_len),
-        ("block_count", config.layers),
-        ("feed_forward_length", config.ffn_len),
-        ("attention.head_count", config.heads),
-        ("attention.head_count_kv", config.kv_heads),
-        ("rope.dimension_count", config.head_dim),
-    ];
-    for (key, size) in sizes {
-        writer.set(&format!("{ARCHITECTURE}.{key}"), MetadataValue::U32(size as u32));
-    }
-    let eps = MetadataValue::F32(config.norm_eps);
-    writer.set(&format!("{ARCHITECTURE}.attention.layer_norm_rms_epsilon"), eps);
-    let theta = MetadataValue::F32(config.rope_theta as f32);
-    writer.set(&format!("{ARCHITECTURE}.rope.freq_base"), theta);
-    writer.set("tokenizer.ggml.model", MetadataValue::String(vocabulary.model));
-    if let Some(pre) = vocabulary.pre {
-        writer.set("tokenizer.ggml.pre", MetadataValue::String(pre));
-    }
-    writer.set("tokenizer.ggml.tokens", MetadataValue::Strings(vocabulary.tokens));
-    writer.set("tokenizer.ggml.token_type", MetadataValue::I32s(vocabulary.token_types));
-    writer.set("tokenizer.ggml.merges", MetadataValue::Strings(vocabulary.merges));
-    for (key, id) in [("bos", vocabulary.bos), ("eos", vocabulary.eos), ("eot", vocabulary.eot)] {
-        if let Some(id) = id {
-            writer.set(&format!("tokenizer.ggml.{key}_token_id"), MetadataValue::U32(id));
-        }
     }
 }
 

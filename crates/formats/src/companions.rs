@@ -1,19 +1,18 @@
 //! The small files beside a checkpoint's weights: configuration, tokenizer, chat template.
 
-use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::config::gguf::MASK_TEXT;
-use crate::config::hugging_face::Documents;
 use crate::config::settings::Settings;
 use crate::error::Error;
 use crate::gguf::value::MAX_TEMPLATE_LEN;
+use crate::map::open_regular;
 use crate::size;
-use crate::vocabulary::{SpecialTokenTexts, TokenizerSource};
+use crate::vocabulary::{ModelText, SpecialTokenTexts, TokenizerSource};
 
 /// Longest configuration file. Kept small because JSON values take many times their text in memory.
 const MAX_CONFIG_LEN: u64 = 1024 * 1024;
@@ -23,10 +22,12 @@ const MAX_TOKENIZER_LEN: u64 = 64 * 1024 * 1024;
 /// Everything a directory says besides its weights.
 #[derive(Debug)]
 pub(crate) struct Companions {
-    pub(crate) documents: Documents,
-    pub(crate) tokenizer: TokenizerSource,
-    pub(crate) chat_template: Option<String>,
-    pub(crate) special_tokens: SpecialTokenTexts,
+    pub(crate) config: Settings,
+    /// `generation_config.json`
+    pub(crate) generation: Settings,
+    /// `dlm_config.json`
+    pub(crate) diffusion: Settings,
+    pub(crate) text: ModelText,
 }
 
 impl Companions {
@@ -37,20 +38,20 @@ impl Companions {
             Some(json) => TokenizerSource::Json(json),
             None => TokenizerSource::Missing { looked: tokenizer_path.display().to_string() },
         };
-        let tokenizer_config =
-            read_settings(&directory.join("tokenizer_config.json"))?.unwrap_or_default();
+        let settings =
+            |name: &str| read_settings(&directory.join(name)).map(Option::unwrap_or_default);
+        let tokenizer_config = settings("tokenizer_config.json")?;
         Ok(Self {
-            documents: Documents {
-                config,
-                generation: read_settings(&directory.join("generation_config.json"))?
-                    .unwrap_or_default(),
-                diffusion: read_settings(&directory.join("dlm_config.json"))?.unwrap_or_default(),
-            },
-            tokenizer,
-            chat_template: chat_template(directory, &tokenizer_config)?,
-            special_tokens: SpecialTokenTexts {
-                bos: token_text(&tokenizer_config, "bos_token"),
-                eos: token_text(&tokenizer_config, "eos_token"),
+            config,
+            generation: settings("generation_config.json")?,
+            diffusion: settings("dlm_config.json")?,
+            text: ModelText {
+                tokenizer,
+                chat_template: chat_template(directory, &tokenizer_config)?,
+                special_tokens: SpecialTokenTexts {
+                    bos: token_text(&tokenizer_config, "bos_token"),
+                    eos: token_text(&tokenizer_config, "eos_token"),
+                },
             },
         })
     }
@@ -67,7 +68,7 @@ impl Companions {
             #[serde(default)]
             added_tokens: Vec<Added>,
         }
-        let TokenizerSource::Json(json) = &self.tokenizer else { return None };
+        let TokenizerSource::Json(json) = &self.text.tokenizer else { return None };
         // A tokenizer that does not parse is refused by whoever needs it, with a better message.
         let tokenizer: Tokenizer = serde_json::from_slice(json).ok()?;
         tokenizer.added_tokens.into_iter().find(|t| t.content == MASK_TEXT).map(|t| t.id)
@@ -78,7 +79,7 @@ impl Companions {
 pub(crate) fn read_config(directory: &Path) -> Result<Settings, Error> {
     let path = directory.join("config.json");
     read_settings(&path)?.ok_or_else(|| {
-        let missing = std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
+        let missing = std::io::Error::new(ErrorKind::NotFound, "no such file");
         Error::io(&path, missing)
     })
 }
@@ -118,12 +119,17 @@ fn token_text(tokenizer_config: &Settings, key: &str) -> Option<String> {
     value.as_str().or_else(|| value.get("content")?.as_str()).map(str::to_owned)
 }
 
+/// The directory a file lies in.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// A whole file of at most `limit` bytes; `None` if it is not there.
 pub(crate) fn read_limited(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
-    let file = match File::open(path) {
+    let file = match open_regular(path) {
         Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::io(path, e)),
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
     };
     let mut bytes = Vec::new();
     // One byte more than allowed tells a file that is too long from one that just fits.

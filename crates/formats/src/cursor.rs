@@ -22,6 +22,10 @@ impl<'a> Cursor<'a> {
         Self { at, ..self.clone() }
     }
 
+    pub(crate) fn file(&self) -> &'a str {
+        self.file
+    }
+
     pub(crate) fn offset(&self) -> u64 {
         size::widen(self.at)
     }

@@ -120,3 +120,8 @@ pub(crate) fn quote_safely(name: &str) -> String {
     }
     shown
 }
+
+/// The error of a writer that was told something the format cannot hold.
+pub(crate) fn invalid(what: String) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::InvalidInput, what)
+}

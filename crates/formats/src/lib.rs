@@ -13,6 +13,7 @@
 #[expect(clippy::arithmetic_side_effects, reason = "on shapes that `size` has bounded")]
 pub mod encoding;
 
+mod checkpoint;
 mod companions;
 mod config;
 mod cursor;

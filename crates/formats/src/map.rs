@@ -19,12 +19,8 @@ pub(crate) enum FileBytes {
 impl FileBytes {
     /// Maps a whole regular file.
     pub(crate) fn map(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(|e| Error::io(path, e))?;
+        let file = open_regular(path)?;
         let metadata = file.metadata().map_err(|e| Error::io(path, e))?;
-        if !metadata.is_file() {
-            let what = "not a regular file, so it cannot be mapped";
-            return Err(Error::unsupported(&path.display().to_string(), what));
-        }
         if metadata.len() == 0 {
             // Mapping zero bytes is an error on some systems; an empty file is an empty slice.
             return Ok(Self::BuiltIn(&[]));
@@ -38,6 +34,15 @@ impl FileBytes {
             Self::BuiltIn(bytes) => bytes,
         }
     }
+}
+
+/// Opens a file that has an end. Asked before it is opened: to open a pipe is to wait for a writer.
+pub(crate) fn open_regular(path: &Path) -> Result<File, Error> {
+    let metadata = std::fs::metadata(path).map_err(|e| Error::io(path, e))?;
+    if !metadata.is_file() {
+        return Err(Error::unsupported(&path.display().to_string(), "not a regular file"));
+    }
+    File::open(path).map_err(|e| Error::io(path, e))
 }
 
 #[expect(unsafe_code, reason = "a memory map can only be made by an unsafe call")]

@@ -14,9 +14,9 @@ use crate::error::Error;
 use crate::map::FileBytes;
 use crate::names::TensorName;
 use crate::scaling::{self, Scaling};
-use crate::summary::{FileSummary, FormatSummary};
-use crate::tensor::{Encoding, TensorInfo};
-use crate::vocabulary::{SpecialTokenTexts, TokenizerSource};
+use crate::summary::FormatSummary;
+use crate::tensor::{Encoding, Stored, TensorInfo};
+use crate::vocabulary::{ModelText, SpecialTokenTexts, TokenizerSource};
 use crate::{gguf, hugging_face, sglbitnt, size, ternary_floats};
 
 /// What a file cannot tell, told by the user.
@@ -39,11 +39,11 @@ impl SourceFile {
     pub(crate) fn map(path: &Path) -> Result<Self, Error> {
         Ok(Self { name: path.display().to_string(), bytes: FileBytes::map(path)? })
     }
+}
 
-    pub(crate) fn summary(&self) -> FileSummary {
-        let size_bytes = size::widen(self.bytes.as_slice().len());
-        FileSummary { path: self.name.clone(), size_bytes }
-    }
+/// The name of one of a model's files, for messages.
+pub(crate) fn name_of(files: &[SourceFile], at: usize) -> &str {
+    files.get(at).map(|file| file.name.as_str()).unwrap_or_default()
 }
 
 /// What the reader of each format hands over.
@@ -51,11 +51,9 @@ impl SourceFile {
 pub(crate) struct Parts {
     pub(crate) files: Vec<SourceFile>,
     pub(crate) config: ModelConfig,
-    pub(crate) tensors: Vec<TensorInfo>,
-    pub(crate) extra: Vec<String>,
-    pub(crate) tokenizer: TokenizerSource,
-    pub(crate) chat_template: Option<String>,
-    pub(crate) special_tokens: SpecialTokenTexts,
+    /// Checked by [`Stored::fit`].
+    pub(crate) stored: Stored,
+    pub(crate) text: ModelText,
     pub(crate) summary: FormatSummary,
 }
 
@@ -64,9 +62,15 @@ pub(crate) struct Parts {
 #[derive(Debug)]
 pub struct ModelFile {
     parts: Parts,
-    by_name: HashMap<TensorName, usize>,
+    slots: HashMap<TensorName, Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// Place among all tensors.
+    at: usize,
     /// What takes a pass over a whole ternary tensor to find, found when first needed.
-    scalings: HashMap<TensorName, OnceLock<Scaling>>,
+    scaling: OnceLock<Scaling>,
 }
 
 impl ModelFile {
@@ -104,14 +108,14 @@ impl ModelFile {
 
     /// The name of the first file, for messages.
     pub(crate) fn name(&self) -> &str {
-        self.parts.files.first().map(|file| file.name.as_str()).unwrap_or_default()
+        name_of(&self.parts.files, 0)
     }
 
     fn new(parts: Parts) -> Self {
-        let by_name = parts.tensors.iter().enumerate().map(|(at, t)| (t.name, at)).collect();
-        let linear = parts.tensors.iter().filter(|t| t.name.is_linear());
-        let scalings = linear.map(|t| (t.name, OnceLock::new())).collect();
-        Self { parts, by_name, scalings }
+        let tensors = parts.stored.tensors.iter().enumerate();
+        let slots =
+            tensors.map(|(at, t)| (t.name, Slot { at, scaling: OnceLock::new() })).collect();
+        Self { parts, slots }
     }
 
     /// Sizes and constants of the network.
@@ -121,32 +125,32 @@ impl ModelFile {
 
     /// Every tensor the network uses, in file order.
     pub fn tensors(&self) -> &[TensorInfo] {
-        &self.parts.tensors
+        &self.parts.stored.tensors
     }
 
     /// Names in the file that the network does not use.
     pub fn extra_tensors(&self) -> &[String] {
-        &self.parts.extra
+        &self.parts.stored.extra
     }
 
     /// One tensor of the network.
     pub fn tensor(&self, name: TensorName) -> Option<&TensorInfo> {
-        self.parts.tensors.get(*self.by_name.get(&name)?)
+        self.parts.stored.tensors.get(self.slots.get(&name)?.at)
     }
 
     /// Where the tokens come from.
     pub fn tokenizer(&self) -> &TokenizerSource {
-        &self.parts.tokenizer
+        &self.parts.text.tokenizer
     }
 
     /// The model's own chat template (Jinja).
     pub fn chat_template(&self) -> Option<&str> {
-        self.parts.chat_template.as_deref()
+        self.parts.text.chat_template.as_deref()
     }
 
     /// Texts of the special tokens that templates name.
     pub fn special_token_texts(&self) -> &SpecialTokenTexts {
-        &self.parts.special_tokens
+        &self.parts.text.special_tokens
     }
 
     /// What the files are, and every guess made about them.
@@ -208,13 +212,13 @@ impl ModelFile {
         Ok(scales)
     }
 
-    fn fault(&self, t: &TensorInfo, what: impl std::fmt::Display) -> Error {
-        let file = self.parts.files.get(t.file).map(|file| file.name.as_str());
-        Error::tensor(file.unwrap_or_default(), &t.source_name, t.offset, what)
+    pub(crate) fn fault(&self, t: &TensorInfo, what: impl std::fmt::Display) -> Error {
+        Error::tensor(name_of(&self.parts.files, t.file), &t.source_name, t.offset, what)
     }
 
     fn scaling(&self, t: &TensorInfo) -> Result<&Scaling, Error> {
-        let Some(slot) = self.scalings.get(&t.name) else {
+        let slot = self.slots.get(&t.name).filter(|_| t.name.is_linear()).map(|slot| &slot.scaling);
+        let Some(slot) = slot else {
             return Err(self.fault(t, format!("is {}, not trits", t.encoding)));
         };
         if let Some(known) = slot.get() {

@@ -146,32 +146,30 @@ impl TensorName {
 
     /// Reads a GGUF name; `None` if the network has no such tensor.
     pub fn from_gguf(name: &str) -> Option<Self> {
-        match name {
-            "token_embd.weight" => return Some(Self::Embedding),
-            "output_norm.weight" => return Some(Self::OutputNorm),
-            "output.weight" => return Some(Self::Output),
-            _ => {}
-        }
-        let (layer, part) = layer_and_part(name, "blk.")?;
-        let part = part.strip_suffix(".weight")?;
-        let (tensor, _, _) = LAYER_NAMES.iter().find(|(_, gguf, _)| *gguf == part)?;
-        Some(Self::Layer(layer, *tensor))
+        let known = LAYER_NAMES.iter().map(|&(tensor, gguf, _)| (tensor, gguf));
+        Self::find_outside(name, Self::gguf).or_else(|| Self::find_in_layer(name, "blk.", known))
     }
 
     /// Reads a Hugging Face name; `None` if the network has no such tensor.
     pub fn from_hugging_face(name: &str) -> Option<Self> {
-        match name {
-            "model.embed_tokens.weight" => return Some(Self::Embedding),
-            "model.norm.weight" => return Some(Self::OutputNorm),
-            "lm_head.weight" => return Some(Self::Output),
-            _ => {}
-        }
-        let (layer, part) = layer_and_part(name, "model.layers.")?;
+        let known = LAYER_NAMES.iter().map(|&(tensor, _, hf)| (tensor, hf)).chain(OLD_HF_NAMES);
+        Self::find_outside(name, Self::hugging_face)
+            .or_else(|| Self::find_in_layer(name, "model.layers.", known))
+    }
+
+    fn find_outside(name: &str, spelling: fn(Self) -> String) -> Option<Self> {
+        let outside = [Self::Embedding, Self::OutputNorm, Self::Output];
+        outside.into_iter().find(|&known| spelling(known) == name)
+    }
+
+    fn find_in_layer(
+        name: &str,
+        prefix: &str,
+        mut known: impl Iterator<Item = (LayerTensor, &'static str)>,
+    ) -> Option<Self> {
+        let (layer, part) = layer_and_part(name, prefix)?;
         let part = part.strip_suffix(".weight")?;
-        let old = OLD_HF_NAMES.iter().find(|(_, hf)| *hf == part).map(|(tensor, _)| *tensor);
-        let tensor =
-            old.or_else(|| LAYER_NAMES.iter().find(|(_, _, hf)| *hf == part).map(|(t, _, _)| *t))?;
-        Some(Self::Layer(layer, tensor))
+        known.find(|(_, text)| *text == part).map(|(tensor, _)| Self::Layer(layer, tensor))
     }
 }
 

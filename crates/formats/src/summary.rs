@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::model_file::SourceFile;
+use crate::size;
+
 /// The kind of files, what they are, and every guess that was made about them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormatSummary {
@@ -46,6 +49,19 @@ impl fmt::Display for FormatKind {
 }
 
 impl FormatSummary {
+    pub(crate) fn new(
+        kind: FormatKind,
+        version: Option<u32>,
+        files: &[SourceFile],
+        decisions: Vec<String>,
+    ) -> Self {
+        let summary = |file: &SourceFile| {
+            let size_bytes = size::widen(file.bytes.as_slice().len());
+            FileSummary { path: file.name.clone(), size_bytes }
+        };
+        Self { kind, version, files: files.iter().map(summary).collect(), decisions }
+    }
+
     /// Bytes of all files together.
     pub fn size_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.size_bytes).fold(0, u64::saturating_add)

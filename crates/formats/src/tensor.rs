@@ -6,6 +6,7 @@ use std::fmt;
 use crate::config::ModelConfig;
 use crate::encoding::{EncodingError, FloatEncoding, TernaryEncoding};
 use crate::error::Error;
+use crate::model_file::{SourceFile, name_of};
 use crate::names::TensorName;
 use crate::size;
 
@@ -81,88 +82,52 @@ pub struct TensorInfo {
     pub(crate) factor: f32,
 }
 
-/// A tensor that is in a file, before anything is known of the network.
-#[derive(Debug)]
-pub(crate) struct StoredTensor {
-    pub(crate) source_name: String,
-    pub(crate) rows: usize,
-    pub(crate) cols: usize,
-    pub(crate) encoding: Encoding,
-    pub(crate) file: usize,
-    pub(crate) offset: u64,
-    pub(crate) size: u64,
-    pub(crate) factor: f32,
-}
-
-impl StoredTensor {
-    /// Makes it a tensor of the network, if it has the shape and the kind of encoding that takes.
-    pub(crate) fn admit(
-        self,
-        file: &str,
-        name: TensorName,
-        config: &ModelConfig,
-    ) -> Result<TensorInfo, Error> {
-        let fault = |what: String| Error::tensor(file, &self.source_name, self.offset, what);
-        let (rows, cols) = config.shape(name);
+impl TensorInfo {
+    /// Checks that it has the shape and the kind of encoding its place in the network takes.
+    fn check(&self, file: &str, config: &ModelConfig) -> Result<(), Error> {
+        let fault = |what: String| Err(Error::tensor(file, &self.source_name, self.offset, what));
+        let (rows, cols) = config.shape(self.name);
         if (self.rows, self.cols) != (rows, cols) {
             let found = format!("{} x {}", self.rows, self.cols);
-            return Err(fault(format!("has shape {found}, the network needs {rows} x {cols}")));
+            return fault(format!("has shape {found}, the network needs {rows} x {cols}"));
         }
-        let is_float = matches!(self.encoding, Encoding::Float(_));
-        if name.is_linear() && is_float {
-            return Err(fault(format!("is {}, the network needs trits here", self.encoding)));
-        }
-        if !name.is_linear() && !is_float {
-            let what = format!(
+        match (self.name.is_linear(), self.encoding) {
+            (true, Encoding::Float(_)) => {
+                fault(format!("is {}, the network needs trits here", self.encoding))
+            }
+            (true, _) | (false, Encoding::Float(_)) => Ok(()),
+            (false, _) => fault(format!(
                 "is {}, which is ternary; the network needs floats here (F32, F16, BF16, Q8_0, Q6_K \
                  or Q4_0)",
                 self.encoding
-            );
-            return Err(fault(what));
+            )),
         }
-        Ok(TensorInfo {
-            name,
-            source_name: self.source_name,
-            rows,
-            cols,
-            encoding: self.encoding,
-            offset: self.offset,
-            size: self.size,
-            file: self.file,
-            factor: self.factor,
-        })
     }
 }
 
 /// Everything a model's files hold: tensors with a place in a network, and the names of the others.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
-    pub(crate) tensors: Vec<(TensorName, StoredTensor)>,
+    pub(crate) tensors: Vec<TensorInfo>,
     pub(crate) extra: Vec<String>,
 }
 
 impl Stored {
-    /// The tensors of this network, all there and of the right shape; and the names left over.
-    pub(crate) fn assemble(
-        self,
-        files: &[&str],
-        config: &ModelConfig,
-    ) -> Result<(Vec<TensorInfo>, Vec<String>), Error> {
-        let first = files.first().copied().unwrap_or_default();
-        let mut tensors = Vec::new();
-        let mut extra = self.extra;
+    /// Keeps the tensors of this network, all there and of the right shape; those of layers it does not
+    /// have become extra.
+    pub(crate) fn fit(mut self, files: &[SourceFile], config: &ModelConfig) -> Result<Self, Error> {
+        let (tensors, beyond): (Vec<_>, Vec<_>) = self.tensors.into_iter().partition(
+            |t| !matches!(t.name, TensorName::Layer(layer, _) if layer >= config.layers),
+        );
+        self.extra.extend(beyond.into_iter().map(|t| t.source_name));
         let mut present = HashSet::new();
-        for (name, tensor) in self.tensors {
-            if matches!(name, TensorName::Layer(layer, _) if layer >= config.layers) {
-                extra.push(tensor.source_name);
-                continue;
-            }
-            let file = files.get(tensor.file).copied().unwrap_or(first);
-            if !present.insert(name) {
-                let what = format!("is a second \"{name}\"");
+        for tensor in &tensors {
+            let file = name_of(files, tensor.file);
+            if !present.insert(tensor.name) {
+                let what = format!("is a second \"{}\"", tensor.name);
                 return Err(Error::tensor(file, &tensor.source_name, tensor.offset, what));
             }
-            tensors.push(tensor.admit(file, name, config)?);
+            tensor.check(file, config)?;
         }
         if let Some(missing) = config.tensor_names().find(|name| !present.contains(name)) {
             let what = format!(
@@ -171,8 +136,8 @@ impl Stored {
                 missing.gguf(),
                 config.layers
             );
-            return Err(Error::unsupported(first, what));
+            return Err(Error::unsupported(name_of(files, 0), what));
         }
-        Ok((tensors, extra))
+        Ok(Self { tensors, extra: self.extra })
     }
 }

@@ -18,6 +18,9 @@ pub(crate) const USER_DEFINED_TYPE: i32 = 4;
 /// Number of the token type that only fills a place.
 pub(crate) const UNUSED_TYPE: i32 = 5;
 
+/// The name GGUF has for how Llama 3 cuts text before BPE.
+pub(crate) const LLAMA_3_CUT: &str = "llama-bpe";
+
 /// The source of a tokenizer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TokenizerSource {
@@ -61,7 +64,10 @@ pub struct GgufVocabulary {
 
 impl GgufVocabulary {
     /// Reads the vocabulary; `None` if the file has no tokens.
-    pub(crate) fn read(metadata: &Metadata<'_>) -> Result<Option<Self>, Error> {
+    pub(crate) fn read(
+        metadata: &Metadata<'_>,
+        decisions: &mut Vec<String>,
+    ) -> Result<Option<Self>, Error> {
         let tokens_key = "tokenizer.ggml.tokens";
         let Some(tokens) = metadata.strings(tokens_key, MAX_TOKENS)? else { return Ok(None) };
         let model_key = "tokenizer.ggml.model";
@@ -69,7 +75,7 @@ impl GgufVocabulary {
             return Err(metadata.fault(model_key, "missing, though the file has tokens"));
         };
         let id = |name: &str| metadata.u32(&format!("tokenizer.ggml.{name}_token_id"));
-        let vocabulary = Self {
+        let mut vocabulary = Self {
             model: model.to_owned(),
             pre: metadata.string("tokenizer.ggml.pre")?.map(str::to_owned),
             token_types: metadata
@@ -85,7 +91,20 @@ impl GgufVocabulary {
             tokens,
         };
         vocabulary.check(metadata)?;
+        if vocabulary.pre.as_deref().is_none_or(|pre| pre == "default") && vocabulary.is_llama_3() {
+            let why = "tokenizer.ggml.pre does not say, and the vocabulary is Llama 3's";
+            decisions.push(format!("text is cut as {LLAMA_3_CUT}: {why}"));
+            vocabulary.pre = Some(LLAMA_3_CUT.to_owned());
+        }
         Ok(Some(vocabulary))
+    }
+
+    /// Whether the tokens are those of Llama 3, which BitNet-b1.58-2B-4T has too. The converter that
+    /// made its published files writes no `pre`.
+    fn is_llama_3(&self) -> bool {
+        let begin = self.tokens.get(128_000).map(String::as_str);
+        let is_begin = begin == Some("<|begin_of_text|>");
+        self.model == "gpt2" && self.tokens.len() == 128_256 && is_begin
     }
 
     fn check(&self, metadata: &Metadata<'_>) -> Result<(), Error> {
@@ -108,9 +127,8 @@ impl GgufVocabulary {
         }
         let ids = [("bos", self.bos), ("eos", self.eos), ("eot", self.eot)];
         for (name, id) in ids {
-            if id.is_some_and(|id| u64::from(id) >= size::widen(tokens)) {
+            if let Some(id) = id.filter(|&id| u64::from(id) >= size::widen(tokens)) {
                 let key = format!("tokenizer.ggml.{name}_token_id");
-                let id = id.unwrap_or_default();
                 return Err(metadata.fault(&key, format!("{id}, there are {tokens} tokens")));
             }
         }
@@ -121,6 +139,14 @@ impl GgufVocabulary {
     pub fn find(&self, text: &str) -> Option<u32> {
         self.tokens.iter().position(|token| token == text).and_then(|at| u32::try_from(at).ok())
     }
+}
+
+/// What turns text to tokens and back, as a model's files hold it.
+#[derive(Debug)]
+pub(crate) struct ModelText {
+    pub(crate) tokenizer: TokenizerSource,
+    pub(crate) chat_template: Option<String>,
+    pub(crate) special_tokens: SpecialTokenTexts,
 }
 
 /// Texts of special tokens, which chat templates name.

@@ -25,20 +25,31 @@ pub(crate) fn dots_stored<S: Simd, F: Stored>(cpu: S, rows: &[F::Bits], x: &[f32
     let (blocks, rest) = y.as_chunks_mut::<ROWS_IN_FLIGHT>();
     let (block_rows, rest_rows) = rows.split_at(blocks.len() * ROWS_IN_FLIGHT * x.len());
     for (i, block) in blocks.iter_mut().enumerate() {
-        let rows = &block_rows[i * ROWS_IN_FLIGHT * x.len()..][..ROWS_IN_FLIGHT * x.len()];
-        *block = dots_block::<S, F, ROWS_IN_FLIGHT>(cpu, rows, x);
+        let (rows, ahead) =
+            block_rows[i * ROWS_IN_FLIGHT * x.len()..].split_at(ROWS_IN_FLIGHT * x.len());
+        *block = dots_block::<S, F, ROWS_IN_FLIGHT>(cpu, rows, ahead, x);
     }
     for (i, result) in rest.iter_mut().enumerate() {
-        [*result] = dots_block::<S, F, 1>(cpu, &rest_rows[i * x.len()..][..x.len()], x);
+        [*result] = dots_block::<S, F, 1>(cpu, &rest_rows[i * x.len()..][..x.len()], &[], x);
     }
 }
 
+/// `N` rows at once. Short rows side by side are too many streams for the prefetching of CPUs, so
+/// what comes after them in memory is asked for along the way.
 #[inline(always)]
-fn dots_block<S: Simd, F: Stored, const N: usize>(cpu: S, rows: &[F::Bits], x: &[f32]) -> [f32; N] {
+fn dots_block<S: Simd, F: Stored, const N: usize>(
+    cpu: S,
+    rows: &[F::Bits],
+    ahead: &[F::Bits],
+    x: &[f32],
+) -> [f32; N] {
     let (x_chunks, x_tail) = x.as_chunks::<16>();
     let rows: [_; N] = std::array::from_fn(|r| rows[r * x.len()..][..x.len()].as_chunks::<16>());
     let mut sums = [cpu.splat(0.0); N];
     for (i, x) in x_chunks.iter().enumerate() {
+        if let Some(ahead) = ahead.get(16 * N * i..16 * N * (i + 1)) {
+            cpu.prefetch(ahead);
+        }
         let x = cpu.load(x);
         for (sum, (chunks, _)) in sums.iter_mut().zip(&rows) {
             *sum = F::load(cpu, &chunks[i]).mul_add(x, *sum);
@@ -56,7 +67,7 @@ fn dots_block<S: Simd, F: Stored, const N: usize>(cpu: S, rows: &[F::Bits], x: &
 #[inline(always)]
 pub(crate) fn rms_norm<S: Simd>(cpu: S, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     assert!(x.len() == weight.len() && x.len() == out.len(), "x, weight and out of one length");
-    let [squares] = dots_block::<S, AsF32, 1>(cpu, x, x);
+    let [squares] = dots_block::<S, AsF32, 1>(cpu, x, &[], x);
     let factor = 1.0 / (squares / x.len() as f32 + eps).sqrt();
     for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
         *out = x * factor * weight;

@@ -18,11 +18,18 @@ pub(crate) trait Simd: Copy {
     /// Sixteen floats.
     fn load(self, values: &[f32; 16]) -> Self::Lanes;
 
+    /// Sixteen integers, each to the nearest float.
+    fn load_i32(self, values: &[i32; 16]) -> Self::Lanes;
+
     /// Sixteen bf16 values, widened.
     fn load_bf16(self, values: &[u16; 16]) -> Self::Lanes;
 
     /// Sixteen f16 values, widened: bit for bit what [`crate::half::f16_to_f32`] gives.
     fn load_f16(self, values: &[u16; 16]) -> Self::Lanes;
+
+    /// Says that `ahead` is read soon. Only a hint, and only where it was seen to help.
+    #[inline(always)]
+    fn prefetch<T>(self, _ahead: &[T]) {}
 
     /// Fewer than sixteen floats, the other lanes filled with `pad`.
     #[inline(always)]

@@ -18,8 +18,10 @@ mod arch;
 mod attend;
 mod float;
 pub mod half;
+mod int8;
 mod isa;
 mod lanes;
+mod line;
 pub mod math;
 #[expect(unsafe_code, reason = "lends stack data to threads and splits slices between jobs")]
 mod pool;
@@ -28,6 +30,7 @@ mod quant;
 mod rotary;
 mod ternary;
 
+pub use int8::{Int8Matrix, int8_products};
 pub use isa::{Isa, UnknownIsa};
 pub use pool::{Pool, Strip};
 pub use product::multiply;
@@ -54,6 +57,11 @@ pub trait Kernel: Send + Sync {
     /// The sixteen output rows `16 * strip ..` of `w` times every row of `xs`, into `y`, whose
     /// `row(t)` holds the (at most sixteen) outputs of token `t`. [`multiply`] does whole matrices.
     fn multiply(&self, w: &TernaryMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, f32>);
+
+    /// The exact dot products of the rows `16 * strip ..` of `w` with every row of `xs`, into `y`,
+    /// whose `row(t)` holds those (at most sixteen) of token `t`. [`int8_products`] does whole
+    /// matrices.
+    fn int8_dots(&self, w: &Int8Matrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>);
 
     /// `y[r] = rows[r] · x`, where a row has `x.len()` elements and there are `y.len()` of them.
     fn dots(&self, rows: FloatRows<'_>, x: &[f32], y: &mut [f32]);

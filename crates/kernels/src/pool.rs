@@ -74,12 +74,13 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 impl Pool {
-    /// A pool of `threads` threads, the caller of [`run`](Self::run) being one of them.
+    /// A pool of `threads` threads, the caller of [`run`](Self::run) being one of them; of fewer
+    /// where the system does not give that many.
     ///
     /// # Panics
     ///
-    /// If `threads` is zero, if the system gives no more threads, or if floats do not round as IEEE
-    /// 754 says by default on this thread: every result would be off.
+    /// If `threads` is zero, or if floats do not round as IEEE 754 says by default on this thread:
+    /// every result would be off.
     pub fn new(threads: usize) -> Self {
         assert!(threads > 0, "a pool has at least one thread");
         assert_float_environment();
@@ -94,13 +95,14 @@ impl Pool {
             sleep: Mutex::new(()),
             wake: Condvar::new(),
         });
-        // Made before its threads, so that if one cannot be had, the others are stopped by `drop`.
         let mut pool = Self { shared, workers: Vec::new(), running: Mutex::new(()) };
         for worker in 1..threads {
             let shared = Arc::clone(&pool.shared);
             let name = format!("wf-pool-{worker}");
             let thread = thread::Builder::new().name(name).spawn(move || shared.serve(worker));
-            pool.workers.push(thread.expect("the system gives threads"));
+            // How many there are changes no result, so too few are better than none.
+            let Ok(thread) = thread else { break };
+            pool.workers.push(thread);
         }
         pool
     }

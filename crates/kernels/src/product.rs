@@ -8,9 +8,11 @@
 //! - one scale a group: `acc = fma(d_group as f32, scale_group, acc)` for the groups in order,
 //!   starting at 0, and then `acc * x_scale`.
 
+use crate::lanes::{F32x16, Simd};
+use crate::line::{Line, STRIP};
 use crate::quant::RUN;
-use crate::ternary::{LINE_COLS, Line, STRIP};
-use crate::{Kernel, Layout, Pool, QuantBatch, QuantRow, Scales, Strip, TernaryMatrix};
+use crate::ternary::{LINE_COLS, StripScales};
+use crate::{Kernel, Layout, Pool, QuantBatch, QuantRow, Strip, TernaryMatrix};
 
 /// How many tokens share one unpacking of a line.
 const TOKENS: usize = 4;
@@ -40,7 +42,7 @@ pub(crate) trait LineSums: Copy {
 }
 
 #[inline(always)]
-pub(crate) fn multiply_strip<C: LineSums>(
+pub(crate) fn multiply_strip<C: LineSums + Simd>(
     cpu: C,
     w: &TernaryMatrix,
     strip: usize,
@@ -65,7 +67,7 @@ pub(crate) fn multiply_strip<C: LineSums>(
 
 /// The strip times `T` tokens, the first of which is row `first` of `y`.
 #[inline(always)]
-fn multiply_tokens<C: LineSums, const T: usize>(
+fn multiply_tokens<C: LineSums + Simd, const T: usize>(
     cpu: C,
     w: &TernaryMatrix,
     strip: usize,
@@ -75,73 +77,59 @@ fn multiply_tokens<C: LineSums, const T: usize>(
 ) {
     let Layout::QuadLines = w.layout();
     let lines = w.strip_lines(strip);
-    let rows = w.strip_rows(strip);
     let results = match w.scales() {
-        Scales::Tensor(scale) => by_row(cpu, lines, xs, &[*scale; STRIP]),
-        Scales::Rows(values) => {
-            let mut scales = [0.0; STRIP];
-            scales[..rows.len()].copy_from_slice(&values[rows]);
-            by_row(cpu, lines, xs, &scales)
-        }
-        Scales::Groups { len, values } => {
+        StripScales::Tensor(scale) => by_row(cpu, lines, xs, cpu.splat(*scale)),
+        StripScales::Rows(values) => by_row(cpu, lines, xs, cpu.load(&values[strip])),
+        StripScales::Groups { len, values } => {
             let groups = w.cols().div_ceil(*len);
-            by_group(cpu, lines, xs, *len, &values[rows.start * groups..rows.end * groups])
+            by_group(cpu, lines, xs, *len, &values[strip * groups..][..groups])
         }
     };
-    for (t, results) in results.iter().enumerate() {
-        let out = y.row(first + t);
-        out.copy_from_slice(&results[..out.len()]);
+    for (t, results) in results.into_iter().enumerate() {
+        match y.row(first + t).as_chunks_mut() {
+            ([whole], _) => results.store(whole),
+            (_, part) => results.store_tail(part),
+        }
     }
 }
 
 #[inline(always)]
-fn by_row<C: LineSums, const T: usize>(
+fn by_row<C: LineSums + Simd, const T: usize>(
     cpu: C,
     lines: &[Line],
     xs: [&QuantRow; T],
-    scales: &[f32; STRIP],
-) -> [[f32; STRIP]; T] {
+    scales: C::Lanes,
+) -> [C::Lanes; T] {
     let sums = cpu.line_sums(lines, xs.map(QuantRow::codes));
-    let mut results = [[0.0; STRIP]; T];
-    for ((results, sums), x) in results.iter_mut().zip(&sums).zip(xs) {
-        for ((result, sum), scale) in results.iter_mut().zip(sums).zip(scales) {
-            *result = ((sum - x.sum()) as f32 * scale) * x.scale();
-        }
-    }
-    results
+    std::array::from_fn(|t| {
+        let dots = dot_products(cpu, sums[t], xs[t].sum());
+        dots.mul(scales).mul(cpu.splat(xs[t].scale()))
+    })
 }
 
-/// `scales` are those of the rows of this strip, row by row.
 #[inline(always)]
-fn by_group<C: LineSums, const T: usize>(
+fn by_group<C: LineSums + Simd, const T: usize>(
     cpu: C,
     lines: &[Line],
     xs: [&QuantRow; T],
     group_len: usize,
-    scales: &[f32],
-) -> [[f32; STRIP]; T] {
-    let groups = lines.chunks(group_len / LINE_COLS);
-    let groups_len = groups.len();
-    let mut results = [[0.0_f32; STRIP]; T];
-    for (group, lines) in groups.enumerate() {
-        let start = group * group_len;
-        let sums = cpu.line_sums(lines, xs.map(|x| &x.codes()[start..][..lines.len() * LINE_COLS]));
-        let mut group_scales = [0.0; STRIP];
-        for (scale, row) in group_scales.iter_mut().zip(scales.chunks_exact(groups_len)) {
-            *scale = row[group];
-        }
-        for ((results, sums), x) in results.iter_mut().zip(&sums).zip(xs) {
-            let runs = &x.run_sums()[start / RUN..][..lines.len() * LINE_COLS / RUN];
-            let code_sum: i32 = runs.iter().sum();
-            for ((result, sum), scale) in results.iter_mut().zip(sums).zip(&group_scales) {
-                *result = ((sum - code_sum) as f32).mul_add(*scale, *result);
-            }
+    scales: &[[f32; STRIP]],
+) -> [C::Lanes; T] {
+    let mut results = [cpu.splat(0.0); T];
+    for (group, (lines, scales)) in lines.chunks(group_len / LINE_COLS).zip(scales).enumerate() {
+        let columns = group * group_len..group * group_len + lines.len() * LINE_COLS;
+        let sums = cpu.line_sums(lines, xs.map(|x| &x.codes()[columns.clone()]));
+        for t in 0..T {
+            let runs = &xs[t].run_sums()[columns.start / RUN..columns.end / RUN];
+            let dots = dot_products(cpu, sums[t], runs.iter().sum());
+            results[t] = dots.mul_add(cpu.load(scales), results[t]);
         }
     }
-    for (results, x) in results.iter_mut().zip(xs) {
-        for result in results {
-            *result *= x.scale();
-        }
-    }
-    results
+    std::array::from_fn(|t| results[t].mul(cpu.splat(xs[t].scale())))
+}
+
+/// From sums of code times activation to those of trit times activation.
+#[inline(always)]
+fn dot_products<C: Simd>(cpu: C, sums: [i32; STRIP], activations: i32) -> C::Lanes {
+    cpu.load_i32(&sums.map(|sum| sum - activations))
 }

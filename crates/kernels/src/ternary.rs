@@ -14,28 +14,17 @@
 //! has to be summed across a vector. The lines of a strip lie one after the other.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use crate::Pool;
+use crate::arch::Lines;
+use crate::line::{Line, MAX_COLS, STRIP, fill};
 use crate::quant::RUN;
-
-/// Output rows in a strip.
-pub(crate) const STRIP: usize = 16;
 
 /// Columns in a line.
 pub(crate) const LINE_COLS: usize = 16;
 
-/// With at most this many columns, the largest dot product, 128 * 2^17, is still exact as an `f32`,
-/// and no integer sum in any kernel comes near overflow.
-const MAX_COLS: usize = 1 << 17;
-
 /// Four fields that all hold code 1, the zero trit.
 const ZERO_TRITS: u8 = 0b01_01_01_01;
-
-/// Sixteen rows times sixteen columns. Aligned so that no vector load crosses a cache line.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-pub(crate) struct Line(pub(crate) [u8; 64]);
 
 /// What a trit is multiplied by.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +42,47 @@ pub enum Scales {
     },
 }
 
+/// [`Scales`] as kernels read them: those of the sixteen rows of a strip side by side.
+pub(crate) enum StripScales {
+    Tensor(f32),
+    /// Strip by strip.
+    Rows(Vec<[f32; STRIP]>),
+    /// Strip by strip, and within a strip group by group.
+    Groups {
+        len: usize,
+        values: Vec<[f32; STRIP]>,
+    },
+}
+
+impl StripScales {
+    fn new(scales: Scales, rows: usize, cols: usize) -> Self {
+        match scales {
+            Scales::Tensor(scale) => Self::Tensor(scale),
+            Scales::Rows(values) => {
+                assert_eq!(values.len(), rows, "one scale a row");
+                Self::Rows(side_by_side(&values, 1))
+            }
+            Scales::Groups { len, values } => {
+                assert!([64, 128, 256].contains(&len), "groups of {len}, allowed are 64, 128, 256");
+                let groups = cols.div_ceil(len);
+                assert_eq!(values.len(), rows * groups, "one scale a group");
+                Self::Groups { len, values: side_by_side(&values, groups) }
+            }
+        }
+    }
+}
+
+/// From row by row, each with its `groups`, to strip by strip. Rows of padding get zeros.
+fn side_by_side(values: &[f32], groups: usize) -> Vec<[f32; STRIP]> {
+    let strips = values.chunks(STRIP * groups);
+    let scale = |strip: &[f32], group, row| strip.get(row * groups + group).copied().unwrap_or(0.0);
+    strips
+        .flat_map(|strip| {
+            (0..groups).map(move |group| std::array::from_fn(|row| scale(strip, group, row)))
+        })
+        .collect()
+}
+
 /// How trits lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -65,10 +95,10 @@ pub enum Layout {
 pub struct TernaryMatrix {
     rows: usize,
     cols: usize,
-    scales: Scales,
+    scales: StripScales,
     layout: Layout,
     /// Rows are padded to whole strips and columns to whole runs of codes, both with zero trits.
-    lines: Vec<Line>,
+    lines: Lines,
 }
 
 impl TernaryMatrix {
@@ -80,16 +110,9 @@ impl TernaryMatrix {
     /// scales do not fit the shape.
     pub fn new(rows: usize, cols: usize, scales: Scales) -> Self {
         assert!((1..=MAX_COLS).contains(&cols), "{cols} columns, allowed are 1 to {MAX_COLS}");
-        match &scales {
-            Scales::Tensor(_) => {}
-            Scales::Rows(values) => assert_eq!(values.len(), rows, "one scale a row"),
-            Scales::Groups { len, values } => {
-                assert!([64, 128, 256].contains(len), "groups of {len}, allowed are 64, 128, 256");
-                assert_eq!(values.len(), rows * cols.div_ceil(*len), "one scale a group");
-            }
-        }
+        let scales = StripScales::new(scales, rows, cols);
         let lines_len = rows.div_ceil(STRIP) * lines_per_strip(cols);
-        let lines = vec![Line([ZERO_TRITS; 64]); lines_len];
+        let lines = Lines::filled(Line([ZERO_TRITS; 64]), lines_len);
         Self { rows, cols, scales, layout: Layout::QuadLines, lines }
     }
 
@@ -108,11 +131,6 @@ impl TernaryMatrix {
         self.rows.div_ceil(STRIP)
     }
 
-    /// What the trits are multiplied by.
-    pub fn scales(&self) -> &Scales {
-        &self.scales
-    }
-
     /// How the trits lie in memory.
     pub fn layout(&self) -> Layout {
         self.layout
@@ -120,7 +138,7 @@ impl TernaryMatrix {
 
     /// Bytes of packed trits, padding included, scales not.
     pub fn bytes_len(&self) -> usize {
-        size_of_val(self.lines.as_slice())
+        size_of_val(&*self.lines)
     }
 
     /// Packs the whole matrix, strip by strip, on all threads of `pool`.
@@ -137,29 +155,9 @@ impl TernaryMatrix {
         pool: &Pool,
         read: impl Fn(Range<usize>, &mut [i8]) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
-        let (rows, cols) = (self.rows, self.cols);
-        let mut buffers = vec![vec![0; STRIP.min(rows) * cols]; pool.threads()];
-        let first_error: Mutex<Option<(usize, E)>> = Mutex::new(None);
-        pool.rows_with(
-            &mut self.lines,
-            lines_per_strip(cols),
-            &mut buffers,
-            |strip, lines, buffer| {
-                let range = STRIP * strip..rows.min(STRIP * (strip + 1));
-                let trits = &mut buffer[..range.len() * cols];
-                match read(range, trits) {
-                    Ok(()) => pack_strip(trits, cols, lines),
-                    Err(error) => {
-                        let mut first = first_error.lock().unwrap_or_else(PoisonError::into_inner);
-                        if first.as_ref().is_none_or(|&(first_strip, _)| strip < first_strip) {
-                            *first = Some((strip, error));
-                        }
-                    }
-                }
-            },
-        );
-        let first_error = first_error.into_inner().unwrap_or_else(PoisonError::into_inner);
-        first_error.map_or(Ok(()), |(_, error)| Err(error))
+        let cols = self.cols;
+        let pack = |trits: &[i8], lines: &mut [Line]| pack_strip(trits, cols, lines);
+        fill(pool, &mut self.lines, (self.rows, cols), read, pack)
     }
 
     /// Writes the trits of one row.
@@ -180,6 +178,11 @@ impl TernaryMatrix {
     pub(crate) fn strip_lines(&self, strip: usize) -> &[Line] {
         let len = lines_per_strip(self.cols);
         &self.lines[strip * len..][..len]
+    }
+
+    /// What the trits are multiplied by.
+    pub(crate) fn scales(&self) -> &StripScales {
+        &self.scales
     }
 
     /// The rows that strip `strip` has, padding not counted.

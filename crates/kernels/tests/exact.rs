@@ -8,10 +8,10 @@ mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use support::{Floats, Random, Rows, matrix, quant_rows};
+use support::{Floats, Random, Rows, int8_matrix, matrix, quant_rows};
 use wf_kernels::{
-    FloatRows, Isa, Kernel, KvPages, QuantRow, RotaryPairs, Scales, Strip, TernaryMatrix, kernel,
-    supported,
+    FloatRows, Int8Matrix, Isa, Kernel, KvPages, QuantRow, RotaryPairs, Scales, Strip,
+    TernaryMatrix, kernel, supported,
 };
 
 /// What all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
@@ -22,9 +22,10 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
 
 type Check = fn(&dyn Kernel);
 
-const CHECKS: [(Op, Check); 10] = [
+const CHECKS: [(Op, Check); 11] = [
     (Op::Quantize, check_quantize),
     (Op::Multiply, check_multiply),
+    (Op::Int8Dots, check_int8_dots),
     (Op::Dots, check_dots),
     (Op::RmsNorm, check_rms_norm),
     (Op::Rotate, check_rotate),
@@ -118,7 +119,7 @@ fn check_multiply(kernel: &dyn Kernel) {
         for (i, scales) in random.scales(rows, cols).into_iter().enumerate() {
             let tokens = 1 + (cols + i) % 9;
             let codes = random.codes(tokens * cols);
-            check_product(kernel, &matrix(&trits, cols, scales), &quant_rows(&codes, cols));
+            check_product(kernel, &trits, scales, &quant_rows(&codes, cols), cols);
         }
     }
     // The largest sums there are, in both directions, and where they would cross a narrow sum.
@@ -128,18 +129,18 @@ fn check_multiply(kernel: &dyn Kernel) {
                 Scales::Tensor(1.0),
                 Scales::Groups { len: 256, values: vec![1.0; 17 * cols.div_ceil(256)] },
             ] {
-                let w = matrix(&vec![trit; 17 * cols], cols, scales);
-                check_product(kernel, &w, &quant_rows(&vec![code; 5 * cols], cols));
+                let xs = quant_rows(&vec![code; 5 * cols], cols);
+                check_product(kernel, &vec![trit; 17 * cols], scales, &xs, cols);
             }
         }
     }
 }
 
-fn check_product(kernel: &dyn Kernel, w: &TernaryMatrix, xs: &[QuantRow]) {
-    let context = || {
-        let shape = format!("{}x{}, {} tokens", w.rows(), w.cols(), xs.len());
-        format!("{}: {shape}, scales {:?}", kernel.isa(), std::mem::discriminant(w.scales()))
-    };
+fn check_product(kernel: &dyn Kernel, trits: &[i8], scales: Scales, xs: &[QuantRow], cols: usize) {
+    let kind = std::mem::discriminant(&scales);
+    let w = &matrix(trits, cols, scales);
+    let shape = format!("{}x{cols}, {} tokens", w.rows(), xs.len());
+    let context = || format!("{}: {shape}, scales {kind:?}", kernel.isa());
     assert_same(context, &product(scalar(), w, xs), &product(kernel, w, xs));
 }
 
@@ -149,6 +150,34 @@ fn product(kernel: &dyn Kernel, w: &TernaryMatrix, xs: &[QuantRow]) -> Vec<f32> 
         kernel.multiply(w, strip, xs, &mut Strip::new(&mut y, w.rows(), 16, strip));
     }
     y
+}
+
+fn check_int8_dots(kernel: &dyn Kernel) {
+    let random = &mut Random(11);
+    for cols in LENGTHS.skip(1).chain([127, 128, 129, 1000, 2560]) {
+        let (rows, tokens) = (1 + random.below(40), 1 + cols % 9);
+        let w = int8_matrix(&random.weight_codes(rows * cols), cols);
+        check_int8_product(kernel, &w, &quant_rows(&random.codes(tokens * cols), cols));
+    }
+    // The largest sums there are, in both directions, up to the widest matrix.
+    for cols in [64_usize, 1088, 1 << 17] {
+        for (weight, code) in [(127, -128), (-127, -128), (127, 127), (-127, 127)] {
+            let w = int8_matrix(&vec![weight; 17 * cols], cols);
+            check_int8_product(kernel, &w, &quant_rows(&vec![code; 5 * cols], cols));
+        }
+    }
+}
+
+fn check_int8_product(kernel: &dyn Kernel, w: &Int8Matrix, xs: &[QuantRow]) {
+    let run = |kernel: &dyn Kernel| {
+        let mut y = vec![i32::MIN; xs.len() * w.rows()];
+        for strip in 0..w.strips() {
+            kernel.int8_dots(w, strip, xs, &mut Strip::new(&mut y, w.rows(), 16, strip));
+        }
+        y
+    };
+    let shape = format!("{}x{}, {} tokens", w.rows(), w.cols(), xs.len());
+    assert_eq!(run(scalar()), run(kernel), "{}: {shape}", kernel.isa());
 }
 
 fn check_dots(kernel: &dyn Kernel) {
@@ -330,6 +359,7 @@ fn numerics(kernel: &dyn Kernel) -> u64 {
 enum Op {
     Quantize,
     Multiply,
+    Int8Dots,
     Dots,
     RmsNorm,
     Rotate,
@@ -371,6 +401,13 @@ impl Kernel for Planted {
     fn multiply(&self, w: &TernaryMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, f32>) {
         scalar().multiply(w, strip, xs, y);
         self.spoil(Op::Multiply, w.cols(), y.row(xs.len() - 1));
+    }
+
+    fn int8_dots(&self, w: &Int8Matrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>) {
+        scalar().int8_dots(w, strip, xs, y);
+        if self.0 == Op::Int8Dots && w.cols() == 67 {
+            y.row(xs.len() - 1)[0] += 1;
+        }
     }
 
     fn dots(&self, rows: FloatRows<'_>, x: &[f32], y: &mut [f32]) {

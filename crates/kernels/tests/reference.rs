@@ -4,9 +4,10 @@
 mod support;
 
 use proptest::prelude::*;
-use support::{Floats, Random, Rows, cases, matrix, quant_rows};
+use support::{Floats, Random, Rows, cases, int8_matrix, matrix, quant_rows};
 use wf_kernels::{
-    Isa, Kernel, KvPages, Pool, QuantBatch, RotaryPairs, Scales, TernaryMatrix, kernel, multiply,
+    Isa, Kernel, KvPages, Pool, QuantBatch, RotaryPairs, Scales, TernaryMatrix, int8_products,
+    kernel, multiply,
 };
 
 fn scalar() -> &'static dyn Kernel {
@@ -40,12 +41,12 @@ fn check_product(rows: usize, cols: usize, tokens: usize, seed: u64) {
     xs.quantize(scalar(), &pool, &x, cols);
     assert_eq!((xs.rows().len(), xs.cols()), (tokens, cols));
     for scales in random.scales(rows, cols) {
-        let w = matrix(&trits, cols, scales);
+        let w = matrix(&trits, cols, scales.clone());
         let mut y = vec![f32::NAN; tokens * rows];
         multiply(scalar(), &pool, &w, &xs, &mut y);
         for (token, x) in xs.rows().iter().enumerate() {
             for row in 0..rows {
-                let (scales, group_len) = match w.scales() {
+                let (scales, group_len) = match &scales {
                     Scales::Tensor(scale) => (std::slice::from_ref(scale), None),
                     Scales::Rows(values) => (&values[row..=row], None),
                     Scales::Groups { len, values } => {
@@ -89,6 +90,39 @@ proptest! {
     ) {
         check_product(rows, cols, tokens, seed);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(64) as u32))]
+
+    #[test]
+    fn an_int8_product_is_what_naive_integers_say(
+        rows in 1_usize..50, cols in 1_usize..300, tokens in 1_usize..10, seed: u64,
+    ) {
+        let random = &mut Random(seed);
+        let pool = Pool::new(2);
+        let weights = random.weight_codes(rows * cols);
+        let w = int8_matrix(&weights, cols);
+        let mut xs = QuantBatch::new(tokens, cols);
+        xs.quantize(scalar(), &pool, &random.floats(tokens * cols, Floats::Plain), cols);
+        let mut y = vec![i32::MIN; tokens * rows];
+        int8_products(scalar(), &pool, &w, &xs, &mut y);
+        for (row, weights) in weights.chunks(cols).enumerate() {
+            let mut unpacked = vec![0; cols];
+            w.unpack(row, &mut unpacked);
+            prop_assert_eq!(weights, &unpacked);
+            for (token, x) in xs.rows().iter().enumerate() {
+                let products = weights.iter().zip(x.codes()).map(|(w, a)| i32::from(*w) * i32::from(*a));
+                prop_assert_eq!(products.sum::<i32>(), y[token * rows + row]);
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "-128 is not a code")]
+fn a_code_out_of_range_is_refused() {
+    int8_matrix(&[0, -128], 2);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use wf_kernels::RotaryTable;
 use crate::compute::Compute;
 use crate::kv::KvPool;
 use crate::linear::{add, multiply, norm, quantize};
+use crate::parts::Part;
 use crate::scratch::{Row, Scratch};
 use crate::segment::Segment;
 use crate::weights::Attention;
@@ -32,9 +33,11 @@ pub(crate) fn attention(
 
     norm(cx, hidden, &w.norm, eps, normed);
     quantize(cx, normed, hidden_len, &mut s.attn_in);
+    s.clock.lap(Part::Norms);
     multiply(cx, &w.query, &s.attn_in, query);
     multiply(cx, &w.key, &s.attn_in, key);
     multiply(cx, &w.value, &s.attn_in, value);
+    s.clock.lap(Part::QueryKeyValue);
 
     rotate(cx, config, rotary, rows, query);
     rotate(cx, config, rotary, rows, key);
@@ -43,9 +46,11 @@ pub(crate) fn attention(
         let (key, value) = (&key[at * kv_len..][..kv_len], &value[at * kv_len..][..kv_len]);
         kv.write(layer, pages, row.position, key, value);
     }
+    s.clock.lap(Part::Rotary);
 
     let heads = &mut s.heads[..rows.len() * query_len];
     attend(cx, config, (kv, layer), batch, rows, query, (heads, &mut s.scores));
+    s.clock.lap(Part::Attention);
 
     let mut concatenated = &*heads;
     if let Some(weight) = &w.sub_norm {
@@ -54,8 +59,10 @@ pub(crate) fn attention(
         concatenated = query;
     }
     quantize(cx, concatenated, query_len, &mut s.attn_out);
+    s.clock.lap(Part::Norms);
     let delta = &mut s.delta[..rows.len() * hidden_len];
     multiply(cx, &w.output, &s.attn_out, delta);
+    s.clock.lap(Part::Output);
     add(cx, hidden, delta, hidden_len);
 }
 

@@ -3,6 +3,8 @@
 //! Kept as the file stores them, so that scores are those of the file's own values: bf16 and f16
 //! are widened in the kernel, block encodings (Q8_0, Q6_K, Q4_0) a row at a time.
 
+use std::ops::Range;
+
 use wf_formats::FloatEncoding;
 use wf_formats::encoding::decode_floats;
 use wf_kernels::{FloatRows, half};
@@ -43,6 +45,11 @@ impl FloatTable {
             }
         };
         Self { cols, store }
+    }
+
+    /// Floats in a row.
+    pub fn cols(&self) -> usize {
+        self.cols
     }
 
     /// How many rows there are.
@@ -91,36 +98,55 @@ impl FloatTable {
         out: &mut [f32],
         row_buffers: &mut [Vec<f32>],
     ) {
-        let cols = self.cols;
-        let each_hidden = || hidden.chunks_exact(cols).enumerate();
         cx.pool.strips_with(
             out,
             self.rows(),
             TOKENS_PER_JOB,
             row_buffers,
             |job, mut out, buffer| {
-                let (first, rows) = (job * TOKENS_PER_JOB, out.width());
-                let span = first * cols..(first + rows) * cols;
-                let stored = match &self.store {
-                    Store::F32(values) => FloatRows::F32(&values[span]),
-                    Store::Bf16(values) => FloatRows::Bf16(&values[span]),
-                    Store::F16(values) => FloatRows::F16(&values[span]),
-                    Store::Blocks { .. } => {
-                        for row in 0..rows {
-                            self.row(first + row, buffer);
-                            for (t, x) in each_hidden() {
-                                let score = &mut out.row(t)[row..=row];
-                                cx.kernel.dots(FloatRows::F32(buffer), x, score);
-                            }
-                        }
-                        return;
+                let first = job * TOKENS_PER_JOB;
+                let hidden = || hidden.chunks_exact(self.cols).enumerate();
+                if let Some(rows) = self.stored_rows(first..first + out.width()) {
+                    return hidden().for_each(|(t, x)| cx.kernel.dots(rows, x, out.row(t)));
+                }
+                for row in 0..out.width() {
+                    self.row(first + row, buffer);
+                    for (t, x) in hidden() {
+                        cx.kernel.dots(FloatRows::F32(buffer), x, &mut out.row(t)[row..=row]);
                     }
-                };
-                for (t, x) in each_hidden() {
-                    cx.kernel.dots(stored, x, out.row(t));
                 }
             },
         );
+    }
+
+    /// `out[i]` = row `tokens[i]` · `x`: the same bits as [`scores`](Self::scores) gives.
+    pub(crate) fn scores_of(
+        &self,
+        cx: &Compute,
+        tokens: &[u32],
+        x: &[f32],
+        out: &mut [f32],
+        row_buffers: &mut [Vec<f32>],
+    ) {
+        cx.pool.rows_with(out, 1, row_buffers, |i, out, buffer| {
+            let row = tokens[i] as usize;
+            let stored = self.stored_rows(row..row + 1).unwrap_or_else(|| {
+                self.row(row, buffer);
+                FloatRows::F32(buffer)
+            });
+            cx.kernel.dots(stored, x, out);
+        });
+    }
+
+    /// Rows that kernels can read as they are.
+    fn stored_rows(&self, rows: Range<usize>) -> Option<FloatRows<'_>> {
+        let span = rows.start * self.cols..rows.end * self.cols;
+        match &self.store {
+            Store::F32(values) => Some(FloatRows::F32(&values[span])),
+            Store::Bf16(values) => Some(FloatRows::Bf16(&values[span])),
+            Store::F16(values) => Some(FloatRows::F16(&values[span])),
+            Store::Blocks { .. } => None,
+        }
     }
 }
 

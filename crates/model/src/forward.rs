@@ -5,9 +5,11 @@ use wf_kernels::{Pool, RotaryTable};
 
 use crate::attention::attention;
 use crate::compute::Compute;
+use crate::head::{Head, HeadMode};
 use crate::kv::{KvDtype, KvPool, PAGE_LEN};
 use crate::load::{LoadError, Loading, load};
 use crate::mlp::mlp;
+use crate::parts::{Part, PartTimes};
 use crate::scratch::Scratch;
 use crate::segment::{Forward, Logits, Segment};
 use crate::weights::Weights;
@@ -21,6 +23,8 @@ pub struct ModelOptions {
     pub pages: usize,
     /// The most tokens of one step.
     pub max_batch_tokens: usize,
+    /// How the best token is found.
+    pub head: HeadMode,
 }
 
 /// A network ready to run.
@@ -31,6 +35,7 @@ pub struct Model {
     pub(crate) kv: KvPool,
     pub(crate) scratch: Scratch,
     pub(crate) compute: Compute,
+    head: Head,
     max_batch_tokens: usize,
 }
 
@@ -57,6 +62,7 @@ impl Model {
         // No position lies beyond the pages: what is reserved for each position stops there too.
         let positions = config.context_len.min(options.pages * PAGE_LEN);
         Self {
+            head: Head::new(&compute, &config, weights.head(), options.head),
             rotary: RotaryTable::new(config.head_dim, config.rope_theta, positions),
             kv: KvPool::new(&config, options.kv, options.pages),
             scratch: Scratch::new(&config, rows, positions, compute.threads()),
@@ -67,9 +73,38 @@ impl Model {
         }
     }
 
+    /// Computes on something else from now on. K/V stays; no later result changes.
+    pub fn set_compute(&mut self, compute: Compute) {
+        let positions = self.config.context_len.min(self.kv.pages() * PAGE_LEN);
+        let (rows, threads) = (self.max_batch_tokens, compute.threads());
+        self.scratch = Scratch::new(&self.config, rows, positions, threads);
+        self.compute = compute;
+    }
+
+    /// How often a step of one token hands work to the threads: for the seven products and the heads
+    /// of each layer, and for the output head.
+    pub fn shared_runs(&self) -> usize {
+        8 * self.config.layers + 1
+    }
+
+    /// Notes from now on where the time of forward passes goes.
+    pub fn start_clock(&mut self) {
+        self.scratch.clock.start();
+    }
+
+    /// Stops to note it, and says where it went.
+    pub fn stop_clock(&mut self) -> PartTimes {
+        self.scratch.clock.stop()
+    }
+
     /// What the model computes on.
     pub fn compute(&self) -> &Compute {
         &self.compute
+    }
+
+    /// Bytes of weights in memory, copies for the head included.
+    pub fn size_bytes(&self) -> usize {
+        self.weights.size_bytes() + self.head.size_bytes()
     }
 
     /// What the network is made of.
@@ -91,24 +126,29 @@ impl Model {
         mlp(&self.compute, &self.config, weights, rows, &mut self.scratch);
     }
 
-    /// Norms the rows that want scores and multiplies them by the output head.
+    /// Norms the rows that want scores and runs the output head on them.
     fn score(&mut self, batch: &[Segment<'_>], logits: &mut Logits) {
         let (cx, config, s) = (&self.compute, &self.config, &mut self.scratch);
         let len = config.hidden_len;
-        let mut wanted = 0;
-        let mut first_row = 0;
-        for segment in batch {
-            for &want in segment.want {
-                let hidden = &s.hidden[(first_row + want) * len..][..len];
-                let normed = &mut s.normed[wanted * len..][..len];
-                cx.kernel.rms_norm(hidden, &self.weights.output_norm, config.norm_eps, normed);
-                wanted += 1;
+        logits.resize(batch.iter().map(|segment| segment.want.len()).sum());
+        let (mut wanted, mut first_row) = (0, 0);
+        // Neighbours that ask in the same way are scored together: the head is read once for all.
+        for alike in batch.chunk_by(|a, b| a.scoring == b.scoring) {
+            let first_wanted = wanted;
+            for segment in alike {
+                for &want in segment.want {
+                    let hidden = &s.hidden[(first_row + want) * len..][..len];
+                    let normed = &mut s.normed[wanted * len..][..len];
+                    cx.kernel.rms_norm(hidden, &self.weights.output_norm, config.norm_eps, normed);
+                    wanted += 1;
+                }
+                first_row += segment.tokens.len();
             }
-            first_row += segment.tokens.len();
+            let normed = &s.normed[first_wanted * len..wanted * len];
+            let out = logits.rows_mut(first_wanted, wanted - first_wanted);
+            let asked = (normed, alike[0].scoring);
+            self.head.score(cx, self.weights.head(), asked, out, &mut s.table_rows);
         }
-        logits.resize(wanted);
-        let normed = &s.normed[..wanted * len];
-        self.weights.head().scores(cx, normed, logits.rows_mut(0, wanted), &mut s.table_rows);
     }
 }
 
@@ -131,12 +171,15 @@ impl Forward for Model {
             logits.resize(0);
             return;
         }
+        self.scratch.clock.skip();
         embed(&self.compute.pool, &self.weights, self.config.hidden_len, &mut self.scratch);
+        self.scratch.clock.lap(Part::Embedding);
         for layer in 0..self.config.layers {
             self.run_attention(layer, batch);
             self.run_mlp(layer);
         }
         self.score(batch, logits);
+        self.scratch.clock.lap(Part::Head);
     }
 }
 

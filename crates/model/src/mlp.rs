@@ -6,6 +6,7 @@ use wf_formats::{Activation, ModelConfig};
 
 use crate::compute::Compute;
 use crate::linear::{add, multiply, norm, quantize};
+use crate::parts::Part;
 use crate::scratch::Scratch;
 use crate::weights::Mlp;
 
@@ -19,8 +20,10 @@ pub(crate) fn mlp(cx: &Compute, config: &ModelConfig, w: &Mlp, rows: usize, s: &
 
     norm(cx, hidden, &w.norm, eps, normed);
     quantize(cx, normed, hidden_len, &mut s.ffn_in);
+    s.clock.lap(Part::Norms);
     multiply(cx, &w.gate, &s.ffn_in, gate);
     multiply(cx, &w.up, &s.ffn_in, up);
+    s.clock.lap(Part::GateUp);
 
     let activate = match config.activation {
         Activation::Relu2 => wf_kernels::Kernel::relu2_mul,
@@ -29,6 +32,7 @@ pub(crate) fn mlp(cx: &Compute, config: &ModelConfig, w: &Mlp, rows: usize, s: &
     cx.pool.rows(gate, ffn_len, |row, gate| {
         activate(cx.kernel, gate, &up[row * ffn_len..][..ffn_len]);
     });
+    s.clock.lap(Part::Activation);
 
     let mut neurons = &*gate;
     if let Some(weight) = &w.sub_norm {
@@ -37,7 +41,9 @@ pub(crate) fn mlp(cx: &Compute, config: &ModelConfig, w: &Mlp, rows: usize, s: &
         neurons = up;
     }
     quantize(cx, neurons, ffn_len, &mut s.ffn_mid);
+    s.clock.lap(Part::Norms);
     let delta = &mut s.delta[..rows * hidden_len];
     multiply(cx, &w.down, &s.ffn_mid, delta);
+    s.clock.lap(Part::Down);
     add(cx, hidden, delta, hidden_len);
 }

@@ -3,6 +3,7 @@
 use wf_formats::ModelConfig;
 use wf_kernels::QuantBatch;
 
+use crate::parts::Clock;
 use crate::segment::{Segment, TokenId};
 
 /// One token of a step: where it stands and what it sees.
@@ -35,6 +36,7 @@ pub(crate) struct Scratch {
     pub(crate) scores: Vec<Vec<f32>>,
     /// For each thread, one row of the embedding.
     pub(crate) table_rows: Vec<Vec<f32>>,
+    pub(crate) clock: Clock,
 }
 
 impl Scratch {
@@ -64,6 +66,7 @@ impl Scratch {
             ffn_mid: QuantBatch::new(max_rows, ffn),
             scores: vec![vec![0.0; positions]; threads],
             table_rows: vec![vec![0.0; hidden]; threads],
+            clock: Clock::default(),
         }
     }
 

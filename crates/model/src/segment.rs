@@ -30,6 +30,17 @@ impl Sees {
     }
 }
 
+/// Which scores a wanted row gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scoring {
+    /// Every token's.
+    #[default]
+    All,
+    /// Those of tokens that could be the best; every other token's is −∞. The best one, ties
+    /// included, is the same as under `All`, and much less memory is read to find it.
+    Best,
+}
+
 /// One sequence's share of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
@@ -43,9 +54,21 @@ pub struct Segment<'a> {
     pub sees: Sees,
     /// Which of the tokens want scores, ascending. The output head runs for these only.
     pub want: &'a [usize],
+    /// Which scores they get.
+    pub scoring: Scoring,
 }
 
-impl Segment<'_> {
+impl<'a> Segment<'a> {
+    /// Tokens that see what came before them, with every score of the wanted ones.
+    pub fn causal(
+        tokens: &'a [TokenId],
+        start: usize,
+        pages: &'a [PageId],
+        want: &'a [usize],
+    ) -> Self {
+        Self { tokens, start, pages, sees: Sees::Causal, want, scoring: Scoring::All }
+    }
+
     /// The position after the last token.
     pub fn end(&self) -> usize {
         self.start + self.tokens.len()

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wf_formats::{ModelFile, OpenOptions};
-use wf_model::{Compute, Forward, KvDtype, Logits, Model, ModelOptions, Sees, Segment};
+use wf_model::{Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, Segment};
 
 struct Counting;
 
@@ -33,14 +33,12 @@ fn a_forward_pass_does_not_allocate() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wf/assets/demo.gguf");
     let file = ModelFile::open(&path, &OpenOptions::default()).unwrap();
     for kv in KvDtype::ALL {
-        let options = ModelOptions { kv, pages: 4, max_batch_tokens: 64 };
+        let options = ModelOptions { kv, pages: 4, max_batch_tokens: 64, head: HeadMode::Scan };
         let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
         let mut logits = Logits::new(model.config().vocab_len);
         let tokens: Vec<u32> = (5..45).collect();
-        let (long, short) = (
-            Segment { tokens: &tokens, start: 0, pages: &[0, 1], sees: Sees::Causal, want: &[39] },
-            Segment { tokens: &[7], start: 0, pages: &[3], sees: Sees::Causal, want: &[0] },
-        );
+        let (long, short) =
+            (Segment::causal(&tokens, 0, &[0, 1], &[39]), Segment::causal(&[7], 0, &[3], &[0]));
         model.forward(&[long, short], &mut logits);
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         for _ in 0..3 {

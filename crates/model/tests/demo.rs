@@ -16,8 +16,8 @@ use oracle::{Oracle, Stage};
 use serde::Deserialize;
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
-    Compute, Forward, Isa, KvDtype, LayerTrace, Logits, Model, ModelOptions, PageId, Sees, Segment,
-    TokenId, math,
+    Compute, Forward, HeadMode, Isa, KvDtype, LayerTrace, Logits, Model, ModelOptions, PageId,
+    Scoring, Segment, TokenId, math,
 };
 
 /// A value this near a tie, in units of a code, may round either way: float32 noise of a value of
@@ -50,12 +50,17 @@ fn demo_file() -> ModelFile {
 }
 
 fn load(file: &ModelFile, compute: Compute, max_batch_tokens: usize) -> Model {
-    let options = ModelOptions { kv: KvDtype::F32, pages: PAGES.len(), max_batch_tokens };
+    let options = ModelOptions {
+        kv: KvDtype::F32,
+        pages: PAGES.len(),
+        max_batch_tokens,
+        head: HeadMode::Scan,
+    };
     Model::load(file, compute, options, &mut |_| {}).unwrap()
 }
 
 fn segment<'a>(tokens: &'a [TokenId], start: usize, want: &'a [usize]) -> Segment<'a> {
-    Segment { tokens, start, pages: &PAGES, sees: Sees::Causal, want }
+    Segment::causal(tokens, start, &PAGES, want)
 }
 
 /// Scores of every position.
@@ -224,8 +229,12 @@ fn the_scalar_kernel_gives_the_same_bits() {
 fn other_sequences_in_the_batch_change_no_bit() {
     let file = demo_file();
     let prompts = golden();
-    let options =
-        ModelOptions { kv: KvDtype::F32, pages: 2 * prompts.len(), max_batch_tokens: 512 };
+    let options = ModelOptions {
+        kv: KvDtype::F32,
+        pages: 2 * prompts.len(),
+        max_batch_tokens: 512,
+        head: HeadMode::Scan,
+    };
     let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
     let mut logits = Logits::new(model.config().vocab_len);
 
@@ -247,4 +256,34 @@ fn other_sequences_in_the_batch_change_no_bit() {
         let alone: Vec<u32> = logits.row(0).iter().map(|score| score.to_bits()).collect();
         assert!(alone == *together);
     }
+}
+
+#[test]
+fn a_scan_finds_the_best_token_of_the_full_head() {
+    let file = demo_file();
+    let mut model = load(&file, Compute::new(2), 64);
+    let mut logits = Logits::new(model.config().vocab_len);
+    let mut kept = 0;
+    for prompt in golden() {
+        let want: Vec<usize> = (0..prompt.ids.len()).collect();
+        let all = segment(&prompt.ids, 0, &want);
+        let best = Segment { scoring: Scoring::Best, ..all };
+        let full = all_scores(&mut model, &prompt.ids);
+        // Asked for in one batch, each kind gets what it asked for.
+        for (batch, scanned) in [([best, all], 0), ([all, best], want.len())] {
+            model.forward(&batch, &mut logits);
+            for (row, full) in full.iter().enumerate() {
+                let scanned = logits.row(scanned + row);
+                let top = full.iter().copied().fold(f32::MIN, f32::max);
+                for (token, (&found, &exact)) in scanned.iter().zip(full).enumerate() {
+                    let equal = found.to_bits() == exact.to_bits();
+                    let left_out = found == f32::NEG_INFINITY && exact < top;
+                    assert!(equal || left_out, "row {row}, token {token}: {found}, {exact}");
+                }
+                kept += scanned.iter().filter(|score| score.is_finite()).count();
+            }
+        }
+    }
+    let rows: usize = golden().iter().map(|prompt| 2 * prompt.ids.len()).sum();
+    assert!(kept / rows < 500, "{} candidates a row: the scan saves nothing", kept / rows);
 }

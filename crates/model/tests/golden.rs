@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use reference::Reference;
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
-    Compute, Forward, KvDtype, LayerTrace, Logits, Model, ModelOptions, Sees, Segment, TokenId,
+    Compute, Forward, HeadMode, KvDtype, LayerTrace, Logits, Model, ModelOptions, Segment, TokenId,
 };
 
 /// How far a row may be off, against its largest element. Float32 noise is 5e-7.
@@ -83,7 +83,8 @@ fn name_of(directory: &Path) -> String {
 fn load(directory: &Path) -> Model {
     let file = ModelFile::open(directory, &OpenOptions::default())
         .unwrap_or_else(|e| panic!("{}: {e}", name_of(directory)));
-    let options = ModelOptions { kv: KvDtype::F32, pages: 3, max_batch_tokens: 16 };
+    let options =
+        ModelOptions { kv: KvDtype::F32, pages: 3, max_batch_tokens: 16, head: HeadMode::Auto };
     Model::load(&file, Compute::new(2), options, &mut |_| {})
         .unwrap_or_else(|e| panic!("{}: {e}", name_of(directory)))
 }
@@ -93,7 +94,7 @@ fn all_tokens(reference: &Reference) -> Vec<TokenId> {
 }
 
 fn causal<'a>(tokens: &'a [TokenId], start: usize, want: &'a [usize]) -> Segment<'a> {
-    Segment { tokens, start, pages: &PAGES, sees: Sees::Causal, want }
+    Segment::causal(tokens, start, &PAGES, want)
 }
 
 /// Compares one layer's trace with the records of that layer.

@@ -31,11 +31,13 @@ pub enum TextError {
     #[error("chat template: {0}")]
     TemplateRender(String),
 
-    /// The rendered prompt would be too long to be meant.
-    #[error("chat template: more than {limit_bytes} bytes of output")]
-    PromptTooLong {
-        /// The longest prompt a template may write.
-        limit_bytes: usize,
+    /// The chat template takes more than it may.
+    #[error("chat template: more than {limit} {what}")]
+    TemplateLimit {
+        /// Of what.
+        what: &'static str,
+        /// How much is allowed.
+        limit: u64,
     },
 
     /// A message holds special-token text and the template changes its mind because of it, so that

@@ -51,7 +51,7 @@ struct Pre {
 /// The words we know. Their models' `tokenizer.json` files have the same cuts.
 const PRES: &[Pre] = &[
     Pre {
-        names: &["llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1"],
+        names: &["llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "falcon_e"],
         splitter: Splitter::llama3,
         ignore_merges: true,
         compose: false,
@@ -74,8 +74,7 @@ const PRES: &[Pre] = &[
 ];
 
 /// The same list for error messages.
-const PRE_NAMES: &str =
-    "llama-bpe, llama3, llama-v3, falcon3, falcon-h1, qwen2, deepseek-r1-qwen, gpt-2, phi-2";
+const PRE_NAMES: &str = "llama-bpe, llama3, llama-v3, falcon3, falcon-h1, falcon_e, qwen2, deepseek-r1-qwen, gpt-2, phi-2";
 
 const UNKNOWN: i32 = 2;
 const CONTROL: i32 = 3;

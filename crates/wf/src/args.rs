@@ -1,14 +1,20 @@
 //! Every flag and environment variable.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
 use wf_engine::TokenId;
 use wf_formats::Activation;
 use wf_formats::encoding::I2sOrder;
-use wf_model::{Isa, KvDtype};
+use wf_model::{HeadMode, Isa, KvDtype};
+
+use crate::bench::args::BenchArgs;
+
+use crate::report::UsageError;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -24,7 +30,17 @@ Examples:
 
 MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file or a Hugging Face directory.
 Left out, it is the demo model inside this program.
-Every flag can be set as WF_<FLAG>, for example WF_THREADS=4; the flag beats the variable.";
+Every setting can also be given as WF_<FLAG>, for example WF_THREADS=4; a flag beats its variable.";
+
+/// What a command does comes first, then how it is called, then what its words mean.
+const HELP: &str = "\
+{about-with-newline}
+{usage-heading} {usage}
+
+{before-help}{all-args}{after-help}";
+
+/// The most threads that make sense; each takes memory and time to start.
+const MAX_THREADS: usize = 1024;
 
 /// Run 1.58-bit (ternary, BitNet) language models on the CPU you have.
 #[derive(Parser)]
@@ -44,6 +60,8 @@ pub(crate) enum Command {
     Tokenize(TokenizeArgs),
     /// Measure a model: scores and perplexity
     Eval(EvalArgs),
+    /// Measure how fast this machine is, and how far that is from what it could be
+    Bench(BenchArgs),
     /// Check that this machine and this program compute right
     Doctor(DoctorArgs),
     /// Print a completion script for a shell
@@ -53,33 +71,35 @@ pub(crate) enum Command {
     },
 }
 
-/// A model that may be left out, and a text that may not.
+/// A model that may be left out, and a last word that may not: a prompt, or a file.
 ///
-/// One list and not two arguments: clap would take the model for the text when a flag stands
-/// between them.
+/// One list and not two arguments: clap would take the model for the last word when a flag stands
+/// between them. Not text yet, because the name of a file can be any bytes.
 #[derive(ClapArgs)]
-pub(crate) struct ModelAndText {
+pub(crate) struct ModelAndWord {
     // Shown by the usage line and the text before the help instead.
-    #[arg(value_name = "[MODEL] TEXT", num_args = 1..=2, required = true, hide = true)]
-    words: Vec<String>,
+    #[arg(hide = true)]
+    words: Vec<OsString>,
 
     /// Another way to name the model
     #[arg(long = "model", env = "WF_MODEL", value_name = "MODEL", hide = true)]
     named: Option<PathBuf>,
 }
 
-impl ModelAndText {
-    /// The model, if one was named.
-    pub(crate) fn model(&self) -> Option<&Path> {
+impl ModelAndWord {
+    /// The model, if one was named, and the last word, which is called `what` in messages.
+    pub(crate) fn split(&self, what: &str) -> Result<(Option<&Path>, &OsStr), UsageError> {
         match &self.words[..] {
-            [model, _] => Some(Path::new(model)),
-            _ => self.named.as_deref(),
+            [] => Err(UsageError::new(format!(
+                "no {what}: give one as the last word, or - for standard input"
+            ))),
+            [word] => Ok((self.named.as_deref(), word)),
+            [model, word] => Ok((Some(Path::new(model)), word)),
+            words => Err(UsageError::new(format!(
+                "{} words are more than a model and a {what}: put a {what} with spaces in quotes",
+                words.len()
+            ))),
         }
-    }
-
-    /// The text: always the last word.
-    pub(crate) fn text(&self) -> &str {
-        self.words.last().expect("clap asks for at least one word")
     }
 }
 
@@ -101,7 +121,7 @@ pub(crate) struct FileArgs {
 #[command(next_help_heading = "Computing (none of these changes an answer, except --kv)")]
 pub(crate) struct ComputeArgs {
     /// Threads to compute on [default: all cores]
-    #[arg(long, short, env = "WF_THREADS", value_name = "N", value_parser = parse_count)]
+    #[arg(long, short, env = "WF_THREADS", value_name = "N", value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
 
     /// Instruction set: scalar, neon, avx2 or avx512vnni [default: the best this CPU has]
@@ -111,6 +131,11 @@ pub(crate) struct ComputeArgs {
     /// How keys and values are kept: f32, bf16 or f16
     #[arg(long, env = "WF_KV", value_name = "TYPE", default_value = "f32")]
     pub(crate) kv: KvDtype,
+
+    /// How the best token is found: full (every row of the head is read), scan (an int8 copy, then
+    /// the rows that could win: faster, 0.5 bytes more memory for each byte of a 16-bit head), auto
+    #[arg(long, env = "WF_HEAD", value_name = "MODE", default_value = "auto")]
+    pub(crate) head: HeadMode,
 
     /// Most tokens of prompt and reply together [default: what the model was made for]
     #[arg(long, env = "WF_CONTEXT", value_name = "TOKENS", value_parser = parse_count)]
@@ -125,6 +150,7 @@ pub(crate) struct ComputeArgs {
 #[derive(ClapArgs)]
 #[command(
     args_override_self = true,
+    help_template = HELP,
     override_usage = "wf run [OPTIONS] [MODEL] <PROMPT>",
     before_help = "\
 MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file or a Hugging Face directory
@@ -132,22 +158,22 @@ MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file or a Hugging Face di
 )]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) words: ModelAndText,
+    pub(crate) words: ModelAndWord,
 
     /// Continue the prompt as it is, without the chat template
     #[arg(long, env = "WF_RAW")]
     pub(crate) raw: bool,
 
     /// With --raw: let names such as <|eot_id|> in the prompt stand for those tokens
-    #[arg(long, env = "WF_SPECIALS", requires = "raw")]
+    #[arg(long, env = "WF_SPECIALS")]
     pub(crate) specials: bool,
 
     /// A system message before the prompt
-    #[arg(long, env = "WF_SYSTEM", value_name = "TEXT", conflicts_with = "raw")]
+    #[arg(long, env = "WF_SYSTEM", value_name = "TEXT")]
     pub(crate) system: Option<String>,
 
     /// Print one JSON object: prompt_ids, ids, text, finish_reason, seed, timings
-    #[arg(long)]
+    #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
 
     #[command(flatten)]
@@ -168,23 +194,28 @@ pub(crate) struct SamplingArgs {
     pub(crate) max_tokens: usize,
 
     /// No end before this many tokens
-    #[arg(long, env = "WF_MIN_TOKENS", value_name = "N", default_value = "0")]
+    #[arg(long, env = "WF_MIN_TOKENS", value_name = "N", default_value = "0",
+          value_parser = parse_whole::<usize>)]
     pub(crate) min_tokens: usize,
 
     /// 0 takes the best token each time; around 0.7 is lively, above 1 is wild
-    #[arg(long, env = "WF_TEMPERATURE", value_name = "T", default_value = "0")]
+    #[arg(long, env = "WF_TEMPERATURE", value_name = "T", default_value = "0",
+          value_parser = parse_number)]
     pub(crate) temperature: f32,
 
     /// Choose among the K best tokens only; 0 is all
-    #[arg(long, env = "WF_TOP_K", value_name = "K", default_value = "0")]
+    #[arg(long, env = "WF_TOP_K", value_name = "K", default_value = "0",
+          value_parser = parse_whole::<usize>)]
     pub(crate) top_k: usize,
 
     /// Choose among the best tokens that together have this probability
-    #[arg(long, env = "WF_TOP_P", value_name = "P", default_value = "1")]
+    #[arg(long, env = "WF_TOP_P", value_name = "P", default_value = "1",
+          value_parser = parse_number)]
     pub(crate) top_p: f32,
 
     /// Leave out tokens less likely than this share of the best one's probability
-    #[arg(long, env = "WF_MIN_P", value_name = "P", default_value = "0")]
+    #[arg(long, env = "WF_MIN_P", value_name = "P", default_value = "0",
+          value_parser = parse_number)]
     pub(crate) min_p: f32,
 
     /// Divide the scores of tokens already seen by this; 1 is off
@@ -193,7 +224,8 @@ pub(crate) struct SamplingArgs {
         visible_alias = "repeat-penalty",
         env = "WF_REPETITION_PENALTY",
         value_name = "X",
-        default_value = "1"
+        default_value = "1",
+        value_parser = parse_number
     )]
     pub(crate) repetition_penalty: f32,
 
@@ -203,7 +235,7 @@ pub(crate) struct SamplingArgs {
         env = "WF_PRESENCE_PENALTY",
         value_name = "X",
         default_value = "0",
-        allow_negative_numbers = true
+        value_parser = parse_number
     )]
     pub(crate) presence_penalty: f32,
 
@@ -213,7 +245,7 @@ pub(crate) struct SamplingArgs {
         env = "WF_FREQUENCY_PENALTY",
         value_name = "X",
         default_value = "0",
-        allow_negative_numbers = true
+        value_parser = parse_number
     )]
     pub(crate) frequency_penalty: f32,
 
@@ -223,11 +255,12 @@ pub(crate) struct SamplingArgs {
     pub(crate) logit_bias: Vec<(TokenId, f32)>,
 
     /// The same seed draws the same tokens [default: drawn, and told]
-    #[arg(long, env = "WF_SEED", value_name = "N")]
+    #[arg(long, env = "WF_SEED", value_name = "N", value_parser = parse_whole::<u64>)]
     pub(crate) seed: Option<u64>,
 
     /// End the reply at this text; may be given several times
-    #[arg(long, env = "WF_STOP", value_name = "TEXT")]
+    #[arg(long, env = "WF_STOP", value_name = "TEXT",
+          value_parser = NonEmptyStringValueParser::new())]
     pub(crate) stop: Vec<String>,
 
     /// Write on after the model's own end token
@@ -242,15 +275,15 @@ pub(crate) struct InspectArgs {
     pub(crate) model: Option<PathBuf>,
 
     /// List every tensor
-    #[arg(long)]
+    #[arg(long, env = "WF_TENSORS")]
     pub(crate) tensors: bool,
 
     /// Look at the structure only, not at every weight
-    #[arg(long)]
+    #[arg(long, env = "WF_QUICK")]
     pub(crate) quick: bool,
 
     /// Print one JSON object
-    #[arg(long)]
+    #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
 
     #[command(flatten)]
@@ -263,8 +296,12 @@ pub(crate) struct InspectArgs {
                             wf tokenize [OPTIONS] --tokenizer <FILE> <TEXT>")]
 pub(crate) struct TokenizeArgs {
     /// The model (left out: the built-in demo), and the text; - reads standard input
-    #[arg(value_names = ["MODEL", "TEXT"], num_args = 0..=2)]
-    pub(crate) words: Vec<String>,
+    #[arg(value_name = "MODEL TEXT")]
+    pub(crate) words: Vec<OsString>,
+
+    /// Another way to name the model
+    #[arg(long, env = "WF_MODEL", value_name = "MODEL", hide = true)]
+    pub(crate) model: Option<PathBuf>,
 
     /// Use this tokenizer.json instead of a model's
     #[arg(long, env = "WF_TOKENIZER", value_name = "FILE")]
@@ -275,12 +312,19 @@ pub(crate) struct TokenizeArgs {
     pub(crate) file: Option<PathBuf>,
 
     /// Let names such as <|eot_id|> in the text stand for those tokens
-    #[arg(long)]
+    #[arg(long, env = "WF_SPECIALS")]
     pub(crate) specials: bool,
 
     /// Print one JSON object: ids, pieces
-    #[arg(long)]
+    #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
+}
+
+impl TokenizeArgs {
+    /// Whether a word is left for the model once the text has its own.
+    pub(crate) fn names_a_model(&self) -> bool {
+        self.words.len() > usize::from(self.file.is_none())
+    }
 }
 
 #[derive(ClapArgs)]
@@ -304,15 +348,16 @@ pub(crate) struct LogitsArgs {
     pub(crate) model: Option<PathBuf>,
 
     /// Token numbers, separated by commas
-    #[arg(long, value_name = "IDS", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', required = true,
+          value_parser = parse_whole::<TokenId>)]
     pub(crate) ids: Vec<TokenId>,
 
     /// Every score of the last position, in `logits`
-    #[arg(long)]
+    #[arg(long, env = "WF_ALL")]
     pub(crate) all: bool,
 
     /// Print one JSON object: mean_nll, top, logits
-    #[arg(long)]
+    #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
 
     #[command(flatten)]
@@ -324,20 +369,21 @@ pub(crate) struct LogitsArgs {
 #[derive(ClapArgs)]
 #[command(
     args_override_self = true,
+    help_template = HELP,
     override_usage = "wf eval perplexity [OPTIONS] [MODEL] <FILE>",
     before_help = "\
 MODEL is left out for WF_MODEL or the built-in demo. FILE is a UTF-8 text; - reads standard input."
 )]
 pub(crate) struct PerplexityArgs {
     #[command(flatten)]
-    pub(crate) words: ModelAndText,
+    pub(crate) words: ModelAndWord,
 
     /// Tokens of the windows the text is cut into [default: the context]
-    #[arg(long, value_name = "TOKENS", value_parser = parse_count)]
+    #[arg(long, env = "WF_WINDOW", value_name = "TOKENS", value_parser = parse_count)]
     pub(crate) window: Option<usize>,
 
     /// Print one JSON object: perplexity, mean_nll, tokens
-    #[arg(long)]
+    #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
 
     #[command(flatten)]
@@ -349,7 +395,7 @@ pub(crate) struct PerplexityArgs {
 #[derive(ClapArgs)]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object
-    #[arg(long)]
+    #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
 }
 
@@ -361,11 +407,27 @@ fn parse_activation(name: &str) -> Result<Activation, String> {
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("at least 1 is needed".to_owned()),
-        Ok(count) => Ok(count),
-        Err(error) => Err(format!("{error}")),
-    }
+    let count = text.parse().ok().filter(|&count| count > 0);
+    count.ok_or_else(|| "a whole number of at least 1 is needed".to_owned())
+}
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    let threads = text.parse().ok().filter(|threads| (1..=MAX_THREADS).contains(threads));
+    threads.ok_or_else(|| format!("a whole number from 1 to {MAX_THREADS} is needed"))
+}
+
+/// A number that may be 0; spaces around it do no harm.
+fn parse_whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let number = text.trim().parse::<u64>().ok().and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| {
+        let largest = u64::MAX >> (64 - 8 * size_of::<T>());
+        format!("a whole number from 0 to {largest} is needed")
+    })
+}
+
+/// Any float: the engine knows the range of each setting.
+fn parse_number(text: &str) -> Result<f32, String> {
+    text.parse().map_err(|_| "a number is needed, for example 0.7".to_owned())
 }
 
 fn parse_bias(text: &str) -> Result<(TokenId, f32), String> {
@@ -389,12 +451,13 @@ mod tests {
     fn a_lone_word_is_the_prompt() {
         let parse = |words: &[&str]| match Args::parse_from(words).command {
             Command::Run(run) => {
-                (run.words.model().map(PathBuf::from), run.words.text().to_owned())
+                let (model, prompt) = run.words.split("prompt").unwrap();
+                (model.map(PathBuf::from), prompt.to_owned())
             }
             _ => panic!("not run"),
         };
-        assert_eq!(parse(&["wf", "run", "hello"]), (None, "hello".to_owned()));
-        let both = (Some("m.gguf".into()), "hello".to_owned());
+        assert_eq!(parse(&["wf", "run", "hello"]), (None, "hello".into()));
+        let both = (Some("m.gguf".into()), OsString::from("hello"));
         assert_eq!(parse(&["wf", "run", "m.gguf", "hello"]), both);
         assert_eq!(parse(&["wf", "run", "m.gguf", "--raw", "hello"]), both);
         assert_eq!(parse(&["wf", "run", "-n", "3", "m.gguf", "--top-k", "5", "hello"]), both);

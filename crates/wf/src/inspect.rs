@@ -103,12 +103,16 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
     }
     match inspection.faults.len() {
         0 => Ok(()),
-        faults => bail!("{faults} tensors are not sound"),
+        faults => {
+            let name = inspection.files.first().map_or("the model", |file| file.path.as_str());
+            bail!("{name}: not sound, {} found", report::count(faults, "fault"))
+        }
     }
 }
 
 fn describe(file: &ModelFile, list_tensors: bool) -> Inspection {
     let format = file.format();
+    let (tokenizer, fault) = describe_tokenizer(file);
     let mut encodings = BTreeMap::<String, Share>::new();
     for tensor in file.tensors() {
         let share = encodings.entry(tensor.encoding.to_string()).or_default();
@@ -135,14 +139,14 @@ fn describe(file: &ModelFile, list_tensors: bool) -> Inspection {
         config: describe_config(file.config()),
         encodings,
         trits: trits.map(|t| t.rows as u64 * t.cols as u64).sum(),
-        tokenizer: describe_tokenizer(file),
+        tokenizer,
         chat_template: file.chat_template().is_some(),
         unused_tensors: file.extra_tensors().to_vec(),
         decisions: format.decisions.clone(),
         tensors: list_tensors.then(|| file.tensors().iter().map(listed).collect()),
         zeros: None,
         sound: None,
-        faults: Vec::new(),
+        faults: fault.into_iter().collect(),
     }
 }
 
@@ -175,19 +179,21 @@ fn describe_config(c: &ModelConfig) -> Config {
     }
 }
 
-/// Where the tokenizer is, and whether it can be used.
-fn describe_tokenizer(file: &ModelFile) -> String {
+/// Where the tokenizer is, and why it or the chat template cannot be used if so.
+fn describe_tokenizer(file: &ModelFile) -> (String, Option<String>) {
     let place = match file.tokenizer() {
         TokenizerSource::Json(_) => "tokenizer.json".to_owned(),
         TokenizerSource::Gguf(v) => match &v.pre {
             Some(pre) => format!("in the file, {} ({pre})", v.model),
             None => format!("in the file, {}", v.model),
         },
-        TokenizerSource::Missing { looked } => return format!("missing: {looked}"),
+        TokenizerSource::Missing { looked } => {
+            return (format!("missing: looked for {looked}"), None);
+        }
     };
     match read_text(file) {
-        Ok(text) => format!("{place}, {} tokens", text.tokenizer.len()),
-        Err(error) => format!("{place}, cannot be used: {error}"),
+        Ok(text) => (format!("{place}, {} tokens", text.tokenizer.len()), None),
+        Err(error) => (format!("{place}, cannot be used"), Some(error.to_string())),
     }
 }
 
@@ -292,7 +298,8 @@ fn print_text(i: &Inspection) -> Result<()> {
         match i.sound {
             Some(true) => "yes: every weight was read",
             Some(false) => "no",
-            None => "not checked (--quick)",
+            None if i.faults.is_empty() => "not checked (--quick)",
+            None => "no",
         }
         .to_owned(),
     ));

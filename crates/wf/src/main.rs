@@ -4,11 +4,12 @@
 //! read here and nowhere else.
 
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stderr, reason = "printing is what a command line is for")]
 
 mod args;
+mod bench;
 mod demo;
 mod doctor;
+mod environment;
 mod eval;
 mod inspect;
 mod open;
@@ -18,12 +19,29 @@ mod tokenize;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use anyhow::Result;
 
-use crate::args::{Args, Command, EvalCommand};
+use crate::args::{Command, EvalCommand};
+use crate::report::UsageError;
 
 fn main() -> ExitCode {
-    let outcome = match Args::parse().command {
+    match run_command() {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has gone: nothing went wrong on our side.
+        Err(error) if report::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if error.is::<UsageError>() => {
+            report::note(&format!("error: {error}\n\nFor more information, try '--help'."));
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            report::note(&format!("error: {}", report::explain(&error)));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_command() -> Result<()> {
+    match environment::parse()?.command {
         Command::Run(args) => run::run(&args),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Tokenize(args) => tokenize::tokenize(&args),
@@ -31,19 +49,12 @@ fn main() -> ExitCode {
             EvalCommand::Logits(args) => eval::logits::logits(&args),
             EvalCommand::Perplexity(args) => eval::perplexity::perplexity(&args),
         },
+        Command::Bench(args) => bench::bench(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Args::command(), "wf", &mut std::io::stdout());
-            Ok(())
-        }
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        // Whoever read our output has gone: nothing went wrong on our side.
-        Err(error) if report::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut environment::command(), "wf", &mut script);
+            report::bytes(&script)
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Arguments become a model.
 
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::thread::available_parallelism;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use wf_engine::{ModelSource, RunOptions};
 use wf_formats::OpenOptions;
 
@@ -31,6 +33,7 @@ impl ComputeArgs {
             kv: self.kv,
             context_len: self.context,
             max_batch_tokens: self.chunk,
+            head: self.head,
         }
     }
 }
@@ -40,9 +43,18 @@ pub(crate) fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
+/// The most bytes of a text. A device that never ends must not take all memory.
+const MAX_TEXT_LEN: u64 = 256 << 20;
+
+/// The most bytes of a tokenizer.json; Llama 3's has 9 MB.
+const MAX_TOKENIZER_LEN: u64 = 64 << 20;
+
 /// A text argument, where `-` is standard input.
-pub(crate) fn text_or_stdin(text: &str) -> Result<String> {
-    if text == "-" { read_stdin() } else { Ok(text.to_owned()) }
+pub(crate) fn text_or_stdin(text: &OsStr) -> Result<String> {
+    if text == "-" {
+        return read_stdin();
+    }
+    utf8(text.as_encoded_bytes().to_vec()).context("the text on the command line")
 }
 
 /// A text file, where `-` is standard input.
@@ -50,15 +62,28 @@ pub(crate) fn read_text_file(path: &Path) -> Result<String> {
     if path.as_os_str() == "-" {
         return read_stdin();
     }
-    let name = path.display();
-    let bytes = std::fs::read(path).with_context(|| format!("reading {name}"))?;
-    utf8(bytes).with_context(|| format!("reading {name}"))
+    let reading = || format!("reading {}", path.display());
+    let read = || utf8(read_at_most(MAX_TEXT_LEN, File::open(path)?)?);
+    read().with_context(reading)
+}
+
+/// The bytes of a tokenizer.json.
+pub(crate) fn read_tokenizer_file(path: &Path) -> Result<Vec<u8>> {
+    let read = || read_at_most(MAX_TOKENIZER_LEN, File::open(path)?);
+    read().with_context(|| format!("reading {}", path.display()))
 }
 
 fn read_stdin() -> Result<String> {
+    let read = || utf8(read_at_most(MAX_TEXT_LEN, std::io::stdin().lock())?);
+    read().context("reading standard input")
+}
+
+fn read_at_most(limit: u64, from: impl Read) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::io::stdin().read_to_end(&mut bytes).context("reading standard input")?;
-    utf8(bytes).context("reading standard input")
+    // One byte more than allowed tells what is too long from what just fits.
+    from.take(limit + 1).read_to_end(&mut bytes)?;
+    ensure!(bytes.len() as u64 <= limit, "longer than {} MiB, the most allowed", limit >> 20);
+    Ok(bytes)
 }
 
 fn utf8(bytes: Vec<u8>) -> Result<String> {

@@ -1,5 +1,6 @@
 //! Printing: one place that knows about pipes that close and tables that align.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use anyhow::Result;
@@ -15,9 +16,20 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
 
 /// Prints `text` at once, without waiting for the end of the line.
 pub(crate) fn stream(text: &str) -> Result<()> {
+    bytes(text.as_bytes())
+}
+
+/// Prints `bytes` as they are.
+pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(bytes)?;
     Ok(out.flush()?)
+}
+
+/// Tells the user something that is not the result.
+pub(crate) fn note(text: &str) {
+    // Where the user does not listen there is nobody to tell that.
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Prints labels in one column and what they label in the next.
@@ -30,6 +42,33 @@ pub(crate) fn table(rows: &[(&str, String)]) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// A call that cannot be meant: exit code 2, as for every mistake of form.
+#[derive(Debug)]
+pub(crate) struct UsageError(String);
+
+impl UsageError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// An error and what caused it. Many messages quote their cause: nothing is said twice.
+pub(crate) fn explain(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |said, cause| match cause.to_string() {
+        cause if said.is_empty() => cause,
+        cause if said.contains(&cause) => said,
+        cause => format!("{said}: {cause}"),
+    })
+}
+
 /// Whether the reader of our output closed it.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
@@ -39,6 +78,11 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
                 .downcast_ref::<serde_json::Error>()
                 .is_some_and(|e| e.io_error_kind() == Some(io::ErrorKind::BrokenPipe))
     })
+}
+
+/// A count for people: `1 token`, `2 tokens`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A size for people: `18.3 MB`.

@@ -15,14 +15,15 @@ use crate::{open, report};
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
-    let prompt = open::text_or_stdin(args.words.text())?;
+    let (model, prompt) = args.words.split("prompt")?;
+    let prompt = open::text_or_stdin(prompt)?;
     ensure!(!prompt.is_empty(), "the prompt is empty: give it a text to answer or to continue");
-    let source = open::source(args.words.model());
+    let source = open::source(model);
     let options = args.compute.options(&args.file);
     let model = open_model(&source, &options, &mut |_| {})?;
     let generate = args.sampling.generate(input(args, prompt, &model.frontend));
     let reply = model.frontend.generate(generate)?;
-    if args.json { print_json(reply) } else { print_text(reply, &model, options.threads) }
+    if args.json { print_json(reply) } else { print_text(reply, &model) }
 }
 
 /// The chat template by default, where the model has one.
@@ -62,7 +63,7 @@ impl SamplingArgs {
     }
 }
 
-fn print_text(mut reply: TextStream<'_>, model: &OpenedModel, threads: usize) -> Result<()> {
+fn print_text(mut reply: TextStream<'_>, model: &OpenedModel) -> Result<()> {
     let mut ended_line = true;
     while let Some(piece) = reply.next() {
         match piece? {
@@ -75,28 +76,29 @@ fn print_text(mut reply: TextStream<'_>, model: &OpenedModel, threads: usize) ->
                 if !ended_line {
                     report::stream("\n")?;
                 }
-                eprintln!("\n{}", summary(&finish, reply.seed(), model, threads));
+                let summary = summary(&finish, reply.seed(), model);
+                report::note(&format!("\n{summary}"));
             }
         }
     }
     Ok(())
 }
 
-fn summary(finish: &Finish, seed: u64, model: &OpenedModel, threads: usize) -> String {
+fn summary(finish: &Finish, seed: u64, model: &OpenedModel) -> String {
     let t = &finish.timings;
     let ended = match finish.reason {
         FinishReason::Length => ", cut at the limit",
         FinishReason::Stop | FinishReason::NoFiniteScore => "",
     };
     format!(
-        "prompt {} tokens, {:.1} tok/s · reply {} tokens, {:.1} tok/s{ended} · {} on {threads} \
-         threads · seed {seed}",
-        t.prompt_tokens,
+        "prompt {}, {:.1} tok/s · reply {}, {:.1} tok/s{ended} · {} on {} · seed {seed}",
+        report::count(t.prompt_tokens, "token"),
         rate(t.prompt_tokens, t.prompt),
-        t.reply_tokens,
+        report::count(t.reply_tokens, "token"),
         // The first token comes with the prompt.
         rate(t.reply_tokens.saturating_sub(1), t.reply),
         model.isa,
+        report::count(model.threads, "thread"),
     )
 }
 

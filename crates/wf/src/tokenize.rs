@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Serialize;
 use wf_engine::{TokenId, read_text};
 use wf_formats::OpenOptions;
 use wf_text::Tokenizer;
 
 use crate::args::TokenizeArgs;
+use crate::report::UsageError;
 use crate::{open, report};
 
 #[derive(Serialize)]
@@ -22,12 +23,11 @@ pub(crate) fn tokenize(args: &TokenizeArgs) -> Result<()> {
     let (model, text) = model_and_text(args)?;
     let tokenizer = match &args.tokenizer {
         Some(path) => {
-            let name = path.display();
-            let json = std::fs::read(path).with_context(|| format!("reading {name}"))?;
-            Tokenizer::from_json(&json).with_context(|| format!("{name}"))?
+            let json = open::read_tokenizer_file(path)?;
+            Tokenizer::from_json(&json).with_context(|| format!("{}", path.display()))?
         }
         None => {
-            let file = open::source(model.map(Path::new)).open(&OpenOptions::default())?;
+            let file = open::source(model).open(&OpenOptions::default())?;
             read_text(&file)?.tokenizer
         }
     };
@@ -43,23 +43,24 @@ pub(crate) fn tokenize(args: &TokenizeArgs) -> Result<()> {
     for (id, piece) in tokens.ids.iter().zip(&tokens.pieces) {
         report::stream(&format!("{id:>7}  {piece:?}\n"))?;
     }
-    eprintln!("{} tokens", tokens.ids.len());
+    report::note(&report::count(tokens.ids.len(), "token"));
     Ok(())
 }
 
-/// With --file or --tokenizer one word is enough; else a lone word is the text.
-fn model_and_text(args: &TokenizeArgs) -> Result<(Option<&str>, String)> {
-    let words: Vec<&str> = args.words.iter().map(String::as_str).collect();
-    let (model, text) = match (&args.file, &words[..]) {
-        (Some(file), []) => (None, open::read_text_file(file)?),
-        (Some(file), [model]) => (Some(*model), open::read_text_file(file)?),
-        (Some(_), _) => bail!("the text is given twice: as an argument and by --file"),
-        (None, [text]) => (None, open::text_or_stdin(text)?),
-        (None, [model, text]) => (Some(*model), open::text_or_stdin(text)?),
-        (None, _) => bail!("no text: give it as an argument, by --file, or - for standard input"),
-    };
-    if model.is_some() && args.tokenizer.is_some() {
-        bail!("give either a model or --tokenizer, not both");
+/// With --file one word is the model; else a lone word is the text.
+fn model_and_text(args: &TokenizeArgs) -> Result<(Option<&Path>, String)> {
+    let usage = |message: &str| Err(UsageError::new(message).into());
+    if args.names_a_model() && args.tokenizer.is_some() {
+        return usage("give either a model or --tokenizer, not both");
     }
-    Ok((model, text))
+    let named = args.model.as_deref();
+    match (&args.file, &args.words[..]) {
+        (Some(file), []) => Ok((named, open::read_text_file(file)?)),
+        (Some(file), [model]) => Ok((Some(Path::new(model)), open::read_text_file(file)?)),
+        (Some(_), _) => usage("the text is given twice: as an argument and by --file"),
+        (None, []) => usage("no text: give it as an argument, by --file, or - for standard input"),
+        (None, [text]) => Ok((named, open::text_or_stdin(text)?)),
+        (None, [model, text]) => Ok((Some(Path::new(model)), open::text_or_stdin(text)?)),
+        (None, _) => usage("more than a model and a text: put a text with spaces in quotes"),
+    }
 }

@@ -33,6 +33,11 @@ fn error(args: &[&str]) -> String {
     failed(&wf(args), 1)
 }
 
+/// The message of a command that must fail with exit code 2.
+fn usage_error(args: &[&str]) -> String {
+    failed(&wf(args), 2)
+}
+
 fn failed(output: &Output, code: i32) -> String {
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{message}");
@@ -42,6 +47,10 @@ fn failed(output: &Output, code: i32) -> String {
 
 fn demo_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo.gguf")
+}
+
+fn place_of(bytes: &[u8], wanted: &[u8]) -> usize {
+    bytes.windows(wanted.len()).position(|window| window == wanted).expect("it is there")
 }
 
 const STORY: &str = "Once upon a time, there was a little";
@@ -163,7 +172,7 @@ fn tokenize_shows_ids_and_pieces() {
     let demo = demo_path();
     let same = json(&["tokenize", "--json", demo.to_str().unwrap(), "Once upon a time"]);
     assert_eq!(tokens, same);
-    assert!(error(&["tokenize"]).contains("no text"));
+    assert!(usage_error(&["tokenize"]).contains("no text"));
 }
 
 #[test]
@@ -236,12 +245,129 @@ fn wrong_requests_are_explained() {
         }
         assert!(message.starts_with("error: "), "{message}");
     }
-    let message = failed(&wf(&["run", "hi", "--isa", "mmx"]), 2);
-    assert!(message.contains("avx512vnni"), "{message}");
-    let message = failed(&wf(&["run", "hi", "--kv", "int3"]), 2);
-    assert!(message.contains("bf16"), "{message}");
     #[cfg(target_arch = "x86_64")]
     assert!(error(&["run", "hi", "--isa", "neon"]).contains("this CPU has no neon"));
+}
+
+#[test]
+fn wrong_usage_is_explained() {
+    for (args, words) in [
+        (&["run", "hi", "--isa", "mmx"][..], &["avx512vnni"][..]),
+        (&["run", "hi", "--kv", "int3"], &["bf16"]),
+        (&["run"], &["no prompt"]),
+        (&["run", "Once", "upon", "a", "time"], &["4 words", "quotes"]),
+        (&["tokenize", "a", "b", "c"], &["quotes"]),
+        (&["eval", "perplexity"], &["no file"]),
+        (&["run", "hi", "--seed", "-1"], &["--seed", "0 to 18446744073709551615"]),
+        (&["run", "hi", "--threads", "99999999999"], &["--threads", "1 to 1024"]),
+        (&["run", "hi", "--temperature", "hot"], &["--temperature", "a number"]),
+        (&["run", "hi", "--stop", ""], &["--stop"]),
+        (&["run", "hi", "--min-tokens", "9", "-n", "3"], &["--min-tokens is 9", "3"]),
+        (&["run", "hi", "--raw", "--system", "x"], &["--raw", "--system"]),
+        (&["run", "hi", "--specials"], &["--raw"]),
+        (&["eval", "logits", "--ids", "-1"], &["--ids", "0 to 4294967295"]),
+    ] {
+        let message = usage_error(args);
+        for word in words {
+            assert!(message.contains(word), "{args:?}: {message}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_variable_is_named() {
+    for (name, value) in
+        [("WF_THREADS", "many"), ("WF_RAW", "perhaps"), ("WF_LOGIT_BIAS", "x"), ("WF_CHUNK", "0")]
+    {
+        let run = |args: &[&str]| command(args).env(name, value).output().unwrap();
+        let message = failed(&run(&["run", "hi", "-n", "1"]), 2);
+        assert!(message.contains(name) && message.contains(value), "{message}");
+        // A flag that is wrong itself is still called by its own name.
+        let message = failed(&run(&["run", "hi", "--seed", "x"]), 2);
+        assert!(message.contains("--seed") || message.contains(name), "{message}");
+    }
+    let output = command(&["run", "hi", "--threads", "x"]).env("WF_THREADS", "2").output().unwrap();
+    assert!(failed(&output, 2).contains("--threads"));
+}
+
+#[test]
+fn variables_are_read_kindly_and_flags_beat_them() {
+    let prompt_len = |variables: &[(&str, &str)], flags: &[&str]| {
+        let args = [&["run", "--json", "-n", "1", "hi"], flags].concat();
+        let output = command(&args).envs(variables.iter().copied()).output().unwrap();
+        let reply: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+        reply["prompt_ids"].as_array().unwrap().len()
+    };
+    let (chat, raw) = (prompt_len(&[], &[]), prompt_len(&[], &["--raw"]));
+    let system = prompt_len(&[], &["--system", "x"]);
+    assert!(raw < chat && chat < system);
+    for on in ["1", "true", "yes"] {
+        assert_eq!(prompt_len(&[("WF_RAW", on)], &[]), raw);
+    }
+    for off in ["0", "false", ""] {
+        assert_eq!(prompt_len(&[("WF_RAW", off)], &[]), chat);
+    }
+    // An empty variable is one that is not set.
+    let empty =
+        ["WF_THREADS", "WF_MODEL", "WF_SYSTEM", "WF_STOP", "WF_SEED"].map(|name| (name, ""));
+    assert_eq!(prompt_len(&empty, &[]), chat);
+    // Where a flag and a variable exclude each other, the flag counts.
+    assert_eq!(prompt_len(&[("WF_SYSTEM", "x")], &["--raw"]), raw);
+    assert_eq!(prompt_len(&[("WF_RAW", "1")], &["--system", "x"]), system);
+    assert_eq!(prompt_len(&[("WF_SPECIALS", "1")], &[]), chat);
+
+    let output = command(&["tokenize", "hi"]).env("WF_MODEL", "no-such-file").output().unwrap();
+    assert!(failed(&output, 1).contains("no-such-file"), "tokenize reads WF_MODEL too");
+}
+
+#[test]
+fn nothing_is_reserved_for_more_than_the_context() {
+    // Room for a step of this many tokens would not fit any machine.
+    let reply = json(&["run", "--json", "hi", "-n", "1", "--chunk", "1000000000000"]);
+    assert_eq!(reply["ids"].as_array().unwrap().len(), 1);
+    assert!(error(&["eval", "logits", "--ids", "1,2,3", "--context", "2"]).contains("holds 2"));
+}
+
+#[test]
+fn a_message_says_everything_once() {
+    let message = error(&["run", "no-such-file.gguf", "hi"]);
+    assert_eq!(message.matches("os error").count(), 1, "{message}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error_and_a_deaf_user_is_none() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for args in [&["completions", "bash"][..], &["inspect", "--quick"], &["run", "hi", "-n", "1"]] {
+        let output = command(args).stdout(full()).stderr(Stdio::piped()).output().unwrap();
+        assert!(failed(&output, 1).contains("No space left"), "{args:?}");
+    }
+    let status = command(&["run", "hi", "-n", "1"]).stderr(full()).output().unwrap().status;
+    assert!(status.success(), "{status}");
+    let status = command(&["run", "no-such-file", "hi"]).stderr(full()).output().unwrap().status;
+    assert_eq!(status.code(), Some(1));
+}
+
+#[cfg(unix)]
+#[test]
+fn names_and_texts_may_be_any_bytes() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let odd = OsStr::from_bytes(b"odd\xff.gguf");
+    let output = command(&["run"]).arg(odd).output().unwrap();
+    assert!(failed(&output, 1).contains("byte 3 is not UTF-8"));
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(odd);
+    if std::os::unix::fs::symlink(demo_path(), &path).is_err() {
+        println!("skipped: this file system does not allow such names");
+        return;
+    }
+    let output = command(&["inspect", "--quick"]).arg(&path).output().unwrap();
+    assert!(output.status.success());
+    let output = command(&["run", "-n", "1"]).arg(&path).arg("hi").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -268,8 +394,55 @@ fn broken_files_are_refused_with_the_place() {
     let inspection: Value = serde_json::from_slice(&inspection.stdout).unwrap();
     assert_eq!(inspection["sound"], false);
 
+    // The weights are sound, but one merge makes a token that is not there.
+    let mut merge = whole.clone();
+    let merges = place_of(&merge, b"tokenizer.ggml.merges");
+    let first = merges + place_of(&merge[merges..], "\u{120} t".as_bytes());
+    merge[first + 3] = b'\x01';
+    std::fs::write(&path, &merge).unwrap();
+    for args in [&["inspect", name][..], &["run", name, "hi"]] {
+        assert!(error(args).contains("broken.gguf"), "{args:?}");
+    }
+
     std::fs::write(&path, b"this is not a model at all, whatever its name says").unwrap();
     assert!(error(&["inspect", name]).contains("broken.gguf"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_context_beyond_the_memory_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("long.gguf");
+    let mut long = std::fs::read(demo_path()).unwrap();
+    let key = b"bitnet-b1.58.context_length";
+    // After the key its type, 4 bytes, then the value.
+    let value = place_of(&long, key) + key.len() + 4;
+    long[value..value + 4].copy_from_slice(&1_000_000_000_u32.to_le_bytes());
+    std::fs::write(&path, &long).unwrap();
+    // 4 GB of addresses, whatever the machine has.
+    let script = "ulimit -v 4000000; exec \"$0\" run --threads 1 \"$1\" hi";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_wf"), path.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let message = failed(&output, 1);
+    assert!(message.contains("a context of 1000000000 tokens"), "{message}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_no_model_and_nobody_waits_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("model.gguf");
+    if !Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()) {
+        println!("skipped: no mkfifo");
+        return;
+    }
+    assert!(error(&["inspect", pipe.to_str().unwrap()]).contains("not a regular file"));
+    std::fs::rename(&pipe, directory.path().join("config.json")).unwrap();
+    std::fs::write(directory.path().join("model.safetensors"), b"").unwrap();
+    let message = error(&["inspect", directory.path().to_str().unwrap()]);
+    assert!(message.contains("config.json: not a regular file"), "{message}");
 }
 
 #[test]
@@ -278,4 +451,53 @@ fn completions_are_there_for_every_shell() {
         let output = wf(&["completions", shell]);
         assert!(output.status.success() && output.stdout.len() > 1000, "{shell}");
     }
+}
+
+#[test]
+fn bench_measures_everything_it_promises() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("bench.svg");
+    let plot_name = plot.to_str().unwrap();
+    let found = json(&[
+        "bench", "--demo", "--smoke", "--json", "-t", "2", "--price", "0.2", "--plot", plot_name,
+    ]);
+    assert!(found["stream_gb_s"].as_f64().unwrap() > 0.0);
+    assert!(found["isa"].is_string());
+    let cases = |list: &str, keys: [&str; 2]| -> Vec<[u64; 2]> {
+        let rows = found[list].as_array().unwrap();
+        assert!(rows.iter().all(|row| row["tok_s"].as_f64().unwrap() > 0.0), "{list}");
+        rows.iter().map(|row| keys.map(|key| row[key].as_u64().unwrap())).collect()
+    };
+    assert_eq!(cases("decode", ["context", "threads"]), [[0, 2], [40, 2], [0, 1], [40, 1]]);
+    assert_eq!(cases("prefill", ["tokens", "threads"]), [[8, 2], [48, 2], [8, 1]]);
+    assert_eq!(cases("batch", ["sequences", "threads"]), [[1, 2], [2, 2]]);
+    // The ternary weights, the norms, the head, and K/V of one position: f32, 12 layers, 2 heads.
+    let bytes = |case: usize| found["decode"][case]["bytes_per_token"].as_u64().unwrap();
+    assert!((17_000_000..18_500_000).contains(&bytes(0)), "{}", bytes(0));
+    assert_eq!(bytes(1) - bytes(0), 40 * (12 * 2 * 64 * 2) * 4);
+
+    let shares: f64 = (found["parts"].as_array().unwrap().iter())
+        .filter(|row| row["pass"] == "decode" && row["part"] != "barriers")
+        .map(|row| row["share"].as_f64().unwrap())
+        .sum();
+    assert!((shares - 1.0).abs() < 1e-6, "the parts are the whole: {shares}");
+    let isas: Vec<_> = found["kernels"].as_array().unwrap().iter().map(|k| &k["isa"]).collect();
+    assert!(isas.contains(&&Value::from("scalar")) && isas.contains(&&found["isa"]), "{isas:?}");
+    assert_eq!(found["cost"].as_array().unwrap().len(), 9);
+    assert!(std::fs::read_to_string(plot).unwrap().contains("8 tokens"));
+}
+
+#[test]
+fn bench_prints_tables_and_refuses_what_it_cannot_do() {
+    let output = wf(&["bench", "--demo", "--smoke", "-t", "1", "--context", "40"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for words in ["built-in demo", "limits of the machine", "decode: one", "kernels on one thread"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(text.contains("no room in the context: prefill of 48"), "{text}");
+    assert!(error(&["bench", "nowhere.gguf", "--smoke"]).contains("nowhere.gguf"));
+    let message = failed(&wf(&["bench", "--synthetic", "gpt-5"]), 2);
+    assert!(message.contains("bitnet-2b"), "{message}");
 }

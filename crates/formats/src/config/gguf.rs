@@ -1,31 +1,18 @@
 //! GGUF metadata → [`ModelConfig`].
 
-use super::{Activation, BlockDiffusion, ModelConfig, RotaryPairs};
+use super::{Activation, BlockDiffusion, Evidence, ModelConfig, RotaryPairs};
 use crate::error::{Error, quote_safely};
-use crate::gguf::value::{Metadata, Value};
+use crate::gguf::value::Metadata;
 use crate::vocabulary::{CONTROL_TYPE, GgufVocabulary};
-
-/// What the file tells besides its metadata.
-pub(crate) struct Evidence<'a> {
-    pub(crate) file: &'a str,
-    /// Rows of the embedding.
-    pub(crate) vocab_len: usize,
-    /// Whether there is an output head of its own.
-    pub(crate) has_output: bool,
-    /// Whether there are sub-norms.
-    pub(crate) sub_norms: bool,
-    pub(crate) vocabulary: Option<&'a GgufVocabulary>,
-    /// The caller's word, which beats any guess.
-    pub(crate) activation: Option<Activation>,
-}
 
 /// Reads the configuration, and notes every guess in `decisions`.
 pub(crate) fn read(
     metadata: &Metadata<'_>,
-    evidence: &Evidence<'_>,
+    evidence: &Evidence,
+    vocabulary: Option<&GgufVocabulary>,
     decisions: &mut Vec<String>,
 ) -> Result<ModelConfig, Error> {
-    let keys = Keys { metadata, file: evidence.file, arch: architecture(metadata, evidence.file)? };
+    let keys = Keys { metadata, arch: architecture(metadata)? };
     keys.refuse_what_we_do_not_compute()?;
     let hidden_len = keys.size("embedding_length")?;
     let heads = keys.size("attention.head_count")?;
@@ -47,18 +34,18 @@ pub(crate) fn read(
             RotaryPairs::Halves
         },
         norm_eps: keys.number("attention.layer_norm_rms_epsilon", 1e-5, decisions)? as f32,
-        activation: keys.activation(evidence, decisions)?,
+        activation: keys.activation(evidence.activation, vocabulary, decisions)?,
         sub_norms: evidence.sub_norms,
         tied_head: !evidence.has_output,
         bos: metadata.u32("tokenizer.ggml.bos_token_id")?,
-        eos: end_tokens(metadata, evidence.vocabulary, decisions)?,
-        block_diffusion: keys.block_diffusion(evidence.vocabulary, decisions)?,
+        eos: end_tokens(metadata, vocabulary, decisions)?,
+        block_diffusion: keys.block_diffusion(vocabulary, decisions)?,
     };
-    config.check(evidence.file)?;
+    config.check(metadata.file())?;
     Ok(config)
 }
 
-fn architecture<'a>(metadata: &Metadata<'a>, file: &str) -> Result<&'a str, Error> {
+fn architecture<'a>(metadata: &Metadata<'a>) -> Result<&'a str, Error> {
     let key = "general.architecture";
     match metadata.string(key)? {
         Some(arch @ ("bitnet-b1.58" | "bitnet-25" | "bitnet" | "llama")) => Ok(arch),
@@ -69,14 +56,13 @@ fn architecture<'a>(metadata: &Metadata<'a>, file: &str) -> Result<&'a str, Erro
             );
             Err(metadata.fault(key, what))
         }
-        None => Err(Error::setting(file, key, "missing")),
+        None => Err(Error::setting(metadata.file(), key, "missing")),
     }
 }
 
 /// Access to the keys that start with the architecture's name.
 struct Keys<'m, 'a> {
     metadata: &'m Metadata<'a>,
-    file: &'m str,
     arch: &'a str,
 }
 
@@ -92,7 +78,7 @@ impl Keys<'_, '_> {
 
     fn size(&self, name: &str) -> Result<usize, Error> {
         self.optional_size(name)?
-            .ok_or_else(|| Error::setting(self.file, &self.key(name), "missing"))
+            .ok_or_else(|| Error::setting(self.metadata.file(), &self.key(name), "missing"))
     }
 
     fn number(&self, name: &str, usual: f64, decisions: &mut Vec<String>) -> Result<f64, Error> {
@@ -124,18 +110,17 @@ impl Keys<'_, '_> {
     /// Keys that ask for arithmetic this engine does not do.
     fn refuse_what_we_do_not_compute(&self) -> Result<(), Error> {
         let scaling = self.key("rope.scaling.type");
-        if let Some(kind) = self.metadata.string(&scaling)?.filter(|&kind| kind != "none") {
+        let kind = self.metadata.string(&scaling)?.unwrap_or("none");
+        // Converters of the 2024 models write "linear" and a factor of 1, which changes nothing.
+        if !["none", "linear"].contains(&kind) {
             let what = format!("\"{}\", rotary scaling is not supported", quote_safely(kind));
             return Err(self.metadata.fault(&scaling, what));
         }
         for name in ["rope.scale_linear", "rope.scaling.factor"] {
             let key = self.key(name);
-            match self.metadata.get(&key) {
-                None => {}
-                Some(Value::Float(1.0)) => {}
-                Some(_) => {
-                    return Err(self.metadata.fault(&key, "rotary scaling is not supported"));
-                }
+            if let Some(factor) = self.metadata.float(&key)?.filter(|&factor| factor != 1.0) {
+                let what = format!("{factor}, rotary scaling is not supported");
+                return Err(self.metadata.fault(&key, what));
             }
         }
         let parts = "split.count";
@@ -154,13 +139,20 @@ impl Keys<'_, '_> {
 
     fn activation(
         &self,
-        evidence: &Evidence<'_>,
+        asked: Option<Activation>,
+        vocabulary: Option<&GgufVocabulary>,
         decisions: &mut Vec<String>,
     ) -> Result<Activation, Error> {
-        if let Some(activation) = evidence.activation {
-            decisions.push(format!("activation {activation}: as asked for"));
-            return Ok(activation);
-        }
+        let (activation, why) = match (asked, self.named_activation()?) {
+            (Some(activation), _) => (activation, "as asked for".to_owned()),
+            (None, Some(named)) => named,
+            (None, None) => self.usual_activation(vocabulary)?,
+        };
+        decisions.push(format!("activation {activation}: {why}"));
+        Ok(activation)
+    }
+
+    fn named_activation(&self) -> Result<Option<(Activation, String)>, Error> {
         for name in ["hidden_activation", "hidden_act"] {
             let key = self.key(name);
             let Some(value) = self.metadata.string(&key)? else { continue };
@@ -168,16 +160,27 @@ impl Keys<'_, '_> {
                 let what = format!("\"{}\", supported are relu2 and silu", quote_safely(value));
                 return Err(self.metadata.fault(&key, what));
             };
-            decisions.push(format!("activation {activation}: {key}"));
-            return Ok(activation);
+            return Ok(Some((activation, key)));
         }
-        let tokenizer = evidence.vocabulary.map(|vocabulary| vocabulary.model.as_str());
-        let (activation, why) = match (self.arch, tokenizer) {
+        Ok(None)
+    }
+
+    /// Other converters write no activation, so the name and the vocabulary must tell the family.
+    fn usual_activation(
+        &self,
+        vocabulary: Option<&GgufVocabulary>,
+    ) -> Result<(Activation, String), Error> {
+        let arch = self.arch;
+        let tokenizer = vocabulary.map(|vocabulary| vocabulary.model.as_str());
+        Ok(match (arch, tokenizer) {
+            ("llama", _) => (Activation::Silu, format!("architecture {arch}")),
             ("bitnet", Some("llama")) => {
-                (Activation::Silu, "architecture bitnet with a llama vocabulary, the 2024 family")
+                let why = "architecture bitnet with a llama vocabulary, the 2024 family";
+                (Activation::Silu, why.to_owned())
             }
             ("bitnet", Some("gpt2")) => {
-                (Activation::Relu2, "architecture bitnet with a gpt2 vocabulary, the 2B-4T family")
+                let why = "architecture bitnet with a gpt2 vocabulary, the 2B-4T family";
+                (Activation::Relu2, why.to_owned())
             }
             ("bitnet", _) => {
                 let what = format!(
@@ -185,16 +188,19 @@ impl Keys<'_, '_> {
                      tells which; name the activation",
                     self.key("hidden_activation")
                 );
-                return Err(Error::unsupported(self.file, what));
+                return Err(Error::unsupported(self.metadata.file(), what));
             }
-            ("llama", _) => (Activation::Silu, "architecture llama"),
-            (arch, _) => {
-                decisions.push(format!("activation {}: architecture {arch}", Activation::Relu2));
-                return Ok(Activation::Relu2);
+            // Microsoft's converter of 2026 gives the SiLU models of 2024 this name too.
+            (_, Some("llama")) => {
+                let what = format!(
+                    "architecture {arch} is squared ReLU, but with a llama vocabulary it may be a SiLU \
+                     model of 2024, and there is no {}; name the activation",
+                    self.key("hidden_activation")
+                );
+                return Err(Error::unsupported(self.metadata.file(), what));
             }
-        };
-        decisions.push(format!("activation {activation}: {why}"));
-        Ok(activation)
+            _ => (Activation::Relu2, format!("architecture {arch}")),
+        })
     }
 
     fn block_diffusion(
@@ -215,7 +221,7 @@ impl Keys<'_, '_> {
         let named = self.metadata.u32(mask_key)?;
         let Some(mask_token) = named.or_else(|| vocabulary.and_then(|v| v.find(MASK_TEXT))) else {
             let what = format!("missing, and the vocabulary has no token \"{MASK_TEXT}\"");
-            return Err(Error::setting(self.file, mask_key, what));
+            return Err(Error::setting(self.metadata.file(), mask_key, what));
         };
         if named.is_none() {
             decisions.push(format!("mask token {mask_token}: its text is {MASK_TEXT}"));

@@ -4,22 +4,9 @@ use serde_json::Value;
 
 use super::gguf::MASK_TEXT;
 use super::settings::Settings;
-use super::{Activation, BlockDiffusion, ModelConfig, RotaryPairs};
+use super::{Activation, BlockDiffusion, Evidence, ModelConfig, RotaryPairs};
+use crate::companions::Companions;
 use crate::error::{Error, quote_safely};
-
-/// What the checkpoint tells besides its configuration.
-pub(crate) struct Evidence {
-    /// Rows of the embedding.
-    pub(crate) vocab_len: usize,
-    /// Whether there is an output head of its own.
-    pub(crate) has_output: bool,
-    /// Whether there are sub-norms.
-    pub(crate) sub_norms: bool,
-    /// The caller's word, which beats the file's.
-    pub(crate) activation: Option<Activation>,
-    /// The number of the token `|<MASK>|`, where the tokenizer has one.
-    pub(crate) mask_token: Option<u32>,
-}
 
 /// How the trits of a checkpoint are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,27 +17,25 @@ pub(crate) enum WeightScheme {
     Divide,
     /// Float master weights that become trits by their mean magnitude.
     Online,
-}
-
-/// The JSON files of a checkpoint.
-#[derive(Debug, Default)]
-pub(crate) struct Documents {
-    pub(crate) config: Settings,
-    pub(crate) generation: Settings,
-    pub(crate) diffusion: Settings,
+    /// SGLBITNT: packed along the columns, and multiplied by a scale.
+    PackedColumns,
 }
 
 /// Reads the configuration, and notes every guess in `decisions`.
 pub(crate) fn read(
-    documents: &Documents,
+    documents: &Companions,
     evidence: &Evidence,
     decisions: &mut Vec<String>,
 ) -> Result<ModelConfig, Error> {
     let settings = &documents.config;
     let family = Family::of(settings)?;
-    for key in ["attention_bias", "mlp_bias"] {
+    for (key, what) in [
+        ("attention_bias", "true, biases are not supported"),
+        ("mlp_bias", "true, biases are not supported"),
+        ("rope_interleaved", "true, rotary pairs must be i and i + half"),
+    ] {
         if settings.bool(key)? == Some(true) {
-            return Err(settings.fault(key, "true, biases are not supported"));
+            return Err(settings.fault(key, what));
         }
     }
     let hidden_len = settings.size("hidden_size")?;
@@ -61,7 +46,7 @@ pub(crate) fn read(
     }
     let context_len = settings.optional_size("max_position_embeddings")?;
     let config = ModelConfig {
-        architecture: family.architecture().to_owned(),
+        architecture: family.architecture.to_owned(),
         name: settings.string("_name_or_path")?.filter(|name| !name.is_empty()).map(str::to_owned),
         vocab_len: evidence.vocab_len,
         hidden_len,
@@ -76,34 +61,52 @@ pub(crate) fn read(
         }),
         rope_theta: rope_theta(settings, family, decisions)?,
         rotary_pairs: RotaryPairs::Halves,
-        norm_eps: settings.number("rms_norm_eps")?.unwrap_or(family.usual_eps()) as f32,
+        norm_eps: settings.number("rms_norm_eps")?.unwrap_or(family.usual_eps) as f32,
         activation: activation(settings, family, evidence.activation, decisions)?,
         sub_norms: evidence.sub_norms,
         tied_head: !evidence.has_output,
         bos: settings.token("bos_token_id")?.or(documents.generation.token("bos_token_id")?),
         eos: end_tokens(documents)?,
-        block_diffusion: block_diffusion(documents, evidence.mask_token, decisions)?,
+        block_diffusion: block_diffusion(documents, decisions)?,
     };
     config.check(&settings.file)?;
     Ok(config)
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Family {
-    BitNet,
-    Llama,
+/// A kind of network, and what the configuration classes of `transformers` take where a file says
+/// nothing.
+#[derive(Debug, PartialEq)]
+struct Family {
+    architecture: &'static str,
+    usual_eps: f64,
+    usual_theta: f64,
+    usual_activation: Activation,
 }
 
+const BITNET: Family = Family {
+    architecture: "BitNetForCausalLM",
+    usual_eps: 1e-5,
+    usual_theta: 500_000.0,
+    usual_activation: Activation::Relu2,
+};
+
+const LLAMA: Family = Family {
+    architecture: "LlamaForCausalLM",
+    usual_eps: 1e-6,
+    usual_theta: 10_000.0,
+    usual_activation: Activation::Silu,
+};
+
 impl Family {
-    fn of(settings: &Settings) -> Result<Self, Error> {
+    fn of(settings: &Settings) -> Result<&'static Self, Error> {
         let named = settings.get("architectures").and_then(|names| names.get(0));
         let name = match named {
             Some(name) => name.as_str(),
             None => settings.string("model_type")?,
         };
         match name {
-            Some("BitNetForCausalLM" | "BitnetForCausalLM" | "bitnet") => Ok(Self::BitNet),
-            Some("LlamaForCausalLM" | "llama") => Ok(Self::Llama),
+            Some("BitNetForCausalLM" | "BitnetForCausalLM" | "bitnet") => Ok(&BITNET),
+            Some("LlamaForCausalLM" | "llama") => Ok(&LLAMA),
             other => {
                 let found =
                     other.map_or("missing".to_owned(), |n| format!("\"{}\"", quote_safely(n)));
@@ -112,37 +115,11 @@ impl Family {
             }
         }
     }
-
-    fn architecture(self) -> &'static str {
-        match self {
-            Self::BitNet => "BitNetForCausalLM",
-            Self::Llama => "LlamaForCausalLM",
-        }
-    }
-
-    // What the configuration classes of `transformers` take where a file says nothing.
-
-    fn usual_eps(self) -> f64 {
-        match self {
-            Self::BitNet => 1e-5,
-            Self::Llama => 1e-6,
-        }
-    }
-
-    fn usual_theta(self) -> f64 {
-        match self {
-            Self::BitNet => 500_000.0,
-            Self::Llama => 10_000.0,
-        }
-    }
-
-    fn usual_activation(self) -> Activation {
-        match self {
-            Self::BitNet => Activation::Relu2,
-            Self::Llama => Activation::Silu,
-        }
-    }
 }
+
+/// Modules that `transformers` lists as kept float, and that hold no projection anyway: the head, and
+/// for a tied head the embedding and the last norm.
+const NO_PROJECTIONS: [&str; 3] = ["lm_head", "model.embed_tokens", "model.norm"];
 
 /// How `transformers` would read the weights, by `quantization_config`.
 pub(crate) fn weight_scheme(
@@ -157,12 +134,12 @@ pub(crate) fn weight_scheme(
             decisions.push("master weights become trits: weight_bits 1, input_bits 8".to_owned());
             return Ok(WeightScheme::Online);
         }
-        let what = match family {
-            Family::Llama => "missing: not a ternary model".to_owned(),
-            Family::BitNet => "missing, and without it transformers runs the weights as plain \
-                 floats; if they are BitNet master weights, add {\"quant_method\": \"bitnet\", \
-                 \"linear_class\": \"autobitlinear\", \"quantization_mode\": \"online\"}"
-                .to_owned(),
+        let what = if *family == LLAMA {
+            "missing: not a ternary model"
+        } else {
+            "missing, and without it transformers runs the weights as plain floats; if they are \
+             BitNet master weights, add {\"quant_method\": \"bitnet\", \"linear_class\": \
+             \"autobitlinear\", \"quantization_mode\": \"online\"}"
         };
         return Err(settings.fault("quantization_config", what));
     };
@@ -182,8 +159,9 @@ pub(crate) fn weight_scheme(
         return Err(quantization.fault("use_rms_norm", what));
     }
     let skipped = quantization.get("modules_to_not_convert").and_then(Value::as_array);
-    let other = skipped.into_iter().flatten().find(|name| name.as_str() != Some("lm_head"));
-    if let Some(other) = other {
+    let no_projection =
+        |name: &Value| name.as_str().is_some_and(|name| NO_PROJECTIONS.contains(&name));
+    if let Some(other) = skipped.into_iter().flatten().find(|name| !no_projection(name)) {
         let what = format!("{}, only lm_head may stay float", quote_safely(&other.to_string()));
         return Err(quantization.fault("modules_to_not_convert", what));
     }
@@ -212,7 +190,7 @@ fn head_dim(settings: &Settings, hidden_len: usize, heads: usize) -> Result<usiz
 
 fn rope_theta(
     settings: &Settings,
-    family: Family,
+    family: &Family,
     decisions: &mut Vec<String>,
 ) -> Result<f64, Error> {
     let mut theta = settings.number("rope_theta")?;
@@ -229,15 +207,15 @@ fn rope_theta(
         return Err(settings.fault("partial_rotary_factor", "only 1.0 is supported"));
     }
     Ok(theta.unwrap_or_else(|| {
-        let usual = family.usual_theta();
-        decisions.push(format!("rotary base {usual}: the usual of {}", family.architecture()));
+        let usual = family.usual_theta;
+        decisions.push(format!("rotary base {usual}: the usual of {}", family.architecture));
         usual
     }))
 }
 
 fn activation(
     settings: &Settings,
-    family: Family,
+    family: &Family,
     asked: Option<Activation>,
     decisions: &mut Vec<String>,
 ) -> Result<Activation, Error> {
@@ -246,8 +224,8 @@ fn activation(
         return Ok(activation);
     }
     let Some(name) = settings.string("hidden_act")? else {
-        let usual = family.usual_activation();
-        decisions.push(format!("activation {usual}: the usual of {}", family.architecture()));
+        let usual = family.usual_activation;
+        decisions.push(format!("activation {usual}: the usual of {}", family.architecture));
         return Ok(usual);
     };
     Activation::from_key(name).ok_or_else(|| {
@@ -257,7 +235,7 @@ fn activation(
 }
 
 /// Ends named by `config.json`, then those that only `generation_config.json` names.
-fn end_tokens(documents: &Documents) -> Result<Vec<u32>, Error> {
+fn end_tokens(documents: &Companions) -> Result<Vec<u32>, Error> {
     let mut ends = documents.config.tokens("eos_token_id")?;
     for id in documents.generation.tokens("eos_token_id")? {
         if !ends.contains(&id) {
@@ -268,12 +246,12 @@ fn end_tokens(documents: &Documents) -> Result<Vec<u32>, Error> {
 }
 
 fn block_diffusion(
-    documents: &Documents,
-    mask_in_tokenizer: Option<u32>,
+    documents: &Companions,
     decisions: &mut Vec<String>,
 ) -> Result<Option<BlockDiffusion>, Error> {
     if let Some(block) = documents.config.object("block_diffusion")? {
-        let Some(mask_token) = block.token("mask_token_id")?.or(mask_in_tokenizer) else {
+        let Some(mask_token) = block.token("mask_token_id")?.or_else(|| documents.mask_token())
+        else {
             return Err(block.fault("mask_token_id", "missing"));
         };
         let causal_context = match block.string("context")? {
@@ -302,7 +280,7 @@ fn block_diffusion(
     let mask_token = documents
         .config
         .token("mask_token_id")?
-        .or(mask_in_tokenizer)
+        .or_else(|| documents.mask_token())
         .or(documents.diffusion.token("mask_token_id")?);
     let Some(mask_token) = mask_token else {
         let what = format!("missing, and the tokenizer has no token \"{MASK_TEXT}\"");

@@ -11,6 +11,37 @@ pub(crate) mod settings;
 use crate::error::Error;
 use crate::names::{LayerTensor, TensorName};
 
+/// What decides about the network besides its configuration.
+pub(crate) struct Evidence {
+    /// Rows of the embedding.
+    pub(crate) vocab_len: usize,
+    /// Whether there is an output head of its own.
+    pub(crate) has_output: bool,
+    /// Whether there are sub-norms.
+    pub(crate) sub_norms: bool,
+    /// The caller's word, which beats the file's and any guess.
+    pub(crate) activation: Option<Activation>,
+}
+
+impl Evidence {
+    /// Looks at every tensor's name and rows; `None` if there is no embedding.
+    pub(crate) fn of(
+        tensors: impl Iterator<Item = (TensorName, usize)>,
+        activation: Option<Activation>,
+    ) -> Option<Self> {
+        let (mut vocab_len, mut has_output, mut sub_norms) = (None, false, false);
+        for (name, rows) in tensors {
+            match name {
+                TensorName::Embedding => vocab_len = Some(rows),
+                TensorName::Output => has_output = true,
+                TensorName::Layer(_, tensor) => sub_norms |= tensor.is_sub_norm(),
+                TensorName::OutputNorm => {}
+            }
+        }
+        Some(Self { vocab_len: vocab_len?, has_output, sub_norms, activation })
+    }
+}
+
 /// Sizes and constants of the network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
@@ -135,27 +166,27 @@ impl ModelConfig {
                 return Err(Error::setting(file, what, format!("{value}, allowed 1 to {MAX_DIM}")));
             }
         }
+        let refuse = |key: &str, what: String| Err(Error::setting(file, key, what));
         if !self.heads.is_multiple_of(self.kv_heads) {
             let what = format!("{} query heads do not share them evenly", self.heads);
-            let key = format!("{} key/value heads", self.kv_heads);
-            return Err(Error::setting(file, &key, what));
+            return refuse(&format!("{} key/value heads", self.kv_heads), what);
         }
         if !self.head_dim.is_multiple_of(2) {
             let what = format!("{}, must be even: dimensions turn in pairs", self.head_dim);
-            return Err(Error::setting(file, "head size", what));
+            return refuse("head size", what);
         }
-        let attention = self.heads.checked_mul(self.head_dim).filter(|&len| len <= MAX_DIM);
-        if attention.is_none() {
+        if self.heads.checked_mul(self.head_dim).is_none_or(|len| len > MAX_DIM) {
             let what = format!("{} heads of {} are too many", self.heads, self.head_dim);
-            return Err(Error::setting(file, "number of heads", what));
+            return refuse("number of heads", what);
         }
         if !(self.rope_theta.is_finite() && self.rope_theta > 0.0) {
-            let what = format!("{}, must be a positive number", self.rope_theta);
-            return Err(Error::setting(file, "rotary base", what));
+            return refuse(
+                "rotary base",
+                format!("{}, must be a positive number", self.rope_theta),
+            );
         }
-        if !(self.norm_eps.is_finite() && self.norm_eps > 0.0 && self.norm_eps < 1.0) {
-            let what = format!("{}, must be between 0 and 1", self.norm_eps);
-            return Err(Error::setting(file, "norm epsilon", what));
+        if !(self.norm_eps > 0.0 && self.norm_eps < 1.0) {
+            return refuse("norm epsilon", format!("{}, must be between 0 and 1", self.norm_eps));
         }
         self.check_tokens(file)
     }

@@ -9,15 +9,15 @@ use std::collections::HashMap;
 
 use read::{Gguf, Record};
 
-use crate::config::gguf::Evidence;
-use crate::encoding::{I2sOrder, TernaryEncoding};
-use crate::error::Error;
+use crate::config::Evidence;
+use crate::encoding::{FloatEncoding, I2sOrder, TernaryEncoding};
+use crate::error::{Error, quote_safely};
 use crate::model_file::{OpenOptions, Parts, SourceFile};
 use crate::names::{LayerTensor, TensorName, layer_and_part};
 use crate::summary::{FormatKind, FormatSummary};
-use crate::tensor::{Encoding, Stored, StoredTensor};
+use crate::tensor::{Encoding, Stored, TensorInfo};
 use crate::ternary_floats;
-use crate::vocabulary::{GgufVocabulary, SpecialTokenTexts, TokenizerSource};
+use crate::vocabulary::{GgufVocabulary, ModelText, SpecialTokenTexts, TokenizerSource};
 use crate::{config, size};
 
 /// First bytes of the format.
@@ -28,52 +28,53 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
     let file = source.name.as_str();
     let gguf = Gguf::read(file, source.bytes.as_slice())?;
     let mut decisions = Vec::new();
-    let vocabulary = GgufVocabulary::read(&gguf.metadata)?;
-    let embedding = find(&gguf, TensorName::Embedding).map(|record| record.rows);
-    let Some(vocab_len) = embedding else {
+    let vocabulary = GgufVocabulary::read(&gguf.metadata, &mut decisions)?;
+    let tensors = gguf.tensors.iter();
+    let known = tensors.filter_map(|r| Some((TensorName::from_gguf(&r.name)?, r.rows)));
+    let Some(evidence) = Evidence::of(known, options.activation) else {
         return Err(Error::unsupported(file, "tensor \"token_embd.weight\" is missing"));
     };
-    check_vocabulary(file, vocabulary.as_ref(), vocab_len)?;
-    let evidence = Evidence {
-        file,
-        vocab_len,
-        has_output: find(&gguf, TensorName::Output).is_some(),
-        sub_norms: gguf.tensors.iter().any(|record| {
-            TensorName::from_gguf(&record.name)
-                .is_some_and(|n| matches!(n, TensorName::Layer(_, t) if t.is_sub_norm()))
-        }),
-        vocabulary: vocabulary.as_ref(),
-        activation: options.activation,
-    };
-    let config = config::gguf::read(&gguf.metadata, &evidence, &mut decisions)?;
+    check_vocabulary(file, vocabulary.as_ref(), evidence.vocab_len)?;
+    let config =
+        config::gguf::read(&gguf.metadata, &evidence, vocabulary.as_ref(), &mut decisions)?;
     let stored = Reader { file, bytes: source.bytes.as_slice(), gguf: &gguf, options }
         .stored(&config, &mut decisions)?;
-    let (tensors, extra) = stored.assemble(&[file], &config)?;
-    let chat_template = gguf.metadata.string("tokenizer.chat_template")?.map(str::to_owned);
-    let summary = FormatSummary {
-        kind: FormatKind::Gguf,
-        version: Some(gguf.version),
-        files: vec![source.summary()],
-        decisions,
-    };
-    Ok(Parts {
+    let text = ModelText {
         special_tokens: special_tokens(vocabulary.as_ref()),
+        chat_template: chat_template(&gguf.metadata, &mut decisions)?,
         tokenizer: vocabulary.map_or_else(
             || TokenizerSource::Missing { looked: "tokenizer.ggml.tokens".to_owned() },
             TokenizerSource::Gguf,
         ),
-        files: vec![source],
-        config,
-        tensors,
-        extra,
-        chat_template,
-        summary,
-    })
+    };
+    let version = Some(gguf.version);
+    let files = vec![source];
+    let stored = stored.fit(&files, &config)?;
+    let summary = FormatSummary::new(FormatKind::Gguf, version, &files, decisions);
+    Ok(Parts { files, config, stored, text, summary })
 }
 
-fn find<'a>(gguf: &'a Gguf<'_>, name: TensorName) -> Option<&'a Record> {
-    let name = name.gguf();
-    gguf.tensors.iter().find(|record| record.name == name)
+/// Found in the chat template of the official BitNet-b1.58-2B-4T GGUF, which is not the one the model
+/// was trained with: under it no reply ever ends.
+const WRONG_TEMPLATE: &str = "BITNETAssistant";
+
+/// What the model was trained with, as its Hugging Face checkpoint has it.
+const BITNET_2B_TEMPLATE: &str = "{{ bos_token }}{% for message in messages %}\
+    {{ message['role'] | capitalize }}: {{ message['content'] | trim }}<|eot_id|>{% endfor %}\
+    {% if add_generation_prompt %}Assistant: {% endif %}";
+
+fn chat_template(
+    metadata: &value::Metadata<'_>,
+    decisions: &mut Vec<String>,
+) -> Result<Option<String>, Error> {
+    let template = metadata.string("tokenizer.chat_template")?;
+    if template.is_some_and(|template| template.contains(WRONG_TEMPLATE)) {
+        let why =
+            "chat template of the original checkpoint: the one in this file is known to be wrong";
+        decisions.push(why.to_owned());
+        return Ok(Some(BITNET_2B_TEMPLATE.to_owned()));
+    }
+    Ok(template.map(str::to_owned))
 }
 
 fn check_vocabulary(
@@ -90,12 +91,14 @@ fn check_vocabulary(
 }
 
 fn special_tokens(vocabulary: Option<&GgufVocabulary>) -> SpecialTokenTexts {
-    let Some(vocabulary) = vocabulary else { return SpecialTokenTexts::default() };
     let text = |id: Option<u32>| {
         let at = usize::try_from(id?).ok()?;
-        vocabulary.tokens.get(at).cloned()
+        vocabulary?.tokens.get(at).cloned()
     };
-    SpecialTokenTexts { bos: text(vocabulary.bos), eos: text(vocabulary.eos) }
+    SpecialTokenTexts {
+        bos: text(vocabulary.and_then(|v| v.bos)),
+        eos: text(vocabulary.and_then(|v| v.eos)),
+    }
 }
 
 /// Turns tensor records into stored tensors of a known encoding.
@@ -123,23 +126,27 @@ impl Reader<'_, '_> {
                 stored.extra.push(record.name.clone());
                 continue;
             };
-            let encoding = self.encoding(record, q2_group_len)?;
+            let mut encoding = self.encoding(record, q2_group_len)?;
             let size = record.size(self.file, encoding)?;
-            let mut tensor = StoredTensor {
+            let mut factor = 1.0;
+            if name.is_linear() {
+                factor = self.scale_beside(record, &scales)?;
+                if let Encoding::Float(float) = encoding {
+                    encoding = Encoding::TernaryFloats(float);
+                    factor *= self.ternary_scale(record, float, size, &config.architecture)?;
+                }
+            }
+            stored.tensors.push(TensorInfo {
+                name,
                 source_name: record.name.clone(),
                 rows: record.rows,
                 cols: record.cols,
                 encoding,
-                file: 0,
                 offset: record.offset,
                 size,
-                factor: 1.0,
-            };
-            if name.is_linear() {
-                let own = self.admit_ternary_floats(&mut tensor, config)?;
-                tensor.factor = own * self.scale_beside(record, &scales)?;
-            }
-            stored.tensors.push((name, tensor));
+                file: 0,
+                factor,
+            });
         }
         self.note_order(&stored, decisions);
         Ok(stored)
@@ -171,55 +178,51 @@ impl Reader<'_, '_> {
 
     /// The group length of type 42: every tensor of a file has the same.
     fn q2_group_len(&self, decisions: &mut Vec<String>) -> Result<usize, Error> {
-        let mut found: Option<(usize, &Record)> = None;
-        let mut any = false;
-        for record in self.gguf.tensors.iter().filter(|record| record.type_id == 42) {
-            any = true;
-            let vote = types::type_42(record.weights(), record.room)
-                .map_err(|what| self.fault(record, what))?;
-            match (found, vote) {
-                (Some((first, earlier)), Some(group_len)) if first != group_len => {
-                    let what = format!(
-                        "its size fits Q2_0 in groups of {group_len}, that of \"{}\" groups of {first}",
-                        earlier.name
-                    );
-                    return Err(self.fault(record, what));
-                }
-                (None, Some(group_len)) => found = Some((group_len, record)),
-                _ => {}
-            }
+        let records = self.gguf.tensors.iter().filter(|record| record.type_id == 42);
+        let mut votes = Vec::new();
+        for record in records {
+            let vote = types::type_42(record.weights(), record.room);
+            votes.push((vote.map_err(|what| self.fault(record, what))?, record));
         }
-        let group_len = found.map_or(64, |(group_len, _)| group_len);
-        if any {
-            let why = match found {
-                Some((_, record)) => format!("{} takes {} bytes", record.name, record.room.bytes),
-                None => "both sizes fit; llama.cpp's own is 64".to_owned(),
-            };
-            decisions.push(format!("Q2_0 in groups of {group_len}: {why}"));
+        if votes.is_empty() {
+            return Ok(64);
         }
+        let mut clear = votes.into_iter().filter_map(|(vote, record)| Some((vote?, record)));
+        let Some((group_len, first)) = clear.next() else {
+            decisions
+                .push("Q2_0 in groups of 64: both sizes fit; llama.cpp's own is 64".to_owned());
+            return Ok(64);
+        };
+        if let Some((other, record)) = clear.find(|(other, _)| *other != group_len) {
+            let what = format!(
+                "its size fits Q2_0 in groups of {other}, that of \"{}\" groups of {group_len}",
+                quote_safely(&first.name)
+            );
+            return Err(self.fault(record, what));
+        }
+        let (name, room) = (quote_safely(&first.name), first.room.bytes);
+        decisions.push(format!("Q2_0 in groups of {group_len}: {name} takes {room} bytes"));
         Ok(group_len)
     }
 
-    /// Float weights are fine where every one is −s, 0 or s; returns that s, or 1 for packed trits.
-    fn admit_ternary_floats(
+    /// The s of float weights that are all −s, 0 or s.
+    fn ternary_scale(
         &self,
-        tensor: &mut StoredTensor,
-        config: &config::ModelConfig,
+        record: &Record,
+        float: FloatEncoding,
+        size: u64,
+        architecture: &str,
     ) -> Result<f32, Error> {
-        let Encoding::Float(float) = tensor.encoding else { return Ok(1.0) };
-        let bytes = size::slice(self.bytes, tensor.offset, tensor.size).unwrap_or_default();
-        let scale = ternary_floats::scale(float, bytes, tensor.cols)
-            .map_err(|e| Error::tensor(self.file, &tensor.source_name, tensor.offset, e))?;
-        let Some(scale) = scale else {
+        let bytes = size::slice(self.bytes, record.offset, size).unwrap_or_default();
+        let scale =
+            ternary_floats::scale(float, bytes, record.cols).map_err(|e| self.fault(record, e))?;
+        scale.ok_or_else(|| {
             let what = format!(
-                "is {float} and not ternary (more than one magnitude besides 0): this {} is not a \
-                 ternary model",
-                config.architecture
+                "is {float} and not ternary (more than one magnitude besides 0): this \
+                 {architecture} is not a ternary model"
             );
-            return Err(Error::tensor(self.file, &tensor.source_name, tensor.offset, what));
-        };
-        tensor.encoding = Encoding::TernaryFloats(float);
-        Ok(scale)
+            self.fault(record, what)
+        })
     }
 
     /// llama.cpp may keep one more scale of a projection in a tensor of its own.
@@ -228,18 +231,12 @@ impl Reader<'_, '_> {
         let name = format!("{stem}.scale");
         let Some(&beside) = scales.get(name.as_str()) else { return Ok(1.0) };
         let bytes = size::slice(self.bytes, beside.offset, 4.min(beside.room.bytes));
-        let value = bytes.and_then(|bytes| bytes.try_into().ok()).map(f32::from_le_bytes);
-        match value {
-            Some(value)
-                if beside.type_id == 0
-                    && beside.weights() == 1
-                    && value.is_finite()
-                    && value > 0.0 =>
-            {
-                Ok(value)
-            }
-            _ => Err(self.fault(beside, "a scale must be one positive F32")),
-        }
+        bytes
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(f32::from_le_bytes)
+            .filter(|value| beside.type_id == 0 && beside.weights() == 1 && value.is_finite())
+            .filter(|&value| value > 0.0)
+            .ok_or_else(|| self.fault(beside, "a scale must be one positive F32"))
     }
 
     /// A tensor that the network does not use may be anything, but not something it should use: one
@@ -264,7 +261,7 @@ impl Reader<'_, '_> {
     }
 
     fn note_order(&self, stored: &Stored, decisions: &mut Vec<String>) {
-        let i2s = stored.tensors.iter().find_map(|(_, tensor)| match tensor.encoding {
+        let i2s = stored.tensors.iter().find_map(|tensor| match tensor.encoding {
             Encoding::Ternary(TernaryEncoding::I2s(order)) => Some(order),
             _ => None,
         });

@@ -12,33 +12,37 @@ use crate::size;
 /// Longest key.
 const MAX_KEY_LEN: u64 = 256;
 /// Longest string value.
-pub(crate) const MAX_STRING_LEN: u64 = 64 * 1024;
+const MAX_STRING_LEN: u64 = 64 * 1024;
 /// Longest chat template.
 pub(crate) const MAX_TEMPLATE_LEN: u64 = 1024 * 1024;
 /// Most keys of a file. Real files have under a hundred.
 const MAX_KEYS: u64 = 65_536;
 
-/// Type numbers of the format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ValueType {
-    U8,
-    I8,
-    U16,
-    I16,
-    U32,
-    I32,
-    F32,
-    Bool,
-    String,
-    Array,
-    U64,
-    I64,
-    F64,
-}
+/// The types of the format by number: name, and bytes of a value where all have the same.
+const TYPES: [(&str, Option<u64>); 13] = [
+    ("U8", Some(1)),
+    ("I8", Some(1)),
+    ("U16", Some(2)),
+    ("I16", Some(2)),
+    ("U32", Some(4)),
+    ("I32", Some(4)),
+    ("F32", Some(4)),
+    ("Bool", Some(1)),
+    ("String", None),
+    ("Array", None),
+    ("U64", Some(8)),
+    ("I64", Some(8)),
+    ("F64", Some(8)),
+];
+const U32: u32 = 4;
+const I32: u32 = 5;
+const F32: u32 = 6;
+const STRING: u32 = 8;
+const ARRAY: u32 = 9;
 
 /// One metadata value.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Value<'a> {
+enum Value<'a> {
     /// Any of the unsigned or signed integers; all fit.
     Integer(i128),
     Float(f64),
@@ -46,7 +50,7 @@ pub(crate) enum Value<'a> {
     String(&'a str),
     /// `len` elements from byte `offset` on, already walked.
     Array {
-        of: ValueType,
+        of: u32,
         len: u64,
         offset: u64,
     },
@@ -57,38 +61,6 @@ pub(crate) enum Value<'a> {
 pub(crate) struct Metadata<'a> {
     start: Cursor<'a>,
     values: HashMap<&'a str, (u64, Value<'a>)>,
-}
-
-impl ValueType {
-    fn from_id(id: u32) -> Option<Self> {
-        Some(match id {
-            0 => Self::U8,
-            1 => Self::I8,
-            2 => Self::U16,
-            3 => Self::I16,
-            4 => Self::U32,
-            5 => Self::I32,
-            6 => Self::F32,
-            7 => Self::Bool,
-            8 => Self::String,
-            9 => Self::Array,
-            10 => Self::U64,
-            11 => Self::I64,
-            12 => Self::F64,
-            _ => return None,
-        })
-    }
-
-    /// Bytes of one value, where all have the same.
-    fn fixed_len(self) -> Option<u64> {
-        match self {
-            Self::U8 | Self::I8 | Self::Bool => Some(1),
-            Self::U16 | Self::I16 => Some(2),
-            Self::U32 | Self::I32 | Self::F32 => Some(4),
-            Self::U64 | Self::I64 | Self::F64 => Some(8),
-            Self::String | Self::Array => None,
-        }
-    }
 }
 
 impl<'a> Metadata<'a> {
@@ -113,13 +85,18 @@ impl<'a> Metadata<'a> {
         Ok(Self { start: cursor.at(0), values })
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<Value<'a>> {
+    fn get(&self, key: &str) -> Option<Value<'a>> {
         self.values.get(key).map(|(_, value)| *value)
     }
 
     pub(crate) fn fault(&self, key: &str, what: impl std::fmt::Display) -> Error {
         let offset = self.values.get(key).map_or(0, |(offset, _)| *offset);
         self.start.at(offset).fault(key, what)
+    }
+
+    /// The file's name, for messages.
+    pub(crate) fn file(&self) -> &'a str {
+        self.start.file()
     }
 
     fn wrong_type(&self, key: &str, wanted: &str, found: Value<'_>) -> Error {
@@ -133,46 +110,50 @@ impl<'a> Metadata<'a> {
         self.fault(key, format!("found {found}, wanted {wanted}"))
     }
 
+    fn typed<T>(
+        &self,
+        key: &str,
+        wanted: &str,
+        read: impl Fn(Value<'a>) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        read(value).map(Some).ok_or_else(|| self.wrong_type(key, wanted, value))
+    }
+
     pub(crate) fn string(&self, key: &str) -> Result<Option<&'a str>, Error> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(Value::String(value)) => Ok(Some(value)),
-            Some(other) => Err(self.wrong_type(key, "a string", other)),
-        }
+        self.typed(key, "a string", |value| match value {
+            Value::String(value) => Some(value),
+            _ => None,
+        })
     }
 
     pub(crate) fn bool(&self, key: &str) -> Result<Option<bool>, Error> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(Value::Bool(value)) => Ok(Some(value)),
-            Some(other) => Err(self.wrong_type(key, "a bool", other)),
-        }
+        self.typed(key, "a bool", |value| match value {
+            Value::Bool(value) => Some(value),
+            _ => None,
+        })
     }
 
     pub(crate) fn float(&self, key: &str) -> Result<Option<f64>, Error> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(Value::Float(value)) => Ok(Some(value)),
+        self.typed(key, "a number", |value| match value {
+            Value::Float(value) => Some(value),
             // Some writers store round numbers such as 500000 as integers.
-            Some(Value::Integer(value)) => Ok(Some(value as f64)),
-            Some(other) => Err(self.wrong_type(key, "a number", other)),
-        }
+            Value::Integer(value) => Some(value as f64),
+            _ => None,
+        })
     }
 
     /// A count, an identifier or a size.
     pub(crate) fn u32(&self, key: &str) -> Result<Option<u32>, Error> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(Value::Integer(value)) => u32::try_from(value).map(Some).map_err(|_| {
-                self.wrong_type(key, "an integer from 0 to 2^32-1", Value::Integer(value))
-            }),
-            Some(other) => Err(self.wrong_type(key, "an integer", other)),
-        }
+        self.typed(key, "an integer from 0 to 2^32-1", |value| match value {
+            Value::Integer(value) => u32::try_from(value).ok(),
+            _ => None,
+        })
     }
 
     /// Elements of a string array, at most `limit`.
     pub(crate) fn strings(&self, key: &str, limit: u64) -> Result<Option<Vec<String>>, Error> {
-        let Some((len, mut cursor)) = self.array(key, limit, &[ValueType::String])? else {
+        let Some((len, mut cursor)) = self.array(key, limit, &[STRING])? else {
             return Ok(None);
         };
         // `read` has walked the array, so `len` strings of at least eight bytes are there.
@@ -186,14 +167,14 @@ impl<'a> Metadata<'a> {
 
     /// Elements of an array of 32-bit integers.
     pub(crate) fn integers(&self, key: &str, limit: u64) -> Result<Option<Vec<i32>>, Error> {
-        let types = [ValueType::I32, ValueType::U32];
+        let types = [I32, U32];
         let Some((len, mut cursor)) = self.array(key, limit, &types)? else { return Ok(None) };
         (0..len).map(|_| cursor.u32(key).map(u32::cast_signed)).collect::<Result<_, _>>().map(Some)
     }
 
     /// Elements of an array of 32-bit floats.
     pub(crate) fn floats(&self, key: &str, limit: u64) -> Result<Option<Vec<f32>>, Error> {
-        let Some((len, mut cursor)) = self.array(key, limit, &[ValueType::F32])? else {
+        let Some((len, mut cursor)) = self.array(key, limit, &[F32])? else {
             return Ok(None);
         };
         (0..len).map(|_| cursor.f32(key)).collect::<Result<_, _>>().map(Some)
@@ -203,7 +184,7 @@ impl<'a> Metadata<'a> {
         &self,
         key: &str,
         limit: u64,
-        types: &[ValueType],
+        types: &[u32],
     ) -> Result<Option<(u64, Cursor<'a>)>, Error> {
         match self.get(key) {
             None => Ok(None),
@@ -214,34 +195,40 @@ impl<'a> Metadata<'a> {
                 Ok(Some((len, self.start.at(offset))))
             }
             Some(Value::Array { of, .. }) => {
-                Err(self.fault(key, format!("an array of {of:?}, wanted one of {types:?}")))
+                let wanted: Vec<&str> = types.iter().map(|&id| type_name(id)).collect();
+                let what = format!("an array of {}, wanted one of {wanted:?}", type_name(of));
+                Err(self.fault(key, what))
             }
             Some(other) => Err(self.wrong_type(key, "an array", other)),
         }
     }
 }
 
-fn read_type(cursor: &mut Cursor<'_>, key: &str) -> Result<ValueType, Error> {
+fn type_name(id: u32) -> &'static str {
+    TYPES.get(id as usize).map_or("unknown", |(name, _)| name)
+}
+
+/// A type number, and the bytes of a value of that type where all have the same.
+fn read_type(cursor: &mut Cursor<'_>, key: &str) -> Result<(u32, Option<u64>), Error> {
     let start = cursor.clone();
     let id = cursor.u32(key)?;
-    ValueType::from_id(id)
-        .ok_or_else(|| start.fault(key, format!("value type {id}, allowed 0 to 12")))
+    match TYPES.get(id as usize) {
+        Some((_, len)) => Ok((id, *len)),
+        None => Err(start.fault(key, format!("value type {id}, allowed 0 to 12"))),
+    }
 }
 
 fn read_value<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Value<'a>, Error> {
-    let kind = read_type(cursor, key)?;
-    Ok(match kind {
-        ValueType::U8 => Value::Integer(cursor.u8(key)?.into()),
-        ValueType::I8 => Value::Integer(cursor.u8(key)?.cast_signed().into()),
-        ValueType::U16 => Value::Integer(cursor.u16(key)?.into()),
-        ValueType::I16 => Value::Integer(cursor.u16(key)?.cast_signed().into()),
-        ValueType::U32 => Value::Integer(cursor.u32(key)?.into()),
-        ValueType::I32 => Value::Integer(cursor.u32(key)?.cast_signed().into()),
-        ValueType::U64 => Value::Integer(cursor.u64(key)?.into()),
-        ValueType::I64 => Value::Integer(cursor.u64(key)?.cast_signed().into()),
-        ValueType::F32 => Value::Float(cursor.f32(key)?.into()),
-        ValueType::F64 => Value::Float(cursor.f64(key)?),
-        ValueType::Bool => {
+    let (id, _) = read_type(cursor, key)?;
+    Ok(match id {
+        0 => Value::Integer(cursor.u8(key)?.into()),
+        1 => Value::Integer(cursor.u8(key)?.cast_signed().into()),
+        2 => Value::Integer(cursor.u16(key)?.into()),
+        3 => Value::Integer(cursor.u16(key)?.cast_signed().into()),
+        U32 => Value::Integer(cursor.u32(key)?.into()),
+        I32 => Value::Integer(cursor.u32(key)?.cast_signed().into()),
+        F32 => Value::Float(cursor.f32(key)?.into()),
+        7 => {
             let start = cursor.clone();
             match cursor.u8(key)? {
                 0 => Value::Bool(false),
@@ -251,29 +238,32 @@ fn read_value<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Value<'a>, Error
                 }
             }
         }
-        ValueType::String => {
+        STRING => {
             let template = key.starts_with("tokenizer.chat_template");
             let limit = if template { MAX_TEMPLATE_LEN } else { MAX_STRING_LEN };
             let len = cursor.u64(key)?;
             Value::String(cursor.text(len, limit, key)?)
         }
-        ValueType::Array => walk_array(cursor, key)?,
+        ARRAY => walk_array(cursor, key)?,
+        10 => Value::Integer(cursor.u64(key)?.into()),
+        11 => Value::Integer(cursor.u64(key)?.cast_signed().into()),
+        _ => Value::Float(cursor.f64(key)?),
     })
 }
 
 /// Checks that an array lies inside the file, and steps over it.
 fn walk_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Value<'a>, Error> {
-    let of = read_type(cursor, key)?;
+    let (of, element_len) = read_type(cursor, key)?;
     let len = cursor.u64(key)?;
     let offset = cursor.offset();
-    match of.fixed_len() {
+    match element_len {
         Some(element_len) => {
             let Some(bytes) = size::product(&[len, element_len]) else {
                 return Err(cursor.fault(key, format!("an array of {len} is larger than any file")));
             };
             cursor.take(bytes, key)?;
         }
-        None if of == ValueType::Array => {
+        None if of == ARRAY => {
             return Err(cursor.fault(key, "an array of arrays, which is not supported"));
         }
         None => {

@@ -18,6 +18,7 @@
 use std::io::{self, Write};
 
 use super::types;
+use crate::error::invalid;
 use crate::size;
 use crate::tensor::Encoding;
 
@@ -36,19 +37,6 @@ pub enum MetadataValue {
     I32s(Vec<i32>),
     U32s(Vec<u32>),
     F32s(Vec<f32>),
-}
-
-impl MetadataValue {
-    /// Whether this is an array without elements.
-    pub(crate) fn is_empty(&self) -> bool {
-        match self {
-            Self::Strings(values) => values.is_empty(),
-            Self::I32s(values) => values.is_empty(),
-            Self::U32s(values) => values.is_empty(),
-            Self::F32s(values) => values.is_empty(),
-            Self::U32(_) | Self::F32(_) | Self::Bool(_) | Self::String(_) => false,
-        }
-    }
 }
 
 /// Collects what comes before the data.
@@ -81,7 +69,6 @@ impl GgufWriter {
     /// Adds a tensor, and returns the bytes its data takes. `shape` is rows then columns, or the length
     /// of a vector.
     pub fn declare(&mut self, name: &str, shape: &[usize], encoding: Encoding) -> io::Result<u64> {
-        let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
         let (rows, cols) = match *shape {
             [cols] => (1, cols),
             [rows, cols] => (rows, cols),
@@ -109,7 +96,6 @@ impl GgufWriter {
             out.value(value)?;
         }
         let mut offset = 0u64;
-        let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "larger than any file");
         for tensor in &self.tensors {
             out.string(&tensor.name)?;
             out.write_all(&u32::try_from(tensor.dims.len()).unwrap_or(u32::MAX).to_le_bytes())?;
@@ -120,7 +106,7 @@ impl GgufWriter {
             out.write_all(&offset.to_le_bytes())?;
             offset = size::end(offset, tensor.size)
                 .and_then(|end| size::align_up(end, ALIGNMENT))
-                .ok_or_else(too_large)?;
+                .ok_or_else(|| invalid("larger than any file".to_owned()))?;
         }
         out.pad()?;
         let sizes = self.tensors.into_iter().map(|tensor| tensor.size).collect();
@@ -146,7 +132,7 @@ impl<W: Write> GgufBody<W> {
         let len = size::widen(bytes.len());
         let Some(missing) = self.missing.checked_sub(len) else {
             let what = format!("tensor {}: {len} bytes more than declared", self.current);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            return Err(invalid(what));
         };
         self.out.write_all(bytes)?;
         self.missing = missing;
@@ -162,7 +148,7 @@ impl<W: Write> GgufBody<W> {
     pub fn finish(mut self) -> io::Result<W> {
         if self.current != self.sizes.len() {
             let what = format!("tensor {} lacks {} bytes", self.current, self.missing);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            return Err(invalid(what));
         }
         self.out.out.flush()?;
         Ok(self.out.out)
@@ -205,19 +191,19 @@ impl<W: Write> Counted<W> {
                 self.array(8, values.len())?;
                 values.iter().try_for_each(|value| self.string(value))
             }
-            MetadataValue::I32s(values) => {
-                self.array(5, values.len())?;
-                values.iter().try_for_each(|value| self.write_all(&value.to_le_bytes()))
-            }
-            MetadataValue::U32s(values) => {
-                self.array(4, values.len())?;
-                values.iter().try_for_each(|value| self.write_all(&value.to_le_bytes()))
-            }
-            MetadataValue::F32s(values) => {
-                self.array(6, values.len())?;
-                values.iter().try_for_each(|value| self.write_all(&value.to_le_bytes()))
-            }
+            MetadataValue::I32s(values) => self.words(5, values.iter().map(|v| v.to_le_bytes())),
+            MetadataValue::U32s(values) => self.words(4, values.iter().map(|v| v.to_le_bytes())),
+            MetadataValue::F32s(values) => self.words(6, values.iter().map(|v| v.to_le_bytes())),
         }
+    }
+
+    fn words(
+        &mut self,
+        element_type: u32,
+        mut words: impl ExactSizeIterator<Item = [u8; 4]>,
+    ) -> io::Result<()> {
+        self.array(element_type, words.len())?;
+        words.try_for_each(|word| self.write_all(&word))
     }
 
     fn typed(&mut self, type_id: u32, bytes: &[u8]) -> io::Result<()> {

@@ -17,6 +17,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::checkpoint::{Dtype, Entry};
 use crate::cursor::Cursor;
 use crate::error::{Error, quote_safely};
 use crate::size;
@@ -28,55 +29,24 @@ const MAX_TENSORS: usize = 65_536;
 /// Most dimensions of a tensor.
 const MAX_DIMS: usize = 4;
 
-/// Types of tensor elements that we can name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dtype {
-    F32,
-    F16,
-    Bf16,
-    U8,
-    /// One that no tensor of the network has; its bytes an element.
-    Other(u64),
+/// The element type a header names, if the format has it.
+fn dtype(name: &str) -> Option<Dtype> {
+    Some(match name {
+        "F32" => Dtype::F32,
+        "F16" => Dtype::F16,
+        "BF16" => Dtype::Bf16,
+        "U8" => Dtype::U8,
+        "BOOL" | "I8" | "F8_E4M3" | "F8_E5M2" | "F8_E8M0" => Dtype::Other(1),
+        "I16" | "U16" => Dtype::Other(2),
+        "I32" | "U32" => Dtype::Other(4),
+        "I64" | "U64" | "F64" | "C64" => Dtype::Other(8),
+        _ => return None,
+    })
 }
 
-/// One tensor of a file, inside it.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) name: String,
-    pub(crate) dtype: Dtype,
-    pub(crate) shape: Vec<u64>,
-    /// From the start of the file.
-    pub(crate) offset: u64,
-    pub(crate) size: u64,
-}
-
-impl Dtype {
-    fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "F32" => Self::F32,
-            "F16" => Self::F16,
-            "BF16" => Self::Bf16,
-            "U8" => Self::U8,
-            "BOOL" | "I8" | "F8_E4M3" | "F8_E5M2" | "F8_E8M0" => Self::Other(1),
-            "I16" | "U16" => Self::Other(2),
-            "I32" | "U32" => Self::Other(4),
-            "I64" | "U64" | "F64" | "C64" => Self::Other(8),
-            _ => return None,
-        })
-    }
-
-    fn size(self) -> u64 {
-        match self {
-            Self::U8 => 1,
-            Self::F16 | Self::Bf16 => 2,
-            Self::F32 => 4,
-            Self::Other(size) => size,
-        }
-    }
-}
-
-/// Reads the header; every tensor is inside the file, none overlaps another, no byte is unused.
-pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Entry>, Error> {
+/// Reads the header of the checkpoint's file number `at`; every tensor is inside the file, none
+/// overlaps another, no byte is unused.
+pub(crate) fn read(file: &str, at: usize, bytes: &[u8]) -> Result<Vec<Entry>, Error> {
     let mut cursor = Cursor::new(file, bytes);
     let header_len = cursor.u64("header length")?;
     if header_len > MAX_HEADER_LEN {
@@ -96,7 +66,7 @@ pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Entry>, Error> {
             let what = format!("\"{}\" appears twice", quote_safely(&name));
             return Err(cursor.at(header_start).fault("tensor name", what));
         }
-        entries.push(place(file, name, raw, data_start)?);
+        entries.push(Entry { file: at, ..place(file, name, raw, data_start)? });
     }
     check_coverage(file, &entries, data_start, size::widen(bytes.len()))?;
     Ok(entries)
@@ -104,7 +74,7 @@ pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Entry>, Error> {
 
 fn place(file: &str, name: String, raw: RawEntry<'_>, data_start: u64) -> Result<Entry, Error> {
     let fault = |what: String| Error::tensor(file, &name, data_start, what);
-    let Some(dtype) = Dtype::from_name(&raw.dtype) else {
+    let Some(dtype) = dtype(&raw.dtype) else {
         return Err(fault(format!("dtype \"{}\" is not known", quote_safely(&raw.dtype))));
     };
     let (begin, end) = raw.data_offsets;
@@ -123,7 +93,7 @@ fn place(file: &str, name: String, raw: RawEntry<'_>, data_start: u64) -> Result
         );
         return Err(fault(what));
     }
-    Ok(Entry { name, dtype, shape: raw.shape.0, offset, size: found })
+    Ok(Entry { name, dtype, shape: raw.shape.0, file: 0, offset, size: found, scale: None })
 }
 
 /// Refuses overlaps, holes, and data past the end or left over.

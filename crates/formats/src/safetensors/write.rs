@@ -7,13 +7,14 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 
 use crate::encoding::FloatEncoding;
+use crate::error::invalid;
 use crate::size;
 
 /// Collects what the header says.
 #[derive(Debug, Default)]
 pub struct SafetensorsWriter {
     header: Map<String, Value>,
-    sizes: Vec<u64>,
+    /// Bytes of all tensors so far.
     end: u64,
 }
 
@@ -42,16 +43,13 @@ impl SafetensorsWriter {
         let mut dims: Vec<u64> = shape.iter().map(|&dim| size::widen(dim)).collect();
         dims.push(element);
         let begin = self.end;
-        let size = size::product(&dims);
-        let end = size.and_then(|size| size::end(begin, size));
-        let (Some(size), Some(end)) = (size, end) else {
+        let Some(end) = size::product(&dims).and_then(|size| size::end(begin, size)) else {
             return Err(invalid(format!("{name}: larger than any file")));
         };
         let entry = json!({ "dtype": dtype, "shape": shape, "data_offsets": [begin, end] });
         if self.header.insert(name.to_owned(), entry).is_some() {
             return Err(invalid(format!("{name}: declared twice")));
         }
-        self.sizes.push(size);
         self.end = end;
         Ok(())
     }
@@ -64,10 +62,7 @@ impl SafetensorsWriter {
         json.resize(json.len().next_multiple_of(8), b' ');
         out.write_all(&size::widen(json.len()).to_le_bytes())?;
         out.write_all(&json)?;
-        Ok(SafetensorsBody {
-            out,
-            missing: self.sizes.iter().copied().fold(0, u64::saturating_add),
-        })
+        Ok(SafetensorsBody { out, missing: self.end })
     }
 }
 
@@ -94,8 +89,4 @@ impl<W: Write> SafetensorsBody<W> {
         self.out.flush()?;
         Ok(self.out)
     }
-}
-
-fn invalid(what: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, what)
 }

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+#[cfg(unix)]
+use crate::companions::directory_of;
 use crate::error::Error;
 
 /// Writes a file under a name of its own, and gives it its real name only when all of it is on disk. A
@@ -22,6 +24,11 @@ pub(super) fn write_whole(
         let _ = fs::remove_file(&partial);
     }
     result
+}
+
+/// The same for bytes that are already there.
+pub(super) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    write_whole(path, |out| out.write_all(bytes).map_err(|e| Error::io(path, e)))
 }
 
 fn fill(
@@ -44,8 +51,7 @@ fn partial_path(path: &Path) -> PathBuf {
 
 #[cfg(unix)]
 fn sync_directory(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(directory_of(path))?.sync_all()
 }
 
 #[cfg(not(unix))]
@@ -70,7 +76,7 @@ mod tests {
         assert!(result.is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-        write_whole(&path, |out| out.write_all(b"new").map_err(|e| Error::io(&path, e))).unwrap();
+        write_bytes(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }

@@ -15,7 +15,8 @@ pub use packed::write_packed_dir;
 pub use sglbitnt::write_sglbitnt;
 
 use crate::config::RotaryPairs;
-use crate::encoding::{FloatEncoding, TritScales, encode_floats};
+use crate::encoding::{FloatEncoding, Rounding, TernaryEncoding, TritScales};
+use crate::encoding::{encode_floats, encode_trits};
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::names::{LayerTensor, TensorName};
@@ -29,9 +30,39 @@ fn tensor(source: &ModelFile, name: TensorName) -> &TensorInfo {
     source.tensor(name).expect("an opened model has every tensor its configuration names")
 }
 
-/// Hands the bytes of a float tensor to `write`, a piece at a time. The same encoding is copied bit for
-/// bit, another one is made from the decoded values.
-fn float_pieces(
+/// The dimensions a file gives a tensor: a norm is a vector.
+fn dims(info: &TensorInfo) -> Vec<usize> {
+    if info.name.is_norm() { vec![info.cols] } else { vec![info.rows, info.cols] }
+}
+
+/// How a file holds its tensors.
+struct Target {
+    trits: TernaryEncoding,
+    rounding: Rounding,
+    pairs: RotaryPairs,
+}
+
+impl Target {
+    /// Hands the bytes of a tensor to `write`: a projection in one piece, floats in many.
+    fn copy(
+        &self,
+        source: &ModelFile,
+        info: &TensorInfo,
+        float: FloatEncoding,
+        mut write: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if !info.name.is_linear() {
+            return copy_floats(source, info, float, write);
+        }
+        let (trits, scales) = projection(source, info, self.pairs)?;
+        let bytes = encode_trits(self.trits, &trits, info.rows, info.cols, &scales, self.rounding)
+            .map_err(|e| source.fault(info, e))?;
+        write(&bytes)
+    }
+}
+
+/// The same encoding is copied bit for bit, another one is made from the decoded values.
+fn copy_floats(
     source: &ModelFile,
     info: &TensorInfo,
     encoding: FloatEncoding,
@@ -45,11 +76,16 @@ fn float_pieces(
         let rows = first..info.rows.min(first + CHUNK_ROWS);
         values.resize(rows.len() * info.cols, 0.0);
         source.floats(info, rows, &mut values)?;
-        let bytes = encode_floats(encoding, &values)
-            .map_err(|e| Error::tensor(source.name(), &info.source_name, info.offset, e))?;
-        write(&bytes)?;
+        write(&encode_floats(encoding, &values).map_err(|e| source.fault(info, e))?)?;
     }
     Ok(())
+}
+
+/// The scale of a projection whose encoding has room for one; `encode_trits` refuses more. A tensor of
+/// zeros may have any, and these formats want a positive one.
+fn one_scale(source: &ModelFile, info: &TensorInfo) -> Result<f32, Error> {
+    let scales = source.scales(info)?;
+    Ok(scales.values().first().copied().filter(|&scale| scale > 0.0).unwrap_or(1.0))
 }
 
 /// All trits and scales of a projection, with its rows in the order that `pairs` asks for.

@@ -5,33 +5,54 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::file::write_whole;
+use super::file::write_bytes;
 use crate::error::{Error, quote_safely};
 use crate::model_file::ModelFile;
 use crate::vocabulary::{
-    CONTROL_TYPE, GgufVocabulary, MAX_TOKENS, NORMAL_TYPE, TokenizerSource, UNUSED_TYPE,
-    USER_DEFINED_TYPE,
+    CONTROL_TYPE, GgufVocabulary, LLAMA_3_CUT, MAX_TOKENS, NORMAL_TYPE, TokenizerSource,
+    UNUSED_TYPE, USER_DEFINED_TYPE,
 };
 
-/// The regular expressions that have a name in GGUF.
-const CUTS: [(&str, &str); 2] = [
-    (
-        "llama-bpe",
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    ),
-    (
-        "qwen2",
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    ),
+/// A way to cut text before BPE that has a name in GGUF.
+struct Cut {
+    /// What we call it in GGUF files.
+    name: &'static str,
+    /// What others call it.
+    aliases: &'static [&'static str],
+    /// Its regular expression; `None` is the one that byte-level tokenizers have built in.
+    regex: Option<&'static str>,
+    /// Whether text is composed (NFC) first.
+    composes: bool,
+    /// Whether a piece that is a token is taken whole.
+    ignore_merges: bool,
+}
+
+const CUTS: [Cut; 3] = [
+    Cut {
+        name: LLAMA_3_CUT,
+        aliases: &["llama3", "llama-v3", "falcon3", "falcon-h1", "falcon_e"],
+        regex: Some(
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ),
+        composes: false,
+        ignore_merges: true,
+    },
+    Cut {
+        name: "qwen2",
+        aliases: &["deepseek-r1-qwen"],
+        regex: Some(
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ),
+        composes: true,
+        ignore_merges: false,
+    },
+    Cut { name: "gpt-2", aliases: &["phi-2"], regex: None, composes: false, ignore_merges: false },
 ];
-/// The cut that byte-level tokenizers make by themselves.
-const PLAIN_CUT: &str = "gpt-2";
 
 /// Ends of a turn, as chat models write them.
 const TURN_ENDS: [&str; 2] = ["<|eot_id|>", "<|im_end|>"];
@@ -70,6 +91,7 @@ impl GgufVocabulary {
 struct TokenizerJson {
     #[serde(default)]
     added_tokens: Vec<AddedToken>,
+    normalizer: Option<Value>,
     pre_tokenizer: Option<Value>,
     post_processor: Option<Value>,
     model: BpeModel,
@@ -103,7 +125,7 @@ impl TokenizerJson {
         if self.model.kind.as_deref() != Some("BPE") {
             return Err(format!("model type {:?}, only byte-level BPE fits GGUF", self.model.kind));
         }
-        let pre = cut_name(self.pre_tokenizer.as_ref())?;
+        let pre = cut_name(self.normalizer.as_ref(), self.pre_tokenizer.as_ref())?;
         let add_bos = adds_a_first_token(self.post_processor.as_ref());
         // llama.cpp wants a token for every row of the embedding.
         let mut tokens: Vec<String> = (0..vocab_len).map(|id| format!("[PAD{id}]")).collect();
@@ -143,8 +165,11 @@ impl TokenizerJson {
     }
 }
 
-/// The GGUF name of how a tokenizer cuts text.
-fn cut_name(pre_tokenizer: Option<&Value>) -> Result<&'static str, String> {
+/// The GGUF name of how a tokenizer prepares and cuts text.
+fn cut_name(
+    normalizer: Option<&Value>,
+    pre_tokenizer: Option<&Value>,
+) -> Result<&'static str, String> {
     let steps: Vec<&Value> = match pre_tokenizer {
         Some(pre) if pre["type"] == "Sequence" => {
             pre["pretokenizers"].as_array().into_iter().flatten().collect()
@@ -158,18 +183,26 @@ fn cut_name(pre_tokenizer: Option<&Value>) -> Result<&'static str, String> {
     };
     // The tokenizers library cuts by itself unless told not to.
     let cuts_itself = bytes["use_regex"] != Value::Bool(false);
-    let named = match splits {
-        [] if cuts_itself => Some(PLAIN_CUT),
+    let regex = match splits {
+        [] if cuts_itself => Some(None),
         [split] if !cuts_itself && split["type"] == "Split" => {
-            let pattern = split["pattern"]["Regex"].as_str();
-            CUTS.iter().find(|(_, cut)| Some(*cut) == pattern).map(|(name, _)| *name)
+            split["pattern"]["Regex"].as_str().map(Some)
         }
         _ => None,
     };
-    named.ok_or_else(|| {
+    let cut = regex.and_then(|regex| CUTS.iter().find(|cut| cut.regex == regex));
+    let Some(cut) = cut else {
         let found = quote_safely(&Value::from_iter(steps.iter().map(|&s| s.clone())).to_string());
-        format!("the pre-tokenizer {found} has no name in GGUF")
-    })
+        return Err(format!("the pre-tokenizer {found} has no name in GGUF"));
+    };
+    let name = cut.name;
+    let normalizer = normalizer.filter(|normalizer| !normalizer.is_null());
+    let (none, composes) = (normalizer.is_none(), normalizer.is_some_and(|n| n["type"] == "NFC"));
+    if (cut.composes && composes) || (!cut.composes && none) {
+        return Ok(name);
+    }
+    let found = quote_safely(&normalizer.unwrap_or(&Value::Null).to_string());
+    Err(format!("the normalizer {found} does not go with the cut {name} in GGUF"))
 }
 
 /// Whether the post-processor puts a special token before the text; without one, nothing says.
@@ -216,7 +249,7 @@ pub(super) fn write_tokenizer_files(source: &ModelFile, directory: &Path) -> Res
         if fs::read(&path).is_ok_and(|there| there == bytes) {
             continue;
         }
-        write_whole(&path, |file| file.write_all(bytes).map_err(|e| Error::io(&path, e)))?;
+        write_bytes(&path, bytes)?;
     }
     Ok(())
 }
@@ -227,22 +260,24 @@ fn tokenizer_json(vocabulary: &GgufVocabulary) -> Result<Vec<u8>, String> {
         let model = quote_safely(&vocabulary.model);
         return Err(format!("model \"{model}\", only byte-level BPE (gpt2) can be written"));
     }
-    let pre = vocabulary.pre.as_deref().unwrap_or(PLAIN_CUT);
-    let cut = CUTS.iter().find(|(name, _)| *name == pre).map(|(_, cut)| *cut);
-    if cut.is_none() && pre != PLAIN_CUT {
+    let Some(pre) = vocabulary.pre.as_deref() else {
+        return Err("pre is missing, so it is not known how text is cut".to_owned());
+    };
+    let Some(cut) = CUTS.iter().find(|cut| cut.name == pre || cut.aliases.contains(&pre)) else {
         return Err(format!("pre-tokenizer \"{}\" is not known", quote_safely(pre)));
-    }
+    };
     let bytes = json!({
         "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
-        "use_regex": cut.is_none(),
+        "use_regex": cut.regex.is_none(),
     });
-    let pre_tokenizer = match cut {
+    let pre_tokenizer = match cut.regex {
         None => bytes,
-        Some(cut) => json!({ "type": "Sequence", "pretokenizers": [
-            { "type": "Split", "pattern": { "Regex": cut }, "behavior": "Isolated", "invert": false },
+        Some(regex) => json!({ "type": "Sequence", "pretokenizers": [
+            { "type": "Split", "pattern": { "Regex": regex }, "behavior": "Isolated", "invert": false },
             bytes,
         ] }),
     };
+    let normalizer = if cut.composes { json!({ "type": "NFC" }) } else { Value::Null };
     let kind = |id: usize| vocabulary.token_types.get(id).copied().unwrap_or(NORMAL_TYPE);
     let numbered = || vocabulary.tokens.iter().enumerate();
     let added: Vec<Value> = numbered()
@@ -263,7 +298,7 @@ fn tokenizer_json(vocabulary: &GgufVocabulary) -> Result<Vec<u8>, String> {
         "truncation": null,
         "padding": null,
         "added_tokens": added,
-        "normalizer": null,
+        "normalizer": normalizer,
         "pre_tokenizer": pre_tokenizer,
         "post_processor": first_token(vocabulary),
         "decoder": {
@@ -272,7 +307,7 @@ fn tokenizer_json(vocabulary: &GgufVocabulary) -> Result<Vec<u8>, String> {
         "model": {
             "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
             "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
-            "ignore_merges": pre == "llama-bpe", "vocab": vocab, "merges": vocabulary.merges,
+            "ignore_merges": cut.ignore_merges, "vocab": vocab, "merges": vocabulary.merges,
         },
     });
     serde_json::to_vec(&tokenizer).map_err(|e| e.to_string())

@@ -14,10 +14,13 @@ use crate::support::{Sample, open, read_trits, refusal};
 
 /// How the projections of a checkpoint are written.
 #[derive(Clone, Copy, PartialEq)]
-enum Weights {
-    Packed,
+pub(crate) enum Weights {
+    /// Four rows a byte, and a scale of this shape.
+    Packed(&'static [usize]),
     Floats(FloatEncoding),
 }
+
+const PACKED: Weights = Weights::Packed(&[1]);
 
 /// A checkpoint in a directory of its own.
 struct Checkpoint {
@@ -44,7 +47,8 @@ impl Checkpoint {
         let sample = Sample::new();
         let directory = tempfile::tempdir().unwrap();
         let names: Vec<TensorName> = sample.config.tensor_names().collect();
-        write_shard(&sample, &names, weights, &directory.path().join("model.safetensors"));
+        let path = directory.path().join("model.safetensors");
+        write_shard(&sample, &names, weights, TensorName::hugging_face, &path);
         let mut settings = config(&sample);
         change(&mut settings);
         fs::write(directory.path().join("config.json"), settings.to_string()).unwrap();
@@ -60,14 +64,21 @@ impl Checkpoint {
     }
 }
 
-fn write_shard(sample: &Sample, names: &[TensorName], weights: Weights, path: &Path) {
+/// Writes tensors under the names that `spell` gives them.
+pub(crate) fn write_shard(
+    sample: &Sample,
+    names: &[TensorName],
+    weights: Weights,
+    spell: fn(TensorName) -> String,
+    path: &Path,
+) {
     let mut writer = SafetensorsWriter::new();
     let mut data = Vec::new();
     for &name in names {
         let (rows, cols) = sample.config.shape(name);
-        let hf = name.hugging_face();
+        let hf = spell(name);
         match (name.is_linear(), weights) {
-            (true, Weights::Packed) => {
+            (true, Weights::Packed(scale_shape)) => {
                 writer.declare_bytes(&hf, &[rows / 4, cols]).unwrap();
                 let scale = TritScales::Tensor(1.0);
                 let trits = &sample.trits[&name];
@@ -75,7 +86,7 @@ fn write_shard(sample: &Sample, names: &[TensorName], weights: Weights, path: &P
                 data.extend(
                     encode_trits(packed, trits, rows, cols, &scale, Rounding::Exact).unwrap(),
                 );
-                writer.declare(&format!("{hf}_scale"), &[1], FloatEncoding::Bf16).unwrap();
+                writer.declare(&format!("{hf}_scale"), scale_shape, FloatEncoding::Bf16).unwrap();
                 data.extend(encode_floats(FloatEncoding::Bf16, &[sample.scales[&name]]).unwrap());
             }
             (true, Weights::Floats(float)) => {
@@ -96,11 +107,11 @@ fn write_shard(sample: &Sample, names: &[TensorName], weights: Weights, path: &P
 
 #[test]
 fn autobitlinear_multiplies_and_bitlinear_divides() {
-    let checkpoint = Checkpoint::new(Weights::Packed, |_| {});
+    let checkpoint = Checkpoint::new(PACKED, |_| {});
     checkpoint.sample.assert_same(&open(checkpoint.path()));
     let old =
         |config: &mut Value| config["quantization_config"] = json!({"quant_method": "bitnet"});
-    let checkpoint = Checkpoint::new(Weights::Packed, old);
+    let checkpoint = Checkpoint::new(PACKED, old);
     let model = open(checkpoint.path());
     for (name, scale) in &checkpoint.sample.scales {
         let found = model.scales(model.tensor(*name).unwrap()).unwrap();
@@ -146,14 +157,15 @@ fn the_old_family_is_known_by_its_bits() {
 
 #[test]
 fn shards_are_one_model() {
-    let checkpoint = Checkpoint::new(Weights::Packed, |_| {});
+    let checkpoint = Checkpoint::new(PACKED, |_| {});
     let path = checkpoint.path();
     fs::remove_file(path.join("model.safetensors")).unwrap();
     let names: Vec<TensorName> = checkpoint.sample.config.tensor_names().collect();
     let (first, second) = names.split_at(9);
     let mut map = serde_json::Map::new();
     for (shard, names) in [("a.safetensors", first), ("b.safetensors", second)] {
-        write_shard(&checkpoint.sample, names, Weights::Packed, &path.join(shard));
+        let spell = TensorName::hugging_face;
+        write_shard(&checkpoint.sample, names, PACKED, spell, &path.join(shard));
         map.extend(names.iter().map(|name| (name.hugging_face(), json!(shard))));
     }
     let index = path.join("model.safetensors.index.json");
@@ -173,7 +185,8 @@ fn shards_are_one_model() {
 #[test]
 fn settings_we_cannot_honour_are_refused_by_name() {
     type Change = fn(&mut Value);
-    let cases: [(Change, &str); 14] = [
+    let cases: [(Change, &str); 15] = [
+        (|c| c["rope_interleaved"] = json!(true), "rope_interleaved"),
         (|c| c["attention_bias"] = json!(true), "attention_bias"),
         (
             |c| c["rope_scaling"] = json!({"rope_type": "llama3", "factor": 8.0}),
@@ -196,14 +209,14 @@ fn settings_we_cannot_honour_are_refused_by_name() {
         (|c| c["architectures"] = json!(["Qwen2ForCausalLM"]), "Qwen2ForCausalLM"),
     ];
     for (change, expected) in cases {
-        let message = Checkpoint::new(Weights::Packed, change).refusal();
+        let message = Checkpoint::new(PACKED, change).refusal();
         assert!(message.contains(expected), "{expected}: {message}");
     }
     let llama = |c: &mut Value| {
         c["architectures"] = json!(["LlamaForCausalLM"]);
         c["quantization_config"] = Value::Null;
     };
-    assert!(Checkpoint::new(Weights::Packed, llama).refusal().contains("not a ternary model"));
+    assert!(Checkpoint::new(PACKED, llama).refusal().contains("not a ternary model"));
 }
 
 #[test]
@@ -211,7 +224,7 @@ fn weights_that_do_not_fit_their_scheme_are_refused() {
     let online = |config: &mut Value| {
         config["quantization_config"]["quantization_mode"] = json!("online");
     };
-    assert!(Checkpoint::new(Weights::Packed, online).refusal().contains("U8"));
+    assert!(Checkpoint::new(PACKED, online).refusal().contains("U8"));
     let floats = Checkpoint::new(Weights::Floats(FloatEncoding::F32), |_| {});
     assert!(floats.refusal().contains("_scale\""));
 }
@@ -219,16 +232,16 @@ fn weights_that_do_not_fit_their_scheme_are_refused() {
 #[test]
 fn block_diffusion_is_read_from_every_place() {
     let block = |checkpoint: &Checkpoint| open(checkpoint.path()).config().block_diffusion;
-    let plain = Checkpoint::new(Weights::Packed, |_| {});
+    let plain = Checkpoint::new(PACKED, |_| {});
     assert!(block(&plain).is_none());
-    let own = Checkpoint::new(Weights::Packed, |config| {
+    let own = Checkpoint::new(PACKED, |config| {
         config["block_diffusion"] =
             json!({"mask_token_id": 9, "block_size": 16, "context": "block"});
     });
     let found = block(&own).unwrap();
     assert_eq!((found.mask_token, found.block_len, found.sub_block_len), (9, 16, None));
     assert!(found.token_shift && !found.causal_context);
-    let fast = Checkpoint::new(Weights::Packed, |config| config["bd_size"] = json!(32));
+    let fast = Checkpoint::new(PACKED, |config| config["bd_size"] = json!(32));
     assert!(fast.refusal().contains("mask_token_id"));
     fs::write(fast.path().join("dlm_config.json"), r#"{"mask_token_id": 0}"#).unwrap();
     assert_eq!(block(&fast).unwrap().mask_token, 0);
@@ -237,7 +250,7 @@ fn block_diffusion_is_read_from_every_place() {
     // The tokenizer knows better than a trainer that writes 0 whatever the mask is.
     let found = block(&fast).unwrap();
     assert_eq!((found.mask_token, found.block_len), (7, 32));
-    let outside = Checkpoint::new(Weights::Packed, |config| {
+    let outside = Checkpoint::new(PACKED, |config| {
         config["block_diffusion"] = json!({"mask_token_id": 300, "block_size": 16});
     });
     assert!(outside.refusal().contains("mask token: 300"));
@@ -245,7 +258,7 @@ fn block_diffusion_is_read_from_every_place() {
 
 #[test]
 fn a_template_file_beats_the_one_in_the_settings() {
-    let checkpoint = Checkpoint::new(Weights::Packed, |_| {});
+    let checkpoint = Checkpoint::new(PACKED, |_| {});
     let settings = r#"{"chat_template": "old", "bos_token": "<s>", "eos_token": null}"#;
     fs::write(checkpoint.path().join("tokenizer_config.json"), settings).unwrap();
     let model = open(checkpoint.path());
@@ -287,7 +300,7 @@ fn broken_safetensors_are_refused() {
         (100u64.to_le_bytes().to_vec(), "needs 100 bytes, 0 remain"),
         (vec![1, 2, 3], "needs 8 bytes, 3 remain"),
     ];
-    let checkpoint = Checkpoint::new(Weights::Packed, |_| {});
+    let checkpoint = Checkpoint::new(PACKED, |_| {});
     for (bytes, expected) in cases {
         fs::write(checkpoint.path().join("model.safetensors"), &bytes).unwrap();
         let message = checkpoint.refusal();
@@ -300,7 +313,7 @@ fn broken_safetensors_are_refused() {
 
 #[test]
 fn the_format_s_own_library_reads_what_we_write() {
-    let checkpoint = Checkpoint::new(Weights::Packed, |_| {});
+    let checkpoint = Checkpoint::new(PACKED, |_| {});
     let bytes = fs::read(checkpoint.path().join("model.safetensors")).unwrap();
     let theirs = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let model = open(checkpoint.path());
@@ -312,7 +325,7 @@ fn the_format_s_own_library_reads_what_we_write() {
 
 #[test]
 fn unknown_tensors_of_a_layer_are_refused_and_others_are_listed() {
-    let checkpoint = Checkpoint::new(Weights::Packed, |_| {});
+    let checkpoint = Checkpoint::new(PACKED, |_| {});
     let sample = &checkpoint.sample;
     let path = checkpoint.path().join("model.safetensors");
     let bytes = fs::read(&path).unwrap();

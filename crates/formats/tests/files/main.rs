@@ -6,6 +6,7 @@ mod demo;
 mod gguf_refusals;
 mod hugging_face;
 mod peers;
+mod published;
 mod roundtrip;
 mod sglbitnt;
 mod support;

@@ -4,9 +4,10 @@ use std::fs;
 
 use crate::support::{I2_S, Sample, open, read_trits, refusal};
 use wf_formats::{
-    Activation, BlockDiffusion, Encoding, FloatEncoding, GgufTarget, GgufWriter, I2sOrder,
-    LayerTensor, MetadataValue, ModelConfig, ModelFile, OpenOptions, RotaryPairs, Rounding,
-    TensorName, TernaryEncoding, TokenizerSource, write_gguf, write_packed_dir, write_sglbitnt,
+    Activation, BlockDiffusion, Encoding, FloatEncoding, GgufTarget, GgufVocabulary, GgufWriter,
+    I2sOrder, LayerTensor, MetadataValue, ModelConfig, ModelFile, OpenOptions, RotaryPairs,
+    Rounding, TensorName, TernaryEncoding, TokenizerSource, write_gguf, write_packed_dir,
+    write_sglbitnt,
 };
 
 const TERNARY: [TernaryEncoding; 8] = [
@@ -223,6 +224,32 @@ fn a_tokenizer_becomes_tables_and_a_tokenizer_again() {
     assert_eq!((&second.merges, &second.pre), (&vocabulary.merges, &vocabulary.pre));
     assert_eq!(again.special_token_texts().eos.as_deref(), Some("<|eot_id|>"));
     assert_eq!(again.chat_template(), Some("yes"));
+}
+
+#[test]
+fn a_tokenizer_whose_text_gguf_would_cut_otherwise_is_refused() {
+    let read = |json: &str| GgufVocabulary::from_tokenizer_json(json.as_bytes(), 300);
+    assert!(read(TOKENIZER).is_ok());
+    let composed = TOKENIZER.replace(r#""normalizer": null"#, r#""normalizer": {"type": "NFC"}"#);
+    let error = read(&composed).unwrap_err();
+    assert!(error.contains("the normalizer") && error.contains("llama-bpe"), "{error}");
+    // qwen2 cuts digits one by one, and composes.
+    let qwen2 = |json: &str| read(&json.replace("{1,3}", "")).map(|vocabulary| vocabulary.pre);
+    assert_eq!(qwen2(&composed), Ok(Some("qwen2".to_owned())));
+    assert!(qwen2(TOKENIZER).unwrap_err().contains("the normalizer null"));
+    assert!(read(&TOKENIZER.replace("{1,3}", "{1,4}")).unwrap_err().contains("has no name"));
+}
+
+#[test]
+fn a_vocabulary_without_a_cut_cannot_become_a_tokenizer() {
+    let directory = tempfile::tempdir().unwrap();
+    let bytes = Sample::new().gguf(I2_S, FloatEncoding::F32, |writer| {
+        writer.set("tokenizer.ggml.model", MetadataValue::String("gpt2".to_owned()));
+        writer.set("tokenizer.ggml.tokens", MetadataValue::Strings(vec!["a".to_owned()]));
+    });
+    let model = ModelFile::from_bytes("m", bytes.leak(), &OpenOptions::default()).unwrap();
+    let error = write_packed_dir(&model, FloatEncoding::F32, directory.path()).unwrap_err();
+    assert!(error.to_string().contains("not known how text is cut"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The list of instruction sets, how each is detected, and the bridge from [`Kernel`] to the code
 //! written once for all of them.
 
+mod memory;
 mod scalar;
 
 #[cfg(target_arch = "aarch64")]
@@ -9,6 +10,7 @@ mod aarch64;
 mod x86_64;
 
 use crate::Kernel;
+pub(crate) use memory::Lines;
 pub(crate) use scalar::Scalar;
 
 /// The kernels this CPU can run, the best last.
@@ -38,7 +40,7 @@ pub(crate) fn float_environment_is_default() -> bool {
     return true;
 }
 
-/// Implements [`Kernel`] for a `Simd + LineSums` type: each method is the generic function, compiled
+/// Implements [`Kernel`] for a `Simd + LineSums + Int8Sums` type: each method is the generic function, compiled
 /// for one instruction set. The attribute cannot be generic, so only a macro can say this once.
 macro_rules! implement_kernel {
     ($cpu:ty, $isa:expr $(, $features:literal)?) => {
@@ -57,6 +59,14 @@ macro_rules! implement_kernel {
                     y: &mut $crate::Strip<'_, f32>
                 ) -> ();
                 $crate::product::multiply_strip }
+            $crate::arch::method! { $cpu $(, $features)?;
+                int8_dots(
+                    w: &$crate::Int8Matrix,
+                    strip: usize,
+                    xs: &[$crate::QuantRow],
+                    y: &mut $crate::Strip<'_, i32>
+                ) -> ();
+                $crate::int8::int8_dots }
             $crate::arch::method! { $cpu $(, $features)?;
                 dots(rows: $crate::FloatRows<'_>, x: &[f32], y: &mut [f32]) -> ();
                 $crate::float::dots }

@@ -1,10 +1,12 @@
 //! The definition of correct: plain Rust, no tricks, never optimised.
 
-use crate::Isa;
 use crate::half::{bf16_to_f32, f16_to_f32};
+use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums};
 use crate::lanes::{F32x16, Simd};
+use crate::line::{Line, STRIP};
 use crate::product::LineSums;
-use crate::ternary::{LINE_COLS, Line, STRIP};
+use crate::ternary::LINE_COLS;
+use crate::{Isa, QuantRow};
 
 /// Every CPU has this.
 #[derive(Clone, Copy)]
@@ -34,6 +36,11 @@ impl Simd for Scalar {
     #[inline(always)]
     fn load(self, values: &[f32; 16]) -> Array {
         Array(*values)
+    }
+
+    #[inline(always)]
+    fn load_i32(self, values: &[i32; 16]) -> Array {
+        Array(values.map(|value| value as f32))
     }
 
     #[inline(always)]
@@ -119,6 +126,23 @@ impl LineSums for Scalar {
                         let (field, byte) = (column / 4, column % 4);
                         let trit_code = line.0[4 * row + byte] >> (2 * field) & 3;
                         *sum += i32::from(trit_code) * i32::from(code);
+                    }
+                }
+            }
+            sums
+        })
+    }
+}
+
+impl Int8Sums for Scalar {
+    fn int8_sums<const T: usize>(self, lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
+        xs.map(|x| {
+            let mut sums = [0; STRIP];
+            for (line, codes) in lines.iter().zip(x.codes().as_chunks::<INT8_LINE_COLS>().0) {
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    for (column, &code) in codes.iter().enumerate() {
+                        let weight = (line.0[4 * row + column] ^ BIAS).cast_signed();
+                        *sum += i32::from(weight) * i32::from(code);
                     }
                 }
             }

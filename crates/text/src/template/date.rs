@@ -1,5 +1,7 @@
 //! The date a template may write. It is an argument, never the clock, so that prompts can be made again.
 
+use super::budget::Text;
+use super::failure::Failure;
 use crate::TextError;
 
 /// A day of the Gregorian calendar.
@@ -45,12 +47,11 @@ impl Date {
 
     /// Writes the date by a `strftime` format. The time of day is midnight; what is not about a date
     /// is an error that names it.
-    pub(super) fn format(self, format: &str) -> Result<String, String> {
-        let mut out = String::new();
+    pub(super) fn write(self, format: &str, out: &mut Text) -> Result<(), Failure> {
         let mut chars = format.chars();
         while let Some(c) = chars.next() {
             if c != '%' {
-                out.push(c);
+                out.push(c)?;
                 continue;
             }
             let mut directive = chars.next();
@@ -61,11 +62,11 @@ impl Date {
             }
             let field = directive.and_then(|directive| self.field(directive)).ok_or_else(|| {
                 let name = directive.map(String::from).unwrap_or_default();
-                format!("strftime_now: %{name} is not supported in {format:?}")
+                Failure::new(format!("strftime_now: %{name} is not supported"))
             })?;
-            out.push_str(if unpadded { trim_zeros(&field) } else { &field });
+            out.push_str(if unpadded { trim_zeros(&field) } else { &field })?;
         }
-        Ok(out)
+        Ok(())
     }
 
     fn field(self, directive: char) -> Option<String> {
@@ -126,10 +127,17 @@ fn trim_zeros(field: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::budget::Budget;
     use super::*;
 
+    fn written(date: &str, format: &str) -> Result<String, Failure> {
+        let mut out = Text::new(&Budget::new())?;
+        Date::parse(date).unwrap().write(format, &mut out)?;
+        Ok(out.into_string())
+    }
+
     fn formatted(date: &str, format: &str) -> String {
-        Date::parse(date).unwrap().format(format).unwrap()
+        written(date, format).unwrap()
     }
 
     #[test]
@@ -151,7 +159,7 @@ mod tests {
         {
             assert!(Date::parse(text).is_err(), "{text}");
         }
-        let error = Date::parse("2024-01-01").unwrap().format("%Q").unwrap_err();
-        assert!(error.contains("%Q"), "{error}");
+        let error = written("2024-01-01", "%Q").unwrap_err();
+        assert!(matches!(error, Failure::Error { what, .. } if what.contains("%Q")));
     }
 }

@@ -2,7 +2,7 @@
 
 use wf_engine::{OpenError, RunOptions, load_model};
 use wf_formats::OpenOptions;
-use wf_model::{Isa, KvDtype};
+use wf_model::{HeadMode, Isa, KvDtype};
 
 use super::Finding;
 use crate::demo;
@@ -43,6 +43,7 @@ fn run(isa: Isa) -> Result<(u32, u64), anyhow::Error> {
         kv: KvDtype::F32,
         context_len: Some(64),
         max_batch_tokens: 64,
+        head: HeadMode::Full,
     };
     let file = demo::SOURCE.open(&options.open).map_err(OpenError::from)?;
     let mut model = load_model(&file, &options, &mut |_| {})?;

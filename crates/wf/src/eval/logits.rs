@@ -1,6 +1,6 @@
 //! `wf eval logits`: the scores a model gives after some tokens.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde::Serialize;
 use wf_engine::{TokenId, load_model, read_text};
 
@@ -34,6 +34,9 @@ pub(crate) fn logits(args: &LogitsArgs) -> Result<()> {
     // Scores need no tokenizer; pieces are shown where there is one.
     let text = read_text(&file).ok();
     let mut model = load_model(&file, &options, &mut |_| {})?;
+    let context_len = options.context_len.unwrap_or(file.config().context_len);
+    let tokens = args.ids.len();
+    ensure!(tokens <= context_len, "{tokens} tokens were given: the context holds {context_len}");
 
     let mut sum = 0.0;
     let mut last = Vec::new();

@@ -5,7 +5,7 @@ pub(crate) mod perplexity;
 
 use anyhow::{Result, ensure};
 use wf_engine::TokenId;
-use wf_model::{Forward, Logits, Model, PAGE_LEN, PageId, Sees, Segment, math};
+use wf_model::{Forward, Logits, Model, PAGE_LEN, PageId, Segment, math};
 
 /// Runs `ids` from position 0 and hands the scores of every position to `each`.
 pub(crate) fn score(
@@ -28,7 +28,7 @@ pub(crate) fn score(
     let mut start = 0;
     for tokens in ids.chunks(model.max_batch_tokens()) {
         let want: Vec<usize> = (0..tokens.len()).collect();
-        let segment = Segment { tokens, start, pages: &pages, sees: Sees::Causal, want: &want };
+        let segment = Segment::causal(tokens, start, &pages, &want);
         model.forward(&[segment], &mut logits);
         for row in 0..tokens.len() {
             each(start + row, logits.row(row));

@@ -25,8 +25,9 @@ struct Perplexity {
 /// Runs the command.
 pub(crate) fn perplexity(args: &PerplexityArgs) -> Result<()> {
     let options = args.compute.options(&args.file);
-    let text = open::read_text_file(Path::new(args.words.text()))?;
-    let file = open::source(args.words.model()).open(&options.open)?;
+    let (model, text) = args.words.split("file")?;
+    let text = open::read_text_file(Path::new(text))?;
+    let file = open::source(model).open(&options.open)?;
     let text_side = read_text(&file)?;
     let ids = text_side.tokenizer.encode(&text);
     let prefix = &text_side.prompt_prefix;
@@ -34,7 +35,11 @@ pub(crate) fn perplexity(args: &PerplexityArgs) -> Result<()> {
     let mut model = load_model(&file, &options, &mut |_| {})?;
     let context_len = options.context_len.unwrap_or(file.config().context_len);
     let window = args.window.unwrap_or(context_len).min(context_len);
-    ensure!(window > prefix.len() + 1, "a window of {window} tokens is too short");
+    let least = prefix.len() + 2;
+    ensure!(
+        window >= least,
+        "a window of {window} is too short: at least {least} tokens are needed"
+    );
 
     let (mut sum, mut tokens) = (0.0, 0);
     for part in ids.chunks(window - prefix.len()) {

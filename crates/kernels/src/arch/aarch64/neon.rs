@@ -4,10 +4,12 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use crate::Isa;
+use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums};
 use crate::lanes::{F32x16, Simd};
+use crate::line::{Line, STRIP};
 use crate::product::LineSums;
-use crate::ternary::{LINE_COLS, Line, STRIP};
+use crate::ternary::LINE_COLS;
+use crate::{Isa, QuantRow};
 
 /// Every 64-bit Arm CPU has this.
 #[derive(Clone, Copy)]
@@ -46,6 +48,12 @@ impl Simd for Neon {
     fn load(self, values: &[f32; 16]) -> Lanes {
         let quarters = values.as_chunks::<4>().0;
         Lanes(std::array::from_fn(|i| on_cpu!(vld1q_f32(quarters[i].as_ptr()))))
+    }
+
+    #[inline(always)]
+    fn load_i32(self, values: &[i32; 16]) -> Lanes {
+        let quarters = values.as_chunks::<4>().0;
+        Lanes(std::array::from_fn(|i| on_cpu!(vcvtq_f32_s32(vld1q_s32(quarters[i].as_ptr())))))
     }
 
     #[inline(always)]
@@ -219,15 +227,62 @@ fn quarter_line_sums<const T: usize>(
         for (field, trits) in fields.into_iter().enumerate() {
             let trits = vreinterpretq_s8_u8(trits);
             for (sums, codes) in sums.iter_mut().zip(tokens) {
-                let quad = codes[i].as_chunks::<4>().0[field];
-                let quad = i32::from_le_bytes(quad.map(i8::cast_unsigned));
-                let quad = vreinterpretq_s8_s32(vdupq_n_s32(quad));
+                let quad = broadcast(codes[i].as_chunks::<4>().0[field]);
                 sums[0] = vmlal_s8(sums[0], vget_low_s8(trits), vget_low_s8(quad));
                 sums[1] = vmlal_high_s8(sums[1], trits, quad);
             }
         }
     }
     sums
+}
+
+impl Int8Sums for Neon {
+    #[inline(always)]
+    fn int8_sums<const T: usize>(self, lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
+        on_cpu!(int8_sums(lines, xs))
+    }
+}
+
+/// A product is at most 127 * 128 = 16256, so 16 bits hold the sum of two: lines go in pairs.
+#[inline]
+#[target_feature(enable = "neon")]
+fn int8_sums<const T: usize>(lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
+    let lines = lines.as_chunks::<2>().0;
+    let tokens = xs.map(|x| &x.codes().as_chunks::<{ 2 * INT8_LINE_COLS }>().0[..lines.len()]);
+    let bias = vdupq_n_u8(BIAS);
+    let mut sums = [[0; STRIP]; T];
+    // Four rows of the strip at a time.
+    for quarter in 0..4 {
+        let mut wide = [[vdupq_n_s32(0); 2]; T];
+        for (i, pair) in lines.iter().enumerate() {
+            let [first, second] = pair.each_ref().map(|line| {
+                let bytes = &line.0.as_chunks::<16>().0[quarter];
+                // SAFETY: reads an array of sixteen bytes.
+                vreinterpretq_s8_u8(veorq_u8(unsafe { vld1q_u8(bytes.as_ptr()) }, bias))
+            });
+            for (wide, codes) in wide.iter_mut().zip(tokens) {
+                let [a, b] = std::array::from_fn(|k| broadcast(codes[i].as_chunks::<4>().0[k]));
+                let low = vmull_s8(vget_low_s8(first), vget_low_s8(a));
+                let high = vmull_high_s8(first, a);
+                let low = vmlal_s8(low, vget_low_s8(second), vget_low_s8(b));
+                let high = vmlal_high_s8(high, second, b);
+                *wide = [vpadalq_s16(wide[0], low), vpadalq_s16(wide[1], high)];
+            }
+        }
+        for (sums, [low, high]) in sums.iter_mut().zip(wide) {
+            let rows = &mut sums.as_chunks_mut::<4>().0[quarter];
+            // SAFETY: writes an array of four integers.
+            unsafe { vst1q_s32(rows.as_mut_ptr(), vpaddq_s32(low, high)) };
+        }
+    }
+    sums
+}
+
+/// Four activations, for each of four rows.
+#[inline]
+#[target_feature(enable = "neon")]
+fn broadcast(quad: [i8; 4]) -> int8x16_t {
+    vreinterpretq_s8_s32(vdupq_n_s32(i32::from_le_bytes(quad.map(i8::cast_unsigned))))
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use std::arch::x86_64::*;
 
-use crate::Isa;
+use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums};
 use crate::lanes::{F32x16, Simd};
+use crate::line::{Line, STRIP};
 use crate::product::LineSums;
-use crate::ternary::{LINE_COLS, Line, STRIP};
+use crate::ternary::LINE_COLS;
+use crate::{Isa, QuantRow};
 
 /// Proof that this CPU has what the kernel needs; only [`Avx2::detect`] makes one.
 #[derive(Clone, Copy)]
@@ -57,6 +59,14 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn load_i32(self, values: &[i32; 16]) -> Lanes {
+        let halves = values.as_chunks::<8>().0;
+        Lanes(std::array::from_fn(|i| {
+            on_cpu!(_mm256_cvtepi32_ps(_mm256_loadu_si256(halves[i].as_ptr().cast())))
+        }))
+    }
+
+    #[inline(always)]
     fn load_bf16(self, values: &[u16; 16]) -> Lanes {
         let halves = values.as_chunks::<8>().0;
         Lanes([0, 1].map(|i| {
@@ -71,6 +81,11 @@ impl Simd for Avx2 {
     fn load_f16(self, values: &[u16; 16]) -> Lanes {
         let halves = values.as_chunks::<8>().0;
         Lanes([0, 1].map(|i| on_cpu!(_mm256_cvtph_ps(_mm_loadu_si128(halves[i].as_ptr().cast())))))
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, ahead: &[T]) {
+        super::prefetch(ahead);
     }
 }
 
@@ -222,6 +237,39 @@ fn half_line_sums<const T: usize>(
         }
     }
     sums
+}
+
+impl Int8Sums for Avx2 {
+    #[inline(always)]
+    fn int8_sums<const T: usize>(self, lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
+        // SAFETY: `self` exists, so the CPU has the features.
+        unsafe { int8_sums(lines, xs) }
+    }
+}
+
+/// `maddubs` of bytes as they are could saturate: 2 * 255 * 128 is more than 16 bits hold. So the
+/// bias comes off, and the activation gives its sign to the weight: `|a|` is the unsigned side (where
+/// |-128| has room), and a pair sum is within 2 * 128 * 127 = 32512.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn int8_sums<const T: usize>(lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
+    let tokens = xs.map(|x| &x.codes().as_chunks::<INT8_LINE_COLS>().0[..lines.len()]);
+    let bias = _mm256_set1_epi8(BIAS.cast_signed());
+    let ones = _mm256_set1_epi16(1);
+    let mut sums = [[_mm256_setzero_si256(); 2]; T];
+    for (i, line) in lines.iter().enumerate() {
+        for (half, bytes) in line.0.as_chunks::<32>().0.iter().enumerate() {
+            let weights = _mm256_xor_si256(load(bytes), bias);
+            for (sums, codes) in sums.iter_mut().zip(tokens) {
+                let quad = i32::from_le_bytes(codes[i].map(i8::cast_unsigned));
+                let quad = _mm256_set1_epi32(quad);
+                let signed = _mm256_sign_epi8(weights, quad);
+                let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(quad), signed);
+                sums[half] = _mm256_add_epi32(sums[half], _mm256_madd_epi16(pairs, ones));
+            }
+        }
+    }
+    sums.map(|[low, high]| store(low, high))
 }
 
 #[inline]

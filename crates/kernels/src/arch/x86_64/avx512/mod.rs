@@ -1,11 +1,11 @@
 //! AVX-512 with VNNI: sixteen lanes are one register, and so is a line.
 
+mod sums;
+
 use std::arch::x86_64::*;
 
 use crate::Isa;
 use crate::lanes::{F32x16, Simd};
-use crate::product::LineSums;
-use crate::ternary::{LINE_COLS, Line, STRIP};
 
 /// Proof that this CPU has what the kernel needs; only [`Avx512::detect`] makes one.
 #[derive(Clone, Copy)]
@@ -58,6 +58,11 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn load_i32(self, values: &[i32; 16]) -> Lanes {
+        Lanes(on_cpu!(_mm512_cvtepi32_ps(_mm512_loadu_si512(values.as_ptr().cast()))))
+    }
+
+    #[inline(always)]
     fn load_bf16(self, values: &[u16; 16]) -> Lanes {
         Lanes(on_cpu!({
             let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(values.as_ptr().cast()));
@@ -68,6 +73,11 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn load_f16(self, values: &[u16; 16]) -> Lanes {
         Lanes(on_cpu!(_mm512_cvtph_ps(_mm256_loadu_si256(values.as_ptr().cast()))))
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, ahead: &[T]) {
+        super::prefetch(ahead);
     }
 }
 
@@ -141,62 +151,6 @@ impl F32x16 for Lanes {
             _mm_storeu_si128(out.as_mut_ptr().cast(), bytes);
         });
     }
-}
-
-impl LineSums for Avx512 {
-    #[inline(always)]
-    fn line_sums<const T: usize>(self, lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP]; T] {
-        // SAFETY: `self` exists, so the CPU has the features.
-        unsafe { line_sums(lines, tokens) }
-    }
-}
-
-/// `vpdpbusd` multiplies unsigned bytes by signed ones and adds four products to each of sixteen
-/// sums. The first operand may be any byte, so fields are not shifted down, only masked; field `j`
-/// adds up `4^j` times too much, in a sum of its own, and is divided at the end, exactly.
-///
-/// The top field is at most 2 << 6 = 128 and a code at least -128, on a quarter of the columns, so a
-/// sum stays within 2^14 * 2^17 / 4 = 2^29 (`MAX_COLS` is 2^17).
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-fn line_sums<const T: usize>(lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP]; T] {
-    let masks: [__m512i; 4] =
-        std::array::from_fn(|field| _mm512_set1_epi8((3 << (2 * field)) as i8));
-    let tokens = tokens.map(|codes| &codes.as_chunks::<LINE_COLS>().0[..lines.len()]);
-    let mut sums = [[_mm512_setzero_si512(); 4]; T];
-    for (i, line) in lines.iter().enumerate() {
-        let packed = load(&line.0);
-        for (field, mask) in masks.iter().enumerate() {
-            let trits = _mm512_and_si512(packed, *mask);
-            for (sums, codes) in sums.iter_mut().zip(tokens) {
-                let quad = codes[i].as_chunks::<4>().0[field];
-                let quad = _mm512_set1_epi32(i32::from_le_bytes(quad.map(i8::cast_unsigned)));
-                sums[field] = _mm512_dpbusd_epi32(sums[field], trits, quad);
-            }
-        }
-    }
-    sums.map(|[a, b, c, d]| {
-        let b = _mm512_srai_epi32::<2>(b);
-        let c = _mm512_srai_epi32::<4>(c);
-        let d = _mm512_srai_epi32::<6>(d);
-        store(_mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d)))
-    })
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn load(bytes: &[u8; 64]) -> __m512i {
-    // SAFETY: 64 readable bytes; the load needs no alignment.
-    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn store(lanes: __m512i) -> [i32; 16] {
-    let mut out = [0; 16];
-    // SAFETY: 64 writable bytes; the store needs no alignment.
-    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), lanes) };
-    out
 }
 
 #[cfg(test)]

@@ -1,0 +1,51 @@
+//! What matrices of small integers share: 64-byte lines in strips of sixteen rows, and the way they
+//! are filled.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use crate::Pool;
+
+/// Output rows in a strip.
+pub(crate) const STRIP: usize = 16;
+
+/// With at most this many columns no integer sum in any kernel overflows, and the largest dot
+/// product of trits, 128 * 2^17, is still exact as an `f32`.
+pub(crate) const MAX_COLS: usize = 1 << 17;
+
+/// Sixteen rows times some columns. Aligned so that no vector load crosses a cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Line(pub(crate) [u8; 64]);
+
+/// Fills `lines`, which are whole strips of a matrix of `rows` by `cols`, on all threads of `pool`.
+///
+/// `read` writes the numbers of at most sixteen rows, row by row, into a buffer that holds old
+/// numbers when it comes; `pack` turns them into the lines of their strip. If some strips cannot be
+/// read, the error of the first of them is returned and the content of the lines is anything.
+pub(crate) fn fill<E: Send>(
+    pool: &Pool,
+    lines: &mut [Line],
+    (rows, cols): (usize, usize),
+    read: impl Fn(Range<usize>, &mut [i8]) -> Result<(), E> + Sync,
+    pack: impl Fn(&[i8], &mut [Line]) + Sync,
+) -> Result<(), E> {
+    let lines_per_strip = lines.len().checked_div(rows.div_ceil(STRIP)).unwrap_or(0);
+    let mut buffers = vec![vec![0; STRIP.min(rows) * cols]; pool.threads()];
+    let first_error: Mutex<Option<(usize, E)>> = Mutex::new(None);
+    pool.rows_with(lines, lines_per_strip, &mut buffers, |strip, lines, buffer| {
+        let range = STRIP * strip..rows.min(STRIP * (strip + 1));
+        let numbers = &mut buffer[..range.len() * cols];
+        match read(range, numbers) {
+            Ok(()) => pack(numbers, lines),
+            Err(error) => {
+                let mut first = first_error.lock().unwrap_or_else(PoisonError::into_inner);
+                if first.as_ref().is_none_or(|&(first_strip, _)| strip < first_strip) {
+                    *first = Some((strip, error));
+                }
+            }
+        }
+    });
+    let first_error = first_error.into_inner().unwrap_or_else(PoisonError::into_inner);
+    first_error.map_or(Ok(()), |(_, error)| Err(error))
+}

@@ -1,0 +1,84 @@
+//! The flags of `wf bench`.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+
+use super::shapes::Shape;
+use crate::args::{ComputeArgs, FileArgs};
+
+#[derive(ClapArgs)]
+#[command(
+    args_override_self = true,
+    after_help = "\
+With neither MODEL, --synthetic nor --demo, random weights in the shape of BitNet b1.58 2B4T are
+measured: nothing is downloaded, and the speed is that of the real model, because no kernel looks at
+what it multiplies. With less than 4 GB of memory available it is the demo model instead.
+
+--threads sets the most threads; one thread is measured too. Close other programs first.
+
+Examples:
+  wf bench                             what this machine can do, in a few minutes
+  wf bench --quick                     the same in under a minute
+  wf bench --synthetic llama3-8b       another shape
+  wf bench bitnet-2b.gguf              a model of your own
+  wf bench --price 0.17 --json         with what a million tokens cost, for a program to read"
+)]
+pub(crate) struct BenchArgs {
+    /// A model to measure [default: random weights in the shape of bitnet-2b]
+    #[arg(env = "WF_MODEL", conflicts_with_all = ["synthetic", "demo"])]
+    pub(crate) model: Option<PathBuf>,
+
+    /// Random weights in the shape of a known model; nothing is read or downloaded
+    #[arg(long, value_name = "SHAPE", conflicts_with = "demo")]
+    pub(crate) synthetic: Option<Shape>,
+
+    /// The demo model inside this program
+    #[arg(long)]
+    pub(crate) demo: bool,
+
+    /// Fewer lengths and fewer repeats: under a minute
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// One repeat of the shortest cases: whether everything runs, not how fast
+    #[arg(long, hide = true, conflicts_with = "quick")]
+    pub(crate) smoke: bool,
+
+    /// What an hour of this machine costs: adds the price of a million tokens
+    #[arg(long, value_name = "USD_PER_HOUR", value_parser = parse_price)]
+    pub(crate) price: Option<f64>,
+
+    /// Print one JSON object: stream_gb_s, isa, decode, prefill, batch, kernels, parts, cost and more
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Draw decode, prefill and batches into an SVG file
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) compute: ComputeArgs,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+}
+
+fn parse_price(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(price) if f64::is_finite(price) && price > 0.0 => Ok(price),
+        _ => Err("use a price above 0, for example 0.17".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_is_a_positive_number() {
+        assert_eq!(parse_price("0.17"), Ok(0.17));
+        for wrong in ["0", "-1", "inf", "NaN", "cheap"] {
+            assert!(parse_price(wrong).is_err(), "{wrong}");
+        }
+    }
+}

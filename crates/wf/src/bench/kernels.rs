@@ -1,0 +1,171 @@
+//! Kernels on their own, for every instruction set of this CPU, on one thread.
+//!
+//! Products run over the network's own matrices, layer after layer, so that weights come from where
+//! they come from in a pass: memory, or a cache if the whole network fits into one.
+
+use serde::Serialize;
+use wf_kernels::{FloatRows, Kernel, KvPages, Pool, QuantBatch, TernaryMatrix, half, multiply};
+use wf_model::weights::Layer;
+use wf_model::{Forward, Model, PAGE_LEN};
+
+use super::plan::Plan;
+use super::random::Random;
+use super::stats::{Repeats, Timing};
+
+/// How fast one kernel is on one shape.
+#[derive(Debug, Serialize)]
+pub(super) struct KernelRate {
+    /// `ternary`, `dots` or `attention`.
+    pub(super) kernel: &'static str,
+    pub(super) isa: &'static str,
+    /// What it is used for, and its size.
+    pub(super) shape: String,
+    /// Tokens (of attention: query heads) that are computed together.
+    pub(super) tokens: usize,
+    /// Gigabytes of weights, keys and values read in a second.
+    pub(super) gb_s: f64,
+    /// Thousand million multiplications in a second.
+    pub(super) gmac_s: f64,
+    /// The same for each cycle, where the clock is known.
+    pub(super) mac_per_cycle: Option<f64>,
+    /// Weights read for each cycle, each once for all tokens.
+    pub(super) weights_per_cycle: Option<f64>,
+    pub(super) spread: Option<f64>,
+}
+
+/// Tokens multiplied together.
+const TOKENS: [usize; 3] = [1, 4, 16];
+
+/// Picks one matrix of a layer.
+type Role = fn(&Layer) -> &TernaryMatrix;
+
+const ROLES: [(&str, Role); 4] = [
+    ("gate", |layer| &layer.mlp.gate),
+    ("down", |layer| &layer.mlp.down),
+    ("query", |layer| &layer.attention.query),
+    ("key", |layer| &layer.attention.key),
+];
+
+pub(super) fn measure(model: &Model, plan: &Plan, clock_ghz: Option<f64>) -> Vec<KernelRate> {
+    let bench = KernelBench { alone: Pool::new(1), repeats: plan.kernels, clock_ghz };
+    let roles = if plan.largest_matrix_only { &ROLES[..1] } else { &ROLES[..] };
+    let mut rates = Vec::new();
+    for kernel in wf_kernels::supported() {
+        for (name, role) in roles {
+            let matrices: Vec<_> = model.weights().layers.iter().map(role).collect();
+            for tokens in TOKENS {
+                rates.push(bench.ternary(kernel, name, &matrices, tokens));
+            }
+        }
+        rates.push(bench.dots(kernel, model));
+        rates.push(bench.attention(kernel, model));
+    }
+    rates
+}
+
+/// What one call of a kernel works through.
+struct Work {
+    bytes: usize,
+    weights: usize,
+    tokens: usize,
+}
+
+struct KernelBench {
+    alone: Pool,
+    repeats: Repeats,
+    clock_ghz: Option<f64>,
+}
+
+impl KernelBench {
+    fn ternary(
+        &self,
+        kernel: &dyn Kernel,
+        name: &str,
+        matrices: &[&TernaryMatrix],
+        tokens: usize,
+    ) -> KernelRate {
+        let (rows, cols) = (matrices[0].rows(), matrices[0].cols());
+        let mut codes = QuantBatch::new(tokens, cols);
+        codes.quantize(kernel, &self.alone, &floats(tokens * cols), cols);
+        let mut y = vec![0.0; tokens * rows];
+        let mut turn = matrices.iter().cycle();
+        let timing = self.repeats.time(|| {
+            let matrix = turn.next().expect("a cycle does not end");
+            multiply(kernel, &self.alone, matrix, &codes, &mut y);
+        });
+        let work = Work { bytes: matrices[0].bytes_len(), weights: rows * cols, tokens };
+        self.rate("ternary", kernel, format!("{name} {rows}x{cols}"), &work, timing)
+    }
+
+    /// Rows of a bf16 head, which is how scores come about when all of them are wanted.
+    fn dots(&self, kernel: &dyn Kernel, model: &Model) -> KernelRate {
+        let cols = model.config().hidden_len;
+        let rows = model.config().vocab_len.min((64 << 20) / (2 * cols));
+        let table: Vec<u16> = floats(rows * cols).into_iter().map(half::f32_to_bf16).collect();
+        let (x, mut y) = (floats(cols), vec![0.0; rows]);
+        let timing = self.repeats.time(|| kernel.dots(FloatRows::Bf16(&table), &x, &mut y));
+        let work = Work { bytes: size_of_val(&table[..]), weights: rows * cols, tokens: 1 };
+        self.rate("dots", kernel, format!("bf16 head {rows}x{cols}"), &work, timing)
+    }
+
+    /// One query head over keys and values in f32.
+    fn attention(&self, kernel: &dyn Kernel, model: &Model) -> KernelRate {
+        let config = model.config();
+        let head_dim = config.head_dim;
+        let visible = 512.min(model.pages() * PAGE_LEN);
+        let pages: Vec<u32> = (0..visible.div_ceil(PAGE_LEN) as u32).collect();
+        let page_stride = 2 * PAGE_LEN * head_dim;
+        let data = floats(pages.len() * page_stride);
+        let kv = KvPages {
+            data: FloatRows::F32(&data),
+            pages: &pages,
+            page_len: PAGE_LEN,
+            page_stride,
+            key_offset: 0,
+            value_offset: PAGE_LEN * head_dim,
+            head_dim,
+        };
+        let (query, mut scores) = (floats(head_dim), vec![0.0; visible]);
+        let mut out = vec![0.0; head_dim];
+        let timing = self.repeats.time(|| {
+            kernel.attend(&query, &kv, visible, 0.1, &mut scores, &mut out);
+        });
+        let weights = 2 * visible * head_dim;
+        let work = Work { bytes: 4 * weights, weights, tokens: 1 };
+        self.rate(
+            "attention",
+            kernel,
+            format!("f32 {visible} positions x{head_dim}"),
+            &work,
+            timing,
+        )
+    }
+
+    fn rate(
+        &self,
+        name: &'static str,
+        kernel: &dyn Kernel,
+        shape: String,
+        work: &Work,
+        timing: Timing,
+    ) -> KernelRate {
+        let macs = work.weights * work.tokens;
+        let per_cycle = |count: usize| Some(timing.per_second(count) / 1e9 / self.clock_ghz?);
+        KernelRate {
+            kernel: name,
+            isa: kernel.isa().name(),
+            shape,
+            tokens: work.tokens,
+            gb_s: timing.per_second(work.bytes) / 1e9,
+            gmac_s: timing.per_second(macs) / 1e9,
+            mac_per_cycle: per_cycle(macs),
+            weights_per_cycle: per_cycle(work.weights),
+            spread: timing.spread,
+        }
+    }
+}
+
+fn floats(len: usize) -> Vec<f32> {
+    let mut random = Random::new(0, 1);
+    (0..len).map(|_| random.centred()).collect()
+}

@@ -1,0 +1,107 @@
+//! Random weights of a given shape, made in memory.
+//!
+//! The same on every machine and for any number of threads: each strip of a matrix has a stream of
+//! random numbers of its own. A third of the trits are zero, as in trained models. Scales keep the
+//! size of what flows through, so no activation becomes infinite or fades.
+
+use std::convert::Infallible;
+
+use wf_formats::encoding::FloatEncoding;
+use wf_kernels::{Pool, Scales, TernaryMatrix, half};
+use wf_model::ModelConfig;
+use wf_model::weights::{Attention, FloatTable, Layer, Mlp, Weights};
+
+use super::random::Random;
+
+/// Random weights for `config`.
+pub(super) fn weights(config: &ModelConfig, pool: &Pool) -> Weights {
+    let mut maker = Maker { pool, tensors: 0 };
+    let (hidden, ffn) = (config.hidden_len, config.ffn_len);
+    let (query, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+    let norm = |len: usize| vec![1.0; len];
+    let sub_norm = |len: usize| config.sub_norms.then(|| norm(len));
+    let layers = (0..config.layers)
+        .map(|_| Layer {
+            attention: Attention {
+                norm: norm(hidden),
+                query: maker.matrix(query, hidden),
+                key: maker.matrix(kv, hidden),
+                value: maker.matrix(kv, hidden),
+                sub_norm: sub_norm(query),
+                output: maker.matrix(hidden, query),
+            },
+            mlp: Mlp {
+                norm: norm(hidden),
+                gate: maker.matrix(ffn, hidden),
+                up: maker.matrix(ffn, hidden),
+                sub_norm: sub_norm(ffn),
+                down: maker.matrix(hidden, ffn),
+            },
+        })
+        .collect();
+    Weights {
+        embedding: maker.table(config),
+        layers,
+        output_norm: norm(hidden),
+        output: (!config.tied_head).then(|| maker.table(config)),
+    }
+}
+
+struct Maker<'a> {
+    pool: &'a Pool,
+    /// Tensors made so far: each has random numbers of its own.
+    tensors: u64,
+}
+
+impl Maker<'_> {
+    fn matrix(&mut self, rows: usize, cols: usize) -> TernaryMatrix {
+        self.tensors += 1;
+        let tensor = self.tensors;
+        // Two thirds of the trits count, so a row of a product is as large as its input.
+        let scale = (1.5 / cols as f32).sqrt();
+        let mut matrix = TernaryMatrix::new(rows, cols, Scales::Tensor(scale));
+        let Ok(()) = matrix.fill(self.pool, |rows, trits| {
+            Random::new(tensor, rows.start as u64).fill_trits(trits);
+            Ok::<(), Infallible>(())
+        });
+        matrix
+    }
+
+    /// A table in bf16, as models are published.
+    fn table(&mut self, config: &ModelConfig) -> FloatTable {
+        self.tensors += 1;
+        let (tensor, cols) = (self.tensors, config.hidden_len);
+        let mut bytes = vec![0; config.vocab_len * cols * 2];
+        self.pool.rows(&mut bytes, cols * 2, |row, bytes| {
+            let mut random = Random::new(tensor, row as u64);
+            for value in bytes.as_chunks_mut().0 {
+                *value = half::f32_to_bf16(random.centred()).to_le_bytes();
+            }
+        });
+        FloatTable::new(FloatEncoding::Bf16, cols, cols * 2, &bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matrix_is_a_third_zeros_and_the_same_for_any_number_of_threads() {
+        let trits_of = |threads| {
+            let pool = Pool::new(threads);
+            let matrix = Maker { pool: &pool, tensors: 0 }.matrix(64, 300);
+            let mut trits = vec![0; 64 * 300];
+            for (row, out) in trits.chunks_exact_mut(300).enumerate() {
+                matrix.unpack(row, out);
+            }
+            trits
+        };
+        let trits = trits_of(1);
+        assert_eq!(trits, trits_of(3));
+        for value in [-1, 0, 1] {
+            let share = trits.iter().filter(|&&t| t == value).count() as f64 / trits.len() as f64;
+            assert!((0.31..0.36).contains(&share), "{value}: {share}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The command line and the environment, read together: every setting is also `WF_<FLAG>`.
+//!
+//! A flag beats its variable, also where the two exclude each other. An empty variable counts as
+//! one that is not set. What is wrong with a variable is said of the variable, not of a flag that
+//! nobody gave.
+
+use std::ffi::OsString;
+
+use clap::builder::BoolishValueParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Error, FromArgMatches};
+
+use crate::args::{Args, Command as Chosen, RunArgs, TokenizeArgs};
+use crate::report::UsageError;
+
+/// The arguments of this process. A call for help, or a mistake of form, ends it here.
+pub(crate) fn parse() -> Result<Args, UsageError> {
+    let matches = command().try_get_matches().unwrap_or_else(|error| blame(error).exit());
+    let mut args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let given = |id: &str| is_flag(&matches, id);
+    match &mut args.command {
+        Chosen::Run(run) => settle_run(run, given)?,
+        Chosen::Tokenize(tokenize) => settle_tokenize(tokenize, given),
+        _ => {}
+    }
+    Ok(args)
+}
+
+/// The command line, with what its derivation cannot say.
+pub(crate) fn command() -> Command {
+    each_argument(Args::command(), &|arg| {
+        let arg = match arg.get_action() {
+            ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
+            // A wrong number is to be called wrong, not an unknown flag.
+            _ => arg.allow_negative_numbers(true),
+        };
+        let is_empty = variable(&arg).is_some_and(|value| value.is_empty());
+        if is_empty { arg.env(None) } else { arg }
+    })
+}
+
+/// Every argument of a command and of those below it, changed.
+fn each_argument(command: Command, change: &dyn Fn(Arg) -> Arg) -> Command {
+    command.mut_args(change).mut_subcommands(|below| each_argument(below, change))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command line reads the environment")]
+fn variable(arg: &Arg) -> Option<OsString> {
+    std::env::var_os(arg.get_env()?)
+}
+
+/// Names the variable in an error that comes from one.
+fn blame(mut error: Error) -> Error {
+    let without_variables = each_argument(command(), &|arg| arg.env(None)).try_get_matches();
+    let of_the_line = |other: &Error| {
+        (other.kind(), other.get(ContextKind::InvalidArg))
+            == (error.kind(), error.get(ContextKind::InvalidArg))
+    };
+    if without_variables.err().as_ref().is_some_and(of_the_line) {
+        return error;
+    }
+    let mut built = command();
+    built.build();
+    let Some(name) = culprit(&built, &error) else { return error };
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        return command().error(error.kind(), format!("the value of {name} is not UTF-8"));
+    }
+    error.insert(ContextKind::InvalidArg, ContextValue::String(name));
+    error
+}
+
+/// The variable behind `error`, if an argument with a variable is.
+fn culprit(command: &Command, error: &Error) -> Option<String> {
+    let own = command.get_arguments().find(|arg| match error.kind() {
+        ErrorKind::InvalidUtf8 => variable(arg).is_some_and(|value| value.to_str().is_none()),
+        _ => error.get(ContextKind::InvalidArg) == Some(&ContextValue::String(arg.to_string())),
+    });
+    let own = own.and_then(|arg| Some(arg.get_env()?.to_string_lossy().into_owned()));
+    own.or_else(|| command.get_subcommands().find_map(|below| culprit(below, error)))
+}
+
+/// Whether an argument was given as a flag, in the command that was chosen.
+fn is_flag(matches: &ArgMatches, id: &str) -> bool {
+    matches
+        .subcommand()
+        .is_some_and(|(_, chosen)| chosen.value_source(id) == Some(ValueSource::CommandLine))
+}
+
+fn settle_run(run: &mut RunArgs, given: impl Fn(&str) -> bool) -> Result<(), UsageError> {
+    if run.raw && run.system.is_some() {
+        match (given("raw"), given("system")) {
+            (true, false) => run.system = None,
+            (false, true) => run.raw = false,
+            _ => return Err(UsageError::new("--raw has no place for --system: give one of them")),
+        }
+    }
+    if run.specials && !run.raw {
+        if given("specials") {
+            return Err(UsageError::new(
+                "--specials needs --raw: a chat is never searched for names",
+            ));
+        }
+        run.specials = false;
+    }
+    let (least, most) = (run.sampling.min_tokens, run.sampling.max_tokens);
+    if least > most {
+        let message = format!("--min-tokens is {least}, more than --max-tokens, which is {most}");
+        return Err(UsageError::new(message));
+    }
+    Ok(())
+}
+
+fn settle_tokenize(tokenize: &mut TokenizeArgs, given: impl Fn(&str) -> bool) {
+    if tokenize.names_a_model() && !given("tokenizer") {
+        tokenize.tokenizer = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_has_its_variable() {
+        fn check(command: &Command) {
+            for arg in command.get_arguments() {
+                // These are what a command works on, like the text itself.
+                let input = ["file", "ids"].contains(&arg.get_id().as_str());
+                if let (Some(long), false) = (arg.get_long(), input) {
+                    let name = format!("WF_{}", long.to_uppercase().replace('-', "_"));
+                    assert_eq!(arg.get_env(), Some(name.as_ref()), "{}", command.get_name());
+                }
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Args::command());
+    }
+}

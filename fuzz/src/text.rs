@@ -1,0 +1,14 @@
+//! What the text targets share: using a tokenizer as far as it can be used.
+
+use wf_text::{Detokenizer, Tokenizer};
+
+/// Encodes the text and decodes it again, whole and piece by piece. A user's text that becomes a special
+/// token is a finding.
+pub fn use_tokenizer(tokenizer: &Tokenizer, text: &str) {
+    let ids = tokenizer.encode(text);
+    assert!(!ids.iter().any(|id| tokenizer.is_special(*id)), "{text:?} became {ids:?}");
+    let mut detokenizer = Detokenizer::new(false);
+    let pieces: String = ids.iter().map(|id| detokenizer.push(tokenizer, *id)).collect();
+    assert_eq!(pieces + &detokenizer.finish(), tokenizer.decode(&ids, false));
+    tokenizer.encode_with_specials(text);
+}
