@@ -5,69 +5,134 @@
 //! the compiler may vectorise them but may not change their bits.
 
 use crate::lanes::{AsBf16, AsF16, AsF32, F32x16, Simd, Stored};
-use crate::{FloatRows, RotaryPairs};
+use crate::{FloatRows, RotaryPairs, Strip};
 
 /// How many rows a dot product keeps in flight: enough to hide the latency of a multiply-add.
 const ROWS_IN_FLIGHT: usize = 4;
 
+/// How many vectors share one reading of some rows, where there are registers for it.
+const VECTORS_AT_ONCE: usize = 4;
+
 #[inline(always)]
 pub(crate) fn dots<S: Simd>(cpu: S, rows: FloatRows<'_>, x: &[f32], y: &mut [f32]) {
+    let rows_len = y.len();
+    if rows_len > 0 {
+        dots_many(cpu, rows, x, &mut Strip::new(y, rows_len, rows_len, 0));
+    }
+}
+
+#[inline(always)]
+pub(crate) fn dots_many<S: Simd>(cpu: S, rows: FloatRows<'_>, xs: &[f32], y: &mut Strip<'_, f32>) {
     match rows {
-        FloatRows::F32(rows) => dots_stored::<S, AsF32>(cpu, rows, x, y),
-        FloatRows::Bf16(rows) => dots_stored::<S, AsBf16>(cpu, rows, x, y),
-        FloatRows::F16(rows) => dots_stored::<S, AsF16>(cpu, rows, x, y),
+        FloatRows::F32(rows) => dots_stored::<S, AsF32>(cpu, rows, xs, y),
+        FloatRows::Bf16(rows) => dots_stored::<S, AsBf16>(cpu, rows, xs, y),
+        FloatRows::F16(rows) => dots_stored::<S, AsF16>(cpu, rows, xs, y),
     }
 }
 
 #[inline(always)]
-pub(crate) fn dots_stored<S: Simd, F: Stored>(cpu: S, rows: &[F::Bits], x: &[f32], y: &mut [f32]) {
-    assert_eq!(rows.len(), x.len() * y.len(), "as many rows as results, as long as x");
-    let (blocks, rest) = y.as_chunks_mut::<ROWS_IN_FLIGHT>();
-    let (block_rows, rest_rows) = rows.split_at(blocks.len() * ROWS_IN_FLIGHT * x.len());
-    for (i, block) in blocks.iter_mut().enumerate() {
-        let (rows, ahead) =
-            block_rows[i * ROWS_IN_FLIGHT * x.len()..].split_at(ROWS_IN_FLIGHT * x.len());
-        *block = dots_block::<S, F, ROWS_IN_FLIGHT>(cpu, rows, ahead, x);
+pub(crate) fn dots_stored<S: Simd, F: Stored>(
+    cpu: S,
+    rows: &[F::Bits],
+    xs: &[f32],
+    y: &mut Strip<'_, f32>,
+) {
+    let len = xs.len().checked_div(y.rows()).unwrap_or(0);
+    assert_eq!(xs.len(), len * y.rows(), "as many vectors as rows of results, all of one length");
+    assert_eq!(rows.len(), len * y.width(), "as many rows as results, as long as a vector");
+    let blocks = y.width() / ROWS_IN_FLIGHT;
+    for block in 0..blocks {
+        let first = block * ROWS_IN_FLIGHT;
+        let (rows, ahead) = rows[first * len..].split_at(ROWS_IN_FLIGHT * len);
+        dots_of_rows::<S, F, ROWS_IN_FLIGHT>(cpu, rows, ahead, xs, first, y);
     }
-    for (i, result) in rest.iter_mut().enumerate() {
-        [*result] = dots_block::<S, F, 1>(cpu, &rest_rows[i * x.len()..][..x.len()], &[], x);
+    for row in blocks * ROWS_IN_FLIGHT..y.width() {
+        dots_of_rows::<S, F, 1>(cpu, &rows[row * len..][..len], &[], xs, row, y);
     }
 }
 
-/// `N` rows at once. Short rows side by side are too many streams for the prefetching of CPUs, so
-/// what comes after them in memory is asked for along the way.
+/// `N` rows, the first of which is `first`, with every vector.
 #[inline(always)]
-fn dots_block<S: Simd, F: Stored, const N: usize>(
+fn dots_of_rows<S: Simd, F: Stored, const N: usize>(
     cpu: S,
     rows: &[F::Bits],
     ahead: &[F::Bits],
-    x: &[f32],
-) -> [f32; N] {
-    let (x_chunks, x_tail) = x.as_chunks::<16>();
-    let rows: [_; N] = std::array::from_fn(|r| rows[r * x.len()..][..x.len()].as_chunks::<16>());
-    let mut sums = [cpu.splat(0.0); N];
-    for (i, x) in x_chunks.iter().enumerate() {
+    xs: &[f32],
+    first: usize,
+    y: &mut Strip<'_, f32>,
+) {
+    let len = rows.len() / N;
+    let x = |t: usize| &xs[t * len..][..len];
+    // What follows in memory need be asked for only once.
+    let ahead_of = |t| if t == 0 { ahead } else { &[] };
+    let mut t = 0;
+    while S::MANY_REGISTERS && t + VECTORS_AT_ONCE <= y.rows() {
+        let vectors: [_; VECTORS_AT_ONCE] = std::array::from_fn(|i| x(t + i));
+        for dots in dots_block::<S, F, N, VECTORS_AT_ONCE>(cpu, rows, ahead_of(t), vectors) {
+            y.row(t)[first..][..N].copy_from_slice(&dots);
+            t += 1;
+        }
+    }
+    while t < y.rows() {
+        let [dots] = dots_block::<S, F, N, 1>(cpu, rows, ahead_of(t), [x(t)]);
+        y.row(t)[first..][..N].copy_from_slice(&dots);
+        t += 1;
+    }
+}
+
+/// `N` rows with `T` vectors. Short rows side by side are too many streams for the prefetching of
+/// CPUs, so what comes after them in memory is asked for along the way.
+#[inline(always)]
+fn dots_block<S: Simd, F: Stored, const N: usize, const T: usize>(
+    cpu: S,
+    rows: &[F::Bits],
+    ahead: &[F::Bits],
+    xs: [&[f32]; T],
+) -> [[f32; N]; T] {
+    let len = rows.len() / N;
+    let rows: [_; N] = std::array::from_fn(|r| rows[r * len..][..len].as_chunks::<16>());
+    let xs = xs.map(|x| x[..len].as_chunks::<16>());
+    let mut sums = [[cpu.splat(0.0); N]; T];
+    for i in 0..len / 16 {
         if let Some(ahead) = ahead.get(16 * N * i..16 * N * (i + 1)) {
             cpu.prefetch(ahead);
         }
-        let x = cpu.load(x);
-        for (sum, (chunks, _)) in sums.iter_mut().zip(&rows) {
-            *sum = F::load(cpu, &chunks[i]).mul_add(x, *sum);
+        // Not `map`, whose closure would stay a call in a function as large as this becomes.
+        let mut values = [cpu.splat(0.0); N];
+        for (values, (chunks, _)) in values.iter_mut().zip(&rows) {
+            *values = F::load(cpu, &chunks[i]);
+        }
+        for (sums, (chunks, _)) in sums.iter_mut().zip(&xs) {
+            add_products(sums, values, cpu.load(&chunks[i]));
         }
     }
-    if !x_tail.is_empty() {
-        let x = cpu.load_tail(x_tail, 0.0);
-        for (sum, (_, tail)) in sums.iter_mut().zip(&rows) {
-            *sum = F::load_tail(cpu, tail).mul_add(x, *sum);
+    if !len.is_multiple_of(16) {
+        let mut values = [cpu.splat(0.0); N];
+        for (values, (_, tail)) in values.iter_mut().zip(&rows) {
+            *values = F::load_tail(cpu, tail);
+        }
+        for (sums, (_, tail)) in sums.iter_mut().zip(&xs) {
+            add_products(sums, values, cpu.load_tail(tail, 0.0));
         }
     }
-    sums.map(F32x16::sum)
+    sums.map(|sums| sums.map(F32x16::sum))
+}
+
+#[inline(always)]
+pub(crate) fn add_products<L: F32x16, const N: usize>(
+    sums: &mut [L; N],
+    values: [L; N],
+    factor: L,
+) {
+    for (sum, values) in sums.iter_mut().zip(&values) {
+        *sum = values.mul_add(factor, *sum);
+    }
 }
 
 #[inline(always)]
 pub(crate) fn rms_norm<S: Simd>(cpu: S, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     assert!(x.len() == weight.len() && x.len() == out.len(), "x, weight and out of one length");
-    let [squares] = dots_block::<S, AsF32, 1>(cpu, x, &[], x);
+    let [[squares]] = dots_block::<S, AsF32, 1, 1>(cpu, x, &[], [x]);
     let factor = 1.0 / (squares / x.len() as f32 + eps).sqrt();
     for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
         *out = x * factor * weight;

@@ -12,6 +12,9 @@ pub(crate) trait Simd: Copy {
     /// The lanes of this instruction set.
     type Lanes: F32x16;
 
+    /// Whether sixteen sums of lanes fit into registers, with some to spare.
+    const MANY_REGISTERS: bool = false;
+
     /// The same value in each lane.
     fn splat(self, value: f32) -> Self::Lanes;
 
@@ -190,6 +193,9 @@ pub(crate) mod tests {
     pub(crate) fn check_lanes<S: Simd>(cpu: S) {
         check_widening(cpu);
         check_integers(cpu);
+        // 16,777,217 and its likes lie between two floats.
+        let integers = std::array::from_fn(|i| (i as i32 - 8) * 0x0700_0001 + (i as i32 & 1));
+        assert_lanes(cpu.load_i32(&integers), integers.map(|n| n as f32), "load_i32");
         for shift in 0..NUMBERS.len() {
             let number = |i: usize| NUMBERS[i % NUMBERS.len()];
             for start in [0, 16] {

@@ -66,6 +66,10 @@ pub trait Kernel: Send + Sync {
     /// `y[r] = rows[r] · x`, where a row has `x.len()` elements and there are `y.len()` of them.
     fn dots(&self, rows: FloatRows<'_>, x: &[f32], y: &mut [f32]);
 
+    /// As [`dots`](Self::dots), with the same bits, for as many vectors as `y` has rows, one after the
+    /// other in `xs`: `y.row(t)[r] = rows[r] · xs[t]`. Reads the rows from memory only once.
+    fn dots_many(&self, rows: FloatRows<'_>, xs: &[f32], y: &mut Strip<'_, f32>);
+
     /// `out = x / sqrt(mean(x²) + eps) * weight`.
     fn rms_norm(&self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]);
 
@@ -84,9 +88,11 @@ pub trait Kernel: Send + Sync {
     /// `x = exp(x - max(x)) / sum(exp(x - max(x)))`.
     fn softmax(&self, x: &mut [f32]);
 
-    /// One query head over positions `0..visible`: the scores are `scale * (q · k)`, their softmax
-    /// weighs the values, and the values are summed in the order of positions. `scores` is scratch
-    /// with room for `visible`. With nothing visible, `out` is zero.
+    /// The query heads of `q`, which share one K/V head, over positions `0..visible`. Of each head,
+    /// the scores are `scale * (q · k)`, their softmax weighs the values, and the values are summed
+    /// in the order of positions, into the same place of `out`. Heads do not change each other's
+    /// bits; together, they read the pages from memory only once. `scores` is scratch with room for
+    /// `visible` scores a head. With nothing visible, `out` is zero.
     fn attend(
         &self,
         q: &[f32],

@@ -22,11 +22,12 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
 
 type Check = fn(&dyn Kernel);
 
-const CHECKS: [(Op, Check); 11] = [
+const CHECKS: [(Op, Check); 12] = [
     (Op::Quantize, check_quantize),
     (Op::Multiply, check_multiply),
     (Op::Int8Dots, check_int8_dots),
     (Op::Dots, check_dots),
+    (Op::DotsMany, check_dots_many),
     (Op::RmsNorm, check_rms_norm),
     (Op::Rotate, check_rotate),
     (Op::Relu2Mul, check_relu2_mul),
@@ -199,6 +200,28 @@ fn check_dots(kernel: &dyn Kernel) {
     }
 }
 
+/// Against `dots` of the scalar kernel, one vector after the other.
+fn check_dots_many(kernel: &dyn Kernel) {
+    let random = &mut Random(12);
+    for len in LENGTHS.skip(1).chain([127, 2560]) {
+        let (rows_len, vectors) = (1 + random.below(10), 1 + len % 10);
+        for kind in Floats::ALL {
+            let xs = random.floats(vectors * len, kind);
+            for rows in Rows::each(&random.floats(rows_len * len, kind)) {
+                let mut expected = vec![f32::NAN; vectors * rows_len];
+                for (x, y) in xs.chunks(len).zip(expected.chunks_mut(rows_len)) {
+                    scalar().dots(rows.view(), x, y);
+                }
+                let mut found = vec![f32::NAN; vectors * rows_len];
+                let mut y = Strip::new(&mut found, rows_len, rows_len, 0);
+                kernel.dots_many(rows.view(), &xs, &mut y);
+                let shape = format!("{rows_len} rows of {len}, {vectors} vectors, {kind:?}");
+                assert_same(|| format!("{}: {shape}", kernel.isa()), &expected, &found);
+            }
+        }
+    }
+}
+
 fn check_rms_norm(kernel: &dyn Kernel) {
     check_lengths(kernel, 4, |kernel, x, y| {
         let mut out = vec![f32::NAN; x.len()];
@@ -260,10 +283,13 @@ fn check_attend(kernel: &dyn Kernel) {
     for head_dim in (1..=70).chain([128, 200]) {
         let visible = if head_dim == 128 { 300 } else { random.below(50) };
         for rows in attend_data(random, head_dim) {
-            let q = random.floats(head_dim, Floats::Plain);
-            let run = |kernel: &dyn Kernel| attend(kernel, &q, rows.view(), visible);
-            let context = || format!("{}: {visible} of {head_dim}", kernel.isa());
-            assert_same(context, &run(scalar()), &run(kernel));
+            let q = random.floats(head_dim * (1 + head_dim % 6), Floats::Plain);
+            // One head after the other is what all heads together must give.
+            let heads = q.chunks(head_dim);
+            let expected = heads.map(|q| attend(scalar(), q, head_dim, rows.view(), visible));
+            let found = attend(kernel, &q, head_dim, rows.view(), visible);
+            let context = || format!("{}: {visible} of {} x {head_dim}", kernel.isa(), q.len());
+            assert_same(context, &expected.collect::<Vec<_>>().concat(), &found);
         }
     }
 }
@@ -289,18 +315,25 @@ fn attend_data(random: &mut Random, head_dim: usize) -> [Rows; 3] {
     Rows::each(&random.floats(PAGES.len() * page_stride(head_dim), Floats::Plain))
 }
 
-fn attend(kernel: &dyn Kernel, q: &[f32], data: FloatRows<'_>, visible: usize) -> Vec<f32> {
+fn attend(
+    kernel: &dyn Kernel,
+    q: &[f32],
+    head_dim: usize,
+    data: FloatRows<'_>,
+    visible: usize,
+) -> Vec<f32> {
     let kv = KvPages {
         data,
         pages: &PAGES,
         page_len: PAGE_LEN,
-        page_stride: page_stride(q.len()),
+        page_stride: page_stride(head_dim),
         key_offset: 2,
-        value_offset: 3 + PAGE_LEN * q.len(),
-        head_dim: q.len(),
+        value_offset: 3 + PAGE_LEN * head_dim,
+        head_dim,
     };
     let mut out = vec![f32::NAN; q.len()];
-    kernel.attend(q, &kv, visible, 0.31, &mut vec![f32::NAN; visible + 3], &mut out);
+    let mut scores = vec![f32::NAN; q.len() / head_dim * visible + 3];
+    kernel.attend(q, &kv, visible, 0.31, &mut scores, &mut out);
     out
 }
 
@@ -343,7 +376,7 @@ fn numerics(kernel: &dyn Kernel) -> u64 {
         take(&in_place(&x, |x| kernel.add(x, &y)));
         take(&in_place(&x, |x| kernel.softmax(x)));
         for rows in attend_data(random, len) {
-            take(&attend(kernel, &x, rows.view(), 77));
+            take(&attend(kernel, &x, len, rows.view(), 77));
         }
     }
     let table = wf_kernels::RotaryTable::new(64, 500_000.0, 100);
@@ -361,6 +394,7 @@ enum Op {
     Multiply,
     Int8Dots,
     Dots,
+    DotsMany,
     RmsNorm,
     Rotate,
     Relu2Mul,
@@ -415,6 +449,11 @@ impl Kernel for Planted {
         self.spoil(Op::Dots, x.len(), y);
     }
 
+    fn dots_many(&self, rows: FloatRows<'_>, xs: &[f32], y: &mut Strip<'_, f32>) {
+        scalar().dots_many(rows, xs, y);
+        self.spoil(Op::DotsMany, xs.len() / y.rows(), y.row(y.rows() - 1));
+    }
+
     fn rms_norm(&self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
         scalar().rms_norm(x, weight, eps, out);
         self.spoil(Op::RmsNorm, x.len(), out);
@@ -455,6 +494,6 @@ impl Kernel for Planted {
         out: &mut [f32],
     ) {
         scalar().attend(q, kv, visible, scale, scores, out);
-        self.spoil(Op::Attend, q.len(), out);
+        self.spoil(Op::Attend, kv.head_dim, out);
     }
 }

@@ -73,7 +73,7 @@ impl Head {
         };
         let scan = scans.then(|| {
             let scratch = ScanScratch::new(config.vocab_len, config.hidden_len);
-            (Scan::new(&cx.pool, table), scratch)
+            (Scan::new(cx, table), scratch)
         });
         Self { scan }
     }

@@ -15,7 +15,7 @@
 //! the table would give is bounded likewise. A row whose upper bound lies below some other row's
 //! lower bound cannot be the best, not even by a tie.
 
-use wf_kernels::{Int8Matrix, Pool, QuantBatch, int8_products};
+use wf_kernels::{FloatRows, Int8Matrix, QuantBatch, int8_products};
 
 use crate::compute::Compute;
 use crate::embed::FloatTable;
@@ -26,8 +26,12 @@ pub(crate) const SCANNED_AT_ONCE: usize = 16;
 /// Tokens whose bounds one job computes.
 const TOKENS_PER_JOB: usize = 4096;
 
-/// Norms are computed in f64 over at most 2^17 products, so they are right to 2^-36; this covers
-/// it and their rounding to f32 with room to spare.
+/// Norms of rows are computed in f32: a difference of nearly equal values is right to 1e-4 of the
+/// error that it is part of (2^-24 of a value of 127 codes), and sums are right to 1e-5.
+const ROW_SLACK: f64 = 1.001;
+
+/// Norms of hidden states are computed in f64 over at most 2^17 products, so they are right to
+/// 2^-36; this covers it and the rounding of bounds to f32 with room to spare.
 const SLACK: f64 = 1.0 + 1e-6;
 
 /// An int8 copy of a table.
@@ -76,27 +80,24 @@ impl ScanScratch {
 
 impl Scan {
     /// The copy of `table`.
-    pub(crate) fn new(pool: &Pool, table: &FloatTable) -> Self {
+    pub(crate) fn new(cx: &Compute, table: &FloatTable) -> Self {
         let (rows, cols) = (table.rows(), table.cols());
-        let mut bounds = vec![RowBound::default(); rows];
-        let mut buffers = vec![vec![0.0; cols]; pool.threads()];
-        pool.rows_with(&mut bounds, 1, &mut buffers, |row, bound, buffer| {
-            table.row(row, buffer);
-            bound[0] = RowBound::of(buffer);
-        });
         let mut codes = Int8Matrix::new(rows, cols);
-        let filled = codes.fill(pool, |range, codes| {
-            let mut values = vec![0.0; cols];
-            for (row, codes) in range.zip(codes.chunks_exact_mut(cols)) {
-                table.row(row, &mut values);
-                let scale = bounds[row].scale;
-                for (code, value) in codes.iter_mut().zip(&values) {
-                    *code = code_of(*value, scale);
-                }
+        let filled = codes.fill(&cx.pool, |range, codes| {
+            let mut row = QuantizedRow::new(cols);
+            for (token, codes) in range.zip(codes.chunks_exact_mut(cols)) {
+                row.quantize(cx, table, token);
+                codes.copy_from_slice(&row.codes[..cols]);
             }
             Ok::<(), std::convert::Infallible>(())
         });
         let Ok(()) = filled;
+        let mut bounds = vec![RowBound::default(); rows];
+        let mut scratch: Vec<_> = (0..cx.threads()).map(|_| QuantizedRow::new(cols)).collect();
+        cx.pool.rows_with(&mut bounds, 1, &mut scratch, |token, bound, row| {
+            row.quantize(cx, table, token);
+            bound[0] = row.bound(cx);
+        });
         Self { codes, rows: bounds }
     }
 
@@ -183,28 +184,49 @@ impl Scan {
         });
         let floor = s.bounds.iter().fold(f32::NEG_INFINITY, |floor, bound| floor.max(bound[0]));
         s.candidates.clear();
-        // Not `>=`: a hidden state that is not finite has no bounds, and keeps every candidate.
-        let possible = s.bounds.iter().zip(0..).filter(|(bound, _)| !(bound[1] < floor));
+        let possible = s.bounds.iter().zip(0..).filter(|(bound, _)| bound[1] >= floor);
         s.candidates.extend(possible.map(|(_, token)| token));
     }
 }
 
-impl RowBound {
-    fn of(values: &[f32]) -> Self {
-        let largest = values.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
-        let scale = largest / 127.0;
-        let (mut square, mut error_square) = (0.0, 0.0);
-        for &value in values {
-            let quantized = f64::from(code_of(value, scale)) * f64::from(scale);
-            square += quantized * quantized;
-            error_square += (f64::from(value) - quantized) * (f64::from(value) - quantized);
-        }
-        let up = |norm: f64| (norm.sqrt() * SLACK) as f32;
-        Self { scale, error: up(error_square), norm: up(square) }
-    }
+/// One row of a table and its codes.
+struct QuantizedRow {
+    values: Vec<f32>,
+    codes: Vec<i8>,
+    sums: Vec<i32>,
+    scale: f32,
 }
 
-/// The int8 code of a value; the scale of a row of zeros is zero.
-fn code_of(value: f32, scale: f32) -> i8 {
-    if scale == 0.0 { 0 } else { (value / scale).round_ties_even().clamp(-127.0, 127.0) as i8 }
+impl QuantizedRow {
+    fn new(cols: usize) -> Self {
+        let padded = cols.next_multiple_of(64);
+        Self {
+            values: vec![0.0; cols],
+            codes: vec![0; padded],
+            sums: vec![0; padded / 64],
+            scale: 0.0,
+        }
+    }
+
+    fn quantize(&mut self, cx: &Compute, table: &FloatTable, token: usize) {
+        table.row(token, &mut self.values);
+        self.scale = cx.kernel.quantize(&self.values, &mut self.codes, &mut self.sums);
+    }
+
+    /// Leaves the row's values behind.
+    fn bound(&mut self, cx: &Compute) -> RowBound {
+        let norm = |values: &[f32]| {
+            let mut square = [0.0];
+            cx.kernel.dots(FloatRows::F32(values), values, &mut square);
+            (f64::from(square[0]).sqrt() * ROW_SLACK) as f32
+        };
+        let mut quantized = vec![0.0; self.values.len()];
+        for ((quantized, value), &code) in
+            quantized.iter_mut().zip(&mut self.values).zip(&self.codes)
+        {
+            *quantized = f32::from(code) * self.scale;
+            *value -= *quantized;
+        }
+        RowBound { scale: self.scale, error: norm(&self.values), norm: norm(&quantized) }
+    }
 }

@@ -12,6 +12,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Error, FromArgMatches};
 
 use crate::args::{Args, Command as Chosen, RunArgs, TokenizeArgs};
+use crate::bench::args::BenchArgs;
 use crate::report::UsageError;
 
 /// The arguments of this process. A call for help, or a mistake of form, ends it here.
@@ -22,6 +23,7 @@ pub(crate) fn parse() -> Result<Args, UsageError> {
     match &mut args.command {
         Chosen::Run(run) => settle_run(run, given)?,
         Chosen::Tokenize(tokenize) => settle_tokenize(tokenize, given),
+        Chosen::Bench(bench) => settle_bench(bench, given)?,
         _ => {}
     }
     Ok(args)
@@ -117,6 +119,16 @@ fn settle_tokenize(tokenize: &mut TokenizeArgs, given: impl Fn(&str) -> bool) {
     }
 }
 
+fn settle_bench(bench: &mut BenchArgs, given: impl Fn(&str) -> bool) -> Result<(), UsageError> {
+    if bench.model.is_some() && (bench.synthetic.is_some() || bench.demo) {
+        if given("model") {
+            return Err(UsageError::new("give either a model, --synthetic or --demo"));
+        }
+        bench.model = None;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,8 +137,9 @@ mod tests {
     fn every_setting_has_its_variable() {
         fn check(command: &Command) {
             for arg in command.get_arguments() {
-                // These are what a command works on, like the text itself.
-                let input = ["file", "ids"].contains(&arg.get_id().as_str());
+                // These are what a command works on, like the text itself, or where it writes.
+                let input = ["file", "ids", "synthetic", "demo", "smoke", "plot"];
+                let input = input.contains(&arg.get_id().as_str());
                 if let (Some(long), false) = (arg.get_long(), input) {
                     let name = format!("WF_{}", long.to_uppercase().replace('-', "_"));
                     assert_eq!(arg.get_env(), Some(name.as_ref()), "{}", command.get_name());

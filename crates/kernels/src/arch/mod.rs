@@ -71,6 +71,13 @@ macro_rules! implement_kernel {
                 dots(rows: $crate::FloatRows<'_>, x: &[f32], y: &mut [f32]) -> ();
                 $crate::float::dots }
             $crate::arch::method! { $cpu $(, $features)?;
+                dots_many(
+                    rows: $crate::FloatRows<'_>,
+                    xs: &[f32],
+                    y: &mut $crate::Strip<'_, f32>
+                ) -> ();
+                $crate::float::dots_many }
+            $crate::arch::method! { $cpu $(, $features)?;
                 rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) -> ();
                 $crate::float::rms_norm }
             $crate::arch::method! { $cpu $(, $features)?;

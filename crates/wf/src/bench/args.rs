@@ -26,7 +26,7 @@ Examples:
 )]
 pub(crate) struct BenchArgs {
     /// A model to measure [default: random weights in the shape of bitnet-2b]
-    #[arg(env = "WF_MODEL", conflicts_with_all = ["synthetic", "demo"])]
+    #[arg(env = "WF_MODEL")]
     pub(crate) model: Option<PathBuf>,
 
     /// Random weights in the shape of a known model; nothing is read or downloaded
@@ -38,7 +38,7 @@ pub(crate) struct BenchArgs {
     pub(crate) demo: bool,
 
     /// Fewer lengths and fewer repeats: under a minute
-    #[arg(long)]
+    #[arg(long, env = "WF_QUICK")]
     pub(crate) quick: bool,
 
     /// One repeat of the shortest cases: whether everything runs, not how fast
@@ -46,11 +46,11 @@ pub(crate) struct BenchArgs {
     pub(crate) smoke: bool,
 
     /// What an hour of this machine costs: adds the price of a million tokens
-    #[arg(long, value_name = "USD_PER_HOUR", value_parser = parse_price)]
+    #[arg(long, env = "WF_PRICE", value_name = "USD_PER_HOUR", value_parser = parse_price)]
     pub(crate) price: Option<f64>,
 
     /// Print one JSON object: stream_gb_s, isa, decode, prefill, batch, kernels, parts, cost and more
-    #[arg(long)]
+    #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
 
     /// Draw decode, prefill and batches into an SVG file

@@ -65,7 +65,8 @@ fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<Report> {
     told("making the network");
     let subject = Subject::choose(args, machine::available_bytes());
     let model = subject.load(&options, plan)?;
-    let positions = model.config().context_len.min(model.pages() * PAGE_LEN);
+    let positions = [model.config().context_len, model.pages() * PAGE_LEN];
+    let positions = positions.into_iter().chain(options.context_len).min().unwrap_or(0);
     let left_out = plan.trim(positions, model.pages());
     let all = *limits.last().expect("limits for all threads");
     let mut report = Report {
@@ -89,7 +90,7 @@ fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<Report> {
         warnings: Vec::new(),
     };
 
-    let mut network = Network::new(model, options.kv, options.max_batch_tokens);
+    let mut network = Network::new(model, options.kv, options.max_batch_tokens, positions);
     on_all_threads(&mut network, plan, &all, &mut report);
     if threads > 1 {
         network.set_compute(subject::compute(&options, 1)?);
@@ -107,7 +108,7 @@ fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<Report> {
 /// Says what is going on to someone who waits for it.
 fn told(what: &str) {
     if std::io::stderr().is_terminal() {
-        eprintln!("measuring: {what}");
+        crate::report::note(&format!("measuring: {what}"));
     }
 }
 

@@ -18,6 +18,7 @@ pub(super) struct Network {
     model: Model,
     kv: KvDtype,
     chunk: usize,
+    /// A prompt as long as the context.
     tokens: Vec<TokenId>,
     pages: Vec<PageId>,
     logits: Logits,
@@ -37,12 +38,13 @@ pub(super) struct Split {
 }
 
 impl Network {
-    pub(super) fn new(model: Model, kv: KvDtype, chunk: usize) -> Self {
+    /// Reads prompts in chunks of `chunk` tokens, and goes no further than `positions` positions.
+    pub(super) fn new(model: Model, kv: KvDtype, chunk: usize, positions: usize) -> Self {
         let vocab_len = model.config().vocab_len;
         let pages: Vec<PageId> = (0..model.pages() as PageId).collect();
         Self {
             chunk: chunk.min(model.max_batch_tokens()),
-            tokens: Random::new(0, 0).tokens(pages.len() * PAGE_LEN, vocab_len),
+            tokens: Random::new(0, 0).tokens(positions, vocab_len),
             logits: Logits::new(vocab_len),
             filled: 0,
             sampling: Duration::ZERO,
@@ -97,8 +99,8 @@ impl Network {
         self.fill(context);
         let mut sampler = sampler();
         let (mut token, mut position) = (self.tokens[context], context);
-        // Near the end of the pages, steps go over the same positions again.
-        let last = (context + repeats.most).min(self.pages.len() * PAGE_LEN - 1);
+        // Near the end of the context, steps go over the same positions again.
+        let last = (context + repeats.most).min(self.tokens.len() - 1);
         repeats.time(|| {
             token = self.step(token, position, &mut sampler);
             position = if position < last { position + 1 } else { context };
@@ -108,7 +110,7 @@ impl Network {
     /// Times steps of `sequences` sequences at once, from their first tokens on.
     pub(super) fn batch(&mut self, sequences: usize, repeats: Repeats) -> Timing {
         let mut samplers: Vec<Sampler> = (0..sequences).map(|_| sampler()).collect();
-        let mut tokens = self.tokens[..sequences].to_vec();
+        let mut tokens = vec![self.tokens[0]; sequences];
         let mut position = 0;
         repeats.time(|| {
             let segments: Vec<Segment<'_>> = (0..sequences)
@@ -122,7 +124,7 @@ impl Network {
                 let scores = self.logits.rows_mut(i, 1);
                 *token = sampler.pick(scores, position + 1).map_or(0, |picked| picked.token);
             }
-            position = (position + 1) % PAGE_LEN;
+            position = (position + 1) % PAGE_LEN.min(self.tokens.len());
         })
     }
 

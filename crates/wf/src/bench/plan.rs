@@ -38,7 +38,7 @@ impl Plan {
             passes: Repeats { most: 25, budget: Duration::from_secs(4) },
             kernels: Repeats { most: 200, budget: Duration::from_millis(250) },
             largest_matrix_only: false,
-            limits: Repeats { most: 9, budget: Duration::from_secs(2) },
+            limits: Repeats { most: 50, budget: Duration::from_secs(1) },
             stream_bytes: 256 << 20,
         }
     }
@@ -53,7 +53,7 @@ impl Plan {
             passes: Repeats { most: 9, budget: Duration::from_millis(1500) },
             kernels: Repeats { most: 50, budget: Duration::from_millis(100) },
             largest_matrix_only: true,
-            limits: Repeats { most: 5, budget: Duration::from_millis(500) },
+            limits: Repeats { most: 20, budget: Duration::from_millis(500) },
             ..Self::full()
         }
     }

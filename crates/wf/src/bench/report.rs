@@ -90,14 +90,25 @@ pub(super) struct PartShare {
 /// Repeats that lie further apart than this are no measurement.
 const LARGEST_SPREAD: f64 = 0.1;
 
+/// Weights beyond this have to come from memory.
+const IN_NO_CACHE: usize = 1 << 30;
+
 impl Report {
     /// Warns of everything that makes the figures doubtful.
     pub(super) fn doubt(&mut self, load_before: Option<f64>) {
         if let Some(load) = load_before.filter(|load| *load > self.threads as f64 * 0.5) {
             self.warnings.push(format!(
-                "the machine was busy before the run: a load of {load:.1} on {} threads",
+                "the machine was busy before the run: a load of {load:.1}, with {} threads to use",
                 self.threads
             ));
+        }
+        // A network that fits into a cache may well be read faster than memory.
+        let in_memory = self.weights_bytes > IN_NO_CACHE;
+        if in_memory && self.largest_share() > 1.0 {
+            self.warnings.push(
+                "some cases were faster than the limits: something else ran while those were measured"
+                    .to_owned(),
+            );
         }
         let cases = self.spreads();
         let wide = |spread: &Option<f64>| spread.is_some_and(|spread| spread > LARGEST_SPREAD);
@@ -108,6 +119,13 @@ impl Report {
                  something else was running"
             ));
         }
+    }
+
+    /// The largest share of a limit.
+    fn largest_share(&self) -> f64 {
+        let decode = self.decode.iter().map(|case| case.share_of_stream);
+        let prefill = self.prefill.iter().map(|case| case.share_of_peak);
+        decode.chain(prefill).fold(0.0, f64::max)
     }
 
     fn spreads(&self) -> Vec<Option<f64>> {
@@ -209,6 +227,11 @@ pub(super) mod tests {
         };
         assert_eq!(warnings(Some(0.9), Some(0.1)), Vec::<String>::new());
         assert_eq!(warnings(None, None), Vec::<String>::new());
+        let mut report = example();
+        report.batch.clear();
+        report.decode[0].share_of_stream = 1.2;
+        report.doubt(None);
+        assert!(report.warnings[0].contains("faster than the limits"), "{:?}", report.warnings);
         assert!(warnings(Some(1.1), None)[0].contains("load of 1.1"));
         assert!(warnings(None, Some(0.11))[0].contains("1 of 3 cases"));
     }

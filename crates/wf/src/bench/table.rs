@@ -193,7 +193,7 @@ mod tests {
             "ternary gate 6912x2560",
             "USD per million",
             "left out, no room in the context: prefill of 2048",
-            "warning: the machine was busy before the run: a load of 9.0 on 2 threads",
+            "warning: the machine was busy before the run: a load of 9.0, with 2 threads to use",
         ] {
             assert!(text.contains(words), "{words:?} in\n{text}");
         }

@@ -6,7 +6,6 @@ use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums};
 use crate::lanes::{F32x16, Simd};
 use crate::line::{Line, STRIP};
 use crate::product::LineSums;
-use crate::ternary::LINE_COLS;
 use crate::{Isa, QuantRow};
 
 /// Proof that this CPU has what the kernel needs; only [`Avx2::detect`] makes one.
@@ -162,6 +161,11 @@ impl F32x16 for Lanes {
     }
 
     #[inline(always)]
+    fn sum(self) -> f32 {
+        on_cpu!(super::sum_of_eight(_mm256_add_ps(self.0[0], self.0[1])))
+    }
+
+    #[inline(always)]
     fn store_i8(self, out: &mut [i8; 16]) {
         on_cpu!({
             let [low, high] = self.0.map(|half| _mm256_cvtps_epi32(half));
@@ -192,48 +196,47 @@ impl LineSums for Avx2 {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn line_sums<const T: usize>(lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP]; T] {
-    let tokens = tokens.map(|codes| &codes.as_chunks::<LINE_COLS>().0[..lines.len()]);
+    let tokens = tokens.map(|codes| codes.as_chunks::<4>().0.as_chunks::<4>().0);
+    let ones = _mm256_set1_epi16(1);
     let mut sums = [[_mm256_setzero_si256(); 2]; T];
     for (i, lines) in lines.chunks(LINES_IN_16_BITS).enumerate() {
-        let tokens = tokens.map(|codes| &codes[LINES_IN_16_BITS * i..][..lines.len()]);
-        // Rows 0 to 7 of the strip, then rows 8 to 15.
-        for half in [0, 1] {
-            let narrow = half_line_sums(lines, half, tokens);
-            for (sums, narrow) in sums.iter_mut().zip(narrow) {
-                let wide = _mm256_madd_epi16(narrow, _mm256_set1_epi16(1));
-                sums[half] = _mm256_add_epi32(sums[half], wide);
+        let narrow = narrow_sums(lines, LINES_IN_16_BITS * i, &tokens);
+        for (sums, narrow) in sums.iter_mut().zip(narrow) {
+            for (sum, narrow) in sums.iter_mut().zip(narrow) {
+                *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(narrow, ones));
             }
         }
     }
     sums.map(|[low, high]| store(low, high))
 }
 
-/// The 16-bit sums, two for each of eight rows, over at most [`LINES_IN_16_BITS`] lines.
+/// The 16-bit sums, two for each of sixteen rows, over at most [`LINES_IN_16_BITS`] lines, the first
+/// of which is line `first` of the tokens.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn half_line_sums<const T: usize>(
+fn narrow_sums<const T: usize>(
     lines: &[Line],
-    half: usize,
-    tokens: [&[[i8; LINE_COLS]]; T],
-) -> [__m256i; T] {
+    first: usize,
+    tokens: &[&[[[i8; 4]; 4]]; T],
+) -> [[__m256i; 2]; T] {
     let mask = _mm256_set1_epi8(3);
-    let mut sums = [_mm256_setzero_si256(); T];
+    let mut sums = [[_mm256_setzero_si256(); 2]; T];
     for (i, line) in lines.iter().enumerate() {
-        let packed = load(&line.0.as_chunks::<32>().0[half]);
-        // Shifts of 16-bit words: what comes over from the neighbouring byte is masked off.
-        let fields = [
-            packed,
-            _mm256_srli_epi16::<2>(packed),
-            _mm256_srli_epi16::<4>(packed),
-            _mm256_srli_epi16::<6>(packed),
-        ];
-        for (field, shifted) in fields.into_iter().enumerate() {
-            let trits = _mm256_and_si256(shifted, mask);
-            for (sum, codes) in sums.iter_mut().zip(tokens) {
-                let quad = codes[i].as_chunks::<4>().0[field];
-                let quad = _mm256_set1_epi32(i32::from_le_bytes(quad.map(i8::cast_unsigned)));
-                *sum = _mm256_add_epi16(*sum, _mm256_maddubs_epi16(trits, quad));
+        super::prefetch_after(line);
+        let halves = line.0.as_chunks::<32>().0;
+        // Rows 0 to 7 of the strip, and rows 8 to 15.
+        let (mut low, mut high) = (load(&halves[0]), load(&halves[1]));
+        for field in 0..4 {
+            let (low_trits, high_trits) =
+                (_mm256_and_si256(low, mask), _mm256_and_si256(high, mask));
+            for (sums, quads) in sums.iter_mut().zip(tokens) {
+                let quad = i32::from_le_bytes(quads[first + i][field].map(i8::cast_unsigned));
+                let quad = _mm256_set1_epi32(quad);
+                sums[0] = _mm256_add_epi16(sums[0], _mm256_maddubs_epi16(low_trits, quad));
+                sums[1] = _mm256_add_epi16(sums[1], _mm256_maddubs_epi16(high_trits, quad));
             }
+            // Shifts of 16-bit words: what comes over from the neighbouring byte is masked off.
+            (low, high) = (_mm256_srli_epi16::<2>(low), _mm256_srli_epi16::<2>(high));
         }
     }
     sums

@@ -4,9 +4,10 @@ mod avx2;
 mod avx512;
 
 use std::arch::asm;
-use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+use std::arch::x86_64::*;
 
 use crate::Kernel;
+use crate::line::Line;
 
 /// AVX2 with FMA and F16C, if this CPU has them.
 pub(super) fn avx2() -> Option<&'static dyn Kernel> {
@@ -16,6 +17,21 @@ pub(super) fn avx2() -> Option<&'static dyn Kernel> {
 /// AVX-512 with VNNI, if this CPU has it.
 pub(super) fn avx512vnni() -> Option<&'static dyn Kernel> {
     avx512::Avx512::detect().map(|kernel| kernel as _)
+}
+
+/// Eight lanes added up as [`F32x16::sum`](crate::lanes::F32x16::sum) does: 4 + 4, 2 + 2, 1 + 1.
+///
+/// # Safety
+///
+/// The CPU has AVX.
+#[inline(always)]
+unsafe fn sum_of_eight(lanes: __m256) -> f32 {
+    // SAFETY: the caller says that the CPU has AVX.
+    unsafe {
+        let four = _mm_add_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps::<1>(lanes));
+        let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+        _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+    }
 }
 
 /// Bytes in a cache line.
@@ -29,6 +45,18 @@ fn prefetch<T>(ahead: &[T]) {
         // SAFETY: the address is within the slice, and a prefetch reads nothing into the program.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(start.add(offset)) };
     }
+}
+
+/// How far ahead a stream of lines is asked for. Nearer came too late, farther gave nothing.
+const BYTES_AHEAD: usize = 8 << 10;
+
+/// Asks for a line to come, which may be of another strip or of none. CPUs do so by themselves while
+/// lines follow each other, but they do not see past the results that end a strip.
+#[inline(always)]
+fn prefetch_after(line: &Line) {
+    let ahead = line.0.as_ptr().wrapping_add(BYTES_AHEAD);
+    // SAFETY: a prefetch reads nothing into the program, and any address will do.
+    unsafe { _mm_prefetch::<_MM_HINT_T1>(ahead.cast()) };
 }
 
 /// The system call: advice about the pages from `start`, which is aligned to them, to `start + len`.

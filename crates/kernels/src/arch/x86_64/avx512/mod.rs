@@ -46,6 +46,7 @@ pub(super) struct Lanes(__m512);
 
 impl Simd for Avx512 {
     type Lanes = Lanes;
+    const MANY_REGISTERS: bool = true;
 
     #[inline(always)]
     fn splat(self, value: f32) -> Lanes {
@@ -142,6 +143,14 @@ impl F32x16 for Lanes {
             let exponent = _mm512_add_epi32(_mm512_cvtps_epi32(self.0), _mm512_set1_epi32(127));
             _mm512_castsi512_ps(_mm512_slli_epi32::<23>(exponent))
         }))
+    }
+
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        on_cpu!({
+            let (low, high) = (_mm512_castps512_ps256(self.0), _mm512_extractf32x8_ps::<1>(self.0));
+            super::sum_of_eight(_mm256_add_ps(low, high))
+        })
     }
 
     #[inline(always)]

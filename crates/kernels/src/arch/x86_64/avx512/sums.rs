@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 
 use super::Avx512;
 use crate::QuantRow;
+use crate::arch::x86_64::prefetch_after;
 use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums};
 use crate::line::{Line, STRIP};
 use crate::product::LineSums;
@@ -35,6 +36,10 @@ fn line_sums<const T: usize>(lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP
     for (i, lines) in runs.iter().enumerate() {
         let quads = run_of_each(&tokens, i);
         for (k, line) in lines.iter().enumerate() {
+            if T <= 2 {
+                // With more tokens it is the loads that take the time, not the memory.
+                prefetch_after(line);
+            }
             let packed = load(&line.0);
             for (field, mask) in masks.iter().enumerate() {
                 let trits = _mm512_and_si512(packed, *mask);
