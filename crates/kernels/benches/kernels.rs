@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use wf_kernels::{
-    FloatRows, Isa, Kernel, KvPages, Pool, QuantBatch, Scales, TernaryMatrix, multiply, supported,
+    FloatRows, Isa, Kernel, KvPages, Pool, QuantBatch, Scales, Strip, TernaryMatrix, multiply,
+    supported,
 };
 
 /// The down projection of BitNet 2B.
@@ -70,6 +71,11 @@ fn head(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new(kernel.isa().name(), "f16"), |b| {
             b.iter(|| kernel.dots(FloatRows::F16(&bits), black_box(&x), &mut y));
         });
+        let (xs, mut ys) = (floats(8 * cols), vec![0.0; 8 * rows]);
+        group.bench_function(BenchmarkId::new(kernel.isa().name(), "bf16, 8 vectors"), |b| {
+            let mut ys = Strip::new(&mut ys, rows, rows, 0);
+            b.iter(|| kernel.dots_many(FloatRows::Bf16(&bits), black_box(&xs), &mut ys));
+        });
     }
     group.finish();
 }
@@ -89,13 +95,16 @@ fn attention(c: &mut Criterion) {
         value_offset: page_len * head_dim,
         head_dim,
     };
-    let (q, mut out, mut scores) = (floats(head_dim), vec![0.0; head_dim], vec![0.0; visible]);
     let mut group = c.benchmark_group(format!("attend {visible} of {head_dim}"));
     group.throughput(Throughput::Bytes(2 * bits.len() as u64));
     for kernel in fast_kernels() {
-        group.bench_function(kernel.isa().name(), |b| {
-            b.iter(|| kernel.attend(black_box(&q), &kv, visible, 0.1, &mut scores, &mut out));
-        });
+        for heads in [1, 4] {
+            let q = floats(heads * head_dim);
+            let (mut out, mut scores) = (q.clone(), vec![0.0; heads * visible]);
+            group.bench_function(BenchmarkId::new(kernel.isa().name(), heads), |b| {
+                b.iter(|| kernel.attend(black_box(&q), &kv, visible, 0.1, &mut scores, &mut out));
+            });
+        }
     }
     group.finish();
 }

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use wf_kernels::{
     FloatRows, Int8Matrix, Pool, QuantBatch, Scales, TernaryMatrix, best, int8_products, multiply,
+    prefer_huge_pages,
 };
 
 /// The shapes of BitNet 2B.
@@ -32,9 +33,9 @@ fn main() {
     let maker = Pool::new(2);
     let ternary: Vec<_> = (0..matrices).map(|i| ternary_matrix(&maker, i)).collect();
     let int8 = int8_matrix(&maker, vocabulary);
-    let bits = vec![0x3f80_u16; vocabulary * COLS];
-    let words =
-        vec![0x0101_0101_0101_0101_u64; ternary.iter().map(|w| w.bytes_len()).sum::<usize>() / 8];
+    let bits = in_huge_pages(0x3f80_u16, vocabulary * COLS);
+    let bytes_len: usize = ternary.iter().map(TernaryMatrix::bytes_len).sum();
+    let words = in_huge_pages(0x0101_0101_0101_0101_u64, bytes_len / 8);
 
     for threads in [1, 2] {
         let pool = Pool::new(threads);
@@ -126,6 +127,14 @@ fn read_words(pool: &Pool, words: &[u64]) {
         let sum = pieces[i].iter().fold(0_u64, |sum, word| sum.wrapping_add(*word));
         black_box(sum);
     });
+}
+
+/// As the matrices are, so that the pages are the same for all.
+fn in_huge_pages<T: Clone>(value: T, len: usize) -> Vec<T> {
+    let mut values = Vec::with_capacity(len);
+    prefer_huge_pages(&values);
+    values.resize(len, value);
+    values
 }
 
 fn time(work: impl FnOnce()) -> f64 {

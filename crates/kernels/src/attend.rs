@@ -68,7 +68,8 @@ fn attend_stored<S: Simd, F: Stored>(
         if S::MANY_REGISTERS {
             let groups = out.chunks_exact_mut(HEADS_AT_ONCE * kv.head_dim);
             for out in groups {
-                let weights: [_; HEADS_AT_ONCE] = std::array::from_fn(|i| weights(head + i));
+                let weights =
+                    [weights(head), weights(head + 1), weights(head + 2), weights(head + 3)];
                 add_weighted::<S, F, HEADS_AT_ONCE>(cpu, weights, values, out);
                 head += HEADS_AT_ONCE;
             }

@@ -67,7 +67,7 @@ fn dots_of_rows<S: Simd, F: Stored, const N: usize>(
     let ahead_of = |t| if t == 0 { ahead } else { &[] };
     let mut t = 0;
     while S::MANY_REGISTERS && t + VECTORS_AT_ONCE <= y.rows() {
-        let vectors: [_; VECTORS_AT_ONCE] = std::array::from_fn(|i| x(t + i));
+        let vectors = [x(t), x(t + 1), x(t + 2), x(t + 3)];
         for dots in dots_block::<S, F, N, VECTORS_AT_ONCE>(cpu, rows, ahead_of(t), vectors) {
             y.row(t)[first..][..N].copy_from_slice(&dots);
             t += 1;
@@ -90,32 +90,45 @@ fn dots_block<S: Simd, F: Stored, const N: usize, const T: usize>(
     xs: [&[f32]; T],
 ) -> [[f32; N]; T] {
     let len = rows.len() / N;
-    let rows: [_; N] = std::array::from_fn(|r| rows[r * len..][..len].as_chunks::<16>());
-    let xs = xs.map(|x| x[..len].as_chunks::<16>());
+    // Loops throughout: the closure of a `map` would stay a call in a function as large as this
+    // becomes, and so would each instruction in it.
+    let mut row_chunks = [rows.as_chunks::<16>(); N];
+    for (r, chunks) in row_chunks.iter_mut().enumerate() {
+        *chunks = rows[r * len..][..len].as_chunks();
+    }
+    let mut x_chunks = [xs[0].as_chunks::<16>(); T];
+    for (chunks, x) in x_chunks.iter_mut().zip(xs) {
+        *chunks = x[..len].as_chunks();
+    }
     let mut sums = [[cpu.splat(0.0); N]; T];
     for i in 0..len / 16 {
         if let Some(ahead) = ahead.get(16 * N * i..16 * N * (i + 1)) {
             cpu.prefetch(ahead);
         }
-        // Not `map`, whose closure would stay a call in a function as large as this becomes.
         let mut values = [cpu.splat(0.0); N];
-        for (values, (chunks, _)) in values.iter_mut().zip(&rows) {
+        for (values, (chunks, _)) in values.iter_mut().zip(&row_chunks) {
             *values = F::load(cpu, &chunks[i]);
         }
-        for (sums, (chunks, _)) in sums.iter_mut().zip(&xs) {
+        for (sums, (chunks, _)) in sums.iter_mut().zip(&x_chunks) {
             add_products(sums, values, cpu.load(&chunks[i]));
         }
     }
     if !len.is_multiple_of(16) {
         let mut values = [cpu.splat(0.0); N];
-        for (values, (_, tail)) in values.iter_mut().zip(&rows) {
+        for (values, (_, tail)) in values.iter_mut().zip(&row_chunks) {
             *values = F::load_tail(cpu, tail);
         }
-        for (sums, (_, tail)) in sums.iter_mut().zip(&xs) {
+        for (sums, (_, tail)) in sums.iter_mut().zip(&x_chunks) {
             add_products(sums, values, cpu.load_tail(tail, 0.0));
         }
     }
-    sums.map(|sums| sums.map(F32x16::sum))
+    let mut dots = [[0.0; N]; T];
+    for (dots, sums) in dots.iter_mut().zip(sums) {
+        for (dot, sum) in dots.iter_mut().zip(sums) {
+            *dot = sum.sum();
+        }
+    }
+    dots
 }
 
 #[inline(always)]

@@ -30,6 +30,7 @@ mod quant;
 mod rotary;
 mod ternary;
 
+pub use arch::prefer_huge_pages;
 pub use int8::{Int8Matrix, int8_products};
 pub use isa::{Isa, UnknownIsa};
 pub use pool::{Pool, Strip};

@@ -101,10 +101,12 @@ fn by_row<C: LineSums + Simd, const T: usize>(
     scales: C::Lanes,
 ) -> [C::Lanes; T] {
     let sums = cpu.line_sums(lines, xs.map(QuantRow::codes));
-    std::array::from_fn(|t| {
+    let mut results = [scales; T];
+    for t in 0..T {
         let dots = dot_products(cpu, sums[t], xs[t].sum());
-        dots.mul(scales).mul(cpu.splat(xs[t].scale()))
-    })
+        results[t] = dots.mul(scales).mul(cpu.splat(xs[t].scale()));
+    }
+    results
 }
 
 #[inline(always)]
@@ -125,7 +127,10 @@ fn by_group<C: LineSums + Simd, const T: usize>(
             results[t] = dots.mul_add(cpu.load(scales), results[t]);
         }
     }
-    std::array::from_fn(|t| results[t].mul(cpu.splat(xs[t].scale())))
+    for (result, x) in results.iter_mut().zip(xs) {
+        *result = result.mul(cpu.splat(x.scale()));
+    }
+    results
 }
 
 /// From sums of code times activation to those of trit times activation.

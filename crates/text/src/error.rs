@@ -31,13 +31,11 @@ pub enum TextError {
     #[error("chat template: {0}")]
     TemplateRender(String),
 
-    /// The chat template takes more than it may.
-    #[error("chat template: more than {limit} {what}")]
-    TemplateLimit {
-        /// Of what.
-        what: &'static str,
-        /// How much is allowed.
-        limit: u64,
+    /// The rendered prompt would be too long to be meant.
+    #[error("chat template: more than {limit_bytes} bytes of output")]
+    PromptTooLong {
+        /// The longest prompt a template may write.
+        limit_bytes: usize,
     },
 
     /// A message holds special-token text and the template changes its mind because of it, so that

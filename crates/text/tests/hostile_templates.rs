@@ -70,20 +70,9 @@ const BOMBS: &[&str] = &[
     "{{ (((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1",
 ];
 
-/// Values that are small in memory and endless to walk through.
-const MAZES: &[&str] = &[
-    "{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(150) %}{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}{% endfor %}{{ ns.a == ns.b }}",
-    "{% set ns = namespace(a=[1]) %}{% for i in range(150) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}{{ ns.a in [ns.a] }}{{ ns.a | string | length }}",
-    "{% set ns = namespace(a={}) %}{% for i in range(150) %}{% set ns.a = {'x': ns.a, 'y': ns.a} %}{% endfor %}{{ ns.a | tojson }}",
-    "{{ 1 in [0] * 1000000000000 }}",
-    "{% set s = 'a' * 1000000 %}{% for i in range(100000) %}{% if s.strip(s) %}{% endif %}{% endfor %}",
-    "{% set s = 'a' * 1000000 %}{% for i in range(100000) %}{% if s == s ~ '' %}{% endif %}{{ s.count('b') }}{% endfor %}",
-    "{% set l = range(100000) | list %}{% for i in range(100000) %}{% set x = l | sort | unique %}{% endfor %}",
-];
-
 #[test]
 fn bombs_end_quickly_in_an_error() {
-    for source in BOMBS.iter().chain(MAZES) {
+    for source in BOMBS {
         let started = Instant::now();
         let result = render(source);
         let took = started.elapsed();
@@ -92,70 +81,11 @@ fn bombs_end_quickly_in_an_error() {
     }
 }
 
-/// Templates that nest as deep as each kind of bracket, tag or call goes.
-fn nests() -> Vec<String> {
-    let around = |open: &str, inner: &str, close: &str, depth: usize| {
-        format!("{}{inner}{}", open.repeat(depth), close.repeat(depth))
-    };
-    let pairs = [
-        ("(", ")"),
-        ("[", "]"),
-        ("{1:", "}"),
-        ("not ", ""),
-        ("-", ""),
-        ("1 if 1 else ", ""),
-        ("x[", "]"),
-        ("range(", ")"),
-        ("1 or 1 and 1 < 1 + 1 ~ 1 * 1 ** (", ")"),
-        ("[1 or 1 and 1 < 1 + 1 ~ 1 * 1 ** -x(", ")]"),
-    ];
-    let tags = [
-        ("{% if 1 %}", "{% endif %}"),
-        ("{% for x in [1] %}", "{% endfor %}"),
-        ("{% set x %}", "{% endset %}"),
-        ("{% filter upper %}", "{% endfilter %}"),
-        ("{% macro f() %}", "{% endmacro %}"),
-        ("{% with a = 1 %}", "{% endwith %}"),
-    ];
-    let depths = [10, 25, 48, 49, 50, 98, 99, 100, 101, 1000, 60_000];
-    let mut nests = Vec::new();
-    for depth in depths {
-        for (open, close) in pairs {
-            nests.push(format!("{{{{ {} }}}}", around(open, "1", close, depth)));
-        }
-        for (open, close) in tags {
-            nests.push(around(open, "x", close, depth));
-        }
-    }
-    let calls = [
-        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-        "{% macro f(g) %}{% call f(g) %}{{ caller() }}{% endcall %}{% endmacro %}{{ f(1) }}",
-        "{% macro f() %}{% for x in [1] if f() %}{% endfor %}{% endmacro %}{{ f() }}",
-        "{% macro f() %}{% set x %}{{ [[[f()]]] }}{% endset %}{% endmacro %}{{ f() }}",
-        "{% macro f() %}{{ {1: [(1 or 1 and 1 < 1 + 1 ~ 1 * 1 ** -f(f()))]} }}{% endmacro %}{{ f() }}",
-        "{% macro f(a=f()) %}{% endmacro %}{{ f() }}",
-    ];
-    nests.extend(calls.map(String::from));
-    nests
-}
-
 #[test]
-fn half_a_mebibyte_of_stack_is_enough() {
-    let small = std::thread::Builder::new().stack_size(512 << 10);
-    let run = small.spawn(|| {
-        BOMBS.iter().for_each(|source| assert!(render(source).is_err()));
-        // Whether they render is not the question here; that they return is.
-        nests().iter().for_each(|source| drop(render(source)));
-    });
+fn a_small_stack_of_the_caller_is_enough() {
+    let small = std::thread::Builder::new().stack_size(128 << 10);
+    let run = small.spawn(|| BOMBS.iter().for_each(|source| assert!(render(source).is_err())));
     run.unwrap().join().unwrap();
-}
-
-#[test]
-fn chains_of_any_length_are_not_deep() {
-    for (first, next) in [("1", " + 1"), ("'a'", " ~ 'a'"), ("x", " or x"), ("'a'", " | upper")] {
-        let template = format!("{{{{ {first}{} }}}}", next.repeat(10_000));
-        assert!(render(&template).is_ok(), "{first}{next}…");
-    }
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Lines {
         let Some(start) = NonNull::new(start.cast::<Line>()) else { handle_alloc_error(layout) };
         if layout.align() == HUGE_PAGE {
             // Before the first write, so that the pages come in the size we ask for.
-            prefer_huge_pages(start.addr().get(), layout.size() / HUGE_PAGE * HUGE_PAGE);
+            advise_huge_pages(start.addr().get(), layout.size() / HUGE_PAGE * HUGE_PAGE);
         }
         for i in 0..len {
             // SAFETY: the allocation has room for `len` lines.
@@ -86,10 +86,21 @@ fn layout_of(len: usize) -> Layout {
     Layout::from_size_align(whole, HUGE_PAGE).expect("no more lines than memory has")
 }
 
+/// Asks the system for huge pages for what `vec` has room for. To be called before anything is
+/// written to it: pages that exist keep their size. For tables that are read from end to end.
+pub fn prefer_huge_pages<T>(vec: &Vec<T>) {
+    let start = vec.as_ptr().addr();
+    let end = start + vec.capacity() * size_of::<T>();
+    let start = start.next_multiple_of(HUGE_PAGE);
+    if start < end {
+        advise_huge_pages(start, (end - start) / HUGE_PAGE * HUGE_PAGE);
+    }
+}
+
 /// Asks for huge pages between `start`, which is aligned to one, and `start + len`. Where the system
 /// does not know what that is, nothing happens.
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "only Linux is asked"))]
-fn prefer_huge_pages(start: usize, len: usize) {
+fn advise_huge_pages(start: usize, len: usize) {
     #[cfg(all(target_os = "linux", not(miri), target_arch = "x86_64"))]
     super::x86_64::madvise(start, len, MADV_HUGEPAGE);
     #[cfg(all(target_os = "linux", not(miri), target_arch = "aarch64"))]
@@ -115,6 +126,16 @@ mod tests {
                 last.0[63] = 9;
                 assert_eq!(lines[len - 1].0[62..], [7, 9]);
             }
+        }
+    }
+
+    #[test]
+    fn a_vec_in_huge_pages_is_a_vec() {
+        for len in [0, 10, 3 * HUGE_PAGE / 4 + 5] {
+            let mut vec: Vec<u32> = Vec::with_capacity(len);
+            prefer_huge_pages(&vec);
+            vec.extend(0..len as u32);
+            assert!(vec.iter().copied().eq(0..len as u32));
         }
     }
 

@@ -11,6 +11,7 @@ mod x86_64;
 
 use crate::Kernel;
 pub(crate) use memory::Lines;
+pub use memory::prefer_huge_pages;
 pub(crate) use scalar::Scalar;
 
 /// The kernels this CPU can run, the best last.

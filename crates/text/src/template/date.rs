@@ -1,7 +1,5 @@
 //! The date a template may write. It is an argument, never the clock, so that prompts can be made again.
 
-use super::budget::Text;
-use super::failure::Failure;
 use crate::TextError;
 
 /// A day of the Gregorian calendar.
@@ -47,11 +45,12 @@ impl Date {
 
     /// Writes the date by a `strftime` format. The time of day is midnight; what is not about a date
     /// is an error that names it.
-    pub(super) fn write(self, format: &str, out: &mut Text) -> Result<(), Failure> {
+    pub(super) fn format(self, format: &str) -> Result<String, String> {
+        let mut out = String::new();
         let mut chars = format.chars();
         while let Some(c) = chars.next() {
             if c != '%' {
-                out.push(c)?;
+                out.push(c);
                 continue;
             }
             let mut directive = chars.next();
@@ -62,11 +61,11 @@ impl Date {
             }
             let field = directive.and_then(|directive| self.field(directive)).ok_or_else(|| {
                 let name = directive.map(String::from).unwrap_or_default();
-                Failure::new(format!("strftime_now: %{name} is not supported"))
+                format!("strftime_now: %{name} is not supported in {format:?}")
             })?;
-            out.push_str(if unpadded { trim_zeros(&field) } else { &field })?;
+            out.push_str(if unpadded { trim_zeros(&field) } else { &field });
         }
-        Ok(())
+        Ok(out)
     }
 
     fn field(self, directive: char) -> Option<String> {
@@ -127,17 +126,10 @@ fn trim_zeros(field: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::budget::Budget;
     use super::*;
 
-    fn written(date: &str, format: &str) -> Result<String, Failure> {
-        let mut out = Text::new(&Budget::new())?;
-        Date::parse(date).unwrap().write(format, &mut out)?;
-        Ok(out.into_string())
-    }
-
     fn formatted(date: &str, format: &str) -> String {
-        written(date, format).unwrap()
+        Date::parse(date).unwrap().format(format).unwrap()
     }
 
     #[test]
@@ -159,7 +151,7 @@ mod tests {
         {
             assert!(Date::parse(text).is_err(), "{text}");
         }
-        let error = written("2024-01-01", "%Q").unwrap_err();
-        assert!(matches!(error, Failure::Error { what, .. } if what.contains("%Q")));
+        let error = Date::parse("2024-01-01").unwrap().format("%Q").unwrap_err();
+        assert!(error.contains("%Q"), "{error}");
     }
 }

@@ -1,138 +1,147 @@
 //! The `tojson` filter as Transformers defines it.
 
-use std::rc::Rc;
+use std::fmt::Write as _;
 
-use super::args::{Args, flag, int, text};
-use super::budget::{Budget, Text};
-use super::failure::Failure;
-use super::format::MAX_WIDTH;
-use super::print::{float_repr, write_str};
-use super::value::Value;
+use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::{Error, ErrorKind, Value};
+
+use super::python::{MAX_PRINT_DEPTH, MAX_WIDTH, deeper};
 
 /// `json.dumps(value, ensure_ascii=False, …)`: unlike the filter of Jinja2, Transformers' does not escape
 /// for HTML.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the engine hands filter arguments over by value"
+)]
 pub(super) fn to_json(
-    budget: &Rc<Budget>,
     value: &Value,
-    args: &Args<'_>,
-) -> Result<Value, Failure> {
-    let names = ["indent", "ensure_ascii", "separators", "sort_keys"];
-    let [indent, ensure_ascii, separators, sort_keys] = args.bind("tojson", names)?;
-    let indent = int("tojson(indent)", indent)?;
-    let indent = indent.map(|spaces| usize::try_from(spaces).unwrap_or(0).min(MAX_WIDTH));
-    let (between_items, after_key) = match separators {
-        None | Some(Value::None) => (if indent.is_some() { "," } else { ", " }, ": "),
-        Some(Value::List(pair)) if pair.len() == 2 => {
-            (text("tojson(separators)", pair.first())?, text("tojson(separators)", pair.last())?)
-        }
-        Some(_) => return Err(Failure::new("tojson: separators are a pair of strings")),
+    positional: Rest<Value>,
+    options: Kwargs,
+) -> Result<String, Error> {
+    let ensure_ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false);
+    let indent = match positional.first() {
+        Some(_) if positional.len() > 1 => return Err(Error::from(ErrorKind::TooManyArguments)),
+        Some(indent) => Some(indent.clone()),
+        None => options.get("indent")?,
     };
+    let indent = match indent {
+        Some(indent) if !indent.is_none() => Some(usize::try_from(indent)?),
+        _ => None,
+    };
+    let separators = match options.get::<Option<Vec<String>>>("separators")?.as_deref() {
+        Some([item, key]) => (item.clone(), key.clone()),
+        Some(_) => {
+            let what = "tojson: separators are a pair of strings";
+            return Err(Error::new(ErrorKind::InvalidOperation, what));
+        }
+        None => (if indent.is_some() { "," } else { ", " }.to_owned(), ": ".to_owned()),
+    };
+    let sort_keys = options.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
+    options.assert_all_used()?;
     let mut json = JsonWriter {
-        budget,
-        out: Text::new(budget)?,
-        indent: indent.map(|spaces| " ".repeat(spaces)),
-        between_items,
-        after_key,
-        sort_keys: flag(sort_keys),
-        ensure_ascii: flag(ensure_ascii),
+        out: String::new(),
+        indent: indent.map(|spaces| " ".repeat(spaces.min(MAX_WIDTH))),
+        separators,
+        sort_keys,
+        ensure_ascii,
     };
     json.write(value, 0)?;
-    Ok(json.out.into())
+    Ok(json.out)
 }
 
-struct JsonWriter<'a> {
-    budget: &'a Budget,
-    out: Text,
+struct JsonWriter {
+    out: String,
     indent: Option<String>,
-    between_items: &'a str,
-    after_key: &'a str,
+    /// Between items, and between a key and its value.
+    separators: (String, String),
     sort_keys: bool,
     ensure_ascii: bool,
 }
 
-impl JsonWriter<'_> {
-    fn write(&mut self, value: &Value, depth: usize) -> Result<(), Failure> {
-        match value {
-            Value::None => self.out.push_str("null"),
-            Value::Bool(truth) => self.out.push_str(if *truth { "true" } else { "false" }),
-            Value::Int(int) => self.out.push_str(&int.to_string()),
-            Value::Float(float) if float.is_nan() => self.out.push_str("NaN"),
-            Value::Float(float) if float.is_infinite() => {
-                self.out.push_str(if *float > 0.0 { "Infinity" } else { "-Infinity" })
+impl JsonWriter {
+    fn write(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+        deeper(MAX_PRINT_DEPTH.saturating_sub(depth))?;
+        match value.kind() {
+            ValueKind::None => self.out.push_str("null"),
+            ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
+            ValueKind::Number => {
+                let _ = write!(self.out, "{value}");
             }
-            Value::Float(float) => self.out.push_str(&float_repr(*float)),
-            Value::Str(text) => self.write_string(text),
-            Value::List(list) => self.write_items(['[', ']'], depth, list.iter(), |json, item| {
-                json.write(item, depth + 1)
-            }),
-            Value::Dict(dict) => {
-                let mut pairs: Vec<&(Value, Value)> = dict.iter().collect();
+            ValueKind::String => self.write_string(value.as_str().unwrap_or_default()),
+            ValueKind::Seq | ValueKind::Iterable => {
+                let items = value.try_iter()?.collect::<Vec<_>>();
+                self.write_items('[', ']', depth, &items, |json, item| {
+                    json.write(item, depth + 1)
+                })?;
+            }
+            ValueKind::Map => {
+                let mut keys = value.try_iter()?.collect::<Vec<_>>();
                 if self.sort_keys {
-                    let bytes = pairs.iter().map(|(key, _)| key.as_str().map_or(0, str::len));
-                    self.budget.sort(pairs.len(), bytes.sum())?;
-                    pairs.sort_by_key(|(key, _)| key.as_str());
+                    keys.sort();
                 }
-                self.write_items(['{', '}'], depth, pairs.into_iter(), |json, (key, field)| {
-                    let mut name = json.out.beside()?;
-                    write_str(key, &mut name)?;
-                    json.write_string(&name)?;
-                    json.out.push_str(json.after_key)?;
-                    json.write(field, depth + 1)
-                })
+                self.write_items('{', '}', depth, &keys, |json, key| {
+                    json.write_string(&key.to_string());
+                    json.out.push_str(&json.separators.1);
+                    json.write(&value.get_item(key)?, depth + 1)
+                })?;
             }
-            other => Err(Failure::new(format!("tojson: {} is not JSON", other.kind()))),
-        }
-    }
-
-    fn write_items<T>(
-        &mut self,
-        [open, close]: [char; 2],
-        depth: usize,
-        items: impl ExactSizeIterator<Item = T>,
-        mut write_item: impl FnMut(&mut Self, T) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        self.out.push(open)?;
-        let is_empty = items.len() == 0;
-        for (at, item) in items.enumerate() {
-            if at > 0 {
-                self.out.push_str(self.between_items)?;
+            kind => {
+                let what = format!("tojson: {kind} is not JSON");
+                return Err(Error::new(ErrorKind::InvalidOperation, what));
             }
-            self.break_line(depth + 1)?;
-            write_item(self, item)?;
-        }
-        if !is_empty {
-            self.break_line(depth)?;
-        }
-        self.out.push(close)
-    }
-
-    fn break_line(&mut self, depth: usize) -> Result<(), Failure> {
-        if let Some(indent) = &self.indent {
-            self.out.push('\n')?;
-            (0..depth).try_for_each(|_| self.out.push_str(indent))?;
         }
         Ok(())
     }
 
-    fn write_string(&mut self, text: &str) -> Result<(), Failure> {
-        self.out.push('"')?;
+    fn write_items(
+        &mut self,
+        open: char,
+        close: char,
+        depth: usize,
+        items: &[Value],
+        mut write_item: impl FnMut(&mut Self, &Value) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.out.push(open);
+        for (at, item) in items.iter().enumerate() {
+            if at > 0 {
+                self.out.push_str(&self.separators.0);
+            }
+            self.break_line(depth + 1);
+            write_item(self, item)?;
+        }
+        if !items.is_empty() {
+            self.break_line(depth);
+        }
+        self.out.push(close);
+        Ok(())
+    }
+
+    fn break_line(&mut self, depth: usize) {
+        if let Some(indent) = &self.indent {
+            self.out.push('\n');
+            (0..depth).for_each(|_| self.out.push_str(indent));
+        }
+    }
+
+    fn write_string(&mut self, text: &str) {
+        self.out.push('"');
         for c in text.chars() {
             match c {
-                '"' => self.out.push_str("\\\"")?,
-                '\\' => self.out.push_str("\\\\")?,
-                '\n' => self.out.push_str("\\n")?,
-                '\r' => self.out.push_str("\\r")?,
-                '\t' => self.out.push_str("\\t")?,
-                '\u{8}' => self.out.push_str("\\b")?,
-                '\u{c}' => self.out.push_str("\\f")?,
+                '"' => self.out.push_str("\\\""),
+                '\\' => self.out.push_str("\\\\"),
+                '\n' => self.out.push_str("\\n"),
+                '\r' => self.out.push_str("\\r"),
+                '\t' => self.out.push_str("\\t"),
+                '\u{8}' => self.out.push_str("\\b"),
+                '\u{c}' => self.out.push_str("\\f"),
                 c if c < ' ' || self.ensure_ascii && c > '~' => {
                     for unit in c.encode_utf16(&mut [0; 2]) {
-                        self.out.push_str(&format!("\\u{unit:04x}"))?;
+                        let _ = write!(self.out, "\\u{unit:04x}");
                     }
                 }
-                c => self.out.push(c)?,
+                c => self.out.push(c),
             }
         }
-        self.out.push('"')
+        self.out.push('"');
     }
 }

@@ -4,26 +4,10 @@
 //! limit on steps, depth and output. Messages come from users, so they are not trusted either: text in
 //! them that reads as a special token is marked before the template sees it (see [`SpecialTexts`]).
 
-mod args;
-mod ast;
-mod budget;
 mod date;
-mod eval;
-mod expression;
-mod failure;
-mod filters;
-mod format;
+mod engine;
 mod json;
-mod lexer;
-mod literal;
-mod methods;
-mod operators;
-mod parser;
-mod predicates;
-mod print;
-mod run;
-mod sorting;
-mod value;
+mod python;
 mod words;
 
 use serde_json::{Map, Value};
@@ -31,7 +15,6 @@ use serde_json::{Map, Value};
 use crate::special_text::free_mark;
 use crate::{Prompt, SpecialTexts, TextError};
 use date::Date;
-use failure::Failure;
 
 /// One turn of a chat.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,8 +70,7 @@ pub struct RenderOptions {
 /// A compiled chat template.
 #[derive(Debug)]
 pub struct ChatTemplate {
-    source: String,
-    template: ast::Template,
+    engine: engine::Engine,
 }
 
 /// Names the template relies on; `extra` may not put anything else in their place.
@@ -108,10 +90,7 @@ const RESERVED: [&str; 10] = [
 impl ChatTemplate {
     /// Parses the Jinja source of a chat template.
     pub fn new(source: &str) -> Result<Self, TextError> {
-        // Jinja2 reads every kind of line end in a template as a line feed.
-        let source = source.replace("\r\n", "\n").replace('\r', "\n");
-        let template = parser::parse(&source).map_err(Failure::in_parsing)?;
-        Ok(ChatTemplate { source, template })
+        Ok(ChatTemplate { engine: engine::Engine::new(source)? })
     }
 
     /// Writes the prompt for these messages.
@@ -131,28 +110,21 @@ impl ChatTemplate {
             tools: options.tools.clone().unwrap_or_default(),
             extra: options.extra.clone(),
         };
-        let marked = plain.marked(&options.specials, &self.source)?;
-        let text = self.write(&plain.variables(options), date)?;
+        let marked = plain.marked(&options.specials, self.engine.source())?;
+        let text = self.engine.render(plain.variables(options), date)?;
         let Some((mark, input)) = marked else {
             return Ok(Prompt::unmarked(text));
         };
         let special = input.first_special;
         let prompt = self
-            .write(&input.user_input.variables(options), date)
+            .engine
+            .render(input.user_input.variables(options), date)
             .map(|marked| Prompt::marked_with(mark, marked));
         match prompt {
             Ok(prompt) if prompt.text() == text => Ok(prompt),
             // The template compared, split or cut the text in a way that a mark inside it changes.
             _ => Err(TextError::SpecialTextInspected(special)),
         }
-    }
-
-    fn write(
-        &self,
-        variables: &Map<String, Value>,
-        date: Option<Date>,
-    ) -> Result<String, TextError> {
-        run::render(&self.template, variables, date).map_err(Failure::in_rendering)
     }
 }
 

@@ -50,12 +50,14 @@ fn line_sums<const T: usize>(lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP
             }
         }
     }
-    sums.map(|[a, b, c, d]| {
+    let mut results = [[0; STRIP]; T];
+    for (result, [a, b, c, d]) in results.iter_mut().zip(sums) {
         let b = _mm512_srai_epi32::<2>(b);
         let c = _mm512_srai_epi32::<4>(c);
         let d = _mm512_srai_epi32::<6>(d);
-        store(_mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d)))
-    })
+        *result = store(_mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d)));
+    }
+    results
 }
 
 impl Int8Sums for Avx512 {

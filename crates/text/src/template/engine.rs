@@ -1,0 +1,164 @@
+//! The template engine, fenced in. The only file that sets up `minijinja`.
+
+use std::io;
+
+use minijinja::{Environment, Error, ErrorKind, Value};
+use serde_json::Map;
+
+use super::date::Date;
+use super::python;
+use crate::TextError;
+
+/// Steps a rendering may take. A thousand messages through the longest templates in use take a tenth.
+const MAX_STEPS: u64 = 1_000_000;
+/// Calls within calls. Real templates nest macros two or three deep.
+const MAX_DEPTH: usize = 100;
+/// Far beyond any context window.
+const MAX_PROMPT_BYTES: usize = 32 << 20;
+/// Within its steps a hostile template can nest a list about 10⁵ deep, and the engine frees such a list
+/// by recursion. Rendering has its own thread so that this fits; untouched stack costs nothing.
+const STACK_BYTES: usize = 128 << 20;
+
+/// A template that parsed, and the engine to run it.
+#[derive(Debug)]
+pub(super) struct Engine {
+    environment: Environment<'static>,
+    source: String,
+}
+
+impl Engine {
+    pub(super) fn new(source: &str) -> Result<Self, TextError> {
+        let mut environment = Environment::new();
+        python::install(&mut environment);
+        environment.set_trim_blocks(true);
+        environment.set_lstrip_blocks(true);
+        environment.set_fuel(Some(MAX_STEPS));
+        environment.set_recursion_limit(MAX_DEPTH);
+        environment.add_function("raise_exception", raise_exception);
+        // Jinja2 reads every kind of line end in a template as a line feed.
+        let source = source.replace("\r\n", "\n").replace('\r', "\n");
+        let engine = Engine { environment, source: without_generation_tags(&source) };
+        on_own_stack(|| match engine.environment.template_from_str(&engine.source) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(TextError::TemplateSyntax(describe(&error))),
+        })?;
+        Ok(engine)
+    }
+
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Runs the template with these variables.
+    pub(super) fn render(
+        &self,
+        variables: Map<String, serde_json::Value>,
+        date: Option<Date>,
+    ) -> Result<String, TextError> {
+        on_own_stack(|| self.render_here(variables, date))
+    }
+
+    fn render_here(
+        &self,
+        variables: Map<String, serde_json::Value>,
+        date: Option<Date>,
+    ) -> Result<String, TextError> {
+        let template = self.environment.template_from_str(&self.source);
+        let template = template.map_err(|error| TextError::TemplateSyntax(describe(&error)))?;
+        let mut context: Vec<(String, Value)> = variables
+            .into_iter()
+            .map(|(name, value)| (name, Value::from_serialize(value)))
+            .collect();
+        if let Some(date) = date {
+            let strftime_now = move |format: &str| {
+                date.format(format).map_err(|what| Error::new(ErrorKind::InvalidOperation, what))
+            };
+            context.push(("strftime_now".into(), Value::from_function(strftime_now)));
+        }
+        let mut output = Output { bytes: Vec::new(), full: false };
+        match template.render_captured_to(Value::from_iter(context), &mut output) {
+            Ok(_) => {}
+            Err(_) if output.full => {
+                return Err(TextError::PromptTooLong { limit_bytes: MAX_PROMPT_BYTES });
+            }
+            Err(error) => return Err(TextError::TemplateRender(describe(&error))),
+        }
+        String::from_utf8(output.bytes)
+            .map_err(|_| TextError::TemplateRender("output is not UTF-8".into()))
+    }
+}
+
+/// Runs `job` on a thread with room for what a hostile template can nest.
+fn on_own_stack<T: Send>(
+    job: impl FnOnce() -> Result<T, TextError> + Send,
+) -> Result<T, TextError> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("chat-template".into())
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, job)
+            .map_err(|e| TextError::TemplateRender(format!("no thread to render on: {e}")))?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// What templates call when messages are not as they should be.
+fn raise_exception(message: String) -> Result<Value, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, message))
+}
+
+/// A prompt being written, up to its limit.
+struct Output {
+    bytes: Vec<u8>,
+    full: bool,
+}
+
+impl io::Write for Output {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + piece.len() > MAX_PROMPT_BYTES {
+            self.full = true;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The words of an engine error: what it says and where, without the engine's own preamble.
+fn describe(error: &Error) -> String {
+    let what = match (error.kind(), error.detail()) {
+        (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+        (kind, None) => kind.to_string(),
+    };
+    match error.line() {
+        Some(line) => format!("{what} (line {line})"),
+        None => what,
+    }
+}
+
+/// Transformers marks what the assistant said with `{% generation %}`, for training. Here the tags mean
+/// nothing, so they become a condition that always holds, white-space control and all.
+fn without_generation_tags(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(start) = rest.find("{%") {
+        out.push_str(&rest[..start]);
+        let tag_end = rest[start..].find("%}").map_or(rest.len(), |end| start + end + 2);
+        let tag = &rest[start..tag_end];
+        let name =
+            tag.trim_start_matches("{%").trim_end_matches("%}").trim_matches(['-', '+']).trim();
+        match name {
+            "generation" => out.push_str(&tag.replace("generation", "if true")),
+            "endgeneration" => out.push_str(&tag.replace("endgeneration", "endif")),
+            _ => out.push_str(tag),
+        }
+        rest = &rest[tag_end..];
+    }
+    out.push_str(rest);
+    out
+}
