@@ -81,7 +81,7 @@ fn rotate(cx: &Compute, config: &ModelConfig, table: &RotaryTable, rows: &[Row],
     });
 }
 
-/// One job for each row and query head; neighbouring query heads share a K/V head.
+/// One job for each row and K/V head: the query heads that share it read its keys and values once.
 fn attend(
     cx: &Compute,
     config: &ModelConfig,
@@ -91,13 +91,15 @@ fn attend(
     query: &[f32],
     (heads, scores): (&mut [f32], &mut [Vec<f32>]),
 ) {
-    let (head_dim, sharing) = (config.head_dim, config.heads / config.kv_heads);
+    let sharing = config.heads / config.kv_heads;
+    let job_len = sharing * config.head_dim;
     // Exact: the correctly rounded root of an integer, and one correctly rounded division.
-    let scale = 1.0 / (head_dim as f32).sqrt();
-    cx.pool.rows_with(heads, head_dim, scores, |job, out, scores| {
-        let (row, head) = (&rows[job / config.heads], job % config.heads);
-        let kv = kv.head(layer, head / sharing, batch[row.segment].pages);
-        let query = &query[job * head_dim..][..head_dim];
-        cx.kernel.attend(query, &kv, row.visible, scale, &mut scores[..row.visible], out);
+    let scale = 1.0 / (config.head_dim as f32).sqrt();
+    cx.pool.rows_with(heads, job_len, scores, |job, out, scores| {
+        let (row, kv_head) = (&rows[job / config.kv_heads], job % config.kv_heads);
+        let kv = kv.head(layer, kv_head, batch[row.segment].pages);
+        let query = &query[job * job_len..][..job_len];
+        let scores = &mut scores[..sharing * row.visible];
+        cx.kernel.attend(query, &kv, row.visible, scale, scores, out);
     });
 }

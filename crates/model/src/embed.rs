@@ -105,13 +105,12 @@ impl FloatTable {
             row_buffers,
             |job, mut out, buffer| {
                 let first = job * TOKENS_PER_JOB;
-                let hidden = || hidden.chunks_exact(self.cols).enumerate();
                 if let Some(rows) = self.stored_rows(first..first + out.width()) {
-                    return hidden().for_each(|(t, x)| cx.kernel.dots(rows, x, out.row(t)));
+                    return cx.kernel.dots_many(rows, hidden, &mut out);
                 }
                 for row in 0..out.width() {
                     self.row(first + row, buffer);
-                    for (t, x) in hidden() {
+                    for (t, x) in hidden.chunks_exact(self.cols).enumerate() {
                         cx.kernel.dots(FloatRows::F32(buffer), x, &mut out.row(t)[row..=row]);
                     }
                 }

@@ -10,7 +10,7 @@ use crate::counting_alloc::peak_of;
 use crate::read::read_everything;
 use crate::sample::Sample;
 
-const TIME_LIMIT: Duration = Duration::from_secs(1);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 const MEMORY_LIMIT: usize = 64 << 20;
 
 /// Writes a model's files into a directory and returns the path to open.
