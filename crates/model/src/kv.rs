@@ -15,7 +15,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use wf_formats::ModelConfig;
-use wf_kernels::{FloatRows, KvPages, half};
+use wf_kernels::{FloatRows, KvPages, half, prefer_huge_pages};
 
 /// The number of a page.
 pub type PageId = u32;
@@ -91,9 +91,9 @@ impl KvPool {
         let (kv_heads, head_dim) = (config.kv_heads, config.head_dim);
         let len = config.layers * pages * page_stride(kv_heads, head_dim);
         let store = match dtype {
-            KvDtype::F32 => Store::F32(vec![0.0; len]),
-            KvDtype::Bf16 => Store::Bf16(vec![0; len]),
-            KvDtype::F16 => Store::F16(vec![0; len]),
+            KvDtype::F32 => Store::F32(reserve(len)),
+            KvDtype::Bf16 => Store::Bf16(reserve(len)),
+            KvDtype::F16 => Store::F16(reserve(len)),
         };
         Self { store, pages, kv_heads, head_dim }
     }
@@ -148,6 +148,13 @@ impl KvPool {
             head_dim: self.head_dim,
         }
     }
+}
+
+/// Zeros that take memory only once they are written, in large pages of the system.
+fn reserve<T: Clone + Default>(len: usize) -> Vec<T> {
+    let zeros = vec![T::default(); len];
+    prefer_huge_pages(&zeros);
+    zeros
 }
 
 /// Elements of one page of one layer.
