@@ -148,22 +148,25 @@ pub struct BlockDiffusion {
 /// Largest dimension we accept: kernels may hold a dimension in an `i32`.
 const MAX_DIM: usize = i32::MAX as usize;
 
+/// Longest row that is multiplied by trits: up to here every sum over a row is exact.
+const MAX_WIDTH: usize = 1 << 17;
+
 impl ModelConfig {
     /// Refuses sizes that no network can have; `file` and the keys are for the message.
     pub(crate) fn check(&self, file: &str) -> Result<(), Error> {
         let sizes = [
-            ("vocabulary size", self.vocab_len),
-            ("hidden size", self.hidden_len),
-            ("feed-forward size", self.ffn_len),
-            ("number of layers", self.layers),
-            ("number of heads", self.heads),
-            ("number of key/value heads", self.kv_heads),
-            ("head size", self.head_dim),
-            ("context length", self.context_len),
+            ("vocabulary size", self.vocab_len, MAX_DIM),
+            ("hidden size", self.hidden_len, MAX_WIDTH),
+            ("feed-forward size", self.ffn_len, MAX_WIDTH),
+            ("number of layers", self.layers, MAX_DIM),
+            ("number of heads", self.heads, MAX_WIDTH),
+            ("number of key/value heads", self.kv_heads, MAX_WIDTH),
+            ("head size", self.head_dim, MAX_WIDTH),
+            ("context length", self.context_len, MAX_DIM),
         ];
-        for (what, value) in sizes {
-            if value == 0 || value > MAX_DIM {
-                return Err(Error::setting(file, what, format!("{value}, allowed 1 to {MAX_DIM}")));
+        for (what, value, most) in sizes {
+            if value == 0 || value > most {
+                return Err(Error::setting(file, what, format!("{value}, allowed 1 to {most}")));
             }
         }
         let refuse = |key: &str, what: String| Err(Error::setting(file, key, what));
@@ -175,8 +178,9 @@ impl ModelConfig {
             let what = format!("{}, must be even: dimensions turn in pairs", self.head_dim);
             return refuse("head size", what);
         }
-        if self.heads.checked_mul(self.head_dim).is_none_or(|len| len > MAX_DIM) {
-            let what = format!("{} heads of {} are too many", self.heads, self.head_dim);
+        if self.heads.checked_mul(self.head_dim).is_none_or(|len| len > MAX_WIDTH) {
+            let (heads, len) = (self.heads, self.head_dim);
+            let what = format!("{heads} heads of {len}, together at most {MAX_WIDTH} are allowed");
             return refuse("number of heads", what);
         }
         if !(self.rope_theta.is_finite() && self.rope_theta > 0.0) {
@@ -250,5 +254,49 @@ impl ModelConfig {
             .chain(layers)
             .chain([TensorName::OutputNorm])
             .chain(head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> ModelConfig {
+        ModelConfig {
+            architecture: "bitnet".to_owned(),
+            name: None,
+            vocab_len: 8,
+            hidden_len: 8,
+            ffn_len: 8,
+            layers: 1,
+            heads: 2,
+            kv_heads: 1,
+            head_dim: 4,
+            context_len: 8,
+            rope_theta: 1e4,
+            rotary_pairs: RotaryPairs::Halves,
+            norm_eps: 1e-5,
+            activation: Activation::Relu2,
+            sub_norms: true,
+            tied_head: true,
+            bos: None,
+            eos: Vec::new(),
+            block_diffusion: None,
+        }
+    }
+
+    #[test]
+    fn rows_too_long_for_exact_sums_are_refused() {
+        let refused = |change: fn(&mut ModelConfig)| {
+            let mut config = config();
+            change(&mut config);
+            config.check("m").map_err(|error| error.to_string())
+        };
+        assert_eq!(refused(|c| c.ffn_len = 1 << 17), Ok(()));
+        let message = refused(|c| c.ffn_len = (1 << 17) + 1).unwrap_err();
+        assert_eq!(message, "m: feed-forward size: 131073, allowed 1 to 131072");
+        assert!(refused(|c| c.hidden_len = 1 << 18).is_err());
+        let message = refused(|c| (c.heads, c.head_dim) = (1 << 12, 64)).unwrap_err();
+        assert!(message.contains("4096 heads of 64, together at most 131072"), "{message}");
     }
 }
