@@ -144,6 +144,9 @@ impl Model {
                 }
                 first_row += segment.tokens.len();
             }
+            if wanted == first_wanted {
+                continue;
+            }
             let normed = &s.normed[first_wanted * len..wanted * len];
             let out = logits.rows_mut(first_wanted, wanted - first_wanted);
             let asked = (normed, alike[0].scoring);

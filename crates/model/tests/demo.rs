@@ -287,3 +287,19 @@ fn a_scan_finds_the_best_token_of_the_full_head() {
     let rows: usize = golden().iter().map(|prompt| 2 * prompt.ids.len()).sum();
     assert!(kept / rows < 500, "{} candidates a row: the scan saves nothing", kept / rows);
 }
+
+#[test]
+fn a_chunk_may_want_no_scores() {
+    let file = demo_file();
+    let mut model = load(&file, Compute::new(2), 64);
+    let mut logits = Logits::new(model.config().vocab_len);
+    let ids = &golden()[0].ids;
+    let (first, rest) = ids.split_at(4);
+    let expected = all_scores(&mut model, ids);
+    for scoring in [Scoring::All, Scoring::Best] {
+        model.forward(&[Segment { scoring, ..segment(first, 0, &[]) }], &mut logits);
+        assert!(logits.is_empty());
+        model.forward(&[segment(rest, 4, &[rest.len() - 1])], &mut logits);
+        assert_eq!(logits.row(0), expected[ids.len() - 1]);
+    }
+}
