@@ -24,7 +24,11 @@ use mutate::{CLASSES, Change, Class, spoil};
 use probe::probe;
 use sample::{Random, Sample};
 
-const MUTANTS: usize = 2000;
+/// How many mutants each format has to stand: 2,000, or as many as `WF_MUTATIONS` says.
+#[expect(clippy::disallowed_methods, reason = "how long a test runs is the tester's choice")]
+fn mutants() -> usize {
+    std::env::var("WF_MUTATIONS").map_or(2000, |count| count.parse().expect("a number of mutants"))
+}
 
 /// Spoils models made by `make` again and again and probes each.
 fn attack(
@@ -37,7 +41,7 @@ fn attack(
         probe(&make(round), directory.path(), "a sound model").unwrap();
     }
     let mut refused = 0;
-    for round in 0..MUTANTS {
+    for round in 0..mutants() {
         let class = CLASSES[round % CLASSES.len()];
         let mut random = Random(seed.wrapping_mul(1 << 32) + round as u64);
         let (mutant, change) = rebuilt(round, class, &mut random).unwrap_or_else(|| {
@@ -51,7 +55,7 @@ fn attack(
         assert!(result.is_err() || !change.must_refuse, "accepted {what}");
     }
     // Damage that is mostly missed would mean that the mutants are not what they should be.
-    assert!(refused > MUTANTS / 2, "only {refused} of {MUTANTS} refused");
+    assert!(refused > mutants() / 2, "only {refused} of {} refused", mutants());
 }
 
 #[test]
@@ -110,7 +114,7 @@ fn spoiled_sglbitnt_files_do_no_harm() {
 fn spoiled_documents_do_no_harm() {
     let whole = hugging_face::sharded();
     let directory = tempfile::tempdir().unwrap();
-    for round in 0..MUTANTS {
+    for round in 0..mutants() {
         let mut random = Random((5 << 32) + round as u64);
         let mut sample = whole.clone();
         let weights = sample.files.iter().filter(|file| file.name.ends_with(".safetensors"));
