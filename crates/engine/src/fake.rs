@@ -12,7 +12,6 @@ pub struct FakeModel {
     config: ModelConfig,
     slots: Vec<Option<TokenId>>,
     max_batch_tokens: usize,
-    stop_token: Option<TokenId>,
 }
 
 impl FakeModel {
@@ -39,13 +38,7 @@ impl FakeModel {
             eos: Vec::new(),
             block_diffusion: None,
         };
-        Self { config, slots: vec![None; pages * PAGE_LEN], max_batch_tokens, stop_token: None }
-    }
-
-    /// Never prefers `token`, so that replies run to their full length unless something asks.
-    pub fn avoiding(mut self, token: TokenId) -> Self {
-        self.stop_token = Some(token);
-        self
+        Self { config, slots: vec![None; pages * PAGE_LEN], max_batch_tokens }
     }
 
     fn slot(segment: &Segment<'_>, position: usize) -> usize {
@@ -63,9 +56,6 @@ impl FakeModel {
             let mixed = (hash ^ token.wrapping_mul(0x9e37_79b9_7f4a_7c15))
                 .wrapping_mul(0xbf58_476d_1ce4_e5b9);
             *score = (mixed >> 40) as f32 * (8.0 / (1u64 << 24) as f32);
-        }
-        if let Some(token) = self.stop_token {
-            row[token as usize] = f32::MIN;
         }
     }
 }

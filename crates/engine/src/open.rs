@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use wf_formats::{ModelConfig, ModelFile, OpenOptions, TokenizerSource};
+use wf_formats::{ModelFile, OpenOptions, TokenizerSource};
 use wf_model::{
     Compute, HeadMode, Isa, KvDtype, KvPool, LoadError, Loading, Model, ModelOptions, PAGE_LEN,
     TokenId,
@@ -244,14 +244,10 @@ fn name(file: &ModelFile) -> String {
 pub struct OpenedModel {
     /// Takes prompts, gives text.
     pub frontend: Frontend,
-    /// The sizes of the network.
-    pub config: ModelConfig,
     /// The instruction set in use.
     pub isa: Isa,
     /// Threads at work.
     pub threads: usize,
-    /// Bytes of weights in memory.
-    pub weights_bytes: usize,
 }
 
 /// Opens, loads and starts a model.
@@ -263,13 +259,11 @@ pub fn open_model(
     let file = source.open(&options.open)?;
     let text = read_text(&file)?;
     let model = load_model(&file, options, progress)?;
-    let (config, isa) = (file.config().clone(), model.compute().isa());
-    let threads = model.compute().threads();
-    let weights_bytes = model.size_bytes();
+    let (isa, threads) = (model.compute().isa(), model.compute().threads());
     let engine_options =
         EngineOptions { context_len: options.context_len, ..EngineOptions::default() };
     let engine = EngineHandle::start(model, engine_options).map_err(OpenError::Thread)?;
-    Ok(OpenedModel { frontend: Frontend::new(text, engine), config, isa, threads, weights_bytes })
+    Ok(OpenedModel { frontend: Frontend::new(text, engine), isa, threads })
 }
 
 /// Loads the network of an opened file.
