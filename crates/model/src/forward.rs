@@ -59,8 +59,7 @@ impl Model {
         options: ModelOptions,
     ) -> Self {
         let rows = options.max_batch_tokens;
-        // No position lies beyond the pages: what is reserved for each position stops there too.
-        let positions = config.context_len.min(options.pages * PAGE_LEN);
+        let positions = positions(&config, options.pages);
         Self {
             head: Head::new(&compute, &config, weights.head(), options.head),
             rotary: RotaryTable::new(config.head_dim, config.rope_theta, positions),
@@ -75,7 +74,7 @@ impl Model {
 
     /// Computes on something else from now on. K/V stays; no later result changes.
     pub fn set_compute(&mut self, compute: Compute) {
-        let positions = self.config.context_len.min(self.kv.pages() * PAGE_LEN);
+        let positions = positions(&self.config, self.kv.pages());
         let (rows, threads) = (self.max_batch_tokens, compute.threads());
         self.scratch = Scratch::new(&self.config, rows, positions, threads);
         self.compute = compute;
@@ -184,6 +183,11 @@ impl Forward for Model {
         self.score(batch, logits);
         self.scratch.clock.lap(Part::Head);
     }
+}
+
+/// Positions there is anything to reserve for: none lies beyond the context or the pages.
+fn positions(config: &ModelConfig, pages: usize) -> usize {
+    config.context_len.min(pages * PAGE_LEN)
 }
 
 /// Each row starts as its token's embedding.

@@ -116,6 +116,16 @@ pub(crate) struct FileArgs {
     pub(crate) activation: Option<Activation>,
 }
 
+/// For commands that pick tokens. Those that look at every score read the whole head.
+#[derive(ClapArgs)]
+#[command(next_help_heading = "Computing (none of these changes an answer, except --kv)")]
+pub(crate) struct HeadArgs {
+    /// How the best token is found: full (every row of the head is read), scan (an int8 copy, then
+    /// the rows that could win: faster, 0.5 bytes more memory for each byte of a 16-bit head), auto
+    #[arg(long, env = "WF_HEAD", value_name = "MODE", default_value = "auto")]
+    pub(crate) head: HeadMode,
+}
+
 /// What a model computes on.
 #[derive(ClapArgs)]
 #[command(next_help_heading = "Computing (none of these changes an answer, except --kv)")]
@@ -131,11 +141,6 @@ pub(crate) struct ComputeArgs {
     /// How keys and values are kept: f32, bf16 or f16
     #[arg(long, env = "WF_KV", value_name = "TYPE", default_value = "f32")]
     pub(crate) kv: KvDtype,
-
-    /// How the best token is found: full (every row of the head is read), scan (an int8 copy, then
-    /// the rows that could win: faster, 0.5 bytes more memory for each byte of a 16-bit head), auto
-    #[arg(long, env = "WF_HEAD", value_name = "MODE", default_value = "auto")]
-    pub(crate) head: HeadMode,
 
     /// Most tokens of prompt and reply together [default: what the model was made for]
     #[arg(long, env = "WF_CONTEXT", value_name = "TOKENS", value_parser = parse_count)]
@@ -180,6 +185,8 @@ pub(crate) struct RunArgs {
     pub(crate) sampling: SamplingArgs,
     #[command(flatten)]
     pub(crate) compute: ComputeArgs,
+    #[command(flatten)]
+    pub(crate) head: HeadArgs,
     #[command(flatten)]
     pub(crate) file: FileArgs,
 }

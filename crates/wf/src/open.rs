@@ -9,6 +9,7 @@ use std::thread::available_parallelism;
 use anyhow::{Context, Result, ensure};
 use wf_engine::{ModelSource, RunOptions};
 use wf_formats::OpenOptions;
+use wf_model::HeadMode;
 
 use crate::args::{ComputeArgs, FileArgs};
 use crate::demo;
@@ -33,7 +34,7 @@ impl ComputeArgs {
             kv: self.kv,
             context_len: self.context,
             max_batch_tokens: self.chunk,
-            head: self.head,
+            head: HeadMode::Full,
         }
     }
 }

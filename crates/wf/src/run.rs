@@ -5,9 +5,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use wf_engine::{
-    Finish, FinishReason, Frontend, Generate, Input, OpenedModel, Piece, SamplingParams,
-    TextStream, TokenId, open_model,
+    Finish, FinishReason, Frontend, Generate, Input, OpenedModel, Piece, RunOptions,
+    SamplingParams, TextStream, TokenId, open_model,
 };
+use wf_model::HeadMode;
 use wf_text::ChatMessage;
 
 use crate::args::{RunArgs, SamplingArgs};
@@ -19,7 +20,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let prompt = open::text_or_stdin(prompt)?;
     ensure!(!prompt.is_empty(), "the prompt is empty: give it a text to answer or to continue");
     let source = open::source(model);
-    let options = args.compute.options(&args.file);
+    let head = args.head.head;
+    // A draw looks at every score: no copy is made for it unless asked for.
+    let draws = args.sampling.temperature > 0.0;
+    let head = if draws && head == HeadMode::Auto { HeadMode::Full } else { head };
+    let options = RunOptions { head, ..args.compute.options(&args.file) };
     let model = open_model(&source, &options, &mut |_| {})?;
     let generate = args.sampling.generate(input(args, prompt, &model.frontend));
     let reply = model.frontend.generate(generate)?;

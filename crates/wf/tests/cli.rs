@@ -501,3 +501,9 @@ fn bench_prints_tables_and_refuses_what_it_cannot_do() {
     let message = failed(&wf(&["bench", "--synthetic", "gpt-5"]), 2);
     assert!(message.contains("bitnet-2b"), "{message}");
 }
+
+#[test]
+fn eval_looks_at_every_score_and_so_has_no_head_mode() {
+    let message = failed(&wf(&["eval", "logits", "--ids", "0", "--head", "scan"]), 2);
+    assert!(message.contains("--head"), "{message}");
+}

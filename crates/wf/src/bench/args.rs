@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 
 use super::shapes::Shape;
-use crate::args::{ComputeArgs, FileArgs};
+use crate::args::{ComputeArgs, FileArgs, HeadArgs};
 
 #[derive(ClapArgs)]
 #[command(
@@ -59,6 +59,8 @@ pub(crate) struct BenchArgs {
 
     #[command(flatten)]
     pub(crate) compute: ComputeArgs,
+    #[command(flatten)]
+    pub(crate) head: HeadArgs,
     #[command(flatten)]
     pub(crate) file: FileArgs,
 }

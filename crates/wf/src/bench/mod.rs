@@ -24,6 +24,7 @@ mod table;
 use std::io::IsTerminal;
 
 use anyhow::{Context, Result};
+use wf_engine::RunOptions;
 use wf_model::{Forward, PAGE_LEN, Part};
 
 use self::args::BenchArgs;
@@ -54,7 +55,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
 
 fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<Report> {
     let load_before = machine::load_average();
-    let options = args.compute.options(&args.file);
+    let options = RunOptions { head: args.head.head, ..args.compute.options(&args.file) };
     let threads = options.threads;
     let isa = subject::compute(&options, threads)?.isa();
     let kernel = wf_kernels::kernel(isa).expect("a kernel that computes exists");
