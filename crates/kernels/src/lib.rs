@@ -28,13 +28,14 @@ mod pool;
 mod product;
 mod quant;
 mod rotary;
+mod share;
 mod ternary;
 
 pub use arch::prefer_huge_pages;
 pub use int8::{Int8Matrix, int8_products};
 pub use isa::{Isa, UnknownIsa};
 pub use pool::{Pool, Strip};
-pub use product::multiply;
+pub use product::{multiply, multiply_add, multiply_each, multiply_gated};
 pub use quant::{QuantBatch, QuantRow};
 pub use rotary::RotaryTable;
 pub use ternary::{Layout, Scales, TernaryMatrix};

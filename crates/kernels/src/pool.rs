@@ -23,6 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use crate::arch::float_environment_is_default;
+use crate::share::Shares;
 
 /// Set in the gate while workers may enter.
 const OPEN: u64 = 1 << 31;
@@ -34,10 +35,6 @@ const INSIDE: u64 = OPEN - 1;
 /// the runs of one forward pass.
 const SPINS: usize = 2_000;
 
-/// How many pieces each worker's share is cut into, so that a worker that loses its CPU for a while
-/// leaves the rest to others.
-const PIECES: usize = 16;
-
 thread_local! {
     /// Whether this thread is inside a job. A run started there is done on the spot: its pool may be
     /// the one that is waiting for this very job.
@@ -48,6 +45,8 @@ thread_local! {
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    /// The jobs of the run that is under way.
+    shares: Shares,
     /// Held during a run: there is one gate.
     running: Mutex<()>,
 }
@@ -95,7 +94,8 @@ impl Pool {
             sleep: Mutex::new(()),
             wake: Condvar::new(),
         });
-        let mut pool = Self { shared, workers: Vec::new(), running: Mutex::new(()) };
+        let shares = Shares::new(0);
+        let mut pool = Self { shared, workers: Vec::new(), shares, running: Mutex::new(()) };
         for worker in 1..threads {
             let shared = Arc::clone(&pool.shared);
             let name = format!("wf-pool-{worker}");
@@ -104,6 +104,7 @@ impl Pool {
             let Ok(thread) = thread else { break };
             pool.workers.push(thread);
         }
+        pool.shares = Shares::new(pool.threads());
         pool
     }
 
@@ -136,6 +137,25 @@ impl Pool {
         self.run_numbered(rows.len, |_, i| {
             // SAFETY: a run gives each job number out once, so this row is lent once.
             job(i, unsafe { rows.row(i) });
+        });
+    }
+
+    /// As [`rows`](Self::rows), for two matrices with as many rows, each with the length of its own.
+    ///
+    /// # Panics
+    ///
+    /// If the matrices are not whole rows or not as many, or if a job panics.
+    pub fn row_pairs<T: Send, U: Send>(
+        &self,
+        (first, first_len): (&mut [T], usize),
+        (second, second_len): (&mut [U], usize),
+        job: impl Fn(usize, &mut [T], &mut [U]) + Sync,
+    ) {
+        let (first, second) = (Rows::new(first, first_len), Rows::new(second, second_len));
+        assert_eq!(first.len, second.len, "two matrices with as many rows");
+        self.run_numbered(first.len, |_, i| {
+            // SAFETY: a run gives each job number out once, so these rows are lent once.
+            job(i, unsafe { first.row(i) }, unsafe { second.row(i) });
         });
     }
 
@@ -206,31 +226,78 @@ impl Pool {
         });
     }
 
+    /// As [`strips`](Self::strips), for two matrices of one shape: a job gets the same columns of
+    /// both.
+    ///
+    /// # Panics
+    ///
+    /// If the matrices are not whole rows or differ in shape, or if a job panics.
+    pub fn strip_pairs<T: Send, U: Send>(
+        &self,
+        (first, second): (&mut [T], &mut [U]),
+        row_len: usize,
+        strip_len: usize,
+        job: impl Fn(usize, Strip<'_, T>, Strip<'_, U>) + Sync,
+    ) {
+        assert!(strip_len > 0, "a strip has columns");
+        assert_eq!(first.len(), second.len(), "two matrices of one shape");
+        let (first, second) = (Rows::new(first, row_len), Rows::new(second, row_len));
+        self.run_numbered(row_len.div_ceil(strip_len), |_, i| {
+            // SAFETY: a run gives each job number out once, so these columns are lent once.
+            job(i, unsafe { first.strip(i, strip_len) }, unsafe { second.strip(i, strip_len) });
+        });
+    }
+
+    /// As [`strips`](Self::strips), for the strips of several matrices in one run, those of the first
+    /// before those of the second. Each matrix comes with the length of its rows; `job(m, i, strip)`
+    /// gets strip `i` of matrix `m`.
+    ///
+    /// # Panics
+    ///
+    /// If a matrix is not whole rows, or if a job panics.
+    pub fn strips_of_each<T: Send, const N: usize>(
+        &self,
+        matrices: [(&mut [T], usize); N],
+        strip_len: usize,
+        job: impl Fn(usize, usize, Strip<'_, T>) + Sync,
+    ) {
+        assert!(strip_len > 0, "a strip has columns");
+        let matrices = matrices.map(|(data, row_len)| Rows::new(data, row_len));
+        let strips = |rows: &Rows<'_, T>| rows.row_len.div_ceil(strip_len);
+        self.run_numbered(matrices.iter().map(strips).sum(), |_, i| {
+            let mut strip = i;
+            for (m, rows) in matrices.iter().enumerate() {
+                if strip < strips(rows) {
+                    // SAFETY: a run gives each job number out once, and each stands for one strip
+                    // of one matrix, so these columns are lent once.
+                    return job(m, strip, unsafe { rows.strip(strip, strip_len) });
+                }
+                strip -= strips(rows);
+            }
+        });
+    }
+
     /// [`run`](Self::run), where a job also learns the number of its worker.
     fn run_numbered(&self, jobs: usize, job: impl Fn(usize, usize) + Sync) {
         if jobs <= 1 || self.workers.is_empty() || INSIDE_JOB.get() {
             return (0..jobs).for_each(|i| job(0, i));
         }
-        let piece = (jobs / (self.threads() * PIECES)).max(1);
-        let next = AtomicUsize::new(0);
+        let shares = &self.shares;
         let panic: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(None);
         let work = |worker| {
             let done = catch_unwind(AssertUnwindSafe(|| {
-                loop {
-                    let start = next.fetch_add(piece, Ordering::Relaxed);
-                    if start >= jobs {
-                        break;
-                    }
-                    (start..jobs.min(start + piece)).for_each(|i| job(worker, i));
+                while let Some(jobs) = shares.take(worker) {
+                    jobs.for_each(|i| job(worker, i));
                 }
             }));
             if let Err(payload) = done {
-                next.store(jobs, Ordering::Relaxed);
+                shares.clear();
                 lock(&panic).get_or_insert(payload);
             }
         };
         {
             let _turn = lock(&self.running);
+            shares.deal(jobs);
             self.shared.run(&work);
         }
         if let Some(payload) = panic.into_inner().unwrap_or_else(PoisonError::into_inner) {

@@ -34,6 +34,76 @@ pub fn multiply(
     pool.strips(y, w.rows(), STRIP, |strip, mut y| kernel.multiply(w, strip, xs.rows(), &mut y));
 }
 
+/// Several matrices times the same rows in one run: each `y` is as [`multiply`] gives it for the
+/// matrix beside it. Does not allocate.
+///
+/// # Panics
+///
+/// If the shapes do not fit each other.
+pub fn multiply_each<const N: usize>(
+    kernel: &dyn Kernel,
+    pool: &Pool,
+    products: [(&TernaryMatrix, &mut [f32]); N],
+    xs: &QuantBatch,
+) {
+    let matrices = products.each_ref().map(|(w, _)| *w);
+    let results = products.map(|(w, y)| {
+        assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result a token and row");
+        (y, w.rows())
+    });
+    pool.strips_of_each(results, STRIP, |m, strip, mut y| {
+        kernel.multiply(matrices[m], strip, xs.rows(), &mut y);
+    });
+}
+
+/// `total += xs * w`, element by element after the sums of [`multiply`]; `y` keeps the product. Does
+/// not allocate.
+///
+/// # Panics
+///
+/// If the shapes do not fit each other.
+pub fn multiply_add(
+    kernel: &dyn Kernel,
+    pool: &Pool,
+    w: &TernaryMatrix,
+    xs: &QuantBatch,
+    y: &mut [f32],
+    total: &mut [f32],
+) {
+    assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result a token and row");
+    pool.strip_pairs((y, total), w.rows(), STRIP, |strip, mut y, mut total| {
+        kernel.multiply(w, strip, xs.rows(), &mut y);
+        for token in 0..xs.rows().len() {
+            kernel.add(total.row(token), y.row(token));
+        }
+    });
+}
+
+/// Two matrices of one shape times the same rows, `first = activate(first, second)` at once for each
+/// token and strip: `activate` works element by element. Does not allocate.
+///
+/// # Panics
+///
+/// If the shapes do not fit each other.
+pub fn multiply_gated(
+    kernel: &dyn Kernel,
+    pool: &Pool,
+    (gate, up): (&TernaryMatrix, &TernaryMatrix),
+    xs: &QuantBatch,
+    (first, second): (&mut [f32], &mut [f32]),
+    activate: impl Fn(&mut [f32], &[f32]) + Sync,
+) {
+    assert_eq!(gate.rows(), up.rows(), "two matrices of one shape");
+    assert_eq!(first.len(), xs.rows().len() * gate.rows(), "one result a token and row");
+    pool.strip_pairs((first, second), gate.rows(), STRIP, |strip, mut first, mut second| {
+        kernel.multiply(gate, strip, xs.rows(), &mut first);
+        kernel.multiply(up, strip, xs.rows(), &mut second);
+        for token in 0..xs.rows().len() {
+            activate(first.row(token), second.row(token));
+        }
+    });
+}
+
 /// The integer heart of a product.
 pub(crate) trait LineSums: Copy {
     /// For each of `T` tokens and each of sixteen rows, the exact sum of code times activation over

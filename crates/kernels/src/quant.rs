@@ -144,12 +144,38 @@ impl QuantBatch {
     ///
     /// If `x` is not whole rows, or if there is no room for them.
     pub fn quantize(&mut self, kernel: &dyn Kernel, pool: &Pool, x: &[f32], cols: usize) {
-        assert!(cols > 0 && x.len().is_multiple_of(cols), "whole rows of {cols} columns");
-        self.rows_len = x.len() / cols;
-        self.cols = cols;
+        self.resize(x.len(), cols);
         pool.rows(&mut self.rows[..self.rows_len], 1, |i, row| {
             row[0].quantize(kernel, &x[i * cols..][..cols]);
         });
+    }
+
+    /// As [`quantize`](Self::quantize), where `make(i, row)` first writes each row of `x`, on the
+    /// thread that quantises it.
+    ///
+    /// # Panics
+    ///
+    /// If `x` is not whole rows, or if there is no room for them.
+    pub fn make(
+        &mut self,
+        kernel: &dyn Kernel,
+        pool: &Pool,
+        x: &mut [f32],
+        cols: usize,
+        make: impl Fn(usize, &mut [f32]) + Sync,
+    ) {
+        self.resize(x.len(), cols);
+        let codes = &mut self.rows[..self.rows_len];
+        pool.row_pairs((x, cols), (codes, 1), |i, x, codes| {
+            make(i, x);
+            codes[0].quantize(kernel, x);
+        });
+    }
+
+    fn resize(&mut self, len: usize, cols: usize) {
+        assert!(cols > 0 && len.is_multiple_of(cols), "whole rows of {cols} columns");
+        self.rows_len = len / cols;
+        self.cols = cols;
     }
 
     /// The rows of the last [`quantize`](Self::quantize).

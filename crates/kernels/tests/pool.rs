@@ -170,3 +170,40 @@ fn the_number_of_threads_changes_no_result() {
     });
     assert!(results.iter().all(|result| *result == results[0]));
 }
+
+#[test]
+fn pairs_of_rows_and_of_strips_come_together() {
+    let pool = Pool::new(3);
+    let (mut a, mut b) = (vec![0; 7 * 5], vec![0; 7 * 2]);
+    pool.row_pairs((&mut a, 5), (&mut b, 2), |i, a, b| {
+        a.fill(i);
+        b.fill(10 * i);
+    });
+    assert!(a.iter().copied().eq((0..35).map(|i| i / 5)));
+    assert!(b.iter().copied().eq((0..14).map(|i| i / 2 * 10)));
+
+    let (mut a, mut b) = (vec![0; 2 * 50], vec![0_i8; 2 * 50]);
+    pool.strip_pairs((&mut a, &mut b), 50, 16, |i, mut a, mut b| {
+        for row in 0..2 {
+            a.row(row).fill(100 * row + i);
+            b.row(row).fill(i as i8);
+        }
+    });
+    assert!(a.iter().copied().eq((0..100).map(|at| at / 50 * 100 + at % 50 / 16)));
+    assert!(b.iter().copied().eq((0..100).map(|at| (at % 50 / 16) as i8)));
+}
+
+#[test]
+fn strips_of_several_matrices_are_one_run() {
+    let pool = Pool::new(2);
+    let (mut a, mut b, mut c) = (vec![0; 2 * 40], vec![0; 2 * 7], vec![0; 2 * 32]);
+    let matrices = [(&mut a[..], 40), (&mut b[..], 7), (&mut c[..], 32)];
+    pool.strips_of_each(matrices, 16, |m, i, mut strip| {
+        for row in 0..2 {
+            strip.row(row).fill(100 * (m + 1) + i);
+        }
+    });
+    assert!(a.iter().copied().eq((0..80).map(|at| 100 + at % 40 / 16)));
+    assert!(b.iter().all(|&b| b == 200));
+    assert!(c.iter().copied().eq((0..64).map(|at| 300 + at % 32 / 16)));
+}

@@ -1,11 +1,11 @@
 //! The attention half of a layer: queries, keys and values, rotary, pages, heads.
 
 use wf_formats::{ModelConfig, RotaryPairs};
-use wf_kernels::RotaryTable;
+use wf_kernels::{RotaryTable, multiply_add, multiply_each};
 
+use crate::codes::{maybe_norm_and_quantize, norm_and_quantize};
 use crate::compute::Compute;
 use crate::kv::KvPool;
-use crate::linear::{add, multiply, norm, quantize};
 use crate::parts::Part;
 use crate::scratch::{Row, Scratch};
 use crate::segment::Segment;
@@ -31,12 +31,10 @@ pub(crate) fn attention(
     let key = &mut s.key[..rows.len() * kv_len];
     let value = &mut s.value[..rows.len() * kv_len];
 
-    norm(cx, hidden, &w.norm, eps, normed);
-    quantize(cx, normed, hidden_len, &mut s.attn_in);
+    norm_and_quantize(cx, hidden, (&w.norm, eps), normed, &mut s.attn_in);
     s.clock.lap(Part::Norms);
-    multiply(cx, &w.query, &s.attn_in, query);
-    multiply(cx, &w.key, &s.attn_in, key);
-    multiply(cx, &w.value, &s.attn_in, value);
+    let products = [(&w.query, &mut *query), (&w.key, &mut *key), (&w.value, &mut *value)];
+    multiply_each(cx.kernel, &cx.pool, products, &s.attn_in);
     s.clock.lap(Part::QueryKeyValue);
 
     rotate(cx, config, rotary, rows, query);
@@ -52,18 +50,13 @@ pub(crate) fn attention(
     attend(cx, config, (kv, layer), batch, rows, query, (heads, &mut s.scores));
     s.clock.lap(Part::Attention);
 
-    let mut concatenated = &*heads;
-    if let Some(weight) = &w.sub_norm {
-        // The queries have been used: their room takes the normed heads.
-        norm(cx, heads, weight, eps, query);
-        concatenated = query;
-    }
-    quantize(cx, concatenated, query_len, &mut s.attn_out);
+    // The queries have been used: their room takes the normed heads.
+    let sub_norm = (w.sub_norm.as_deref(), eps);
+    maybe_norm_and_quantize(cx, heads, sub_norm, query, &mut s.attn_out, query_len);
     s.clock.lap(Part::Norms);
     let delta = &mut s.delta[..rows.len() * hidden_len];
-    multiply(cx, &w.output, &s.attn_out, delta);
+    multiply_add(cx.kernel, &cx.pool, &w.output, &s.attn_out, delta, hidden);
     s.clock.lap(Part::Output);
-    add(cx, hidden, delta, hidden_len);
 }
 
 /// Turns every head of every row by the row's position.

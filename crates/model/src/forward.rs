@@ -80,10 +80,11 @@ impl Model {
         self.compute = compute;
     }
 
-    /// How often a step of one token hands work to the threads: for the seven products and the heads
-    /// of each layer, and for the output head.
+    /// How often a step of one token hands work to the threads: for queries, keys and values, for
+    /// the heads, for their output, for gate and up, and for down in each layer, and for the output
+    /// head.
     pub fn shared_runs(&self) -> usize {
-        8 * self.config.layers + 1
+        5 * self.config.layers + 1
     }
 
     /// Notes from now on where the time of forward passes goes.

@@ -5,7 +5,7 @@
 //! may see is the segment's [`Sees`]; where its K and V live is the segment's list of pages.
 //!
 //! Read `forward.rs` first: it is the whole pass, top to bottom. `attention.rs` and `mlp.rs` are
-//! its two halves, `linear.rs` is the product both are made of, `load.rs` is where a file becomes
+//! its two halves, `load.rs` is where a file becomes
 //! [`Weights`](weights::Weights).
 //!
 //! The same tokens give the same bits whatever the batch, the chunking, the thread count or the
@@ -14,12 +14,12 @@
 #![forbid(unsafe_code)]
 
 mod attention;
+mod codes;
 mod compute;
 mod embed;
 mod forward;
 mod head;
 mod kv;
-mod linear;
 mod load;
 mod mlp;
 mod parts;

@@ -3,9 +3,10 @@
 //! relu(gate)² · up reaches 1e8 in real models, so nothing here may become f16.
 
 use wf_formats::{Activation, ModelConfig};
+use wf_kernels::{Kernel, multiply_add, multiply_gated};
 
+use crate::codes::{maybe_norm_and_quantize, norm_and_quantize};
 use crate::compute::Compute;
-use crate::linear::{add, multiply, norm, quantize};
 use crate::parts::Part;
 use crate::scratch::Scratch;
 use crate::weights::Mlp;
@@ -18,32 +19,23 @@ pub(crate) fn mlp(cx: &Compute, config: &ModelConfig, w: &Mlp, rows: usize, s: &
     let gate = &mut s.gate[..rows * ffn_len];
     let up = &mut s.up[..rows * ffn_len];
 
-    norm(cx, hidden, &w.norm, eps, normed);
-    quantize(cx, normed, hidden_len, &mut s.ffn_in);
+    norm_and_quantize(cx, hidden, (&w.norm, eps), normed, &mut s.ffn_in);
     s.clock.lap(Part::Norms);
-    multiply(cx, &w.gate, &s.ffn_in, gate);
-    multiply(cx, &w.up, &s.ffn_in, up);
+    let activate = match config.activation {
+        Activation::Relu2 => Kernel::relu2_mul,
+        Activation::Silu => Kernel::silu_mul,
+    };
+    let (matrices, outputs) = ((&w.gate, &w.up), (&mut *gate, &mut *up));
+    multiply_gated(cx.kernel, &cx.pool, matrices, &s.ffn_in, outputs, |gate, up| {
+        activate(cx.kernel, gate, up);
+    });
     s.clock.lap(Part::GateUp);
 
-    let activate = match config.activation {
-        Activation::Relu2 => wf_kernels::Kernel::relu2_mul,
-        Activation::Silu => wf_kernels::Kernel::silu_mul,
-    };
-    cx.pool.rows(gate, ffn_len, |row, gate| {
-        activate(cx.kernel, gate, &up[row * ffn_len..][..ffn_len]);
-    });
-    s.clock.lap(Part::Activation);
-
-    let mut neurons = &*gate;
-    if let Some(weight) = &w.sub_norm {
-        // `up` has been used: its room takes the normed neurons.
-        norm(cx, gate, weight, eps, up);
-        neurons = up;
-    }
-    quantize(cx, neurons, ffn_len, &mut s.ffn_mid);
+    // `up` has been used: its room takes the normed neurons.
+    let sub_norm = (w.sub_norm.as_deref(), eps);
+    maybe_norm_and_quantize(cx, gate, sub_norm, up, &mut s.ffn_mid, ffn_len);
     s.clock.lap(Part::Norms);
     let delta = &mut s.delta[..rows * hidden_len];
-    multiply(cx, &w.down, &s.ffn_mid, delta);
+    multiply_add(cx.kernel, &cx.pool, &w.down, &s.ffn_mid, delta, hidden);
     s.clock.lap(Part::Down);
-    add(cx, hidden, delta, hidden_len);
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub enum Part {
     /// Looking up the rows of the tokens.
     Embedding,
-    /// The norms, the residual sums before them and the quantising after them.
+    /// The norms, and the quantising after them.
     Norms,
     /// The products that make queries, keys and values.
     QueryKeyValue,
@@ -19,13 +19,11 @@ pub enum Part {
     Rotary,
     /// The heads.
     Attention,
-    /// The product from the heads back to the hidden state.
+    /// The product from the heads back to the hidden state, and its residual sum.
     Output,
-    /// The products that make gate and up.
+    /// The products that make gate and up, and the activation.
     GateUp,
-    /// The activation.
-    Activation,
-    /// The product from the neurons back to the hidden state.
+    /// The product from the neurons back to the hidden state, and its residual sum.
     Down,
     /// The last norm and the output head.
     Head,
@@ -33,7 +31,7 @@ pub enum Part {
 
 impl Part {
     /// Every part, in the order of the pass.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::Embedding,
         Self::Norms,
         Self::QueryKeyValue,
@@ -41,7 +39,6 @@ impl Part {
         Self::Attention,
         Self::Output,
         Self::GateUp,
-        Self::Activation,
         Self::Down,
         Self::Head,
     ];
@@ -56,7 +53,6 @@ impl Part {
             Self::Attention => "attention",
             Self::Output => "o",
             Self::GateUp => "gate+up",
-            Self::Activation => "activation",
             Self::Down => "down",
             Self::Head => "head",
         }
