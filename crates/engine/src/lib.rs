@@ -26,7 +26,8 @@ mod sequence;
 pub use frontend::{Finish, Frontend, FrontendError, Generate, Input, Piece, TextStream, Timings};
 pub use handle::{EngineHandle, EngineOptions, Events};
 pub use open::{
-    ModelSource, ModelText, OpenError, OpenedModel, RunOptions, load_model, open_model, read_text,
+    ModelSource, ModelText, OpenError, OpenedModel, RunOptions, compute, load_model, open_model,
+    read_text,
 };
 pub use request::{DecodeMode, Event, FinishReason, Limits, Picked, Refused, Request};
 pub use sample::{BadSampling, Sampler, SamplingParams};

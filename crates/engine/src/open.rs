@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use wf_formats::{ModelFile, OpenOptions, TokenizerSource};
 use wf_model::{
-    Compute, HeadMode, Isa, KvDtype, KvPool, LoadError, Loading, Model, ModelOptions, PAGE_LEN,
-    TokenId,
+    Compute, CpuList, HeadMode, Isa, KvDtype, KvPool, LoadError, Loading, Model, ModelOptions,
+    PAGE_LEN, TokenId,
 };
 use wf_text::{ChatMessage, ChatTemplate, GgufVocab, RenderOptions, TextError, Tokenizer};
 
@@ -45,6 +45,8 @@ pub struct RunOptions {
     pub isa: Option<Isa>,
     /// Threads, the caller's among them.
     pub threads: usize,
+    /// A CPU for each thread; the system places them if there is no list.
+    pub cpus: Option<CpuList>,
     /// How K and V are stored.
     pub kv: KvDtype,
     /// The most tokens of prompt and reply; the model's own limit if there is none.
@@ -53,6 +55,22 @@ pub struct RunOptions {
     pub max_batch_tokens: usize,
     /// How the best token is found.
     pub head: HeadMode,
+}
+
+impl Default for RunOptions {
+    /// One thread, and whatever else is the best.
+    fn default() -> Self {
+        Self {
+            open: OpenOptions::default(),
+            isa: None,
+            threads: 1,
+            cpus: None,
+            kv: KvDtype::F32,
+            context_len: None,
+            max_batch_tokens: 256,
+            head: HeadMode::Auto,
+        }
+    }
 }
 
 /// Why a model cannot be used.
@@ -266,19 +284,28 @@ pub fn open_model(
     Ok(OpenedModel { frontend: Frontend::new(text, engine), isa, threads })
 }
 
+/// What `options` say to compute on, with another number of threads.
+pub fn compute(options: &RunOptions, threads: usize) -> Result<Compute, OpenError> {
+    let compute = match options.isa {
+        None => Compute::new(threads),
+        Some(isa) => Compute::with_isa(isa, threads).ok_or_else(|| {
+            let names: Vec<_> = Compute::supported().map(|isa| isa.to_string()).collect();
+            OpenError::NoSuchIsa { wanted: isa, supported: names.join(", ") }
+        })?,
+    };
+    Ok(match &options.cpus {
+        Some(cpus) => compute.on_cpus(cpus.clone()),
+        None => compute,
+    })
+}
+
 /// Loads the network of an opened file.
 pub fn load_model(
     file: &ModelFile,
     options: &RunOptions,
     progress: &mut dyn FnMut(Loading),
 ) -> Result<Model, OpenError> {
-    let compute = match options.isa {
-        None => Compute::new(options.threads),
-        Some(isa) => Compute::with_isa(isa, options.threads).ok_or_else(|| {
-            let names: Vec<_> = Compute::supported().map(|isa| isa.to_string()).collect();
-            OpenError::NoSuchIsa { wanted: isa, supported: names.join(", ") }
-        })?,
-    };
+    let compute = compute(options, options.threads)?;
     let allowed = file.config().context_len;
     let context_len = options.context_len.unwrap_or(allowed);
     if context_len < 2 || context_len > allowed {

@@ -39,6 +39,7 @@ impl<F: Forward> Engine<F> {
 
     /// Steps until every handle is gone and all work is done.
     pub(crate) fn run(mut self) {
+        self.model.enter_thread();
         while self.receive() {
             self.retire();
             self.admit();

@@ -13,7 +13,7 @@ use wf_formats::{
     FloatEncoding, GgufTarget, I2sOrder, ModelFile, OpenOptions, Rounding, TernaryEncoding,
     write_gguf, write_packed_dir, write_sglbitnt,
 };
-use wf_model::{Forward, HeadMode, KvDtype, Logits, Segment};
+use wf_model::{Forward, Logits, Segment};
 use wf_text::ChatMessage;
 
 /// Below this margin the best two tokens are too close for float32 to tell them apart, once a
@@ -67,15 +67,7 @@ fn demo_path() -> PathBuf {
 }
 
 fn options() -> RunOptions {
-    RunOptions {
-        open: OpenOptions::default(),
-        isa: None,
-        threads: 2,
-        kv: KvDtype::F32,
-        context_len: Some(128),
-        max_batch_tokens: 64,
-        head: HeadMode::Auto,
-    }
+    RunOptions { threads: 2, context_len: Some(128), max_batch_tokens: 64, ..RunOptions::default() }
 }
 
 fn demo() -> OpenedModel {

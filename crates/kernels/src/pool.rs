@@ -81,6 +81,16 @@ impl Pool {
     /// If `threads` is zero, or if floats do not round as IEEE 754 says by default on this thread:
     /// every result would be off.
     pub fn new(threads: usize) -> Self {
+        Self::starting(threads, |_| {})
+    }
+
+    /// As [`new`](Self::new); each worker but the caller first calls `start` with its number, on its
+    /// own thread.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    pub fn starting(threads: usize, start: impl Fn(usize) + Clone + Send + 'static) -> Self {
         assert!(threads > 0, "a pool has at least one thread");
         assert_float_environment();
         // Spinning while others have nothing to run on takes the CPU from whom we wait for.
@@ -99,7 +109,11 @@ impl Pool {
         for worker in 1..threads {
             let shared = Arc::clone(&pool.shared);
             let name = format!("wf-pool-{worker}");
-            let thread = thread::Builder::new().name(name).spawn(move || shared.serve(worker));
+            let start = start.clone();
+            let thread = thread::Builder::new().name(name).spawn(move || {
+                start(worker);
+                shared.serve(worker);
+            });
             // How many there are changes no result, so too few are better than none.
             let Ok(thread) = thread else { break };
             pool.workers.push(thread);

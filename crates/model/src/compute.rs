@@ -2,21 +2,45 @@
 
 use wf_kernels::{Isa, Kernel, Pool};
 
+use crate::cpus::{CpuList, pin_to};
+
 /// The instruction set and the threads of a model. Neither changes a result.
 pub struct Compute {
     pub(crate) kernel: &'static dyn Kernel,
     pub(crate) pool: Pool,
+    cpus: Option<CpuList>,
 }
 
 impl Compute {
     /// The best kernel of this CPU on `threads` threads, the caller's among them.
     pub fn new(threads: usize) -> Self {
-        Self { kernel: wf_kernels::best(), pool: Pool::new(threads) }
+        Self { kernel: wf_kernels::best(), pool: Pool::new(threads), cpus: None }
     }
 
     /// A chosen instruction set, or nothing if this CPU does not have it.
     pub fn with_isa(isa: Isa, threads: usize) -> Option<Self> {
-        Some(Self { kernel: wf_kernels::kernel(isa)?, pool: Pool::new(threads) })
+        Some(Self { kernel: wf_kernels::kernel(isa)?, pool: Pool::new(threads), cpus: None })
+    }
+
+    /// The same with each thread on a CPU of its own. Threads beyond the end of the list run
+    /// anywhere; so does the caller's until [`enter_thread`](Self::enter_thread).
+    #[must_use]
+    pub fn on_cpus(self, cpus: CpuList) -> Self {
+        let list = cpus.clone();
+        let start =
+            move |worker: usize| list.cpus().get(worker).copied().into_iter().for_each(pin_to);
+        Self { kernel: self.kernel, pool: Pool::starting(self.threads(), start), cpus: Some(cpus) }
+    }
+
+    /// Keeps the calling thread on the first of the chosen CPUs, if some were chosen: it is the one
+    /// that will run forward passes.
+    pub fn enter_thread(&self) {
+        self.first_cpu().into_iter().for_each(pin_to);
+    }
+
+    /// The CPU of the thread that calls.
+    pub(crate) fn first_cpu(&self) -> Option<usize> {
+        self.cpus.as_ref().and_then(|cpus| cpus.cpus().first().copied())
     }
 
     /// The instruction sets this CPU can run.

@@ -5,6 +5,7 @@ use wf_kernels::{Pool, RotaryTable};
 
 use crate::attention::attention;
 use crate::compute::Compute;
+use crate::cpus::pinned_to;
 use crate::head::{Head, HeadMode};
 use crate::kv::{KvDtype, KvPool, PAGE_LEN};
 use crate::load::{LoadError, Loading, load};
@@ -47,7 +48,8 @@ impl Model {
         options: ModelOptions,
         progress: &mut dyn FnMut(Loading),
     ) -> Result<Self, LoadError> {
-        let weights = load(file, &compute, progress)?;
+        // Whoever writes memory first gets it near by: weights belong to the thread that reads them.
+        let weights = pinned_to(compute.first_cpu(), || load(file, &compute, progress))?;
         Ok(Self::from_weights(file.config().clone(), weights, compute, options))
     }
 
@@ -162,6 +164,10 @@ impl Forward for Model {
 
     fn max_batch_tokens(&self) -> usize {
         self.max_batch_tokens
+    }
+
+    fn enter_thread(&self) {
+        self.compute.enter_thread();
     }
 
     fn pages(&self) -> usize {

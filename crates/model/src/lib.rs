@@ -16,6 +16,7 @@
 mod attention;
 mod codes;
 mod compute;
+mod cpus;
 mod embed;
 mod forward;
 mod head;
@@ -30,6 +31,7 @@ mod trace;
 pub mod weights;
 
 pub use compute::Compute;
+pub use cpus::{BadCpuList, CpuList};
 pub use forward::{Model, ModelOptions};
 pub use head::{HeadMode, UnknownHeadMode};
 pub use kv::{KvDtype, KvPool, PAGE_LEN, PageId, UnknownKvDtype};

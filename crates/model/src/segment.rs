@@ -125,6 +125,9 @@ pub trait Forward: Send {
     /// How many pages of K/V there are to hand out.
     fn pages(&self) -> usize;
 
+    /// Called once on the thread that will run forward passes.
+    fn enter_thread(&self) {}
+
     /// Writes K/V for every token, then scores the rows asked for.
     ///
     /// It cannot fail: token numbers below the vocabulary's length, positions below the context's

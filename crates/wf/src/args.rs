@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use wf_engine::TokenId;
 use wf_formats::Activation;
 use wf_formats::encoding::I2sOrder;
-use wf_model::{HeadMode, Isa, KvDtype};
+use wf_model::{CpuList, HeadMode, Isa, KvDtype};
 
 use crate::bench::args::BenchArgs;
 
@@ -133,6 +133,10 @@ pub(crate) struct ComputeArgs {
     /// Threads to compute on [default: all cores]
     #[arg(long, short, env = "WF_THREADS", value_name = "N", value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
+
+    /// CPUs to compute on, one thread each, for example 0-3,8 [default: the system chooses]
+    #[arg(long, env = "WF_CPUS", value_name = "LIST")]
+    pub(crate) cpus: Option<CpuList>,
 
     /// Instruction set: scalar, neon, avx2 or avx512vnni [default: the best this CPU has]
     #[arg(long, env = "WF_ISA", value_name = "NAME")]

@@ -9,7 +9,7 @@ use std::thread::available_parallelism;
 use anyhow::{Context, Result, ensure};
 use wf_engine::{ModelSource, RunOptions};
 use wf_formats::OpenOptions;
-use wf_model::HeadMode;
+use wf_model::{CpuList, HeadMode};
 
 use crate::args::{ComputeArgs, FileArgs};
 use crate::demo;
@@ -30,7 +30,11 @@ impl ComputeArgs {
         RunOptions {
             open: file.options(),
             isa: self.isa,
-            threads: self.threads.unwrap_or_else(cores),
+            threads: self.threads.unwrap_or_else(|| match &self.cpus {
+                Some(cpus) => cpus.cpus().len(),
+                None => cores(),
+            }),
+            cpus: self.cpus.clone(),
             kv: self.kv,
             context_len: self.context,
             max_batch_tokens: self.chunk,
@@ -39,9 +43,11 @@ impl ComputeArgs {
     }
 }
 
-/// Cores this process may use.
+/// Cores this process may use, also where a container gives it less than their whole time. Two
+/// threads on one core gain nothing: a product uses all of its arithmetic.
 pub(crate) fn cores() -> usize {
-    available_parallelism().map_or(1, usize::from)
+    let at_once = available_parallelism().map_or(1, usize::from);
+    CpuList::allowed().map_or(at_once, |cpus| cpus.cores().min(at_once))
 }
 
 /// The most bytes of a text. A device that never ends must not take all memory.

@@ -96,6 +96,7 @@ fn nothing_but_the_request_decides_the_reply() {
     for more in [
         &["--threads", "1"][..],
         &["--threads", "3"],
+        &["--cpus", "0", "--threads", "2"],
         &["--chunk", "1"],
         &["--chunk", "7"],
         &["--isa", "scalar"],
@@ -260,6 +261,8 @@ fn wrong_usage_is_explained() {
         (&["eval", "perplexity"], &["no file"]),
         (&["run", "hi", "--seed", "-1"], &["--seed", "0 to 18446744073709551615"]),
         (&["run", "hi", "--threads", "99999999999"], &["--threads", "1 to 1024"]),
+        (&["run", "hi", "--cpus", "2-1"], &["--cpus", "0-3,8"]),
+        (&["run", "hi", "--cpus", "0,0"], &["--cpus", "CPU 0 is there twice"]),
         (&["run", "hi", "--temperature", "hot"], &["--temperature", "a number"]),
         (&["run", "hi", "--stop", ""], &["--stop"]),
         (&["run", "hi", "--min-tokens", "9", "-n", "3"], &["--min-tokens is 9", "3"]),

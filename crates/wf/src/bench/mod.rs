@@ -57,7 +57,7 @@ fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<Report> {
     let load_before = machine::load_average();
     let options = RunOptions { head: args.head.head, ..args.compute.options(&args.file) };
     let threads = options.threads;
-    let isa = subject::compute(&options, threads)?.isa();
+    let isa = wf_engine::compute(&options, threads)?.isa();
     let kernel = wf_kernels::kernel(isa).expect("a kernel that computes exists");
 
     told("the machine");
@@ -94,7 +94,7 @@ fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<Report> {
     let mut network = Network::new(model, options.kv, options.max_batch_tokens, positions);
     on_all_threads(&mut network, plan, &all, &mut report);
     if threads > 1 {
-        network.set_compute(subject::compute(&options, 1)?);
+        network.set_compute(wf_engine::compute(&options, 1)?);
         on_one_thread(&mut network, plan, &limits[0], &mut report);
     }
     told("kernels");

@@ -40,6 +40,7 @@ pub(super) struct Split {
 impl Network {
     /// Reads prompts in chunks of `chunk` tokens, and goes no further than `positions` positions.
     pub(super) fn new(model: Model, kv: KvDtype, chunk: usize, positions: usize) -> Self {
+        model.enter_thread();
         let vocab_len = model.config().vocab_len;
         let pages: Vec<PageId> = (0..model.pages() as PageId).collect();
         Self {

@@ -1,8 +1,8 @@
 //! What is measured: a model file, the demo, or random weights.
 
 use anyhow::{Result, ensure};
-use wf_engine::{ModelSource, OpenError, RunOptions, load_model};
-use wf_model::{Compute, KvPool, Model, ModelConfig, ModelOptions, PAGE_LEN};
+use wf_engine::{ModelSource, RunOptions, compute, load_model};
+use wf_model::{KvPool, Model, ModelConfig, ModelOptions, PAGE_LEN};
 
 use super::args::BenchArgs;
 use super::machine;
@@ -62,16 +62,6 @@ impl Subject {
             }
         }
     }
-}
-
-/// What to compute on.
-pub(super) fn compute(options: &RunOptions, threads: usize) -> Result<Compute> {
-    let Some(wanted) = options.isa else { return Ok(Compute::new(threads)) };
-    let no_such_isa = || {
-        let names: Vec<_> = Compute::supported().map(|isa| isa.to_string()).collect();
-        OpenError::NoSuchIsa { wanted, supported: names.join(", ") }
-    };
-    Ok(Compute::with_isa(wanted, threads).ok_or_else(no_such_isa)?)
 }
 
 fn random_model(config: ModelConfig, options: &RunOptions, pages: usize) -> Result<Model> {

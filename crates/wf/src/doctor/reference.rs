@@ -1,8 +1,7 @@
 //! The demo model's known answers: close to the reference's, and the same bits everywhere.
 
 use wf_engine::{OpenError, RunOptions, load_model};
-use wf_formats::OpenOptions;
-use wf_model::{HeadMode, Isa, KvDtype};
+use wf_model::{HeadMode, Isa};
 
 use super::Finding;
 use crate::demo;
@@ -37,13 +36,11 @@ fn compare(isa: Isa) -> Result<String, String> {
 /// The best next token, and a hash of all scores.
 fn run(isa: Isa) -> Result<(u32, u64), anyhow::Error> {
     let options = RunOptions {
-        open: OpenOptions::default(),
         isa: Some(isa),
         threads: cores(),
-        kv: KvDtype::F32,
         context_len: Some(64),
-        max_batch_tokens: 64,
         head: HeadMode::Full,
+        ..RunOptions::default()
     };
     let file = demo::SOURCE.open(&options.open).map_err(OpenError::from)?;
     let mut model = load_model(&file, &options, &mut |_| {})?;
