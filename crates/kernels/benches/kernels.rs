@@ -44,7 +44,7 @@ fn products(c: &mut Criterion) {
         let mut group = c.benchmark_group(format!("multiply {ROWS}x{COLS}, scale per {name}"));
         group.throughput(Throughput::Bytes(w.bytes_len() as u64));
         for kernel in fast_kernels() {
-            for tokens in [1, 4, 16] {
+            for tokens in [1, 4, 16, 64] {
                 let mut xs = QuantBatch::new(tokens, COLS);
                 xs.quantize(kernel, &pool, &floats(tokens * COLS), COLS);
                 let mut y = vec![0.0; tokens * ROWS];

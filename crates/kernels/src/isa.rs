@@ -14,11 +14,13 @@ pub enum Isa {
     Avx2,
     /// AVX-512 F, BW, VL, DQ and VNNI.
     Avx512Vnni,
+    /// As AVX-512 with VNNI, and AMX int8 tiles for products of many tokens.
+    Amx,
 }
 
 impl Isa {
     /// Every instruction set, whether this CPU has it or not.
-    pub const ALL: [Self; 4] = [Self::Scalar, Self::Neon, Self::Avx2, Self::Avx512Vnni];
+    pub const ALL: [Self; 5] = [Self::Scalar, Self::Neon, Self::Avx2, Self::Avx512Vnni, Self::Amx];
 
     /// The name it goes by on the command line.
     pub fn name(self) -> &'static str {
@@ -27,6 +29,7 @@ impl Isa {
             Self::Neon => "neon",
             Self::Avx2 => "avx2",
             Self::Avx512Vnni => "avx512vnni",
+            Self::Amx => "amx",
         }
     }
 }
@@ -79,7 +82,7 @@ mod tests {
         let error = "sse9".parse::<Isa>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "unknown instruction set \"sse9\", allowed are scalar, neon, avx2, avx512vnni"
+            "unknown instruction set \"sse9\", allowed are scalar, neon, avx2, avx512vnni, amx"
         );
     }
 }

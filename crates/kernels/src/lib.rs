@@ -30,6 +30,9 @@ mod quant;
 mod rotary;
 mod share;
 mod ternary;
+mod tiles;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod trial;
 
 pub use arch::prefer_huge_pages;
 pub use int8::{Int8Matrix, int8_products};
@@ -39,6 +42,7 @@ pub use product::{multiply, multiply_add, multiply_each, multiply_gated};
 pub use quant::{QuantBatch, QuantRow};
 pub use rotary::RotaryTable;
 pub use ternary::{Layout, Scales, TernaryMatrix};
+pub use tiles::TileKernel;
 
 /// Arithmetic for one instruction set. Every implementation returns exactly the bits of the scalar
 /// one (the payload of a NaN excepted).
@@ -47,6 +51,12 @@ pub use ternary::{Layout, Scales, TernaryMatrix};
 pub trait Kernel: Send + Sync {
     /// Which instruction set this is.
     fn isa(&self) -> Isa;
+
+    /// Whether this CPU gains by it over the instruction sets before it in [`Isa`]. Where that is not
+    /// sure, it is measured: once, for some milliseconds.
+    fn pays(&self) -> bool {
+        true
+    }
 
     /// Turns one row of activations into int8 codes: with `s = 127 / max(absmax, 1e-5)`, a code is
     /// `x * s` rounded half to even and clamped to -128..=127.
@@ -59,6 +69,11 @@ pub trait Kernel: Send + Sync {
     /// The sixteen output rows `16 * strip ..` of `w` times every row of `xs`, into `y`, whose
     /// `row(t)` holds the (at most sixteen) outputs of token `t`. [`multiply`] does whole matrices.
     fn multiply(&self, w: &TernaryMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, f32>);
+
+    /// What [`multiply`] uses instead for products of many tokens, where the CPU has a unit for them.
+    fn tile_kernel(&self) -> Option<&dyn TileKernel> {
+        None
+    }
 
     /// The exact dot products of the rows `16 * strip ..` of `w` with every row of `xs`, into `y`,
     /// whose `row(t)` holds those (at most sixteen) of token `t`. [`int8_products`] does whole
@@ -113,12 +128,18 @@ pub fn supported() -> impl Iterator<Item = &'static dyn Kernel> {
 
 /// The best kernel this CPU can run.
 pub fn best() -> &'static dyn Kernel {
-    supported().last().expect("the scalar kernel is always there")
+    supported().filter(|kernel| kernel.pays()).last().expect("the scalar kernel always pays")
 }
 
 /// The kernel for `isa`, or `None` if this CPU does not have it.
 pub fn kernel(isa: Isa) -> Option<&'static dyn Kernel> {
     supported().find(|kernel| kernel.isa() == isa)
+}
+
+/// Why there is no [`kernel`] for `isa` here, where there is more to say than that this CPU does not
+/// have it: a whole sentence, without a full stop.
+pub fn why_missing(isa: Isa) -> Option<&'static str> {
+    arch::why_missing(isa)
 }
 
 /// Rows of floats as they are stored: embedding rows, the output head, keys and values.

@@ -12,7 +12,8 @@ use crate::lanes::{F32x16, Simd};
 use crate::line::{Line, STRIP};
 use crate::quant::RUN;
 use crate::ternary::{LINE_COLS, StripScales};
-use crate::{Kernel, Layout, Pool, QuantBatch, QuantRow, Strip, TernaryMatrix};
+use crate::tiles::PAIR;
+use crate::{Kernel, Layout, Pool, QuantBatch, QuantRow, Strip, TernaryMatrix, TileKernel};
 
 /// How many tokens share one unpacking of a line.
 const TOKENS: usize = 4;
@@ -31,7 +32,8 @@ pub fn multiply(
     y: &mut [f32],
 ) {
     assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result a token and row");
-    pool.strips(y, w.rows(), STRIP, |strip, mut y| kernel.multiply(w, strip, xs.rows(), &mut y));
+    let jobs = Jobs::new(kernel, xs, &[w]);
+    pool.strips(y, w.rows(), jobs.width(), |i, mut y| jobs.multiply(w, i, &mut y));
 }
 
 /// Several matrices times the same rows in one run: each `y` is as [`multiply`] gives it for the
@@ -51,8 +53,9 @@ pub fn multiply_each<const N: usize>(
         assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result a token and row");
         (y, w.rows())
     });
-    pool.strips_of_each(results, STRIP, |m, strip, mut y| {
-        kernel.multiply(matrices[m], strip, xs.rows(), &mut y);
+    let jobs = Jobs::new(kernel, xs, &matrices);
+    pool.strips_of_each(results, jobs.width(), |m, i, mut y| {
+        jobs.multiply(matrices[m], i, &mut y);
     });
 }
 
@@ -71,8 +74,9 @@ pub fn multiply_add(
     total: &mut [f32],
 ) {
     assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result a token and row");
-    pool.strip_pairs((y, total), w.rows(), STRIP, |strip, mut y, mut total| {
-        kernel.multiply(w, strip, xs.rows(), &mut y);
+    let jobs = Jobs::new(kernel, xs, &[w]);
+    pool.strip_pairs((y, total), w.rows(), jobs.width(), |i, mut y, mut total| {
+        jobs.multiply(w, i, &mut y);
         for token in 0..xs.rows().len() {
             kernel.add(total.row(token), y.row(token));
         }
@@ -95,13 +99,43 @@ pub fn multiply_gated(
 ) {
     assert_eq!(gate.rows(), up.rows(), "two matrices of one shape");
     assert_eq!(first.len(), xs.rows().len() * gate.rows(), "one result a token and row");
-    pool.strip_pairs((first, second), gate.rows(), STRIP, |strip, mut first, mut second| {
-        kernel.multiply(gate, strip, xs.rows(), &mut first);
-        kernel.multiply(up, strip, xs.rows(), &mut second);
+    let jobs = Jobs::new(kernel, xs, &[gate, up]);
+    pool.strip_pairs((first, second), gate.rows(), jobs.width(), |i, mut first, mut second| {
+        jobs.multiply(gate, i, &mut first);
+        jobs.multiply(up, i, &mut second);
         for token in 0..xs.rows().len() {
             activate(first.row(token), second.row(token));
         }
     });
+}
+
+/// How a product is cut into jobs: by strips, or by pairs of strips where tiles are multiplied.
+struct Jobs<'a> {
+    kernel: &'a dyn Kernel,
+    tiles: Option<&'a dyn TileKernel>,
+    xs: &'a QuantBatch,
+}
+
+impl<'a> Jobs<'a> {
+    /// Jobs for the products of `xs` with each of `matrices`.
+    fn new(kernel: &'a dyn Kernel, xs: &'a QuantBatch, matrices: &[&TernaryMatrix]) -> Self {
+        let fit = xs.tiles().tiles_per_band() > 0
+            && matrices.iter().all(|w| w.layout() == Layout::QuadLines);
+        Self { kernel, tiles: kernel.tile_kernel().filter(|_| fit), xs }
+    }
+
+    /// The output rows of a job.
+    fn width(&self) -> usize {
+        if self.tiles.is_some() { PAIR } else { STRIP }
+    }
+
+    /// Does job `i` of the product with `w`.
+    fn multiply(&self, w: &TernaryMatrix, i: usize, y: &mut Strip<'_, f32>) {
+        match self.tiles {
+            Some(tiles) => tiles.multiply_pair(w, i, self.xs, y),
+            None => self.kernel.multiply(w, i, self.xs.rows(), y),
+        }
+    }
 }
 
 /// The integer heart of a product.

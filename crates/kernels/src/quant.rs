@@ -1,6 +1,7 @@
 //! Activations as int8 codes: one scale a row, half to even, as Transformers rounds them.
 
 use crate::lanes::{F32x16, Simd};
+use crate::tiles::{BAND, TiledCodes};
 use crate::{Kernel, Pool};
 
 /// Codes come in runs of this many, each with its own sum, so that a matrix with a scale for every
@@ -130,12 +131,15 @@ pub struct QuantBatch {
     rows: Vec<QuantRow>,
     rows_len: usize,
     cols: usize,
+    /// The rows again, for kernels that want many of them so.
+    tiles: TiledCodes,
 }
 
 impl QuantBatch {
     /// Room for `max_rows` rows of at most `max_cols` columns.
     pub fn new(max_rows: usize, max_cols: usize) -> Self {
-        Self { rows: vec![QuantRow::with_room(max_cols); max_rows], rows_len: 0, cols: 0 }
+        let rows = vec![QuantRow::with_room(max_cols); max_rows];
+        Self { rows, rows_len: 0, cols: 0, tiles: TiledCodes::default() }
     }
 
     /// Replaces the rows by those of `x`, which has `cols` columns.
@@ -148,6 +152,7 @@ impl QuantBatch {
         pool.rows(&mut self.rows[..self.rows_len], 1, |i, row| {
             row[0].quantize(kernel, &x[i * cols..][..cols]);
         });
+        self.arrange(kernel, pool);
     }
 
     /// As [`quantize`](Self::quantize), where `make(i, row)` first writes each row of `x`, on the
@@ -170,6 +175,22 @@ impl QuantBatch {
             make(i, x);
             codes[0].quantize(kernel, x);
         });
+        self.arrange(kernel, pool);
+    }
+
+    /// Arranges the codes in tiles as well, if the kernel wants as many so.
+    fn arrange(&mut self, kernel: &dyn Kernel, pool: &Pool) {
+        match kernel.tile_kernel() {
+            Some(tiles) if self.rows_len >= tiles.fewest_tokens() => self.fill_tiles(pool),
+            _ => self.tiles.clear(),
+        }
+    }
+
+    /// Arranges the codes in tiles. The first time, this reserves memory.
+    pub(crate) fn fill_tiles(&mut self, pool: &Pool) {
+        let max_cols = self.rows.first().map_or(0, |row| row.codes.len());
+        let max_tiles = self.rows.len().div_ceil(BAND) * (max_cols / RUN);
+        self.tiles.fill(pool, &self.rows[..self.rows_len], max_tiles);
     }
 
     fn resize(&mut self, len: usize, cols: usize) {
@@ -181,6 +202,11 @@ impl QuantBatch {
     /// The rows of the last [`quantize`](Self::quantize).
     pub fn rows(&self) -> &[QuantRow] {
         &self.rows[..self.rows_len]
+    }
+
+    /// The rows in tiles, if the kernel they were quantised by wanted that.
+    pub(crate) fn tiles(&self) -> &TiledCodes {
+        &self.tiles
     }
 
     /// The columns of the last [`quantize`](Self::quantize), without padding.

@@ -56,7 +56,15 @@ fn scalar_comes_first_and_all_are_different() {
     let isas: Vec<Isa> = supported().map(Kernel::isa).collect();
     assert_eq!(isas[0], Isa::Scalar);
     assert!(isas.is_sorted() && isas.windows(2).all(|pair| pair[0] != pair[1]), "{isas:?}");
-    assert_eq!(wf_kernels::best().isa(), *isas.last().unwrap());
+    let best = wf_kernels::best().isa();
+    assert!(
+        isas.iter().all(|&isa| isa <= best || isa == Isa::Amx),
+        "only tiles may not pay: {best}"
+    );
+    let has_amx = isas.contains(&Isa::Amx);
+    let why_no_amx = wf_kernels::why_missing(Isa::Amx);
+    assert_eq!(why_no_amx.is_some(), cfg!(target_arch = "x86_64") && !has_amx, "{why_no_amx:?}");
+    assert_eq!(wf_kernels::why_missing(Isa::Scalar), None);
     println!("kernels here: {isas:?}");
 }
 

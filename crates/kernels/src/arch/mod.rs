@@ -9,7 +9,7 @@ mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-use crate::Kernel;
+use crate::{Isa, Kernel};
 pub(crate) use memory::Lines;
 pub use memory::prefer_huge_pages;
 pub(crate) use scalar::Scalar;
@@ -18,12 +18,21 @@ pub(crate) use scalar::Scalar;
 pub(crate) fn supported() -> impl Iterator<Item = &'static dyn Kernel> {
     let scalar: &'static dyn Kernel = &Scalar;
     #[cfg(target_arch = "x86_64")]
-    let others = [x86_64::avx2(), x86_64::avx512vnni()];
+    let others = [x86_64::avx2(), x86_64::avx512vnni(), x86_64::amx().ok()];
     #[cfg(target_arch = "aarch64")]
     let others = [Some(aarch64::neon())];
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let others: [Option<&'static dyn Kernel>; 0] = [];
     [Some(scalar)].into_iter().chain(others).flatten()
+}
+
+/// See [`crate::why_missing`].
+pub(crate) fn why_missing(isa: Isa) -> Option<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    let why_no_amx = x86_64::amx().err();
+    #[cfg(not(target_arch = "x86_64"))]
+    let why_no_amx = None;
+    why_no_amx.filter(|_| isa == Isa::Amx)
 }
 
 /// Whether floats round to nearest and subnormals are kept, on this thread. Foreign code can change

@@ -1,5 +1,7 @@
 //! Kernels for x86-64.
 
+#[cfg(target_os = "linux")]
+mod amx;
 mod avx2;
 mod avx512;
 
@@ -17,6 +19,14 @@ pub(super) fn avx2() -> Option<&'static dyn Kernel> {
 /// AVX-512 with VNNI, if this CPU has it.
 pub(super) fn avx512vnni() -> Option<&'static dyn Kernel> {
     avx512::Avx512::detect().map(|kernel| kernel as _)
+}
+
+/// AVX-512 with VNNI and AMX tiles; or a sentence that says why not.
+pub(super) fn amx() -> Result<&'static dyn Kernel, &'static str> {
+    #[cfg(target_os = "linux")]
+    return amx::Amx::detect().map(|kernel| kernel as _);
+    #[cfg(not(target_os = "linux"))]
+    return Err("AMX tiles are used on Linux only");
 }
 
 /// Eight lanes added up as [`F32x16::sum`](crate::lanes::F32x16::sum) does: 4 + 4, 2 + 2, 1 + 1.

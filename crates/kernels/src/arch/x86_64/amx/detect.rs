@@ -1,0 +1,76 @@
+//! Whether this CPU has AMX int8 tiles, and whether the system lets this process use them.
+
+use std::arch::asm;
+use std::arch::x86_64::{__cpuid, __cpuid_count};
+
+/// Asks the system for the use of tiles, for all threads of this process. If the answer is no, says
+/// why as a whole sentence. To be called on CPUs with AVX-512.
+pub(super) fn ask_for_tiles() -> Result<(), &'static str> {
+    if cfg!(miri) || !cpu_has_tiles() {
+        return Err("this CPU has no AMX int8 tiles");
+    }
+    if !system_keeps_tiles() {
+        return Err("this CPU has AMX tiles, but the system has not switched them on");
+    }
+    if !permission_is_given() {
+        return Err("this CPU has AMX tiles, but the system does not let this process use them");
+    }
+    Ok(())
+}
+
+/// AMX-TILE and AMX-INT8, with tiles of the one known palette: eight of sixteen rows of 64 bytes.
+fn cpu_has_tiles() -> bool {
+    const FEATURES: u32 = 7;
+    const AMX_TILE_AND_INT8: u32 = 1 << 24 | 1 << 25;
+    const TILES: u32 = 0x1d;
+    const PALETTE: u32 = 1;
+    if __cpuid(0).eax < TILES {
+        return false;
+    }
+    let palette = __cpuid_count(TILES, PALETTE);
+    let (tile_bytes, row_bytes) = (palette.eax >> 16, palette.ebx & 0xffff);
+    let (tiles, rows) = (palette.ebx >> 16, palette.ecx & 0xffff);
+    __cpuid_count(FEATURES, 0).edx & AMX_TILE_AND_INT8 == AMX_TILE_AND_INT8
+        && (tiles, tile_bytes, rows, row_bytes) == (8, 1024, 16, 64)
+}
+
+/// Whether the system saves and restores tiles and their configuration: bits 17 and 18 of XCR0.
+fn system_keeps_tiles() -> bool {
+    const TILES_AND_CONFIG: u32 = 1 << 17 | 1 << 18;
+    let xcr0: u32;
+    // SAFETY: reads register 0. The CPU has AVX-512, which can only be used, and so be found, where
+    // this instruction works.
+    unsafe {
+        asm!(
+            "xgetbv",
+            in("ecx") 0,
+            out("eax") xcr0,
+            out("edx") _,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    xcr0 & TILES_AND_CONFIG == TILES_AND_CONFIG
+}
+
+/// Linux gives a process tiles only when asked, because they make the frames of signals large. Asking
+/// again does no harm.
+fn permission_is_given() -> bool {
+    const ARCH_PRCTL: isize = 158;
+    const ARCH_REQ_XCOMP_PERM: usize = 0x1023;
+    const XFEATURE_XTILEDATA: usize = 18;
+    let answer: isize;
+    // SAFETY: changes nothing but what instructions this process may use, and a system call changes
+    // no registers but these.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") ARCH_PRCTL => answer,
+            in("rdi") ARCH_REQ_XCOMP_PERM,
+            in("rsi") XFEATURE_XTILEDATA,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack)
+        );
+    }
+    answer == 0
+}
