@@ -34,7 +34,7 @@ mod tiles;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod trial;
 
-pub use arch::prefer_huge_pages;
+pub use arch::{DotInstruction, ReadBuffer, Reading, dot_instructions, prefer_huge_pages};
 pub use int8::{Int8Matrix, int8_products};
 pub use isa::{Isa, UnknownIsa};
 pub use pool::{Pool, Strip};

@@ -2,7 +2,9 @@
 //! written once for all of them.
 
 mod memory;
+mod peak;
 mod scalar;
+mod stream;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -12,7 +14,9 @@ mod x86_64;
 use crate::{Isa, Kernel};
 pub(crate) use memory::Lines;
 pub use memory::prefer_huge_pages;
+pub use peak::{DotInstruction, dot_instructions};
 pub(crate) use scalar::Scalar;
+pub use stream::{ReadBuffer, Reading};
 
 /// The kernels this CPU can run, the best last.
 pub(crate) fn supported() -> impl Iterator<Item = &'static dyn Kernel> {

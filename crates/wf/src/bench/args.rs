@@ -22,6 +22,7 @@ Examples:
   wf bench --quick                     the same in under a minute
   wf bench --synthetic llama3-8b       another shape
   wf bench bitnet-2b.gguf              a model of your own
+  wf bench --compare                   beside llama-cpp-python, where it is installed
   wf bench --price 0.17 --json         with what a million tokens cost, for a program to read"
 )]
 pub(crate) struct BenchArgs {
@@ -41,6 +42,18 @@ pub(crate) struct BenchArgs {
     #[arg(long, env = "WF_QUICK")]
     pub(crate) quick: bool,
 
+    /// Decode after these numbers of tokens, for example 0,512
+    #[arg(long, value_name = "TOKENS", value_delimiter = ',')]
+    pub(crate) contexts: Option<Vec<usize>>,
+
+    /// Read prompts of these lengths
+    #[arg(long, value_name = "TOKENS", value_delimiter = ',', value_parser = parse_count)]
+    pub(crate) prompts: Option<Vec<usize>>,
+
+    /// Decode these numbers of sequences together
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = parse_count)]
+    pub(crate) sequences: Option<Vec<usize>>,
+
     /// One repeat of the shortest cases: whether everything runs, not how fast
     #[arg(long, hide = true, conflicts_with = "quick")]
     pub(crate) smoke: bool,
@@ -52,6 +65,16 @@ pub(crate) struct BenchArgs {
     /// Print one JSON object: stream_gb_s, isa, decode, prefill, batch, kernels, parts, cost and more
     #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
+
+    /// Also run llama-cpp-python on the same shape, in turn with us, if this Python has it
+    #[arg(
+        long,
+        value_name = "PYTHON",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "python3"
+    )]
+    pub(crate) compare: Option<PathBuf>,
 
     /// Draw decode, prefill and batches into an SVG file
     #[arg(long, value_name = "FILE.svg")]
@@ -65,6 +88,13 @@ pub(crate) struct BenchArgs {
     pub(crate) file: FileArgs,
 }
 
+fn parse_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err("use whole numbers above 0, for example 32,512".to_owned()),
+    }
+}
+
 fn parse_price(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(price) if f64::is_finite(price) && price > 0.0 => Ok(price),
@@ -75,6 +105,14 @@ fn parse_price(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_count_is_above_zero() {
+        assert_eq!(parse_count("512"), Ok(512));
+        for wrong in ["0", "-1", "many"] {
+            assert!(parse_count(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_price_is_a_positive_number() {

@@ -1,5 +1,5 @@
-//! The machine's own limits: how fast memory can be read, how fast numbers can be multiplied, and
-//! what it costs to share work out.
+//! The machine's own limits: how fast memory can be read (`stream.rs`), how fast numbers can be
+//! multiplied, and what it costs to share work out.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,38 +7,60 @@ use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use wf_kernels::{Kernel, Pool, QuantBatch, Scales, TernaryMatrix, multiply, prefer_huge_pages};
+use wf_kernels::{
+    DotInstruction, Kernel, Pool, QuantBatch, Scales, TernaryMatrix, dot_instructions, multiply,
+};
 
-use super::machine;
 use super::plan::Plan;
 use super::random::Random;
 use super::stats::{Repeats, Timing};
+use super::stream::Stream;
 
 /// The limits with some number of threads.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Limits {
     pub(super) threads: usize,
-    /// Gigabytes read from memory in a second.
+    /// Gigabytes read from memory in a second: the most that was seen during the whole run.
     pub(super) stream_gb_s: f64,
-    /// Thousand million multiplications of a trit and a code in a second, all data in cache.
+    /// Thousand million products of int8 numbers in a second, all in registers: what the machine
+    /// can do.
     pub(super) peak_gmac_s: f64,
+    /// The instruction that does it.
+    pub(super) peak_instruction: &'static str,
+    /// What the ternary kernel does of that where it never waits for memory.
+    pub(super) kernel_gmac_s: f64,
     /// What it costs to have all threads meet once: to hand out work and wait for all.
     pub(super) barrier_us: f64,
 }
 
 /// Measures the limits for each number of threads.
-pub(super) fn measure(kernel: &dyn Kernel, threads: &[usize], plan: &Plan) -> Vec<Limits> {
-    let buffer = buffer(plan.stream_bytes);
+pub(super) fn measure(
+    kernel: &dyn Kernel,
+    threads: &[usize],
+    plan: &Plan,
+    stream: &mut Stream,
+) -> Vec<Limits> {
     let limits = |&threads: &usize| {
+        stream.set_threads(threads, plan.limits);
         let pool = Pool::new(threads);
+        let (peak_instruction, peak_gmac_s) = peak(&pool, plan.limits);
         Limits {
             threads,
-            stream_gb_s: stream(&pool, &buffer, plan.limits),
-            peak_gmac_s: peak(kernel, &pool, plan.limits),
+            stream_gb_s: stream.best(threads).unwrap_or_default(),
+            peak_gmac_s,
+            peak_instruction,
+            kernel_gmac_s: in_cache(kernel, &pool, plan.limits),
             barrier_us: barrier(&pool, plan.limits),
         }
     };
     threads.iter().map(limits).collect()
+}
+
+/// The numbers of threads from [`measure`], with what memory gave later in the run.
+pub(super) fn update(limits: &mut [Limits], stream: &Stream) {
+    for limit in limits {
+        limit.stream_gb_s = stream.best(limit.threads).unwrap_or(limit.stream_gb_s);
+    }
 }
 
 /// Cycles of a core in a nanosecond, where the cost of an instruction is known for sure.
@@ -67,45 +89,28 @@ pub(super) fn thread_counts(most: usize) -> Vec<usize> {
     counts
 }
 
-/// Memory that no cache holds, every page of it written.
-fn buffer(least_bytes: usize) -> Vec<u64> {
-    // Where the cache is small or unknown, four times as much is still the least.
-    let bytes = machine::last_cache_bytes().map_or(0, |cache| 4 * cache.min(1 << 30));
-    let bytes = if least_bytes < 8 << 20 { least_bytes } else { bytes.max(least_bytes) };
-    // In large pages of the system, as weights are: small ones read a third slower.
-    let mut words = Vec::with_capacity(bytes / 8);
-    prefer_huge_pages(&words);
-    words.extend(0..bytes as u64 / 8);
-    words
-}
+/// Jobs a thread gets, so that one that comes late does not decide.
+const JOBS_PER_THREAD: usize = 4;
 
-/// Bytes of memory one job reads.
-const JOB_BYTES: usize = 256 << 10;
-
-/// Gigabytes read in a second: the best of all repeats, since a limit is what can be reached.
-fn stream(pool: &Pool, buffer: &[u64], repeats: Repeats) -> f64 {
-    let jobs: Vec<&[u64]> = buffer.chunks(JOB_BYTES / 8).collect();
-    let seconds = best_of(repeats, || {
-        pool.run(jobs.len(), |job| {
-            black_box(sum(jobs[job]));
+/// The fastest instruction of this CPU, and its speed on all threads.
+fn peak(pool: &Pool, repeats: Repeats) -> (&'static str, f64) {
+    const ROUNDS: u64 = 100_000;
+    let jobs = JOBS_PER_THREAD * pool.threads();
+    let speed = |instruction: DotInstruction| {
+        let products = jobs as u64 * instruction.run(ROUNDS);
+        let seconds = best_of(Repeats { budget: repeats.budget / 4, ..repeats }, || {
+            pool.run(jobs, |_| {
+                instruction.run(ROUNDS);
+            });
         });
-    });
-    size_of_val(buffer) as f64 / seconds / 1e9
-}
-
-/// Adds sixteen columns at once, so that the compiler uses vectors.
-fn sum(words: &[u64]) -> u64 {
-    let mut sums = [0_u64; 16];
-    for chunk in words.as_chunks::<16>().0 {
-        for (sum, word) in sums.iter_mut().zip(chunk) {
-            *sum = sum.wrapping_add(*word);
-        }
-    }
-    sums.into_iter().fold(0, u64::wrapping_add)
+        (instruction.name(), products as f64 / seconds / 1e9)
+    };
+    let speeds = dot_instructions().into_iter().map(speed);
+    speeds.max_by(|a, b| a.1.total_cmp(&b.1)).expect("every CPU can multiply")
 }
 
 /// The best the kernel does where nothing waits for memory: weights and codes in the first caches.
-fn peak(kernel: &dyn Kernel, pool: &Pool, repeats: Repeats) -> f64 {
+fn in_cache(kernel: &dyn Kernel, pool: &Pool, repeats: Repeats) -> f64 {
     const ROWS: usize = 64;
     const COLS: usize = 1024;
     const TOKENS: usize = 32;
@@ -120,7 +125,7 @@ fn peak(kernel: &dyn Kernel, pool: &Pool, repeats: Repeats) -> f64 {
     let x: Vec<f32> = (0..TOKENS * COLS).map(|_| random.centred()).collect();
     let mut codes = QuantBatch::new(TOKENS, COLS);
     codes.quantize(kernel, &alone, &x, COLS);
-    let mut outputs = vec![0.0; pool.threads() * 4 * TOKENS * ROWS];
+    let mut outputs = vec![0.0; pool.threads() * JOBS_PER_THREAD * TOKENS * ROWS];
     let seconds = best_of(repeats, || {
         pool.rows(&mut outputs, TOKENS * ROWS, |_, y| {
             for _ in 0..GOES {
@@ -128,7 +133,7 @@ fn peak(kernel: &dyn Kernel, pool: &Pool, repeats: Repeats) -> f64 {
             }
         });
     });
-    (pool.threads() * 4 * GOES * TOKENS * ROWS * COLS) as f64 / seconds / 1e9
+    (pool.threads() * JOBS_PER_THREAD * GOES * TOKENS * ROWS * COLS) as f64 / seconds / 1e9
 }
 
 /// Microseconds of a run in which every thread takes one job and waits in it for the others.
@@ -174,11 +179,5 @@ mod tests {
         assert_eq!(thread_counts(2), [1, 2]);
         assert_eq!(thread_counts(6), [1, 2, 4, 6]);
         assert_eq!(thread_counts(8), [1, 2, 4, 8]);
-    }
-
-    #[test]
-    fn every_word_is_read() {
-        let words: Vec<u64> = (0..64).collect();
-        assert_eq!(sum(&words), 63 * 64 / 2);
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! First the machine's own limits (`limits.rs`), then whole passes of a network (`network.rs`): a
 //! model file, or random weights of a known shape (`shapes.rs`, `synthetic.rs`). Then each kernel on
-//! its own (`kernels.rs`). Every case warms up and is repeated; what is told is the median and the
-//! spread (`stats.rs`).
+//! its own (`kernels.rs`), and if asked for another program beside us (`compare/`). Every case warms
+//! up and is repeated; what is told is the median and the spread (`stats.rs`).
 
 pub(crate) mod args;
+mod compare;
 mod cost;
 mod kernels;
 mod limits;
@@ -17,6 +18,7 @@ mod random;
 mod report;
 mod shapes;
 mod stats;
+mod stream;
 mod subject;
 mod synthetic;
 mod table;
@@ -28,10 +30,12 @@ use wf_engine::RunOptions;
 use wf_model::{Forward, PAGE_LEN, Part};
 
 use self::args::BenchArgs;
+use self::compare::Comparison;
 use self::limits::Limits;
 use self::network::{Network, Split};
 use self::plan::Plan;
 use self::report::{Batch, Decode, PartShare, Prefill, Report};
+use self::stream::Stream;
 use self::subject::Subject;
 
 /// Runs the command.
@@ -41,6 +45,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
         BenchArgs { quick: true, .. } => Plan::quick(),
         _ => Plan::full(),
     };
+    plan.narrow(args);
     let report = measure(args, &mut plan)?;
     if let Some(path) = &args.plot {
         let name = path.display();
@@ -62,14 +67,14 @@ fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<Report> {
 
     told("the machine");
     let clock_ghz = limits::clock_ghz();
-    let limits = limits::measure(kernel, &limits::thread_counts(threads), plan);
+    let mut stream = Stream::new(plan.stream_bytes);
+    let mut limits = limits::measure(kernel, &plan.thread_counts(threads), plan, &mut stream);
     told("making the network");
     let subject = Subject::choose(args, machine::available_bytes());
     let model = subject.load(&options, plan)?;
     let positions = [model.config().context_len, model.pages() * PAGE_LEN];
     let positions = positions.into_iter().chain(options.context_len).min().unwrap_or(0);
     let left_out = plan.trim(positions, model.pages());
-    let all = *limits.last().expect("limits for all threads");
     let mut report = Report {
         model: subject.name(),
         weights_bytes: model.size_bytes(),
@@ -78,25 +83,31 @@ fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<Report> {
         kv: options.kv.to_string(),
         threads,
         clock_ghz,
-        stream_gb_s: all.stream_gb_s,
-        peak_gmac_s: all.peak_gmac_s,
-        limits: limits.clone(),
-        decode: Vec::new(),
-        prefill: Vec::new(),
-        batch: Vec::new(),
-        kernels: Vec::new(),
-        parts: Vec::new(),
-        cost: Vec::new(),
         left_out,
-        warnings: Vec::new(),
+        ..Report::default()
     };
 
     let mut network = Network::new(model, options.kv, options.max_batch_tokens, positions);
-    on_all_threads(&mut network, plan, &all, &mut report);
-    if threads > 1 {
-        network.set_compute(wf_engine::compute(&options, 1)?);
-        on_one_thread(&mut network, plan, &limits[0], &mut report);
+    let mut comparison = start_comparison(args, &network, &mut report);
+    for limits in limits.iter().rev() {
+        if limits.threads < threads {
+            network.set_compute(wf_engine::compute(&options, limits.threads)?);
+        }
+        stream.set_threads(limits.threads, plan.limits);
+        let mut bench = Bench { network: &mut network, plan, limits, stream: &mut stream };
+        bench.run(limits.threads == threads, &mut report);
+        if let Some(comparison) =
+            comparison.as_mut().filter(|_| [1, threads].contains(&limits.threads))
+        {
+            told("another program beside us");
+            report.compare.extend(comparison.run(&mut network, plan)?);
+        }
     }
+    limits::update(&mut limits, &stream);
+    drop(stream);
+    let all = limits.last().expect("limits for all threads");
+    (report.stream_gb_s, report.peak_gmac_s) = (all.stream_gb_s, all.peak_gmac_s);
+    report.limits = limits;
     told("kernels");
     report.kernels = kernels::measure(network.model(), plan, clock_ghz);
     if let Some(price) = args.price {
@@ -106,6 +117,21 @@ fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<Report> {
     Ok(report)
 }
 
+/// Another program with a model of the same shape, if one is asked for and is there. If it is not,
+/// that is told, and the rest is measured all the same.
+fn start_comparison(
+    args: &BenchArgs,
+    network: &Network,
+    report: &mut Report,
+) -> Option<Comparison> {
+    let python = args.compare.as_ref()?;
+    told("loading the model for another program");
+    let started = Comparison::start(python, network);
+    started
+        .inspect_err(|error| report.warnings.push(format!("compared with nothing: {error:#}")))
+        .ok()
+}
+
 /// Says what is going on to someone who waits for it.
 fn told(what: &str) {
     if std::io::stderr().is_terminal() {
@@ -113,71 +139,89 @@ fn told(what: &str) {
     }
 }
 
-/// Prompts come first: they leave the K/V that decoding after a context needs.
-fn on_all_threads(network: &mut Network, plan: &Plan, limits: &Limits, report: &mut Report) {
-    for &tokens in &plan.prompts {
-        told(&format!("prefill of {tokens}"));
-        report.prefill.push(prefill(network, tokens, plan, limits));
-    }
-    for &context in &plan.contexts {
-        told(&format!("decode at context {context}"));
-        report.decode.push(decode(network, context, plan, limits));
-    }
-    told("where the time goes");
-    let context = plan.contexts.iter().copied().filter(|&context| context <= 512).max();
-    if let Some(context) = context {
-        let split = network.split_decode(context, plan.passes);
-        let runs = network.model().shared_runs();
-        report.parts.extend(parts("decode", context, 1, &split, (limits, runs)));
-    }
-    let prompt = plan.prompts.iter().copied().filter(|&tokens| tokens <= 128).max();
-    if let Some(tokens) = prompt {
-        let split = network.split_prefill(tokens, plan.passes);
-        report.parts.extend(parts("prefill", tokens, tokens, &split, (limits, 0)));
-    }
-    for &sequences in &plan.sequences {
-        told(&format!("{sequences} sequences"));
-        let timing = network.batch(sequences, plan.passes);
-        let (threads, tok_s) = (limits.threads, timing.per_second(sequences));
-        report.batch.push(Batch { sequences, threads, tok_s, spread: timing.spread });
-    }
+/// What measures a network on some number of threads.
+struct Bench<'a> {
+    network: &'a mut Network,
+    plan: &'a Plan,
+    limits: &'a Limits,
+    stream: &'a mut Stream,
 }
 
-fn on_one_thread(network: &mut Network, plan: &Plan, limits: &Limits, report: &mut Report) {
-    for &context in &plan.contexts {
-        told(&format!("decode at context {context}, one thread"));
-        report.decode.push(decode(network, context, plan, limits));
+impl Bench<'_> {
+    /// Every case on all threads, some on fewer. Prompts come first: they leave the K/V that
+    /// decoding after a context needs.
+    fn run(&mut self, all_threads: bool, report: &mut Report) {
+        let (plan, threads) = (self.plan, self.limits.threads);
+        for &tokens in &plan.prompts {
+            if all_threads || tokens <= plan.longest_on_fewer_threads {
+                told(&format!("prefill of {tokens}, threads: {threads}"));
+                report.prefill.push(self.prefill(tokens));
+            }
+        }
+        for &context in &plan.contexts {
+            // Between one thread and all, how decoding grows with threads is enough.
+            if all_threads || threads == 1 || context == 0 {
+                told(&format!("decode at context {context}, threads: {threads}"));
+                report.decode.push(self.decode(context));
+            }
+        }
+        if all_threads {
+            self.parts(report);
+        }
+        for &sequences in &plan.sequences {
+            if all_threads || sequences == plan.sequences_on_fewer_threads {
+                told(&format!("{sequences} sequences, threads: {threads}"));
+                let timing = self.network.batch(sequences, plan.passes);
+                let tok_s = timing.per_second(sequences);
+                report.batch.push(Batch { sequences, threads, tok_s, spread: timing.spread });
+            }
+        }
     }
-    for &tokens in plan.prompts.iter().filter(|&&tokens| tokens <= plan.longest_on_one_thread) {
-        told(&format!("prefill of {tokens}, one thread"));
-        report.prefill.push(prefill(network, tokens, plan, limits));
-    }
-}
 
-fn prefill(network: &mut Network, tokens: usize, plan: &Plan, limits: &Limits) -> Prefill {
-    let timing = network.prefill(tokens, plan.passes);
-    let gmac_s = timing.per_second(tokens * network.trits()) / 1e9;
-    Prefill {
-        tokens,
-        threads: limits.threads,
-        tok_s: timing.per_second(tokens),
-        share_of_peak: gmac_s / limits.peak_gmac_s,
-        spread: timing.spread,
+    fn prefill(&mut self, tokens: usize) -> Prefill {
+        let timing = self.network.prefill(tokens, self.plan.passes);
+        let gmac_s = timing.per_second(tokens * self.network.trits()) / 1e9;
+        Prefill {
+            tokens,
+            threads: self.limits.threads,
+            tok_s: timing.per_second(tokens),
+            share_of_peak: gmac_s / self.limits.peak_gmac_s,
+            spread: timing.spread,
+        }
     }
-}
 
-fn decode(network: &mut Network, context: usize, plan: &Plan, limits: &Limits) -> Decode {
-    let timing = network.decode(context, plan.passes);
-    let bytes_per_token = network.bytes_per_token(context);
-    let gb_s = timing.per_second(bytes_per_token) / 1e9;
-    Decode {
-        context,
-        threads: limits.threads,
-        tok_s: timing.per_second(1),
-        bytes_per_token,
-        gb_s,
-        share_of_stream: gb_s / limits.stream_gb_s,
-        spread: timing.spread,
+    fn decode(&mut self, context: usize) -> Decode {
+        let (timing, reading) = self.network.decode(context, self.plan.passes, self.stream);
+        let bytes_per_token = self.network.bytes_per_token(context);
+        let gb_s = timing.per_second(bytes_per_token) / 1e9;
+        let stream_gb_s = reading.per_second(self.stream.bytes_len()) / 1e9;
+        Decode {
+            context,
+            threads: self.limits.threads,
+            tok_s: timing.per_second(1),
+            bytes_per_token,
+            gb_s,
+            stream_gb_s,
+            share_of_stream: gb_s / stream_gb_s,
+            spread: timing.spread,
+        }
+    }
+
+    /// Where the time goes: of a token, and of a prompt.
+    fn parts(&mut self, report: &mut Report) {
+        told("where the time goes");
+        let (plan, limits) = (self.plan, self.limits);
+        let context = plan.contexts.iter().copied().filter(|&context| context <= 512).max();
+        if let Some(context) = context {
+            let split = self.network.split_decode(context, plan.passes);
+            let runs = self.network.model().shared_runs();
+            report.parts.extend(parts("decode", context, 1, &split, (limits, runs)));
+        }
+        let prompt = plan.prompts.iter().copied().filter(|&tokens| tokens <= 128).max();
+        if let Some(tokens) = prompt {
+            let split = self.network.split_prefill(tokens, plan.passes);
+            report.parts.extend(parts("prefill", tokens, tokens, &split, (limits, 0)));
+        }
     }
 }
 

@@ -12,7 +12,8 @@ use wf_model::{
 };
 
 use super::random::Random;
-use super::stats::{Repeats, Timing};
+use super::stats::{Repeats, Timing, timed};
+use super::stream::Stream;
 
 pub(super) struct Network {
     model: Model,
@@ -60,6 +61,11 @@ impl Network {
         &self.model
     }
 
+    /// How far a sequence can go.
+    pub(super) fn positions(&self) -> usize {
+        self.tokens.len()
+    }
+
     pub(super) fn set_compute(&mut self, compute: Compute) {
         self.model.set_compute(compute);
     }
@@ -95,17 +101,41 @@ impl Network {
         repeats.time(|| self.run_prompt(0..len))
     }
 
-    /// Times single steps after `context` tokens.
-    pub(super) fn decode(&mut self, context: usize, repeats: Repeats) -> Timing {
+    /// Times single steps after `context` tokens, in turn with reading memory.
+    pub(super) fn decode(
+        &mut self,
+        context: usize,
+        repeats: Repeats,
+        stream: &mut Stream,
+    ) -> (Timing, Timing) {
+        let step = self.steps(context, repeats.most);
+        repeats.time_beside(step, || {
+            stream.read();
+        })
+    }
+
+    /// Seconds of `count` steps from the first token on.
+    pub(super) fn decode_run(&mut self, count: usize) -> f64 {
+        let mut step = self.steps(0, count);
+        timed(|| (0..count).for_each(|_| step()))
+    }
+
+    /// Seconds of the prefill of `len` tokens.
+    pub(super) fn prefill_run(&mut self, len: usize) -> f64 {
+        timed(|| self.run_prompt(0..len))
+    }
+
+    /// What decodes one token after the other, after `context` tokens. After `most` of them, or at
+    /// the end of the context, steps go over the same positions again.
+    fn steps(&mut self, context: usize, most: usize) -> impl FnMut() {
         self.fill(context);
         let mut sampler = sampler();
         let (mut token, mut position) = (self.tokens[context], context);
-        // Near the end of the context, steps go over the same positions again.
-        let last = (context + repeats.most).min(self.tokens.len() - 1);
-        repeats.time(|| {
+        let last = (context + most).min(self.tokens.len() - 1);
+        move || {
             token = self.step(token, position, &mut sampler);
             position = if position < last { position + 1 } else { context };
-        })
+        }
     }
 
     /// Times steps of `sequences` sequences at once, from their first tokens on.
@@ -132,7 +162,7 @@ impl Network {
     /// Where the time of decoding after `context` tokens goes.
     pub(super) fn split_decode(&mut self, context: usize, repeats: Repeats) -> Split {
         self.fill(context);
-        self.split(|network| network.decode(context, repeats))
+        self.split(|network| repeats.time(network.steps(context, repeats.most)))
     }
 
     /// Where the time of a prompt of `len` tokens goes.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::args::BenchArgs;
+use super::limits;
 use super::stats::Repeats;
 
 /// The cases of one run. Those that a model's context has no room for are left out.
@@ -11,10 +13,16 @@ pub(super) struct Plan {
     pub(super) contexts: Vec<usize>,
     /// Tokens of a prompt.
     pub(super) prompts: Vec<usize>,
-    /// The longest prompt that is measured on one thread too.
-    pub(super) longest_on_one_thread: usize,
+    /// The longest prompt that is measured on fewer threads too.
+    pub(super) longest_on_fewer_threads: usize,
     /// Sequences decoded together.
     pub(super) sequences: Vec<usize>,
+    /// Those of them that are measured on fewer threads too.
+    pub(super) sequences_on_fewer_threads: usize,
+    /// Whether numbers of threads between one and all are looked at.
+    pub(super) every_thread_count: bool,
+    /// Turns of a comparison with another program.
+    pub(super) turns: usize,
     /// For passes of the network.
     pub(super) passes: Repeats,
     /// For kernels on their own.
@@ -33,8 +41,11 @@ impl Plan {
         Self {
             contexts: vec![0, 512, 2048],
             prompts: vec![32, 128, 512, 2048],
-            longest_on_one_thread: 128,
+            longest_on_fewer_threads: 128,
             sequences: vec![1, 2, 4, 8, 16, 32],
+            sequences_on_fewer_threads: 16,
+            every_thread_count: true,
+            turns: 5,
             passes: Repeats { most: 25, budget: Duration::from_secs(4) },
             kernels: Repeats { most: 200, budget: Duration::from_millis(250) },
             largest_matrix_only: false,
@@ -48,8 +59,10 @@ impl Plan {
         Self {
             contexts: vec![0, 512],
             prompts: vec![32, 128],
-            longest_on_one_thread: 32,
+            longest_on_fewer_threads: 32,
             sequences: vec![1, 4, 16],
+            every_thread_count: false,
+            turns: 3,
             passes: Repeats { most: 9, budget: Duration::from_millis(1500) },
             kernels: Repeats { most: 50, budget: Duration::from_millis(100) },
             largest_matrix_only: true,
@@ -64,14 +77,38 @@ impl Plan {
         Self {
             contexts: vec![0, 40],
             prompts: vec![8, 48],
-            longest_on_one_thread: 8,
+            longest_on_fewer_threads: 8,
             sequences: vec![1, 2],
+            sequences_on_fewer_threads: 2,
+            every_thread_count: true,
+            turns: 1,
             passes: once,
             kernels: once,
             largest_matrix_only: true,
             limits: once,
             stream_bytes: 1 << 20,
         }
+    }
+
+    /// The cases that `args` name, where they name any, on every number of threads.
+    pub(super) fn narrow(&mut self, args: &BenchArgs) {
+        if let Some(contexts) = &args.contexts {
+            self.contexts.clone_from(contexts);
+        }
+        if let Some(prompts) = &args.prompts {
+            self.prompts.clone_from(prompts);
+            self.longest_on_fewer_threads = usize::MAX;
+        }
+        if let Some(sequences) = &args.sequences {
+            self.sequences.clone_from(sequences);
+            self.sequences_on_fewer_threads = sequences.iter().copied().max().unwrap_or(0);
+        }
+    }
+
+    /// The numbers of threads to look at, of which the last is `most`.
+    pub(super) fn thread_counts(&self, most: usize) -> Vec<usize> {
+        let counts = limits::thread_counts(most);
+        if self.every_thread_count || most == 1 { counts } else { vec![1, most] }
     }
 
     /// Most positions one sequence needs.
@@ -114,6 +151,13 @@ mod tests {
         assert_eq!(plan.sequences, [1, 2, 4, 8, 16]);
         assert_eq!(left_out.len(), 4, "{left_out:?}");
         assert!(left_out.contains(&"prefill of 2048".to_owned()), "{left_out:?}");
+    }
+
+    #[test]
+    fn a_quick_run_looks_at_one_thread_and_at_all() {
+        assert_eq!(Plan::full().thread_counts(6), [1, 2, 4, 6]);
+        assert_eq!(Plan::quick().thread_counts(6), [1, 6]);
+        assert_eq!(Plan::quick().thread_counts(1), [1]);
     }
 
     #[test]

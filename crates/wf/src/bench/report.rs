@@ -2,12 +2,13 @@
 
 use serde::Serialize;
 
+use super::compare::Compared;
 use super::cost::Cost;
 use super::kernels::KernelRate;
 use super::limits::Limits;
 
 /// Everything a run found.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     pub(super) model: String,
     /// Bytes of weights in memory.
@@ -19,9 +20,9 @@ pub(super) struct Report {
     /// The most threads that were used.
     pub(super) threads: usize,
     pub(super) clock_ghz: Option<f64>,
-    /// Gigabytes a second that all threads together read from memory.
+    /// Gigabytes a second that all threads together read from memory, at best.
     pub(super) stream_gb_s: f64,
-    /// What all threads together multiply in a second, all data in cache.
+    /// What all threads together could multiply in a second, in thousand millions.
     pub(super) peak_gmac_s: f64,
     /// The same for fewer threads.
     pub(super) limits: Vec<Limits>,
@@ -30,6 +31,8 @@ pub(super) struct Report {
     pub(super) batch: Vec<Batch>,
     pub(super) kernels: Vec<KernelRate>,
     pub(super) parts: Vec<PartShare>,
+    /// Beside another program; empty unless asked for.
+    pub(super) compare: Vec<Compared>,
     pub(super) cost: Vec<Cost>,
     /// Cases that the model's context has no room for.
     pub(super) left_out: Vec<String>,
@@ -47,7 +50,9 @@ pub(super) struct Decode {
     /// Weights, head and K/V, each counted once.
     pub(super) bytes_per_token: usize,
     pub(super) gb_s: f64,
-    /// That, as a share of what as many threads can read.
+    /// What as many threads read from memory in turn with these steps: the median.
+    pub(super) stream_gb_s: f64,
+    /// The one as a share of the other.
     pub(super) share_of_stream: f64,
     pub(super) spread: Option<f64>,
 }
@@ -58,7 +63,7 @@ pub(super) struct Prefill {
     pub(super) tokens: usize,
     pub(super) threads: usize,
     pub(super) tok_s: f64,
-    /// Multiplications by trits, as a share of what as many threads do on data in cache.
+    /// Multiplications by trits, as a share of what as many threads could multiply.
     pub(super) share_of_peak: f64,
     pub(super) spread: Option<f64>,
 }
@@ -142,7 +147,14 @@ pub(super) mod tests {
 
     /// A report with one case of each kind.
     pub(in super::super) fn example() -> Report {
-        let limits = Limits { threads: 2, stream_gb_s: 20.0, peak_gmac_s: 300.0, barrier_us: 1.0 };
+        let limits = Limits {
+            threads: 2,
+            stream_gb_s: 22.0,
+            peak_gmac_s: 300.0,
+            peak_instruction: "multiply",
+            kernel_gmac_s: 250.0,
+            barrier_us: 1.0,
+        };
         Report {
             model: "bitnet-2b".to_owned(),
             weights_bytes: 1_200_000_000,
@@ -151,7 +163,7 @@ pub(super) mod tests {
             kv: "f32".to_owned(),
             threads: 2,
             clock_ghz: Some(3.0),
-            stream_gb_s: 20.0,
+            stream_gb_s: 22.0,
             peak_gmac_s: 300.0,
             limits: vec![Limits { threads: 1, ..limits }, limits],
             decode: vec![Decode {
@@ -160,6 +172,7 @@ pub(super) mod tests {
                 tok_s: 10.0,
                 bytes_per_token: 1_000_000_000,
                 gb_s: 10.0,
+                stream_gb_s: 20.0,
                 share_of_stream: 0.5,
                 spread: Some(0.02),
             }],
@@ -190,17 +203,31 @@ pub(super) mod tests {
                 us_per_token: 1234.0,
                 share: 0.4,
             }],
+            compare: vec![Compared {
+                program: "another 1.0".to_owned(),
+                encoding: "TQ2_0",
+                pass: "decode",
+                tokens: 16,
+                threads: 2,
+                ours_tok_s: 10.0,
+                theirs_tok_s: 4.0,
+                ratio: 2.5,
+                spread: Some(0.01),
+            }],
             cost: super::super::cost::costs("decode", 10.0, 0.36).collect(),
             left_out: vec!["prefill of 2048".to_owned()],
             warnings: Vec::new(),
         }
     }
 
+    /// What stands at the top of the object.
+    const KEYS: [&str; 9] =
+        ["stream_gb_s", "isa", "decode", "prefill", "batch", "kernels", "parts", "compare", "cost"];
+
     #[test]
     fn json_has_the_keys_that_scripts_read() {
         let json = serde_json::to_value(example()).unwrap();
-        for key in ["stream_gb_s", "isa", "decode", "prefill", "batch", "kernels", "parts", "cost"]
-        {
+        for key in KEYS {
             assert!(json.get(key).is_some(), "{key}");
         }
         for (list, keys) in [
@@ -209,6 +236,8 @@ pub(super) mod tests {
             ("batch", &["sequences", "threads", "tok_s"]),
             ("kernels", &["kernel", "isa", "shape", "tokens", "gb_s", "gmac_s", "mac_per_cycle"]),
             ("parts", &["pass", "part", "us_per_token", "share"]),
+            ("limits", &["threads", "stream_gb_s", "peak_gmac_s", "kernel_gmac_s", "barrier_us"]),
+            ("compare", &["program", "pass", "threads", "ours_tok_s", "theirs_tok_s", "ratio"]),
             ("cost", &["what", "tok_s", "use", "usd_per_million"]),
         ] {
             for key in keys {

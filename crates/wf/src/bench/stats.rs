@@ -52,22 +52,47 @@ impl Repeats {
     /// Times `work` again and again, after a first go that does not count if there is time for it.
     pub(super) fn time(self, mut work: impl FnMut()) -> Timing {
         let start = Instant::now();
-        let mut timed = || {
-            let start = Instant::now();
-            work();
-            start.elapsed().as_secs_f64()
-        };
-        let mut seconds = vec![timed()];
+        let mut seconds = vec![timed(&mut work)];
         // The first go warms up: it counts only where it is all there is.
         if start.elapsed() < self.budget && self.most > 1 {
             seconds.clear();
             while seconds.is_empty() || (seconds.len() < self.most && start.elapsed() < self.budget)
             {
-                seconds.push(timed());
+                seconds.push(timed(&mut work));
             }
         }
         Timing::of(seconds)
     }
+
+    /// Times `work` as [`time`](Self::time) does, and `beside` in turn with it: what slows the
+    /// machine down for a while slows both. The first go of both does not count.
+    pub(super) fn time_beside(
+        self,
+        mut work: impl FnMut(),
+        mut beside: impl FnMut(),
+    ) -> (Timing, Timing) {
+        let mut of_beside = Vec::new();
+        let mut of_work = Vec::new();
+        let start = Instant::now();
+        while of_work.is_empty() || (of_work.len() <= self.most && start.elapsed() < self.budget) {
+            of_work.push(timed(&mut work));
+            of_beside.push(timed(&mut beside));
+        }
+        let without_first = |mut seconds: Vec<f64>| {
+            if seconds.len() > 1 {
+                seconds.remove(0);
+            }
+            Timing::of(seconds)
+        };
+        (without_first(of_work), without_first(of_beside))
+    }
+}
+
+/// Seconds that `work` takes.
+pub(super) fn timed(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
 }
 
 #[cfg(test)]

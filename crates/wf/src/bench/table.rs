@@ -11,6 +11,7 @@ pub(super) fn text(report: &Report) -> String {
     out.passes(report);
     out.parts(report);
     out.kernels(report);
+    out.compare(report);
     out.cost(report);
     for what in &report.left_out {
         out.line(&format!("left out, no room in the context: {what}"));
@@ -66,12 +67,15 @@ impl Out {
                     limit.threads.to_string(),
                     number(limit.stream_gb_s),
                     number(limit.peak_gmac_s),
+                    number(limit.kernel_gmac_s),
                     format!("{:.2}", limit.barrier_us),
                 ]
             })
             .collect();
-        let header = ["threads", "memory GB/s", "in cache GMAC/s", "barrier µs"];
-        self.table("limits of the machine", &header, &rows);
+        let header = ["threads", "memory GB/s", "peak GMAC/s", "kernel GMAC/s", "barrier µs"];
+        let instruction = report.limits.last().map_or("none", |limit| limit.peak_instruction);
+        let title = format!("limits of the machine (peak: {instruction})");
+        self.table(&title, &header, &rows);
     }
 
     fn passes(&mut self, report: &Report) {
@@ -83,12 +87,14 @@ impl Out {
                     number(case.tok_s),
                     number(case.bytes_per_token as f64 / 1e6),
                     number(case.gb_s),
+                    number(case.stream_gb_s),
                     percent(case.share_of_stream),
                     spread(case.spread),
                 ]
             })
             .collect();
-        let header = ["context", "threads", "tok/s", "MB/token", "GB/s", "of memory", "spread"];
+        let header =
+            ["context", "threads", "tok/s", "MB/token", "GB/s", "memory", "share", "spread"];
         self.table("decode: one sequence", &header, &rows);
         let rows: Vec<_> = (report.prefill.iter())
             .map(|case| {
@@ -146,6 +152,26 @@ impl Out {
         self.table("kernels on one thread", &header, &rows);
     }
 
+    fn compare(&mut self, report: &Report) {
+        let rows: Vec<_> = (report.compare.iter())
+            .map(|case| {
+                vec![
+                    format!("{} {}", case.pass, case.tokens),
+                    case.threads.to_string(),
+                    number(case.ours_tok_s),
+                    number(case.theirs_tok_s),
+                    number(case.ratio),
+                    spread(case.spread),
+                ]
+            })
+            .collect();
+        if let Some(first) = report.compare.first() {
+            let title = format!("beside {}, {}, in turn", first.program, first.encoding);
+            let header = ["tokens", "threads", "ours tok/s", "theirs tok/s", "ratio", "spread"];
+            self.table(&title, &header, &rows);
+        }
+    }
+
     fn cost(&mut self, report: &Report) {
         let rows: Vec<_> = (report.cost.iter())
             .map(|cost| {
@@ -185,7 +211,9 @@ mod tests {
         let text = text(&report);
         for words in [
             "model    bitnet-2b, 1.20 GB of weights",
-            "  512            2   10.0      1000  10.0       50 %   2.0 %",
+            "  512            2   10.0      1000  10.0    20.0   50 %   2.0 %",
+            "beside another 1.0, TQ2_0, in turn",
+            "  decode 16        2        10.0          4.00   2.50   1.0 %",
             "prefill: a prompt",
             "  16               2   33.0  2.06  30.0 %",
             "a token at context 512, 2 threads",

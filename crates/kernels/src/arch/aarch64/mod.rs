@@ -1,10 +1,12 @@
 //! Kernels for 64-bit Arm.
 
 mod neon;
+mod peak;
 
 use std::arch::asm;
 
 use crate::Kernel;
+pub(super) use peak::dot_instructions;
 
 /// Baseline NEON, which every 64-bit Arm CPU has.
 pub(super) fn neon() -> &'static dyn Kernel {

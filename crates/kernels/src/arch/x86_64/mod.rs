@@ -4,12 +4,16 @@
 mod amx;
 mod avx2;
 mod avx512;
+mod peak;
+mod stream;
 
 use std::arch::asm;
 use std::arch::x86_64::*;
 
 use crate::Kernel;
 use crate::line::Line;
+pub(super) use peak::dot_instructions;
+pub(super) use stream::fold;
 
 /// AVX2 with FMA and F16C, if this CPU has them.
 pub(super) fn avx2() -> Option<&'static dyn Kernel> {
@@ -63,7 +67,7 @@ const BYTES_AHEAD: usize = 8 << 10;
 /// Asks for a line to come, which may be of another strip or of none. CPUs do so by themselves while
 /// lines follow each other, but they do not see past the results that end a strip.
 #[inline(always)]
-fn prefetch_after(line: &Line) {
+pub(super) fn prefetch_after(line: &Line) {
     let ahead = line.0.as_ptr().wrapping_add(BYTES_AHEAD);
     // SAFETY: a prefetch reads nothing into the program, and any address will do.
     unsafe { _mm_prefetch::<_MM_HINT_T1>(ahead.cast()) };
