@@ -473,7 +473,7 @@ fn bench_measures_everything_it_promises() {
     };
     assert_eq!(cases("decode", ["context", "threads"]), [[0, 2], [40, 2], [0, 1], [40, 1]]);
     assert_eq!(cases("prefill", ["tokens", "threads"]), [[8, 2], [48, 2], [8, 1]]);
-    assert_eq!(cases("batch", ["sequences", "threads"]), [[1, 2], [2, 2]]);
+    assert_eq!(cases("batch", ["sequences", "threads"]), [[1, 2], [2, 2], [2, 1]]);
     // The ternary weights, the norms, the head, and K/V of one position: f32, 12 layers, 2 heads.
     let bytes = |case: usize| found["decode"][case]["bytes_per_token"].as_u64().unwrap();
     assert!((17_000_000..18_500_000).contains(&bytes(0)), "{}", bytes(0));
@@ -503,6 +503,35 @@ fn bench_prints_tables_and_refuses_what_it_cannot_do() {
     assert!(error(&["bench", "nowhere.gguf", "--smoke"]).contains("nowhere.gguf"));
     let message = failed(&wf(&["bench", "--synthetic", "gpt-5"]), 2);
     assert!(message.contains("bitnet-2b"), "{message}");
+}
+
+#[test]
+fn bench_measures_only_the_cases_it_is_asked_for() {
+    let asked = ["--contexts", "3", "--prompts", "5,9", "--sequences", "3"];
+    let bench = ["bench", "--demo", "--smoke", "--json", "-t", "2"];
+    let found = json(&[&bench[..], &asked[..]].concat());
+    let cases = |list: &str, key: &str| -> Vec<[u64; 2]> {
+        let rows = found[list].as_array().unwrap().iter();
+        rows.map(|row| [key, "threads"].map(|key| row[key].as_u64().unwrap())).collect()
+    };
+    assert_eq!(cases("decode", "context"), [[3, 2], [3, 1]]);
+    assert_eq!(cases("prefill", "tokens"), [[5, 2], [9, 2], [5, 1], [9, 1]]);
+    assert_eq!(cases("batch", "sequences"), [[3, 2], [3, 1]]);
+    assert!(found["compare"].as_array().unwrap().is_empty());
+    let decode = &found["decode"][0];
+    let share = decode["gb_s"].as_f64().unwrap() / decode["stream_gb_s"].as_f64().unwrap();
+    assert!((share - decode["share_of_stream"].as_f64().unwrap()).abs() < 1e-6);
+    let message = failed(&wf(&["bench", "--demo", "--smoke", "--prompts", "8,0"]), 2);
+    assert!(message.contains("above 0"), "{message}");
+}
+
+#[test]
+fn bench_says_what_is_missing_for_a_comparison_and_measures_the_rest() {
+    let output = wf(&["bench", "--demo", "--smoke", "-t", "1", "--compare=no-such-python"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("compared with nothing: "), "{text}");
+    assert!(text.contains("kernels on one thread"), "{text}");
 }
 
 #[test]

@@ -31,10 +31,10 @@ const GROUP: usize = 256;
 pub(super) struct TemporaryFile(PathBuf);
 
 impl TemporaryFile {
-    /// Writes a model of the shape of `config` where temporary files go.
-    pub(super) fn write(config: &ModelConfig) -> Result<Self> {
+    /// Writes a model of the shape of `config` into `folder`.
+    pub(super) fn write(config: &ModelConfig, folder: &Path) -> Result<Self> {
         let name = format!("wf-bench-{}.gguf", std::process::id());
-        let file = Self(std::env::temp_dir().join(name));
+        let file = Self(folder.join(name));
         write(config, &file.0).with_context(|| format!("writing {}", file.0.display()))?;
         Ok(file)
     }
@@ -71,7 +71,7 @@ fn write(config: &ModelConfig, path: &Path) -> Result<()> {
     for name in config.tensor_names() {
         let (rows, cols) = config.shape(name);
         let (bytes, times) = match encoding(name) {
-            Encoding::Float(TABLE) => (random_rows(cols)?, rows),
+            Encoding::Float(TABLE) => (random_row(cols)?, rows),
             Encoding::Float(_) => (encode_floats(FloatEncoding::F32, &vec![1.0; cols])?, 1),
             _ => match known.get(&(rows, cols)) {
                 Some(bytes) => (Vec::clone(bytes), 1),
@@ -107,7 +107,7 @@ fn random_trits(rows: usize, cols: usize) -> Result<Vec<u8>> {
 }
 
 /// One row of a table.
-fn random_rows(cols: usize) -> Result<Vec<u8>> {
+fn random_row(cols: usize) -> Result<Vec<u8>> {
     let mut random = Random::new(0, 2);
     let values: Vec<f32> = (0..cols).map(|_| random.centred()).collect();
     Ok(encode_floats(TABLE, &values)?)
@@ -136,9 +136,10 @@ mod tests {
 
     #[test]
     fn the_file_has_the_shape_and_the_encodings() {
+        let folder = tempfile::tempdir().unwrap();
         for shape in [Shape::Bitnet2b, Shape::Llama3Of8b] {
             let config = small(shape);
-            let file = TemporaryFile::write(&config).unwrap();
+            let file = TemporaryFile::write(&config, folder.path()).unwrap();
             let model = ModelFile::open(file.path(), &OpenOptions::default()).unwrap();
             let read = model.config();
             assert_eq!((read.layers, read.hidden_len, read.kv_heads), (2, 512, 2));
@@ -147,16 +148,16 @@ mod tests {
                 |wanted| model.tensors().iter().filter(|t| t.encoding == wanted).count();
             assert_eq!(encodings(Encoding::Ternary(TRITS)), 2 * 7);
             assert_eq!(encodings(Encoding::Float(TABLE)), if config.tied_head { 1 } else { 2 });
-            let path = file.path().to_owned();
             drop((model, file));
-            assert!(!path.exists(), "it is gone");
+            assert_eq!(folder.path().read_dir().unwrap().count(), 0, "it is gone");
         }
     }
 
     #[test]
     fn a_shape_without_whole_groups_is_refused() {
         let config = ModelConfig { ffn_len: 700, ..small(Shape::Bitnet2b) };
-        let error = TemporaryFile::write(&config).map(drop).unwrap_err();
+        let folder = tempfile::tempdir().unwrap();
+        let error = TemporaryFile::write(&config, folder.path()).map(drop).unwrap_err();
         assert!(format!("{error:#}").contains("rows of 700 trits"), "{error:#}");
     }
 }

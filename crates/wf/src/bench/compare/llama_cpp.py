@@ -1,7 +1,8 @@
 """Times llama-cpp-python on one model file, for `wf bench --compare`.
 
-Arguments are the file and the length of the context. Every line of standard input is a case, `decode`
-or `prefill`, how many tokens, and how many threads; the answer is a line of JSON with its seconds.
+Says its version. Then every line of standard input is answered by a line of JSON with the seconds it
+took: `load`, the length of the context and a path; `decode` or `prefill`, how many tokens, and how
+many threads.
 """
 
 import json
@@ -16,20 +17,21 @@ def answer(**words):
 def main():
     import llama_cpp
 
-    path, context = sys.argv[1], int(sys.argv[2])
-    model = llama_cpp.Llama(model_path=path, n_ctx=context, verbose=False)
     answer(version=llama_cpp.__version__)
     for line in sys.stdin:
-        case, tokens, threads = line.split()
-        tokens, threads = int(tokens), int(threads)
-        llama_cpp.llama_set_n_threads(model.ctx, threads, threads)
-        chunk = 1 if case == "decode" else tokens
-        model.reset()
+        order, count, rest = line.rstrip("\n").split(" ", 2)
         start = time.perf_counter()
-        for first in range(0, tokens, chunk):
-            # Which tokens they are makes no difference to the work.
-            model.eval([1 + (first + place) % 100 for place in range(chunk)])
-        llama_cpp.llama_synchronize(model.ctx)
+        if order == "load":
+            model = llama_cpp.Llama(model_path=rest, n_ctx=int(count), verbose=False)
+        else:
+            tokens, threads = int(count), int(rest)
+            llama_cpp.llama_set_n_threads(model.ctx, threads, threads)
+            model.reset()
+            chunk = 1 if order == "decode" else tokens
+            for first in range(0, tokens, chunk):
+                # Which tokens they are makes no difference to the work.
+                model.eval([1 + (first + place) % 100 for place in range(chunk)])
+            llama_cpp.llama_synchronize(model.ctx)
         answer(seconds=time.perf_counter() - start)
 
 

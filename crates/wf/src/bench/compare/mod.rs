@@ -60,10 +60,11 @@ impl Comparison {
     pub(super) fn start(python: &Path, network: &Network) -> Result<Self> {
         let positions = network.positions();
         let tokens = [("decode", STEPS.min(positions - 1)), ("prefill", PROMPT.min(positions))];
+        let mut other = Other::start(python)?;
         // Once it is loaded, the file has no need of its name, and nothing is left behind.
-        let file = TemporaryFile::write(network.model().config())?;
-        let context_len = PROMPT.max(STEPS) + 1;
-        Ok(Self { other: Other::start(python, file.path(), context_len)?, tokens })
+        let file = TemporaryFile::write(network.model().config(), &std::env::temp_dir())?;
+        other.load(file.path(), PROMPT.max(STEPS) + 1)?;
+        Ok(Self { other, tokens })
     }
 
     /// All cases on as many threads as `network` has now.

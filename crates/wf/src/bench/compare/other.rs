@@ -20,7 +20,7 @@ enum Answer {
     Error(String),
 }
 
-/// A running program with a model in memory.
+/// A running program.
 pub(super) struct Other {
     child: Child,
     answers: BufReader<ChildStdout>,
@@ -28,13 +28,15 @@ pub(super) struct Other {
 }
 
 impl Other {
-    /// Starts `python` and has it load `model`.
-    pub(super) fn start(python: &Path, model: &Path, context_len: usize) -> Result<Self> {
+    /// Starts `python`, if it has the module.
+    pub(super) fn start(python: &Path) -> Result<Self> {
+        Self::start_with(python, PROGRAM)
+    }
+
+    fn start_with(python: &Path, program: &str) -> Result<Self> {
         let name = python.display();
         let mut child = Command::new(python)
-            .args(["-c", PROGRAM])
-            .arg(model)
-            .arg(context_len.to_string())
+            .args(["-c", program])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -47,7 +49,7 @@ impl Other {
             Answer::Missing(module) => bail!(
                 "{name} has no module {module}: install it with `{name} -m pip install llama-cpp-python`"
             ),
-            Answer::Error(error) => bail!("llama-cpp-python could not load the model: {error}"),
+            Answer::Error(error) => bail!("llama-cpp-python does not start: {error}"),
             Answer::Seconds(_) => bail!("llama-cpp-python answered before it was asked"),
         }
         Ok(other)
@@ -58,14 +60,24 @@ impl Other {
         format!("llama-cpp-python {}", self.version)
     }
 
+    /// Has it load `model`, with room for `context_len` tokens.
+    pub(super) fn load(&mut self, model: &Path, context_len: usize) -> Result<()> {
+        self.ask(&format!("load {context_len} {}", model.display())).map(drop)
+    }
+
     /// Seconds that a case takes it.
     pub(super) fn seconds(&mut self, pass: &str, tokens: usize, threads: usize) -> Result<f64> {
+        self.ask(&format!("{pass} {tokens} {threads}"))
+    }
+
+    fn ask(&mut self, order: &str) -> Result<f64> {
         let input = self.child.stdin.as_mut().context("a pipe to write to")?;
-        writeln!(input, "{pass} {tokens} {threads}")?;
-        input.flush()?;
+        writeln!(input, "{order}")
+            .and_then(|()| input.flush())
+            .context("llama-cpp-python is gone")?;
         match self.answer()? {
             Answer::Seconds(seconds) => Ok(seconds),
-            Answer::Error(error) => bail!("llama-cpp-python failed at a {pass}: {error}"),
+            Answer::Error(error) => bail!("llama-cpp-python failed at `{order}`: {error}"),
             Answer::Version(_) | Answer::Missing(_) => bail!("llama-cpp-python gave no time"),
         }
     }
@@ -85,5 +97,42 @@ impl Drop for Other {
         // It may have ended by itself; either way it is waited for, so that none is left behind.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// A shell in place of Python: it takes a program in the same way.
+    fn started(script: &str) -> Result<Other> {
+        Other::start_with(Path::new("sh"), script)
+    }
+
+    #[test]
+    fn orders_are_answered_one_by_one() {
+        let mut other = started(
+            r#"echo '{"version": "1.2"}'; read a; echo '{"seconds": 3.5}'; read b
+               echo "{\"error\": \"$a, $b\"}""#,
+        )
+        .unwrap();
+        assert_eq!(other.name(), "llama-cpp-python 1.2");
+        other.load(Path::new("a model.gguf"), 129).unwrap();
+        let error = other.seconds("decode", 16, 2).unwrap_err().to_string();
+        assert!(error.contains("load 129 a model.gguf, decode 16 2"), "{error}");
+        let error = other.seconds("decode", 16, 2).unwrap_err().to_string();
+        assert!(error.contains("gone") || error.contains("ended without an answer"), "{error}");
+    }
+
+    #[test]
+    fn what_is_missing_is_told_with_how_to_get_it() {
+        let refusal = |script: &str| started(script).map(drop).unwrap_err().to_string();
+        let missing = refusal(r#"echo '{"missing": "llama_cpp"}'"#);
+        assert!(missing.contains("has no module llama_cpp"), "{missing}");
+        assert!(missing.contains("-m pip install llama-cpp-python"), "{missing}");
+        assert!(refusal("exit 3").contains("ended without an answer"), "{}", refusal("exit 3"));
+        assert!(refusal(r#"echo '{"error": "no lib"}'"#).contains("no lib"));
+        let error = Other::start(Path::new("no-such-python")).map(drop).unwrap_err();
+        assert!(error.to_string().contains("no-such-python could not be started"), "{error}");
     }
 }
