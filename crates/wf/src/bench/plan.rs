@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::args::BenchArgs;
+use super::compare;
 use super::limits;
 use super::stats::Repeats;
 
@@ -23,6 +24,8 @@ pub(super) struct Plan {
     pub(super) every_thread_count: bool,
     /// Turns of a comparison with another program.
     pub(super) turns: usize,
+    /// Positions to have room for, whatever the cases need.
+    pub(super) least_positions: usize,
     /// For passes of the network.
     pub(super) passes: Repeats,
     /// For kernels on their own.
@@ -46,6 +49,7 @@ impl Plan {
             sequences_on_fewer_threads: 16,
             every_thread_count: true,
             turns: 5,
+            least_positions: 0,
             passes: Repeats { most: 25, budget: Duration::from_secs(4) },
             kernels: Repeats { most: 200, budget: Duration::from_millis(250) },
             largest_matrix_only: false,
@@ -82,6 +86,7 @@ impl Plan {
             sequences_on_fewer_threads: 2,
             every_thread_count: true,
             turns: 1,
+            least_positions: 0,
             passes: once,
             kernels: once,
             largest_matrix_only: true,
@@ -92,6 +97,9 @@ impl Plan {
 
     /// The cases that `args` name, where they name any, on every number of threads.
     pub(super) fn narrow(&mut self, args: &BenchArgs) {
+        if args.compare.is_some() {
+            self.least_positions = compare::POSITIONS;
+        }
         if let Some(contexts) = &args.contexts {
             self.contexts.clone_from(contexts);
         }
@@ -116,7 +124,7 @@ impl Plan {
         let decoded =
             self.contexts.iter().max().map_or(0, |context| context + self.passes.most + 1);
         let prompt = self.prompts.iter().max().copied().unwrap_or(0);
-        decoded.max(prompt)
+        decoded.max(prompt).max(self.least_positions)
     }
 
     /// Most sequences at once.

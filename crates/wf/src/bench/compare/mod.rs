@@ -45,6 +45,10 @@ const STEPS: usize = 16;
 
 /// Tokens of a prefill.
 const PROMPT: usize = 128;
+const _: () = assert!(STEPS < PROMPT, "both fit into the positions");
+
+/// Positions that both need.
+pub(super) const POSITIONS: usize = PROMPT + 1;
 
 /// Threads that have nothing to do any more may still be looking for work for a while.
 const UNTIL_ASLEEP: Duration = Duration::from_millis(100);
@@ -63,7 +67,7 @@ impl Comparison {
         let mut other = Other::start(python)?;
         // Once it is loaded, the file has no need of its name, and nothing is left behind.
         let file = TemporaryFile::write(network.model().config(), &std::env::temp_dir())?;
-        other.load(file.path(), PROMPT.max(STEPS) + 1)?;
+        other.load(file.path(), POSITIONS)?;
         Ok(Self { other, tokens })
     }
 
