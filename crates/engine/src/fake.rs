@@ -2,16 +2,18 @@
 //!
 //! Its K/V of a position is the token that was there, and its scores are a hash of all tokens the
 //! row sees, read back through the pages. So a wrong page, a lost or stale token, a wrong position
-//! or a wrong mask each change what it says.
+//! or a wrong mask each change what it says. Where only the best scores are asked for, it gives no
+//! other.
 
 use wf_formats::{Activation, ModelConfig, RotaryPairs};
-use wf_model::{Forward, Logits, PAGE_LEN, Segment, TokenId};
+use wf_model::{Forward, Logits, PAGE_LEN, Scoring, Segment, TokenId};
 
 /// See the module's page.
 pub struct FakeModel {
     config: ModelConfig,
     slots: Vec<Option<TokenId>>,
     max_batch_tokens: usize,
+    gives_every_score: bool,
 }
 
 impl FakeModel {
@@ -38,7 +40,14 @@ impl FakeModel {
             eos: Vec::new(),
             block_diffusion: None,
         };
-        Self { config, slots: vec![None; pages * PAGE_LEN], max_batch_tokens }
+        let slots = vec![None; pages * PAGE_LEN];
+        Self { config, slots, max_batch_tokens, gives_every_score: false }
+    }
+
+    /// Also those that were not asked for.
+    pub fn with_every_score(mut self) -> Self {
+        self.gives_every_score = true;
+        self
     }
 
     fn slot(segment: &Segment<'_>, position: usize) -> usize {
@@ -56,6 +65,14 @@ impl FakeModel {
             let mixed = (hash ^ token.wrapping_mul(0x9e37_79b9_7f4a_7c15))
                 .wrapping_mul(0xbf58_476d_1ce4_e5b9);
             *score = (mixed >> 40) as f32 * (8.0 / (1u64 << 24) as f32);
+        }
+        if let Scoring::Top(k) = segment.scoring
+            && !self.gives_every_score
+            && k < row.len()
+        {
+            let mut sorted = row.to_vec();
+            let floor = *sorted.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1;
+            row.iter_mut().filter(|score| **score < floor).for_each(|s| *s = f32::NEG_INFINITY);
         }
     }
 }

@@ -1,11 +1,12 @@
 //! A path becomes a model, a tokenizer and a template.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use wf_formats::{ModelFile, OpenOptions, TokenizerSource};
 use wf_model::{
-    Compute, CpuList, HeadMode, Isa, KvDtype, KvPool, LoadError, Loading, Model, ModelOptions,
-    PAGE_LEN, TokenId,
+    Compute, CpuList, HeadCounts, HeadMode, Isa, KvDtype, KvPool, LoadError, Loading, Model,
+    ModelOptions, PAGE_LEN, TokenId,
 };
 use wf_text::{ChatMessage, ChatTemplate, GgufVocab, RenderOptions, TextError, Tokenizer};
 
@@ -53,7 +54,7 @@ pub struct RunOptions {
     pub context_len: Option<usize>,
     /// The most tokens of one step: long prompts are read in chunks of this many.
     pub max_batch_tokens: usize,
-    /// How the best token is found.
+    /// How hidden states become scores.
     pub head: HeadMode,
 }
 
@@ -266,6 +267,8 @@ pub struct OpenedModel {
     pub isa: Isa,
     /// Threads at work.
     pub threads: usize,
+    /// What the scans of the output head had to do, by name. Goes on counting.
+    pub head_counts: Vec<(&'static str, Arc<HeadCounts>)>,
 }
 
 /// Opens, loads and starts a model.
@@ -278,10 +281,11 @@ pub fn open_model(
     let text = read_text(&file)?;
     let model = load_model(&file, options, progress)?;
     let (isa, threads) = (model.compute().isa(), model.compute().threads());
+    let head_counts = model.head_counts();
     let engine_options =
         EngineOptions { context_len: options.context_len, ..EngineOptions::default() };
     let engine = EngineHandle::start(model, engine_options).map_err(OpenError::Thread)?;
-    Ok(OpenedModel { frontend: Frontend::new(text, engine), isa, threads })
+    Ok(OpenedModel { frontend: Frontend::new(text, engine), isa, threads, head_counts })
 }
 
 /// What `options` say to compute on, with another number of threads.

@@ -51,6 +51,9 @@ impl Default for SamplingParams {
     }
 }
 
+/// The most tokens worth searching for: among more, nearly all scores are looked at.
+const MOST_SCANNED: usize = 1024;
+
 /// A sampling setting out of range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{field} is {value}: {allowed}")]
@@ -93,6 +96,29 @@ impl SamplingParams {
     }
 }
 
+impl SamplingParams {
+    /// Which scores a pick looks at if no token was seen before. A greedy one and one with `top_k`
+    /// look at the best alone, unless a setting can raise others among them.
+    pub fn scoring(&self) -> Scoring {
+        let raises = self.repetition_penalty < 1.0
+            || self.presence_penalty < 0.0
+            || self.frequency_penalty < 0.0
+            || !self.logit_bias.is_empty();
+        let wanted = if self.temperature == 0.0 { 1 } else { self.top_k };
+        if raises || wanted == 0 || wanted > MOST_SCANNED {
+            Scoring::All
+        } else {
+            Scoring::Top(wanted)
+        }
+    }
+
+    fn penalizes(&self) -> bool {
+        self.repetition_penalty != 1.0
+            || self.presence_penalty != 0.0
+            || self.frequency_penalty != 0.0
+    }
+}
+
 /// Turns the scores of one sequence into its tokens.
 ///
 /// Every pick is a token of the reply: a decoder never takes one back.
@@ -127,19 +153,16 @@ impl Sampler {
         }
     }
 
-    /// Which scores a pick looks at: a plain greedy one needs the best alone.
+    /// Which scores a pick looks at. Tokens that may fall out of the best ones, because they were
+    /// seen or must not come yet, make as many others step up.
     pub fn scoring(&self) -> Scoring {
-        let greedy = self.params.temperature == 0.0 && self.params.logit_bias.is_empty();
-        if greedy && !self.penalizes() && self.picked >= self.min_tokens {
-            Scoring::Best
-        } else {
-            Scoring::All
+        let Scoring::Top(wanted) = self.params.scoring() else { return Scoring::All };
+        let seen = if self.params.penalizes() { self.seen.len() } else { 0 };
+        let stops = if self.picked < self.min_tokens { self.stop_tokens.len() } else { 0 };
+        match wanted + seen + stops {
+            many if many > MOST_SCANNED => Scoring::All,
+            few => Scoring::Top(few),
         }
-    }
-
-    fn penalizes(&self) -> bool {
-        let p = &self.params;
-        p.repetition_penalty != 1.0 || p.presence_penalty != 0.0 || p.frequency_penalty != 0.0
     }
 
     /// The token at `position`, from its scores. Nothing if no score is finite.
@@ -161,7 +184,7 @@ impl Sampler {
         for &(token, bias) in &p.logit_bias {
             scores[token as usize] += bias;
         }
-        if self.penalizes() {
+        if p.penalizes() {
             // Each token's score changes by itself, so the map's order does not matter.
             for (&token, &times) in &self.seen {
                 let score = &mut scores[token as usize];
@@ -214,21 +237,30 @@ fn rank(a: &Candidate, b: &Candidate) -> Ordering {
 
 /// The best finite score, the lowest number among equals.
 fn best(scores: &[f32]) -> Option<TokenId> {
-    let mut best: Option<(f32, TokenId)> = None;
-    for (&score, token) in scores.iter().zip(0..) {
-        if score.is_finite() && best.is_none_or(|(top, _)| score > top) {
-            best = Some((score, token));
+    // Two loops without a way out in between are vector code, and far faster than one with it.
+    let finite = |score: f32| if score.is_finite() { score } else { f32::NEG_INFINITY };
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    let (chunks, tail) = scores.as_chunks::<16>();
+    for chunk in chunks {
+        for (lane, &score) in lanes.iter_mut().zip(chunk) {
+            let score = finite(score);
+            *lane = if score > *lane { score } else { *lane };
         }
     }
-    best.map(|(_, token)| token)
+    let top = lanes.into_iter().chain(tail.iter().map(|&s| finite(s))).fold(f32::MIN, f32::max);
+    scores.iter().position(|&score| score == top).map(|token| token as TokenId)
 }
 
 fn keep_top_k(kept: &mut Vec<Candidate>, k: usize) {
-    if k > 0 && k < kept.len() {
+    if k == 0 {
+        return;
+    }
+    if k < kept.len() {
         kept.select_nth_unstable_by(k - 1, rank);
         kept.truncate(k);
-        kept.sort_unstable_by(rank);
     }
+    // Also when there are no more than `k`: the draw must not depend on what was left out before.
+    kept.sort_unstable_by(rank);
 }
 
 /// The shortest run of best candidates that holds a share `p` of the weight.
@@ -340,6 +372,83 @@ mod tests {
         for p in [0.01, 0.3, 0.5, 0.9, 0.95, 0.999] {
             let (fast, slow) = sorted(p);
             assert_eq!(fast, slow, "p = {p}");
+        }
+    }
+
+    #[test]
+    fn the_best_score_is_found_in_any_place() {
+        for len in 1..70 {
+            for at in 0..len {
+                let mut scores = vec![-2.0; len];
+                scores[at] = -1.0;
+                assert_eq!(best(&scores), Some(at as TokenId), "{at} of {len}");
+                scores[at] = f32::MIN;
+                assert_eq!(best(&scores[at..=at]), Some(0));
+            }
+        }
+        assert_eq!(best(&[]), None);
+        assert_eq!(best(&[-0.0, 0.0]), Some(0), "equal scores");
+    }
+
+    #[test]
+    fn the_best_scores_alone_give_the_draw_of_all_of_them() {
+        let settings = [
+            SamplingParams { temperature: 0.8, top_k: 5, ..Default::default() },
+            SamplingParams { temperature: 1.5, top_k: 40, top_p: 0.7, ..Default::default() },
+            SamplingParams { temperature: 1.0, top_k: 9, min_p: 0.2, ..Default::default() },
+            SamplingParams {
+                temperature: 1.0,
+                top_k: 3,
+                repetition_penalty: 1.7,
+                presence_penalty: 0.5,
+                frequency_penalty: 0.5,
+                ..Default::default()
+            },
+            SamplingParams { repetition_penalty: 3.0, ..Default::default() },
+            SamplingParams::default(),
+        ];
+        let limits = Limits { stop_tokens: vec![3, 11], min_tokens: 6, max_tokens: 99 };
+        for params in settings {
+            let mut all = Sampler::new(params.clone(), &limits, &[1, 2, 3]);
+            let mut few = Sampler::new(params.clone(), &limits, &[1, 2, 3]);
+            let mut left_out = 0;
+            for position in 0..60 {
+                // Many ties, so that a wrong border shows.
+                let score = |i: u64| ((i * 7919 + position * 31) % 101 / 3) as f32 * 0.25 - 3.0;
+                let scores: Vec<f32> = (0..300).map(score).collect();
+                let Scoring::Top(k) = few.scoring() else { panic!("{params:?}") };
+                let mut sorted = scores.clone();
+                sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+                let floor = sorted[k.min(300) - 1];
+                let keep = |&s: &f32| if s < floor { f32::NEG_INFINITY } else { s };
+                let mut best: Vec<f32> = scores.iter().map(keep).collect();
+                left_out += best.iter().filter(|s| !s.is_finite()).count();
+                let position = position as usize;
+                assert_eq!(few.pick(&mut best, position), all.pick(&mut scores.clone(), position));
+            }
+            assert!(left_out > 1000, "{params:?}");
+        }
+    }
+
+    #[test]
+    fn what_can_raise_a_token_looks_at_all_of_them() {
+        let scoring = |params: SamplingParams| sampler(params).scoring();
+        let d = SamplingParams::default;
+        assert_eq!(scoring(d()), Scoring::BEST);
+        assert_eq!(
+            scoring(SamplingParams { temperature: 1.0, top_k: 50, ..d() }),
+            Scoring::Top(50)
+        );
+        for params in [
+            SamplingParams { temperature: 1.0, ..d() },
+            SamplingParams { temperature: 1.0, top_p: 0.9, min_p: 0.1, ..d() },
+            SamplingParams { temperature: 1.0, top_k: 5000, ..d() },
+            SamplingParams { repetition_penalty: 0.9, ..d() },
+            SamplingParams { presence_penalty: -0.1, ..d() },
+            SamplingParams { frequency_penalty: -0.1, ..d() },
+            SamplingParams { logit_bias: vec![(1, -1.0)], ..d() },
+        ] {
+            assert_eq!(scoring(params.clone()), Scoring::All, "{params:?}");
         }
     }
 

@@ -78,6 +78,13 @@ fn replies_are_worth_comparing() {
 }
 
 #[test]
+fn scores_that_were_not_asked_for_change_nothing() {
+    let model = FakeModel::new(VOCAB, 256, 512).with_every_score();
+    let options = EngineOptions { max_running: 24, context_len: None };
+    assert_eq!(together(&EngineHandle::start(model, options).unwrap()), solo());
+}
+
+#[test]
 fn a_batch_changes_nothing() {
     assert_eq!(together(&engine(256, 512, 24)), solo());
 }

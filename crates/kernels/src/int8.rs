@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use crate::arch::Lines;
 use crate::line::{Line, MAX_COLS, STRIP, fill};
+use crate::nibble::plain_nibble_sums;
 use crate::quant::RUN;
 use crate::{Kernel, Pool, QuantBatch, QuantRow, Strip};
 
@@ -138,11 +139,46 @@ pub fn int8_products(
     pool.strips(y, w.rows(), STRIP, |strip, mut y| kernel.int8_dots(w, strip, xs.rows(), &mut y));
 }
 
-/// The integer heart of a product with int8 codes.
+/// The integer heart of a product with small codes.
 pub(crate) trait Int8Sums: Copy {
     /// For each of `T` tokens and each of sixteen rows, the exact sum of code times activation over
     /// `lines`, which are all of a strip. Each token has four activations a line.
     fn int8_sums<const T: usize>(self, lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T];
+
+    /// The same over lines of a [`NibbleMatrix`](crate::NibbleMatrix), with eight activations a line.
+    #[inline(always)]
+    fn nibble_sums<const T: usize>(self, lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
+        plain_nibble_sums(lines, xs)
+    }
+}
+
+/// How wide the codes of a matrix are.
+pub(crate) trait Codes {
+    /// Columns in a line.
+    const LINE_COLS: usize;
+
+    /// The sums of [`Int8Sums`] for such lines.
+    fn sums<C: Int8Sums, const T: usize>(
+        cpu: C,
+        lines: &[Line],
+        xs: [&QuantRow; T],
+    ) -> [[i32; STRIP]; T];
+}
+
+/// Lines of int8 codes.
+struct Bytes;
+
+impl Codes for Bytes {
+    const LINE_COLS: usize = INT8_LINE_COLS;
+
+    #[inline(always)]
+    fn sums<C: Int8Sums, const T: usize>(
+        cpu: C,
+        lines: &[Line],
+        xs: [&QuantRow; T],
+    ) -> [[i32; STRIP]; T] {
+        cpu.int8_sums(lines, xs)
+    }
 }
 
 #[inline(always)]
@@ -153,34 +189,45 @@ pub(crate) fn int8_dots<C: Int8Sums>(
     xs: &[QuantRow],
     y: &mut Strip<'_, i32>,
 ) {
-    let rows = STRIP * strip..w.rows.min(STRIP * (strip + 1));
-    assert!(y.rows() == xs.len() && y.width() == rows.len(), "the strip of w");
-    let lines = w.strip_lines(strip);
-    let cols = lines.len() * INT8_LINE_COLS;
+    let rows = w.rows.min(STRIP * (strip + 1)) - STRIP * strip;
+    strip_dots::<C, Bytes>(cpu, w.strip_lines(strip), rows, xs, y);
+}
+
+/// The dot products of a strip of `rows` rows, whose `lines` are given, with every row of `xs`.
+#[inline(always)]
+pub(crate) fn strip_dots<C: Int8Sums, K: Codes>(
+    cpu: C,
+    lines: &[Line],
+    rows: usize,
+    xs: &[QuantRow],
+    y: &mut Strip<'_, i32>,
+) {
+    assert!(y.rows() == xs.len() && y.width() == rows, "the strip of w");
+    let cols = lines.len() * K::LINE_COLS;
     assert!(xs.iter().all(|x| x.codes().len() == cols), "as many codes as columns");
     let (whole, rest) = xs.as_chunks::<TOKENS>();
     for (i, xs) in whole.iter().enumerate() {
-        dots_of_tokens(cpu, lines, xs.each_ref(), y, i * TOKENS);
+        dots_of_tokens::<C, K, TOKENS>(cpu, lines, xs.each_ref(), y, i * TOKENS);
     }
     let done = whole.len() * TOKENS;
     match rest {
-        [a, b, c] => dots_of_tokens(cpu, lines, [a, b, c], y, done),
-        [a, b] => dots_of_tokens(cpu, lines, [a, b], y, done),
-        [a] => dots_of_tokens(cpu, lines, [a], y, done),
+        [a, b, c] => dots_of_tokens::<C, K, 3>(cpu, lines, [a, b, c], y, done),
+        [a, b] => dots_of_tokens::<C, K, 2>(cpu, lines, [a, b], y, done),
+        [a] => dots_of_tokens::<C, K, 1>(cpu, lines, [a], y, done),
         _ => {}
     }
 }
 
 /// The strip times `T` tokens, the first of which is row `first` of `y`.
 #[inline(always)]
-fn dots_of_tokens<C: Int8Sums, const T: usize>(
+fn dots_of_tokens<C: Int8Sums, K: Codes, const T: usize>(
     cpu: C,
     lines: &[Line],
     xs: [&QuantRow; T],
     y: &mut Strip<'_, i32>,
     first: usize,
 ) {
-    for (t, sums) in cpu.int8_sums(lines, xs).iter().enumerate() {
+    for (t, sums) in K::sums(cpu, lines, xs).iter().enumerate() {
         let y = y.row(first + t);
         y.copy_from_slice(&sums[..y.len()]);
     }

@@ -24,6 +24,12 @@ pub(crate) trait Simd: Copy {
     /// Sixteen integers, each to the nearest float.
     fn load_i32(self, values: &[i32; 16]) -> Self::Lanes;
 
+    /// Sixteen small integers.
+    #[inline(always)]
+    fn load_i8(self, values: &[i8; 16]) -> Self::Lanes {
+        self.load_i32(&values.map(i32::from))
+    }
+
     /// Sixteen bf16 values, widened.
     fn load_bf16(self, values: &[u16; 16]) -> Self::Lanes;
 
@@ -250,6 +256,7 @@ pub(crate) mod tests {
             let mut bytes = [0; 16];
             lanes.store_i8(&mut bytes);
             assert_eq!(bytes.map(i32::from), integers);
+            assert_lanes(cpu.load_i8(&bytes), integers.map(|n| n as f32), "load_i8");
             if start >= -112 {
                 assert_lanes(lanes.exp2_of_integer(), integers.map(|n| 2.0_f32.powi(n)), "exp2");
             }

@@ -16,6 +16,8 @@
 #[expect(unsafe_code, reason = "vector loads and stores, and calls into code for a detected CPU")]
 mod arch;
 mod attend;
+mod bounds;
+mod codes;
 mod float;
 pub mod half;
 mod int8;
@@ -23,6 +25,7 @@ mod isa;
 mod lanes;
 mod line;
 pub mod math;
+mod nibble;
 #[expect(unsafe_code, reason = "lends stack data to threads and splits slices between jobs")]
 mod pool;
 mod product;
@@ -35,8 +38,11 @@ mod tiles;
 mod trial;
 
 pub use arch::{DotInstruction, ReadBuffer, Reading, dot_instructions, prefer_huge_pages};
+pub use bounds::{RowBounds, ScoreBounds, VectorBounds};
+pub use codes::CodeRows;
 pub use int8::{Int8Matrix, int8_products};
 pub use isa::{Isa, UnknownIsa};
+pub use nibble::NibbleMatrix;
 pub use pool::{Pool, Strip};
 pub use product::{multiply, multiply_add, multiply_each, multiply_gated};
 pub use quant::{QuantBatch, QuantRow};
@@ -80,12 +86,29 @@ pub trait Kernel: Send + Sync {
     /// matrices.
     fn int8_dots(&self, w: &Int8Matrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>);
 
+    /// As [`int8_dots`](Self::int8_dots), for codes of four bits.
+    fn nibble_dots(&self, w: &NibbleMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>);
+
+    /// What is known of the scores of sixteen rows by their dot products with the coarse and the fine
+    /// codes of a vector: the score should be `coarse * x.coarse + fine * x.fine + x.offset`, times
+    /// the row's scale, and is off by at most `error * x.per_error + norm * x.per_norm + x.least`.
+    fn bound_scores(
+        &self,
+        sums: [&[i32; 16]; 2],
+        rows: &RowBounds,
+        x: &VectorBounds,
+        out: &mut ScoreBounds,
+    );
+
     /// `y[r] = rows[r] · x`, where a row has `x.len()` elements and there are `y.len()` of them.
     fn dots(&self, rows: FloatRows<'_>, x: &[f32], y: &mut [f32]);
 
     /// As [`dots`](Self::dots), with the same bits, for as many vectors as `y` has rows, one after the
     /// other in `xs`: `y.row(t)[r] = rows[r] · xs[t]`. Reads the rows from memory only once.
     fn dots_many(&self, rows: FloatRows<'_>, xs: &[f32], y: &mut Strip<'_, f32>);
+
+    /// As [`dots_many`](Self::dots_many), with the same bits, for rows of codes.
+    fn code_dots(&self, rows: CodeRows<'_>, xs: &[f32], y: &mut Strip<'_, f32>);
 
     /// `out = x / sqrt(mean(x²) + eps) * weight`.
     fn rms_norm(&self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]);

@@ -8,10 +8,10 @@ mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use support::{Floats, Random, Rows, int8_matrix, matrix, quant_rows};
+use support::{Floats, Random, Rows, int8_matrix, matrix, nibble_matrix, quant_rows};
 use wf_kernels::{
-    FloatRows, Int8Matrix, Isa, Kernel, KvPages, QuantRow, RotaryPairs, Scales, Strip,
-    TernaryMatrix, kernel, supported,
+    CodeRows, FloatRows, Int8Matrix, Isa, Kernel, KvPages, NibbleMatrix, QuantRow, RotaryPairs,
+    RowBounds, Scales, ScoreBounds, Strip, TernaryMatrix, VectorBounds, kernel, supported,
 };
 
 /// What all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
@@ -22,12 +22,15 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
 
 type Check = fn(&dyn Kernel);
 
-const CHECKS: [(Op, Check); 12] = [
+const CHECKS: [(Op, Check); 15] = [
     (Op::Quantize, check_quantize),
     (Op::Multiply, check_multiply),
     (Op::Int8Dots, check_int8_dots),
+    (Op::NibbleDots, check_nibble_dots),
+    (Op::BoundScores, check_bound_scores),
     (Op::Dots, check_dots),
     (Op::DotsMany, check_dots_many),
+    (Op::CodeDots, check_code_dots),
     (Op::RmsNorm, check_rms_norm),
     (Op::Rotate, check_rotate),
     (Op::Relu2Mul, check_relu2_mul),
@@ -189,6 +192,58 @@ fn check_int8_product(kernel: &dyn Kernel, w: &Int8Matrix, xs: &[QuantRow]) {
     assert_eq!(run(scalar()), run(kernel), "{}: {shape}", kernel.isa());
 }
 
+fn check_nibble_dots(kernel: &dyn Kernel) {
+    let random = &mut Random(12);
+    for cols in LENGTHS.skip(1).chain([127, 128, 129, 1000, 2560]) {
+        let (rows, tokens) = (1 + random.below(40), 1 + cols % 9);
+        let w = nibble_matrix(&random.nibbles(rows * cols), cols);
+        check_nibble_product(kernel, &w, &quant_rows(&random.codes(tokens * cols), cols));
+    }
+    for cols in [64_usize, 1088, 1 << 17] {
+        for code in [-128, 127] {
+            let w = nibble_matrix(&vec![15; 17 * cols], cols);
+            check_nibble_product(kernel, &w, &quant_rows(&vec![code; 5 * cols], cols));
+        }
+    }
+}
+
+fn check_nibble_product(kernel: &dyn Kernel, w: &NibbleMatrix, xs: &[QuantRow]) {
+    let run = |kernel: &dyn Kernel| {
+        let mut y = vec![i32::MIN; xs.len() * w.rows()];
+        for strip in 0..w.strips() {
+            kernel.nibble_dots(w, strip, xs, &mut Strip::new(&mut y, w.rows(), 16, strip));
+        }
+        y
+    };
+    let shape = format!("{}x{}, {} tokens", w.rows(), w.cols(), xs.len());
+    assert_eq!(run(scalar()), run(kernel), "{}: {shape}", kernel.isa());
+}
+
+fn check_bound_scores(kernel: &dyn Kernel) {
+    let random = &mut Random(13);
+    for kind in Floats::ALL {
+        for _ in 0..70 {
+            let sixteen = |values: Vec<f32>| <[f32; 16]>::try_from(values).expect("sixteen");
+            let [scale, error, norm] = [(); 3].map(|()| sixteen(random.floats(16, kind)));
+            let rows = RowBounds { scale, error, norm };
+            let &[coarse, fine, offset, per_error, per_norm, least] =
+                random.floats(6, kind).as_array().expect("six");
+            let x = VectorBounds { coarse, fine, offset, per_error, per_norm, least };
+            let sums = [(); 2].map(|()| std::array::from_fn(|_| random.bits() as i32));
+            let run = |kernel: &dyn Kernel| {
+                let mut out = ScoreBounds::NOTHING;
+                kernel.bound_scores(sums.each_ref(), &rows, &x, &mut out);
+                [&out.middle[..], &out.upper, &[out.best_middle, out.best_upper]].concat()
+            };
+            assert_same(
+                || format!("{}: bounds, {kind:?}", kernel.isa()),
+                &run(scalar()),
+                &run(kernel),
+            );
+        }
+    }
+}
+
 fn check_dots(kernel: &dyn Kernel) {
     let random = &mut Random(3);
     for len in LENGTHS.chain([127, 2560]) {
@@ -226,6 +281,33 @@ fn check_dots_many(kernel: &dyn Kernel) {
                 let shape = format!("{rows_len} rows of {len}, {vectors} vectors, {kind:?}");
                 assert_same(|| format!("{}: {shape}", kernel.isa()), &expected, &found);
             }
+        }
+    }
+}
+
+/// Equal to the scalar kernel, and to plain floats of the same values.
+fn check_code_dots(kernel: &dyn Kernel) {
+    let random = &mut Random(14);
+    for len in [0, 16, 32, 48, 64, 80, 320, 2560] {
+        for kind in Floats::ALL {
+            let (rows_len, vectors) = (1 + random.below(10), 1 + random.below(9));
+            let codes = random.codes(rows_len * len);
+            let scales = random.floats(rows_len * len / 16, kind);
+            let values = codes.iter().zip(scales.iter().flat_map(|s| [*s; 16]));
+            let values: Vec<f32> = values.map(|(&code, scale)| f32::from(code) * scale).collect();
+            let xs = random.floats(vectors * len, kind);
+            let strip = |y: &mut Vec<f32>, run: &dyn Fn(&mut Strip<'_, f32>)| {
+                run(&mut Strip::new(y, rows_len, rows_len, 0));
+            };
+            let rows = CodeRows { codes: &codes, scales: &scales };
+            let [mut expected, mut plain, mut found] =
+                [(); 3].map(|()| vec![0.5; vectors * rows_len]);
+            strip(&mut expected, &|y| scalar().code_dots(rows, &xs, y));
+            strip(&mut plain, &|y| scalar().dots_many(FloatRows::F32(&values), &xs, y));
+            strip(&mut found, &|y| kernel.code_dots(rows, &xs, y));
+            let context = || format!("{}: {rows_len}x{len} codes, {kind:?}", kernel.isa());
+            assert_same(context, &expected, &plain);
+            assert_same(context, &expected, &found);
         }
     }
 }
@@ -401,8 +483,11 @@ enum Op {
     Quantize,
     Multiply,
     Int8Dots,
+    NibbleDots,
+    BoundScores,
     Dots,
     DotsMany,
+    CodeDots,
     RmsNorm,
     Rotate,
     Relu2Mul,
@@ -452,6 +537,24 @@ impl Kernel for Planted {
         }
     }
 
+    fn nibble_dots(&self, w: &NibbleMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>) {
+        scalar().nibble_dots(w, strip, xs, y);
+        if self.0 == Op::NibbleDots && w.cols() == 67 {
+            y.row(xs.len() - 1)[0] += 1;
+        }
+    }
+
+    fn bound_scores(
+        &self,
+        sums: [&[i32; 16]; 2],
+        rows: &RowBounds,
+        x: &VectorBounds,
+        out: &mut ScoreBounds,
+    ) {
+        scalar().bound_scores(sums, rows, x, out);
+        self.spoil(Op::BoundScores, 67, &mut out.upper);
+    }
+
     fn dots(&self, rows: FloatRows<'_>, x: &[f32], y: &mut [f32]) {
         scalar().dots(rows, x, y);
         self.spoil(Op::Dots, x.len(), y);
@@ -460,6 +563,13 @@ impl Kernel for Planted {
     fn dots_many(&self, rows: FloatRows<'_>, xs: &[f32], y: &mut Strip<'_, f32>) {
         scalar().dots_many(rows, xs, y);
         self.spoil(Op::DotsMany, xs.len() / y.rows(), y.row(y.rows() - 1));
+    }
+
+    fn code_dots(&self, rows: CodeRows<'_>, xs: &[f32], y: &mut Strip<'_, f32>) {
+        scalar().code_dots(rows, xs, y);
+        if xs.len() / y.rows() == 64 {
+            self.spoil(Op::CodeDots, 67, y.row(y.rows() - 1));
+        }
     }
 
     fn rms_norm(&self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {

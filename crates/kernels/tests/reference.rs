@@ -4,10 +4,10 @@
 mod support;
 
 use proptest::prelude::*;
-use support::{Floats, Random, Rows, cases, int8_matrix, matrix, quant_rows};
+use support::{Floats, Random, Rows, cases, int8_matrix, matrix, nibble_matrix, quant_rows};
 use wf_kernels::{
-    Isa, Kernel, KvPages, Pool, QuantBatch, RotaryPairs, Scales, TernaryMatrix, int8_products,
-    kernel, multiply,
+    Isa, Kernel, KvPages, Pool, QuantBatch, RotaryPairs, Scales, Strip, TernaryMatrix,
+    int8_products, kernel, multiply,
 };
 
 fn scalar() -> &'static dyn Kernel {
@@ -119,6 +119,41 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(64) as u32))]
+
+    #[test]
+    fn a_nibble_product_is_what_naive_integers_say(
+        rows in 1_usize..50, cols in 1_usize..300, tokens in 1_usize..6, seed: u64,
+    ) {
+        let random = &mut Random(seed);
+        let weights = random.nibbles(rows * cols);
+        let w = nibble_matrix(&weights, cols);
+        let xs = quant_rows(&random.codes(tokens * cols), cols);
+        for strip in 0..w.strips() {
+            let width = rows.min(16 * (strip + 1)) - 16 * strip;
+            let mut y = vec![i32::MIN; tokens * width];
+            scalar().nibble_dots(&w, strip, &xs, &mut Strip::new(&mut y, width, width, 0));
+            for (i, row) in (16 * strip..).take(width).enumerate() {
+                let weights = &weights[row * cols..][..cols];
+                let mut unpacked = vec![0; cols];
+                w.unpack(row, &mut unpacked);
+                prop_assert_eq!(weights, &unpacked);
+                for (token, x) in xs.iter().enumerate() {
+                    let products = weights.iter().zip(x.codes()).map(|(w, a)| i32::from(*w) * i32::from(*a));
+                    prop_assert_eq!(products.sum::<i32>(), y[token * width + i]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "0 to 15")]
+fn a_nibble_out_of_range_is_refused() {
+    nibble_matrix(&[0, 16], 2);
+}
+
 #[test]
 #[should_panic(expected = "-128 is not a code")]
 fn a_code_out_of_range_is_refused() {
@@ -137,7 +172,7 @@ fn one_trit_reaches_one_output() {
         let xs = quant_rows(&codes, cols);
         let mut y = vec![f32::NAN; rows];
         for strip in 0..w.strips() {
-            let mut strip_of_y = wf_kernels::Strip::new(&mut y, rows, 16, strip);
+            let mut strip_of_y = Strip::new(&mut y, rows, 16, strip);
             scalar().multiply(&w, strip, &xs, &mut strip_of_y);
         }
         for (row, found) in y.iter().enumerate() {

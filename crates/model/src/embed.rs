@@ -1,19 +1,20 @@
 //! Rows of floats by token: the embedding going in, the output head going out.
 //!
-//! Kept as the file stores them, so that scores are those of the file's own values: bf16 and f16
-//! are widened in the kernel, block encodings (Q8_0, Q6_K, Q4_0) a row at a time.
+//! Kept so that scores are those of the file's own values: floats as the file has them, bf16 and f16
+//! being widened in the kernel, and block encodings (Q8_0, Q6_K, Q4_0) as codes of a byte with a
+//! scale for every sixteen, which no kernel has to take apart.
 
 use std::ops::Range;
 
 use wf_formats::FloatEncoding;
-use wf_formats::encoding::decode_floats;
-use wf_kernels::{FloatRows, half};
+use wf_formats::encoding::{CODES_PER_SCALE, decode_codes};
+use wf_kernels::{CodeRows, FloatRows, Kernel, Strip, half, prefer_huge_pages};
 
 use crate::compute::Compute;
 
-/// How many tokens one job of the head scores: large enough that a job outweighs handing it out,
-/// small enough that its rows stay in cache while several rows of hidden state pass over them.
-const TOKENS_PER_JOB: usize = 32;
+/// How many tokens one job of the head scores: large enough that a job outweighs handing it out, and
+/// that what lies ahead of it in memory is nearly always its own.
+const TOKENS_PER_JOB: usize = 128;
 
 /// A row of `cols` floats for each token.
 pub struct FloatTable {
@@ -25,7 +26,7 @@ enum Store {
     F32(Vec<f32>),
     Bf16(Vec<u16>),
     F16(Vec<u16>),
-    Blocks { encoding: FloatEncoding, row_size: usize, bytes: Vec<u8> },
+    Codes { codes: Vec<i8>, scales: Vec<f32> },
 }
 
 impl FloatTable {
@@ -33,15 +34,19 @@ impl FloatTable {
     ///
     /// `row_size` is the size in bytes of one row of `cols` floats.
     pub fn new(encoding: FloatEncoding, cols: usize, row_size: usize, bytes: &[u8]) -> Self {
-        let halves = || bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b)).collect();
+        let halves = || {
+            let halves = bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b));
+            in_huge_pages(halves.len(), halves)
+        };
         let store = match encoding {
             FloatEncoding::F32 => {
-                Store::F32(bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect())
+                let floats = bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b));
+                Store::F32(in_huge_pages(floats.len(), floats))
             }
             FloatEncoding::Bf16 => Store::Bf16(halves()),
             FloatEncoding::F16 => Store::F16(halves()),
             FloatEncoding::Q8_0 | FloatEncoding::Q6K | FloatEncoding::Q4_0 => {
-                Store::Blocks { encoding, row_size, bytes: bytes.to_vec() }
+                codes_of(encoding, cols, row_size, bytes)
             }
         };
         Self { cols, store }
@@ -57,7 +62,7 @@ impl FloatTable {
         match &self.store {
             Store::F32(values) => values.len() / self.cols,
             Store::Bf16(values) | Store::F16(values) => values.len() / self.cols,
-            Store::Blocks { row_size, bytes, .. } => bytes.len() / row_size,
+            Store::Codes { codes, .. } => codes.len() / self.cols,
         }
     }
 
@@ -66,7 +71,7 @@ impl FloatTable {
         match &self.store {
             Store::F32(values) => size_of_val(&values[..]),
             Store::Bf16(values) | Store::F16(values) => size_of_val(&values[..]),
-            Store::Blocks { bytes, .. } => bytes.len(),
+            Store::Codes { codes, scales } => codes.len() + size_of_val(&scales[..]),
         }
     }
 
@@ -77,9 +82,15 @@ impl FloatTable {
             Store::F32(values) => out.copy_from_slice(&values[at..][..self.cols]),
             Store::Bf16(values) => widen(&values[at..][..self.cols], half::bf16_to_f32, out),
             Store::F16(values) => widen(&values[at..][..self.cols], half::f16_to_f32, out),
-            Store::Blocks { encoding, row_size, bytes } => {
-                decode_floats(*encoding, &bytes[row * row_size..][..*row_size], out)
-                    .expect("a row's size was checked when the file was opened");
+            Store::Codes { codes, scales } => {
+                let codes = codes[at..][..self.cols].as_chunks::<CODES_PER_SCALE>().0;
+                let scales = &scales[at / CODES_PER_SCALE..];
+                let outs = out.as_chunks_mut::<CODES_PER_SCALE>().0.iter_mut();
+                for (out, (codes, scale)) in outs.zip(codes.iter().zip(scales)) {
+                    for (out, &code) in out.iter_mut().zip(codes) {
+                        *out = f32::from(code) * scale;
+                    }
+                }
             }
         }
     }
@@ -91,62 +102,61 @@ impl FloatTable {
     }
 
     /// `out[t][v]` = row `v` · `hidden[t]`, for every token `v` of the vocabulary.
-    pub(crate) fn scores(
-        &self,
-        cx: &Compute,
-        hidden: &[f32],
-        out: &mut [f32],
-        row_buffers: &mut [Vec<f32>],
-    ) {
-        cx.pool.strips_with(
-            out,
-            self.rows(),
-            TOKENS_PER_JOB,
-            row_buffers,
-            |job, mut out, buffer| {
-                let first = job * TOKENS_PER_JOB;
-                if let Some(rows) = self.stored_rows(first..first + out.width()) {
-                    return cx.kernel.dots_many(rows, hidden, &mut out);
-                }
-                for row in 0..out.width() {
-                    self.row(first + row, buffer);
-                    for (t, x) in hidden.chunks_exact(self.cols).enumerate() {
-                        cx.kernel.dots(FloatRows::F32(buffer), x, &mut out.row(t)[row..=row]);
-                    }
-                }
-            },
-        );
-    }
-
-    /// `out[i]` = row `tokens[i]` · `x`: the same bits as [`scores`](Self::scores) gives.
-    pub(crate) fn scores_of(
-        &self,
-        cx: &Compute,
-        tokens: &[u32],
-        x: &[f32],
-        out: &mut [f32],
-        row_buffers: &mut [Vec<f32>],
-    ) {
-        cx.pool.rows_with(out, 1, row_buffers, |i, out, buffer| {
-            let row = tokens[i] as usize;
-            let stored = self.stored_rows(row..row + 1).unwrap_or_else(|| {
-                self.row(row, buffer);
-                FloatRows::F32(buffer)
-            });
-            cx.kernel.dots(stored, x, out);
+    pub(crate) fn scores(&self, cx: &Compute, hidden: &[f32], out: &mut [f32]) {
+        cx.pool.strips(out, self.rows(), TOKENS_PER_JOB, |job, mut out| {
+            let first = job * TOKENS_PER_JOB;
+            self.score_rows(cx.kernel, first..first + out.width(), hidden, &mut out);
         });
     }
 
-    /// Rows that kernels can read as they are.
-    fn stored_rows(&self, rows: Range<usize>) -> Option<FloatRows<'_>> {
+    /// `out[i]` = row `tokens[i]` · `x`: the same bits as [`scores`](Self::scores) gives.
+    pub(crate) fn scores_of(&self, cx: &Compute, tokens: &[u32], x: &[f32], out: &mut [f32]) {
+        cx.pool.rows(out, 1, |i, out| {
+            let row = tokens[i] as usize;
+            self.score_rows(cx.kernel, row..row + 1, x, &mut Strip::new(out, 1, 1, 0));
+        });
+    }
+
+    fn score_rows(
+        &self,
+        kernel: &dyn Kernel,
+        rows: Range<usize>,
+        xs: &[f32],
+        out: &mut Strip<'_, f32>,
+    ) {
         let span = rows.start * self.cols..rows.end * self.cols;
         match &self.store {
-            Store::F32(values) => Some(FloatRows::F32(&values[span])),
-            Store::Bf16(values) => Some(FloatRows::Bf16(&values[span])),
-            Store::F16(values) => Some(FloatRows::F16(&values[span])),
-            Store::Blocks { .. } => None,
+            Store::F32(values) => kernel.dots_many(FloatRows::F32(&values[span]), xs, out),
+            Store::Bf16(values) => kernel.dots_many(FloatRows::Bf16(&values[span]), xs, out),
+            Store::F16(values) => kernel.dots_many(FloatRows::F16(&values[span]), xs, out),
+            Store::Codes { codes, scales } => {
+                let scales = &scales[span.start / CODES_PER_SCALE..span.end / CODES_PER_SCALE];
+                kernel.code_dots(CodeRows { codes: &codes[span], scales }, xs, out);
+            }
         }
     }
+}
+
+/// Rows of a block encoding, which the file was checked to have.
+fn codes_of(encoding: FloatEncoding, cols: usize, row_size: usize, bytes: &[u8]) -> Store {
+    let values = bytes.len() / row_size * cols;
+    let mut codes = in_huge_pages(values, std::iter::repeat_n(0, values));
+    let groups = values / CODES_PER_SCALE;
+    let mut scales = in_huge_pages(groups, std::iter::repeat_n(0.0, groups));
+    let rows = codes.chunks_exact_mut(cols).zip(scales.chunks_exact_mut(cols / CODES_PER_SCALE));
+    for ((codes, scales), bytes) in rows.zip(bytes.chunks_exact(row_size)) {
+        decode_codes(encoding, bytes, codes, scales)
+            .expect("a row's size was checked when the file was opened");
+    }
+    Store::Codes { codes, scales }
+}
+
+/// A table is read from end to end: small pages would cost a quarter of the speed.
+fn in_huge_pages<T>(len: usize, values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut room = Vec::with_capacity(len);
+    prefer_huge_pages(&room);
+    room.extend(values);
+    room
 }
 
 fn widen(stored: &[u16], to_f32: impl Fn(u16) -> f32, out: &mut [f32]) {

@@ -1,12 +1,14 @@
 //! The whole pass, top to bottom.
 
+use std::sync::Arc;
+
 use wf_formats::{ModelConfig, ModelFile};
 use wf_kernels::{Pool, RotaryTable};
 
 use crate::attention::attention;
 use crate::compute::Compute;
 use crate::cpus::pinned_to;
-use crate::head::{Head, HeadMode};
+use crate::head::{Difference, Head, HeadCounts, HeadMode};
 use crate::kv::{KvDtype, KvPool, PAGE_LEN};
 use crate::load::{LoadError, Loading, load};
 use crate::mlp::mlp;
@@ -24,7 +26,7 @@ pub struct ModelOptions {
     pub pages: usize,
     /// The most tokens of one step.
     pub max_batch_tokens: usize,
-    /// How the best token is found.
+    /// How hidden states become scores.
     pub head: HeadMode,
 }
 
@@ -109,6 +111,16 @@ impl Model {
         self.weights.size_bytes() + self.head.size_bytes()
     }
 
+    /// Bytes of the head that a pick of the best token reads.
+    pub fn head_bytes_per_pick(&self) -> usize {
+        self.head.bytes_per_pick(self.weights.head())
+    }
+
+    /// What the scans of the head had to do so far, by name. Goes on counting.
+    pub fn head_counts(&self) -> Vec<(&'static str, Arc<HeadCounts>)> {
+        self.head.counts()
+    }
+
     /// What the network is made of.
     pub fn weights(&self) -> &Weights {
         &self.weights
@@ -135,7 +147,7 @@ impl Model {
         logits.resize(batch.iter().map(|segment| segment.want.len()).sum());
         let (mut wanted, mut first_row) = (0, 0);
         // Neighbours that ask in the same way are scored together: the head is read once for all.
-        for alike in batch.chunk_by(|a, b| a.scoring == b.scoring) {
+        for alike in batch.chunk_by(|a, b| a.scoring.is_like(b.scoring)) {
             let first_wanted = wanted;
             for segment in alike {
                 for &want in segment.want {
@@ -151,8 +163,11 @@ impl Model {
             }
             let normed = &s.normed[first_wanted * len..wanted * len];
             let out = logits.rows_mut(first_wanted, wanted - first_wanted);
-            let asked = (normed, alike[0].scoring);
-            self.head.score(cx, self.weights.head(), asked, out, &mut s.table_rows);
+            let scoring =
+                alike.iter().map(|segment| segment.scoring).fold(alike[0].scoring, Ord::max);
+            let asked = (normed, scoring);
+            let scored = self.head.score(cx, self.weights.head(), asked, out);
+            scored.unwrap_or_else(|difference| stop(alike, &difference));
         }
     }
 }
@@ -190,6 +205,13 @@ impl Forward for Model {
         self.score(batch, logits);
         self.scratch.clock.lap(Part::Head);
     }
+}
+
+/// What `--head check` is for.
+fn stop(alike: &[Segment<'_>], difference: &Difference) {
+    let positions = alike.iter().flat_map(|s| s.want.iter().map(|want| s.start + want));
+    let position = positions.into_iter().nth(difference.row).unwrap_or_default();
+    panic!("head check: at position {position}, {difference}");
 }
 
 /// Positions there is anything to reserve for: none lies beyond the context or the pages.

@@ -33,7 +33,7 @@ pub mod weights;
 pub use compute::Compute;
 pub use cpus::{BadCpuList, CpuList};
 pub use forward::{Model, ModelOptions};
-pub use head::{HeadMode, UnknownHeadMode};
+pub use head::{HeadCounts, HeadMode, UnknownHeadMode};
 pub use kv::{KvDtype, KvPool, PAGE_LEN, PageId, UnknownKvDtype};
 pub use load::{LoadError, Loading};
 pub use parts::{Part, PartTimes};

@@ -34,8 +34,6 @@ pub(crate) struct Scratch {
     pub(crate) ffn_mid: QuantBatch,
     /// For each thread, a score for each position and query head of a K/V head.
     pub(crate) scores: Vec<Vec<f32>>,
-    /// For each thread, one row of the embedding.
-    pub(crate) table_rows: Vec<Vec<f32>>,
     pub(crate) clock: Clock,
 }
 
@@ -66,7 +64,6 @@ impl Scratch {
             ffn_in: QuantBatch::new(max_rows, hidden),
             ffn_mid: QuantBatch::new(max_rows, ffn),
             scores: vec![vec![0.0; sharing * positions]; threads],
-            table_rows: vec![vec![0.0; hidden]; threads],
             clock: Clock::default(),
         }
     }

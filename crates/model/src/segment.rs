@@ -31,14 +31,25 @@ impl Sees {
 }
 
 /// Which scores a wanted row gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scoring {
+    /// At least those of tokens that could be among this many best; any other token's may be −∞. The
+    /// best ones, ties included, are the same as under `All`, and much less memory may be read to
+    /// find them.
+    Top(usize),
     /// Every token's.
     #[default]
     All,
-    /// Those of tokens that could be the best; every other token's is −∞. The best one, ties
-    /// included, is the same as under `All`, and much less memory is read to find it.
-    Best,
+}
+
+impl Scoring {
+    /// The best token's alone.
+    pub const BEST: Self = Self::Top(1);
+
+    /// Whether rows of both may be scored together, as the larger of the two asks.
+    pub(crate) fn is_like(self, other: Self) -> bool {
+        matches!((self, other), (Self::All, Self::All) | (Self::Top(_), Self::Top(_)))
+    }
 }
 
 /// One sequence's share of a step.

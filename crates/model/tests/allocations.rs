@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wf_formats::{ModelFile, OpenOptions};
-use wf_model::{Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, Segment};
+use wf_model::{
+    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, Scoring, Segment,
+};
 
 struct Counting;
 
@@ -32,19 +34,26 @@ static ALLOCATOR: Counting = Counting;
 fn a_forward_pass_does_not_allocate() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wf/assets/demo.gguf");
     let file = ModelFile::open(&path, &OpenOptions::default()).unwrap();
-    for kv in KvDtype::ALL {
-        let options = ModelOptions { kv, pages: 4, max_batch_tokens: 64, head: HeadMode::Scan };
+    let kvs = KvDtype::ALL.into_iter().map(|kv| (kv, HeadMode::Scan));
+    let heads = HeadMode::ALL.into_iter().map(|head| (KvDtype::F32, head));
+    for (kv, head) in kvs.chain(heads) {
+        let options = ModelOptions { kv, pages: 4, max_batch_tokens: 64, head };
         let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
         let mut logits = Logits::new(model.config().vocab_len);
         let tokens: Vec<u32> = (5..45).collect();
         let (long, short) =
             (Segment::causal(&tokens, 0, &[0, 1], &[39]), Segment::causal(&[7], 0, &[3], &[0]));
+        let (best, top) = (
+            Segment { scoring: Scoring::BEST, ..short },
+            Segment { scoring: Scoring::Top(50), ..long },
+        );
         model.forward(&[long, short], &mut logits);
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         for _ in 0..3 {
             model.forward(&[long, short], &mut logits);
             model.forward(&[short], &mut logits);
+            model.forward(&[top, best], &mut logits);
         }
-        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{kv} K/V");
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{kv} K/V, head {head}");
     }
 }

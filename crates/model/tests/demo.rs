@@ -267,7 +267,7 @@ fn a_scan_finds_the_best_token_of_the_full_head() {
     for prompt in golden() {
         let want: Vec<usize> = (0..prompt.ids.len()).collect();
         let all = segment(&prompt.ids, 0, &want);
-        let best = Segment { scoring: Scoring::Best, ..all };
+        let best = Segment { scoring: Scoring::BEST, ..all };
         let full = all_scores(&mut model, &prompt.ids);
         // Asked for in one batch, each kind gets what it asked for.
         for (batch, scanned) in [([best, all], 0), ([all, best], want.len())] {
@@ -296,7 +296,7 @@ fn a_chunk_may_want_no_scores() {
     let ids = &golden()[0].ids;
     let (first, rest) = ids.split_at(4);
     let expected = all_scores(&mut model, ids);
-    for scoring in [Scoring::All, Scoring::Best] {
+    for scoring in [Scoring::All, Scoring::BEST] {
         model.forward(&[Segment { scoring, ..segment(first, 0, &[]) }], &mut logits);
         assert!(logits.is_empty());
         model.forward(&[segment(rest, 4, &[rest.len() - 1])], &mut logits);

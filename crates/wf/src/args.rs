@@ -116,13 +116,41 @@ pub(crate) struct FileArgs {
     pub(crate) activation: Option<Activation>,
 }
 
-/// For commands that pick tokens. Those that look at every score read the whole head.
+/// For commands that pick tokens.
 #[derive(ClapArgs)]
-#[command(next_help_heading = "Computing (none of these changes an answer, except --kv)")]
+#[command(next_help_heading = "Output head (costs are those of a 16-bit head)")]
 pub(crate) struct HeadArgs {
-    /// How the best token is found: full (every row of the head is read), scan (an int8 copy, then
-    /// the rows that could win: faster, 0.5 bytes more memory for each byte of a 16-bit head), auto
-    #[arg(long, env = "WF_HEAD", value_name = "MODE", default_value = "auto")]
+    /// How scores come about; see --help
+    ///
+    /// auto   scan if the head is larger than 32 MB, else full
+    /// full   every row is read for every token: 1 byte for each byte of the head, no extra memory
+    /// scan   for picks of the best tokens (greedy, or with --top-k up to 1024), an int8 copy is read
+    ///        and the rows that could be among them: 0.5 bytes, 0.5 more memory, the same tokens as
+    ///        full by proof; other picks read every row
+    /// scan4  as scan, with four bits of the copy: 0.25 bytes, 0.5 more memory, the same tokens as
+    ///        full but for a rule that fails once in 10^14 scores if rounding errors are random
+    /// int8   every score from the int8 copy: 0.5 bytes for any kind of pick, 0.5 more memory. Not the
+    ///        scores of full: perplexity is about 0.06 % higher
+    /// check  full, scan and scan4 for every pick; ends with an error where they differ, and tells
+    ///        how much they read. Slow, for finding out
+    #[arg(
+        long,
+        env = "WF_HEAD",
+        value_name = "MODE",
+        default_value = "auto",
+        verbatim_doc_comment
+    )]
+    pub(crate) head: HeadMode,
+}
+
+/// For commands that look at every score: the ways that have one for every token.
+#[derive(ClapArgs)]
+#[command(next_help_heading = "Output head")]
+pub(crate) struct EveryScoreArgs {
+    /// How scores come about: full (those of the model) or int8 (from 8-bit codes of the head: half
+    /// the bytes of a 16-bit head, not the same scores)
+    #[arg(long, env = "WF_HEAD", value_name = "MODE", default_value = "full",
+          value_parser = parse_every_score)]
     pub(crate) head: HeadMode,
 }
 
@@ -400,6 +428,8 @@ pub(crate) struct PerplexityArgs {
     #[command(flatten)]
     pub(crate) compute: ComputeArgs,
     #[command(flatten)]
+    pub(crate) head: EveryScoreArgs,
+    #[command(flatten)]
     pub(crate) file: FileArgs,
 }
 
@@ -415,6 +445,15 @@ fn parse_activation(name: &str) -> Result<Activation, String> {
         .into_iter()
         .find(|activation| activation.key() == name)
         .ok_or_else(|| "use relu2 or silu".to_owned())
+}
+
+fn parse_every_score(name: &str) -> Result<HeadMode, String> {
+    match name.parse() {
+        Ok(mode @ (HeadMode::Full | HeadMode::Int8)) => Ok(mode),
+        // What WF_HEAD is set to for other commands: where all scores are wanted, they read every row.
+        Ok(HeadMode::Auto) => Ok(HeadMode::Full),
+        _ => Err("every score is looked at here: use full or int8".to_owned()),
+    }
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {

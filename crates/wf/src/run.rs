@@ -8,7 +8,7 @@ use wf_engine::{
     Finish, FinishReason, Frontend, Generate, Input, OpenedModel, Piece, RunOptions,
     SamplingParams, TextStream, TokenId, open_model,
 };
-use wf_model::HeadMode;
+use wf_model::{HeadCounts, HeadMode, Scoring};
 use wf_text::ChatMessage;
 
 use crate::args::{RunArgs, SamplingArgs};
@@ -21,14 +21,34 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     ensure!(!prompt.is_empty(), "the prompt is empty: give it a text to answer or to continue");
     let source = open::source(model);
     let head = args.head.head;
-    // A draw looks at every score: no copy is made for it unless asked for.
-    let draws = args.sampling.temperature > 0.0;
-    let head = if draws && head == HeadMode::Auto { HeadMode::Full } else { head };
+    // No copy is made for picks that look at every score, unless asked for.
+    let looks_at_all = args.sampling.params().scoring() == Scoring::All;
+    let head = if looks_at_all && head == HeadMode::Auto { HeadMode::Full } else { head };
     let options = RunOptions { head, ..args.compute.options(&args.file) };
     let model = open_model(&source, &options, &mut |_| {})?;
     let generate = args.sampling.generate(input(args, prompt, &model.frontend));
     let reply = model.frontend.generate(generate)?;
-    if args.json { print_json(reply) } else { print_text(reply, &model) }
+    if args.json {
+        print_json(reply)?
+    } else {
+        print_text(reply, &model)?
+    }
+    if head == HeadMode::Check {
+        model.head_counts.iter().for_each(|(name, counts)| tell_counts(name, counts));
+    }
+    Ok(())
+}
+
+/// What a check of the head saw.
+fn tell_counts(name: &str, counts: &HeadCounts) {
+    let (picks, candidates) = (counts.picks(), counts.candidates());
+    let each = candidates as f64 / picks.max(1) as f64;
+    report::note(&format!(
+        "head check: {name}: {} equal to the full head, {each:.1} candidates each, {} widened, {} read whole",
+        report::count(counts.checked() as usize, "pick"),
+        counts.widened(),
+        counts.whole(),
+    ));
 }
 
 /// The chat template by default, where the model has one.
@@ -45,19 +65,23 @@ fn input(args: &RunArgs, prompt: String, frontend: &Frontend) -> Input {
 }
 
 impl SamplingArgs {
+    fn params(&self) -> SamplingParams {
+        SamplingParams {
+            temperature: self.temperature,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            logit_bias: self.logit_bias.clone(),
+            ..SamplingParams::default()
+        }
+    }
+
     fn generate(&self, input: Input) -> Generate {
         Generate {
-            sampling: SamplingParams {
-                temperature: self.temperature,
-                top_k: self.top_k,
-                top_p: self.top_p,
-                min_p: self.min_p,
-                repetition_penalty: self.repetition_penalty,
-                presence_penalty: self.presence_penalty,
-                frequency_penalty: self.frequency_penalty,
-                logit_bias: self.logit_bias.clone(),
-                ..SamplingParams::default()
-            },
+            sampling: self.params(),
             seed: self.seed,
             max_tokens: Some(self.max_tokens),
             min_tokens: self.min_tokens,

@@ -535,7 +535,28 @@ fn bench_says_what_is_missing_for_a_comparison_and_measures_the_rest() {
 }
 
 #[test]
-fn eval_looks_at_every_score_and_so_has_no_head_mode() {
+fn eval_takes_the_head_modes_that_score_every_token() {
     let message = failed(&wf(&["eval", "logits", "--ids", "0", "--head", "scan"]), 2);
     assert!(message.contains("--head"), "{message}");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("story.txt");
+    std::fs::write(&file, STORY.repeat(3)).unwrap();
+    let file = file.to_str().unwrap();
+    let mean_nll = |head: &str| {
+        let result = json(&["eval", "perplexity", "--json", file, "--head", head]);
+        result["mean_nll"].as_f64().unwrap()
+    };
+    let (full, int8) = (mean_nll("full"), mean_nll("int8"));
+    assert!(full != int8 && (full - int8).abs() < 0.02, "{full}, {int8}");
+    let message = failed(&wf(&["eval", "perplexity", "-", "--head", "scan4"]), 2);
+    assert!(message.contains("full or int8"), "{message}");
+}
+
+#[test]
+fn a_head_check_tells_what_it_compared() {
+    let output = wf(&["run", "Once upon a time", "-n", "5", "--head", "check"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    for words in ["scan: 5 picks equal", "scan4: 5 picks equal", "candidates each"] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
 }

@@ -40,8 +40,8 @@ impl fmt::Display for FloatEncoding {
 
 /// Values in a block of Q8_0 and Q4_0.
 const SMALL_BLOCK_LEN: usize = 32;
-const Q8_BLOCK_BYTES: usize = 2 + 32;
-const Q4_BLOCK_BYTES: usize = 2 + 16;
+pub(super) const Q8_BLOCK_BYTES: usize = 2 + 32;
+pub(super) const Q4_BLOCK_BYTES: usize = 2 + 16;
 
 impl FloatEncoding {
     /// The encoding's usual name.

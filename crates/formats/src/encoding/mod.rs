@@ -12,6 +12,7 @@
 
 mod absmean;
 mod base3;
+mod codes;
 mod error;
 mod fields;
 mod floats;
@@ -24,6 +25,7 @@ mod ternary;
 mod tq;
 
 pub use absmean::{AbsMean, AbsMeanScale};
+pub use codes::{CODES_PER_SCALE, decode_codes};
 pub use error::EncodingError;
 pub use floats::{FloatEncoding, decode_floats, encode_floats};
 pub use scales::{Rounding, TritScales, decode_scales};

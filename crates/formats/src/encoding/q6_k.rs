@@ -33,30 +33,43 @@ const fn place(at: usize) -> (usize, usize, usize, usize) {
     (64 * half + 32 * (strip % 2) + lane, 4 * (strip / 2), HIGH_AT + 32 * half + lane, 2 * strip)
 }
 
-/// Decodes one block: eight strips of 32 values, each from 32 neighbouring bytes, so that the
-/// compiler can do a strip at once.
+/// Decodes one block: a value is its code times the scale of its sixteen.
 pub(super) fn decode(block: &[u8; BLOCK_BYTES], out: &mut [f32; BLOCK_LEN]) {
+    let (mut codes, mut scales) = ([0; BLOCK_LEN], [0.0; BLOCK_LEN / SUB_LEN]);
+    decode_codes(block, &mut codes, &mut scales);
+    let subs = out.as_chunks_mut::<SUB_LEN>().0.iter_mut().zip(codes.as_chunks::<SUB_LEN>().0);
+    for ((out, codes), scale) in subs.zip(scales) {
+        for (out, &code) in out.iter_mut().zip(codes) {
+            *out = f32::from(code) * scale;
+        }
+    }
+}
+
+/// The codes of one block and the scale of every sixteen: eight strips of 32 values, each from 32
+/// neighbouring bytes, so that the compiler can do a strip at once.
+pub(super) fn decode_codes(
+    block: &[u8; BLOCK_BYTES],
+    codes: &mut [i8; BLOCK_LEN],
+    scales_out: &mut [f32; BLOCK_LEN / SUB_LEN],
+) {
     let [.., scale_low, scale_high] = block;
     let scale = f16::from_le_bytes([*scale_low, *scale_high]).to_f32();
     let (lows, rest) = block.split_at(HIGH_AT);
     let (highs, scales) = rest.split_at(SCALES_AT - HIGH_AT);
+    for (out, &sub_scale) in scales_out.iter_mut().zip(scales) {
+        *out = scale * f32::from(sub_scale as i8);
+    }
     let (halves, highs) = (lows.as_chunks::<64>().0, highs.as_chunks::<STRIP_LEN>().0);
     // Each half of the low bits serves strips 0 and 1 by its lower nibbles, 2 and 3 by its upper.
     let lows =
         halves.iter().flat_map(|half| half.as_chunks::<STRIP_LEN>().0.iter().cycle().take(4));
     let highs = highs.iter().flat_map(|high| std::iter::repeat_n(high, 4));
-    let outs = out.as_chunks_mut::<STRIP_LEN>().0;
-    for (at, ((out, scales), (low, high))) in
-        outs.iter_mut().zip(scales.as_chunks::<2>().0).zip(lows.zip(highs)).enumerate()
-    {
+    let strips = codes.as_chunks_mut::<STRIP_LEN>().0.iter_mut();
+    for (at, (codes, (low, high))) in strips.zip(lows.zip(highs)).enumerate() {
         let (low_shift, high_shift) = (at % 4 / 2 * 4, at % 4 * 2);
-        for (out, (low, high)) in out.iter_mut().zip(low.iter().zip(high)) {
-            let code = (low >> low_shift) & 15 | ((high >> high_shift) & 3) << 4;
-            *out = f32::from(code) - 32.0;
-        }
-        for (out, &sub_scale) in out.as_chunks_mut::<SUB_LEN>().0.iter_mut().zip(scales) {
-            let scale = scale * f32::from(sub_scale as i8);
-            out.iter_mut().for_each(|out| *out *= scale);
+        for (code, (low, high)) in codes.iter_mut().zip(low.iter().zip(high)) {
+            let bits = (low >> low_shift) & 15 | ((high >> high_shift) & 3) << 4;
+            *code = bits as i8 - 32;
         }
     }
 }

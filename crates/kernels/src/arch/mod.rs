@@ -82,6 +82,22 @@ macro_rules! implement_kernel {
                 ) -> ();
                 $crate::int8::int8_dots }
             $crate::arch::method! { $cpu $(, $features)?;
+                nibble_dots(
+                    w: &$crate::NibbleMatrix,
+                    strip: usize,
+                    xs: &[$crate::QuantRow],
+                    y: &mut $crate::Strip<'_, i32>
+                ) -> ();
+                $crate::nibble::nibble_dots }
+            $crate::arch::method! { $cpu $(, $features)?;
+                bound_scores(
+                    sums: [&[i32; 16]; 2],
+                    rows: &$crate::RowBounds,
+                    x: &$crate::VectorBounds,
+                    out: &mut $crate::ScoreBounds
+                ) -> ();
+                $crate::bounds::bound_scores }
+            $crate::arch::method! { $cpu $(, $features)?;
                 dots(rows: $crate::FloatRows<'_>, x: &[f32], y: &mut [f32]) -> ();
                 $crate::float::dots }
             $crate::arch::method! { $cpu $(, $features)?;
@@ -91,6 +107,13 @@ macro_rules! implement_kernel {
                     y: &mut $crate::Strip<'_, f32>
                 ) -> ();
                 $crate::float::dots_many }
+            $crate::arch::method! { $cpu $(, $features)?;
+                code_dots(
+                    rows: $crate::CodeRows<'_>,
+                    xs: &[f32],
+                    y: &mut $crate::Strip<'_, f32>
+                ) -> ();
+                $crate::codes::code_dots }
             $crate::arch::method! { $cpu $(, $features)?;
                 rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) -> ();
                 $crate::float::rms_norm }

@@ -3,7 +3,7 @@
 #![expect(dead_code, reason = "each test file uses its own part")]
 
 use wf_kernels::half::{encode_bf16, encode_f16};
-use wf_kernels::{FloatRows, Int8Matrix, Pool, QuantRow, Scales, TernaryMatrix};
+use wf_kernels::{FloatRows, Int8Matrix, NibbleMatrix, Pool, QuantRow, Scales, TernaryMatrix};
 
 /// SplitMix64.
 pub(crate) struct Random(pub(crate) u64);
@@ -75,6 +75,11 @@ impl Random {
     /// Codes of an int8 matrix: -127..=127.
     pub(crate) fn weight_codes(&mut self, len: usize) -> Vec<i8> {
         (0..len).map(|_| (self.bits() as i8).max(-127)).collect()
+    }
+
+    /// Codes of a nibble matrix: 0..=15.
+    pub(crate) fn nibbles(&mut self, len: usize) -> Vec<i8> {
+        (0..len).map(|_| self.below(16) as i8).collect()
     }
 
     /// Scales of each kind that fits the shape.
@@ -154,6 +159,17 @@ pub(crate) fn matrix(trits: &[i8], cols: usize, scales: Scales) -> TernaryMatrix
 /// A matrix of these codes, none of which is -128.
 pub(crate) fn int8_matrix(codes: &[i8], cols: usize) -> Int8Matrix {
     let mut matrix = Int8Matrix::new(codes.len() / cols, cols);
+    let read = |rows: std::ops::Range<usize>, out: &mut [i8]| {
+        out.copy_from_slice(&codes[rows.start * cols..rows.end * cols]);
+        Ok::<(), ()>(())
+    };
+    matrix.fill(&Pool::new(1), read).expect("reading cannot fail");
+    matrix
+}
+
+/// A matrix of these codes, all in 0..=15.
+pub(crate) fn nibble_matrix(codes: &[i8], cols: usize) -> NibbleMatrix {
+    let mut matrix = NibbleMatrix::new(codes.len() / cols, cols);
     let read = |rows: std::ops::Range<usize>, out: &mut [i8]| {
         out.copy_from_slice(&codes[rows.start * cols..rows.end * cols]);
         Ok::<(), ()>(())

@@ -87,13 +87,8 @@ impl Network {
         let layers = weights.size_bytes()
             - weights.embedding.size_bytes()
             - weights.output.as_ref().map_or(0, |table| table.size_bytes());
-        // A greedy step reads the smaller copy of the head, where there is one.
-        let head = match self.model.size_bytes() - weights.size_bytes() {
-            0 => weights.head().size_bytes(),
-            copy => copy,
-        };
         let position = KvPool::size_bytes(self.model.config(), self.kv, 1) / PAGE_LEN;
-        layers + head + position * (context + 1)
+        layers + self.model.head_bytes_per_pick() + position * (context + 1)
     }
 
     /// Times the prefill of a prompt of `len` tokens.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
-use wf_engine::{TokenId, load_model, read_text};
+use wf_engine::{RunOptions, TokenId, load_model, read_text};
 use wf_model::math;
 
 use super::{nll, score};
@@ -24,7 +24,7 @@ struct Perplexity {
 
 /// Runs the command.
 pub(crate) fn perplexity(args: &PerplexityArgs) -> Result<()> {
-    let options = args.compute.options(&args.file);
+    let options = RunOptions { head: args.head.head, ..args.compute.options(&args.file) };
     let (model, text) = args.words.split("file")?;
     let text = open::read_text_file(Path::new(text))?;
     let file = open::source(model).open(&options.open)?;

@@ -196,3 +196,40 @@ fn any_bytes_give_finite_floats_or_an_error() {
         }
     }
 }
+
+#[test]
+fn codes_times_scales_are_the_floats_bit_for_bit() {
+    let mut random = Random(5);
+    // Bytes of a block, and the upper byte of its f16 scale.
+    for (encoding, block_len, scale_at) in
+        [(FloatEncoding::Q8_0, 34, 1), (FloatEncoding::Q6K, 210, 209), (FloatEncoding::Q4_0, 18, 1)]
+    {
+        for cols in [256, 1024] {
+            let size = encoding.row_size(cols).unwrap() as usize;
+            let mut bytes: Vec<u8> = (0..size).map(|_| random.next() as u8).collect();
+            for block in bytes.chunks_mut(block_len) {
+                // Any scale that is finite.
+                *block.get_mut(scale_at).unwrap() &= 0xbf;
+            }
+            let floats = decode(encoding, &bytes, cols).unwrap();
+            let (mut codes, mut scales) = (vec![0; cols], vec![0.0; cols / CODES_PER_SCALE]);
+            decode_codes(encoding, &bytes, &mut codes, &mut scales).unwrap();
+            let scales = scales.iter().flat_map(|scale| [*scale; CODES_PER_SCALE]);
+            let values = codes.iter().zip(scales).map(|(&code, scale)| f32::from(code) * scale);
+            let bits: Vec<u32> = values.map(f32::to_bits).collect();
+            let expected: Vec<u32> = floats.iter().map(|value| value.to_bits()).collect();
+            assert_eq!(bits, expected, "{encoding}");
+        }
+    }
+}
+
+#[test]
+fn codes_are_of_block_encodings_and_of_whole_rows() {
+    let (mut codes, mut scales) = (vec![0; 32], vec![0.0; 2]);
+    let mut decode =
+        |encoding, bytes: &[u8]| decode_codes(encoding, bytes, &mut codes, &mut scales);
+    assert!(decode(FloatEncoding::Q8_0, &[0; 34]).is_ok());
+    assert!(decode(FloatEncoding::Q8_0, &[0; 33]).is_err());
+    assert!(decode(FloatEncoding::Q6K, &[0; 210]).is_err());
+    assert!(decode(FloatEncoding::F16, &[0; 64]).is_err());
+}

@@ -66,6 +66,17 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn load_i8(self, values: &[i8; 16]) -> Lanes {
+        let halves = values.as_chunks::<8>().0;
+        Lanes([0, 1].map(|i| {
+            on_cpu!({
+                let bytes = _mm_loadl_epi64(halves[i].as_ptr().cast());
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes))
+            })
+        }))
+    }
+
+    #[inline(always)]
     fn load_bf16(self, values: &[u16; 16]) -> Lanes {
         let halves = values.as_chunks::<8>().0;
         Lanes([0, 1].map(|i| {
@@ -248,6 +259,12 @@ impl Int8Sums for Avx2 {
         // SAFETY: `self` exists, so the CPU has the features.
         unsafe { int8_sums(lines, xs) }
     }
+
+    #[inline(always)]
+    fn nibble_sums<const T: usize>(self, lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
+        // SAFETY: `self` exists, so the CPU has the features.
+        unsafe { nibble_sums(lines, xs) }
+    }
 }
 
 /// `maddubs` of bytes as they are could saturate: 2 * 255 * 128 is more than 16 bits hold. So the
@@ -261,6 +278,7 @@ fn int8_sums<const T: usize>(lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP
     let ones = _mm256_set1_epi16(1);
     let mut sums = [[_mm256_setzero_si256(); 2]; T];
     for (i, line) in lines.iter().enumerate() {
+        super::prefetch_after(line);
         for (half, bytes) in line.0.as_chunks::<32>().0.iter().enumerate() {
             let weights = _mm256_xor_si256(load(bytes), bias);
             for (sums, codes) in sums.iter_mut().zip(tokens) {
@@ -269,6 +287,41 @@ fn int8_sums<const T: usize>(lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP
                 let signed = _mm256_sign_epi8(weights, quad);
                 let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(quad), signed);
                 sums[half] = _mm256_add_epi32(sums[half], _mm256_madd_epi16(pairs, ones));
+            }
+        }
+    }
+    sums.map(|[low, high]| store(low, high))
+}
+
+/// Lines whose pair sums fit 16 bits together: two codes a byte, and 2 * 15 * 128 each, is 30720.
+const NIBBLE_LINES: usize = 4;
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn nibble_sums<const T: usize>(lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
+    let tokens = xs.map(|x| x.codes().as_chunks::<4>().0.as_chunks::<2>().0);
+    let (mask, ones) = (_mm256_set1_epi8(15), _mm256_set1_epi16(1));
+    let mut sums = [[_mm256_setzero_si256(); 2]; T];
+    for (group, lines) in lines.as_chunks::<NIBBLE_LINES>().0.iter().enumerate() {
+        let mut pairs = [[_mm256_setzero_si256(); 2]; T];
+        for (i, line) in lines.iter().enumerate() {
+            super::prefetch_after(line);
+            for (half, bytes) in line.0.as_chunks::<32>().0.iter().enumerate() {
+                let packed = load(bytes);
+                let low = _mm256_and_si256(packed, mask);
+                let high = _mm256_and_si256(_mm256_srli_epi16::<4>(packed), mask);
+                for (pairs, codes) in pairs.iter_mut().zip(tokens) {
+                    for (weights, quad) in [low, high].into_iter().zip(codes[4 * group + i]) {
+                        let quad = i32::from_le_bytes(quad.map(i8::cast_unsigned));
+                        let products = _mm256_maddubs_epi16(weights, _mm256_set1_epi32(quad));
+                        pairs[half] = _mm256_add_epi16(pairs[half], products);
+                    }
+                }
+            }
+        }
+        for (sums, pairs) in sums.iter_mut().zip(pairs) {
+            for (sum, pairs) in sums.iter_mut().zip(pairs) {
+                *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
             }
         }
     }

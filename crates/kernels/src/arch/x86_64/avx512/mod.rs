@@ -64,6 +64,14 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn load_i8(self, values: &[i8; 16]) -> Lanes {
+        Lanes(on_cpu!({
+            let bytes = _mm_loadu_si128(values.as_ptr().cast());
+            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))
+        }))
+    }
+
+    #[inline(always)]
     fn load_bf16(self, values: &[u16; 16]) -> Lanes {
         Lanes(on_cpu!({
             let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(values.as_ptr().cast()));

@@ -1,0 +1,111 @@
+//! Rows of floats that are small integers times scales, as block encodings have them.
+
+use crate::Strip;
+use crate::lanes::{F32x16, Simd};
+
+/// Columns that share a scale: one load of lanes.
+pub(crate) const GROUP: usize = 16;
+
+/// Rows in flight, and vectors that share one reading of them where there are registers for it: as
+/// for plain floats.
+const ROWS: usize = 4;
+const VECTORS: usize = 4;
+
+/// Rows of codes with a scale for every sixteen columns: a value is code times scale, rounded.
+#[derive(Clone, Copy, Debug)]
+pub struct CodeRows<'a> {
+    /// Row after row, each a multiple of sixteen long.
+    pub codes: &'a [i8],
+    /// One for each sixteen codes.
+    pub scales: &'a [f32],
+}
+
+#[inline(always)]
+pub(crate) fn code_dots<S: Simd>(cpu: S, rows: CodeRows<'_>, xs: &[f32], y: &mut Strip<'_, f32>) {
+    let len = xs.len().checked_div(y.rows()).unwrap_or(0);
+    assert_eq!(xs.len(), len * y.rows(), "as many vectors as rows of results, all of one length");
+    assert_eq!(rows.codes.len(), len * y.width(), "as many rows as results, as long as a vector");
+    assert!(len.is_multiple_of(GROUP), "{len} columns are not whole groups");
+    assert_eq!(rows.scales.len() * GROUP, rows.codes.len(), "one scale a group");
+    let groups = Groups { codes: rows.codes.as_chunks().0, scales: rows.scales, len: len / GROUP };
+    let blocks = y.width() / ROWS;
+    for block in 0..blocks {
+        dots_of_rows::<S, ROWS>(cpu, groups, block * ROWS, xs.as_chunks().0, y);
+    }
+    for row in blocks * ROWS..y.width() {
+        dots_of_rows::<S, 1>(cpu, groups, row, xs.as_chunks().0, y);
+    }
+}
+
+/// Rows of `len` groups.
+#[derive(Clone, Copy)]
+struct Groups<'a> {
+    codes: &'a [[i8; GROUP]],
+    scales: &'a [f32],
+    len: usize,
+}
+
+/// `N` rows from `first` on, with every vector.
+#[inline(always)]
+fn dots_of_rows<S: Simd, const N: usize>(
+    cpu: S,
+    rows: Groups<'_>,
+    first: usize,
+    xs: &[[f32; GROUP]],
+    y: &mut Strip<'_, f32>,
+) {
+    let mut t = 0;
+    while S::MANY_REGISTERS && t + VECTORS <= y.rows() {
+        for dots in dots_block::<S, N, VECTORS>(cpu, rows, first, &xs[t * rows.len..]) {
+            y.row(t)[first..][..N].copy_from_slice(&dots);
+            t += 1;
+        }
+    }
+    while t < y.rows() {
+        let [dots] = dots_block::<S, N, 1>(cpu, rows, first, &xs[t * rows.len..]);
+        y.row(t)[first..][..N].copy_from_slice(&dots);
+        t += 1;
+    }
+}
+
+/// `N` rows with the first `T` vectors of `xs`. Lanes and sums are those of plain floats.
+#[inline(always)]
+fn dots_block<S: Simd, const N: usize, const T: usize>(
+    cpu: S,
+    rows: Groups<'_>,
+    first: usize,
+    xs: &[[f32; GROUP]],
+) -> [[f32; N]; T] {
+    // Loops, not closures: those would stay calls in a function as large as this becomes.
+    let len = rows.len;
+    let mut codes = [&rows.codes[..0]; N];
+    let mut scales = [&rows.scales[..0]; N];
+    for r in 0..N {
+        codes[r] = &rows.codes[(first + r) * len..][..len];
+        scales[r] = &rows.scales[(first + r) * len..][..len];
+    }
+    let ahead = rows.codes.get((first + N) * len..(first + 2 * N) * len).unwrap_or_default();
+    let mut sums = [[cpu.splat(0.0); N]; T];
+    for i in 0..len {
+        if let Some(ahead) = ahead.get(N * i..N * (i + 1)) {
+            cpu.prefetch(ahead);
+        }
+        let mut values = [cpu.splat(0.0); N];
+        for r in 0..N {
+            values[r] = cpu.load_i8(&codes[r][i]).mul(cpu.splat(scales[r][i]));
+        }
+        for (t, sums) in sums.iter_mut().enumerate() {
+            let x = cpu.load(&xs[t * len + i]);
+            for (sum, values) in sums.iter_mut().zip(&values) {
+                *sum = values.mul_add(x, *sum);
+            }
+        }
+    }
+    let mut dots = [[0.0; N]; T];
+    for (dots, sums) in dots.iter_mut().zip(sums) {
+        for (dot, sum) in dots.iter_mut().zip(sums) {
+            *dot = sum.sum();
+        }
+    }
+    dots
+}

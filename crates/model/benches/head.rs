@@ -1,0 +1,198 @@
+//! How long the output head takes, in each of its ways.
+//!
+//! `cargo bench -p wf-model --bench head`. A network without layers is little more than its head.
+//! All ways run in each round, beside a plain loop that only adds the words of an int8 copy, so that
+//! a busy machine slows all of them. Printed are the medians of all rounds.
+
+#![expect(clippy::print_stdout, reason = "what a benchmark finds, it prints")]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use wf_formats::{Activation, FloatEncoding, RotaryPairs, encoding::encode_floats};
+use wf_kernels::{Pool, half::f32_to_bf16, prefer_huge_pages};
+use wf_model::weights::{FloatTable, Weights};
+use wf_model::{
+    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelConfig, ModelOptions, Scoring, Segment,
+};
+
+/// Of BitNet 2B.
+const COLS: usize = 2560;
+/// Hidden states to choose from, each a row of the embedding.
+const STATES: usize = 8;
+
+fn main() {
+    // `cargo bench -- --test` wants to see that it runs, not how fast.
+    let quick = std::env::args().any(|arg| arg == "--test");
+    let (vocab_len, rounds) = if quick { (1000, 1) } else { (128_256, 11) };
+    let blocks = std::env::args().any(|arg| arg == "--blocks");
+
+    let table = bf16_bytes(&Pool::new(2), vocab_len);
+    let mut cases = if blocks {
+        blocks_cases(vocab_len)
+    } else {
+        let model = |head| model(vocab_len, FloatEncoding::Bf16, &table, head);
+        let case = |name, head, scoring| Case { name, model: model(head), scoring };
+        vec![
+            case("full", HeadMode::Full, Scoring::All),
+            case("scan, best", HeadMode::Scan, Scoring::BEST),
+            case("scan, top 50", HeadMode::Scan, Scoring::Top(50)),
+            case("scan4, best", HeadMode::Scan4, Scoring::BEST),
+            case("scan4, top 50", HeadMode::Scan4, Scoring::Top(50)),
+            case("int8", HeadMode::Int8, Scoring::All),
+        ]
+    };
+    drop(table);
+    let words = words(vocab_len * COLS / 8);
+    for threads in [2, 1] {
+        let pool = Pool::new(threads);
+        let mut seconds = vec![Vec::new(); cases.len()];
+        let mut plain = Vec::new();
+        let mut logits = Logits::new(vocab_len);
+        cases.iter_mut().for_each(|case| case.model.set_compute(Compute::new(threads)));
+        for round in 0..rounds {
+            plain.push(time(|| read_words(&pool, &words)));
+            for (case, seconds) in cases.iter_mut().zip(&mut seconds) {
+                let token = [(round % STATES) as u32];
+                let causal = Segment::causal(&token, 0, &[0], &[0]);
+                let segment = Segment { scoring: case.scoring, ..causal };
+                seconds.push(time(|| case.model.forward(&[segment], &mut logits)));
+            }
+        }
+        let plain_ms = median(&mut plain) * 1e3;
+        let plain_gb_s = 8.0 * words.len() as f64 / plain_ms / 1e6;
+        println!("{threads} threads, plain reading: {plain_ms:.2} ms, {plain_gb_s:.1} GB/s");
+        for (case, seconds) in cases.iter().zip(&mut seconds) {
+            let ms = median(seconds) * 1e3;
+            let bytes = match case.scoring {
+                Scoring::All if case.name != "int8" => case.model.weights().head().size_bytes(),
+                _ => case.model.head_bytes_per_pick(),
+            };
+            let gb_s = bytes as f64 / ms / 1e6;
+            let share = 100.0 * gb_s / plain_gb_s;
+            println!("  {:14} {ms:6.2} ms, {gb_s:5.1} GB/s, {share:3.0} %", case.name);
+        }
+    }
+    for case in &cases {
+        for (_, counts) in case.model.head_counts() {
+            let each = counts.candidates() as f64 / counts.picks().max(1) as f64;
+            let (widened, whole) = (counts.widened(), counts.whole());
+            println!("{:14} {each:.1} candidates, {widened} widened, {whole} whole", case.name);
+        }
+    }
+}
+
+struct Case {
+    name: &'static str,
+    model: Model,
+    scoring: Scoring,
+}
+
+/// Heads in the block encodings, read whole and scanned.
+fn blocks_cases(vocab_len: usize) -> Vec<Case> {
+    let encodings = [
+        ("Q8_0", FloatEncoding::Q8_0),
+        ("Q6_K", FloatEncoding::Q6K),
+        ("Q4_0", FloatEncoding::Q4_0),
+    ];
+    let case = |(name, encoding)| {
+        // Rows repeat: encoding is slow, and decoding does not mind.
+        let some: Vec<u8> = (0..64)
+            .flat_map(|row| {
+                encode_floats(encoding, &floats(row, COLS).collect::<Vec<_>>())
+                    .expect("finite floats")
+            })
+            .collect();
+        let bytes = some.repeat(vocab_len.div_ceil(64));
+        let row_size = some.len() / 64;
+        let model = model(vocab_len, encoding, &bytes[..vocab_len * row_size], HeadMode::Full);
+        Case { name, model, scoring: Scoring::All }
+    };
+    encodings.into_iter().map(case).collect()
+}
+
+fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode) -> Model {
+    let config = ModelConfig {
+        architecture: "head".into(),
+        name: None,
+        vocab_len,
+        hidden_len: COLS,
+        ffn_len: 1,
+        layers: 0,
+        heads: 1,
+        kv_heads: 1,
+        head_dim: 2,
+        context_len: 32,
+        rope_theta: 10_000.0,
+        rotary_pairs: RotaryPairs::Halves,
+        norm_eps: 1e-5,
+        activation: Activation::Relu2,
+        sub_norms: false,
+        tied_head: false,
+        bos: None,
+        eos: Vec::new(),
+        block_diffusion: None,
+    };
+    let states: Vec<u8> =
+        (0..STATES).flat_map(|i| floats(1_000_000 + i, COLS)).flat_map(f32::to_le_bytes).collect();
+    let weights = Weights {
+        embedding: FloatTable::new(FloatEncoding::F32, COLS, 4 * COLS, &states),
+        layers: Vec::new(),
+        output_norm: vec![1.0; COLS],
+        output: Some(FloatTable::new(encoding, COLS, table.len() / vocab_len, table)),
+    };
+    let options = ModelOptions { kv: KvDtype::F32, pages: 1, max_batch_tokens: 1, head };
+    Model::from_weights(config, weights, Compute::new(2), options)
+}
+
+/// Nearly normal floats.
+fn floats(seed: usize, len: usize) -> impl Iterator<Item = f32> {
+    let mut state = seed as u64 + 1;
+    (0..len).map(move |_| {
+        let mut sum = 0;
+        for _ in 0..4 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            sum += state >> 40;
+        }
+        sum as f32 / (1 << 24) as f32 - 2.0
+    })
+}
+
+fn bf16_bytes(pool: &Pool, rows: usize) -> Vec<u8> {
+    let mut bytes = vec![0; rows * COLS * 2];
+    pool.rows(&mut bytes, COLS * 2, |row, bytes| {
+        for (out, value) in bytes.as_chunks_mut().0.iter_mut().zip(floats(row, COLS)) {
+            *out = f32_to_bf16(value).to_le_bytes();
+        }
+    });
+    bytes
+}
+
+fn words(len: usize) -> Vec<u64> {
+    let mut words = Vec::with_capacity(len);
+    prefer_huge_pages(&words);
+    words.resize(len, 0x0101_0101_0101_0101);
+    words
+}
+
+/// The words of a large slice, added up on all threads in pieces of some 64 KiB.
+fn read_words(pool: &Pool, words: &[u64]) {
+    let pieces: Vec<_> = words.chunks(8192).collect();
+    pool.run(pieces.len(), |i| {
+        let sum = pieces[i].iter().fold(0_u64, |sum, word| sum.wrapping_add(*word));
+        black_box(sum);
+    });
+}
+
+fn time(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+fn median(seconds: &mut [f64]) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}

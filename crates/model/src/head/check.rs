@@ -1,0 +1,111 @@
+//! Whether a scan found what the full head finds.
+
+use std::fmt;
+
+use crate::segment::TokenId;
+
+/// A token that a scan got wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Difference {
+    /// Of the scored rows.
+    pub(crate) row: usize,
+    pub(crate) scan: &'static str,
+    k: usize,
+    token: TokenId,
+    found: f32,
+    exact: f32,
+    /// The best token and its score, by the scan and by the full head.
+    best_found: (TokenId, f32),
+    best_exact: (TokenId, f32),
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scan, k, token, found, exact, best_found, best_exact, .. } = self;
+        write!(
+            f,
+            "{scan} differs from the full head: token {token} is among the {k} best with {exact:?} \
+             and was given {found:?}; the best token is {} ({:?}), {scan} says {} ({:?})",
+            best_exact.0, best_exact.1, best_found.0, best_found.1
+        )
+    }
+}
+
+/// The first token of `found` that is neither scored as in `exact` nor left out rightly: below the
+/// `k` best of `exact`. `scratch` is as long as a row.
+pub(crate) fn difference(
+    (scan, row, k): (&'static str, usize, usize),
+    found: &[f32],
+    exact: &[f32],
+    scratch: &mut [f32],
+) -> Option<Difference> {
+    scratch.copy_from_slice(exact);
+    // What is not finite is never picked.
+    scratch.iter_mut().filter(|s| !s.is_finite()).for_each(|s| *s = f32::NEG_INFINITY);
+    let last = k.min(scratch.len()).saturating_sub(1);
+    let floor = *scratch.select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1;
+    let wrong = found.iter().zip(exact).position(|(found, exact)| {
+        let left_out = *found == f32::NEG_INFINITY && !(exact.is_finite() && *exact >= floor);
+        found.to_bits() != exact.to_bits() && !left_out
+    })?;
+    Some(Difference {
+        row,
+        scan,
+        k,
+        token: wrong as TokenId,
+        found: found[wrong],
+        exact: exact[wrong],
+        best_found: best(found),
+        best_exact: best(exact),
+    })
+}
+
+fn best(scores: &[f32]) -> (TokenId, f32) {
+    let mut best = (0, f32::NEG_INFINITY);
+    for (&score, token) in scores.iter().zip(0..) {
+        if score.is_finite() && score > best.1 {
+            best = (token, score);
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEFT_OUT: f32 = f32::NEG_INFINITY;
+
+    fn found(k: usize, found: &[f32], exact: &[f32]) -> Option<TokenId> {
+        let mut scratch = vec![0.0; exact.len()];
+        difference(("scan", 0, k), found, exact, &mut scratch).map(|d| d.token)
+    }
+
+    #[test]
+    fn what_is_below_the_best_may_be_left_out() {
+        let exact = [1.0, 3.0, 3.0, 2.0];
+        assert_eq!(found(1, &exact, &exact), None);
+        assert_eq!(found(1, &[LEFT_OUT, 3.0, 3.0, LEFT_OUT], &exact), None);
+        assert_eq!(found(3, &[LEFT_OUT, 3.0, 3.0, 2.0], &exact), None);
+    }
+
+    #[test]
+    fn a_lost_best_token_a_lost_tie_and_a_wrong_bit_are_found() {
+        let exact = [1.0, 3.0, 3.0, 2.0];
+        assert_eq!(found(1, &[LEFT_OUT, LEFT_OUT, 3.0, 2.0], &exact), Some(1));
+        assert_eq!(found(1, &[LEFT_OUT, 3.0, LEFT_OUT, 2.0], &exact), Some(2));
+        assert_eq!(found(3, &[LEFT_OUT, 3.0, 3.0, LEFT_OUT], &exact), Some(3));
+        assert_eq!(found(1, &[1.0_f32.next_up(), 3.0, 3.0, 2.0], &exact), Some(0));
+    }
+
+    #[test]
+    fn the_message_names_the_tokens_and_their_scores() {
+        let mut scratch = [0.0; 3];
+        let scores = ([LEFT_OUT, 1.5, 1.0], [2.5, 1.5, 1.0]);
+        let difference = difference(("scan4", 0, 1), &scores.0, &scores.1, &mut scratch).unwrap();
+        let message = difference.to_string();
+        for words in ["scan4", "token 0", "2.5", "says 1 (1.5)", "best token is 0"] {
+            assert!(message.contains(words), "{words}: {message}");
+        }
+    }
+}

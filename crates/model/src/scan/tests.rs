@@ -1,0 +1,249 @@
+//! A scan gives what the whole table gives, also on tables that are made to fool it.
+
+use wf_formats::FloatEncoding;
+use wf_kernels::half::f32_to_bf16;
+
+use super::*;
+use crate::head::difference;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.bits() % end as u64) as usize
+    }
+
+    /// Nearly normal, of variance 1.
+    fn float(&mut self) -> f32 {
+        let sum: u64 = (0..4).map(|_| self.bits() >> 40).sum();
+        (sum as f32 / (1 << 24) as f32 - 2.0) * 3.0_f32.sqrt()
+    }
+
+    fn floats(&mut self, len: usize) -> Vec<f32> {
+        (0..len).map(|_| self.float()).collect()
+    }
+}
+
+/// A table in bf16, as heads are published.
+fn table(values: &[f32], cols: usize) -> FloatTable {
+    let bytes: Vec<u8> = values.iter().flat_map(|&v| f32_to_bf16(v).to_le_bytes()).collect();
+    FloatTable::new(FloatEncoding::Bf16, cols, 2 * cols, &bytes)
+}
+
+fn table_f32(values: &[f32], cols: usize) -> FloatTable {
+    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    FloatTable::new(FloatEncoding::F32, cols, 4 * cols, &bytes)
+}
+
+/// What both scans did, as counts, having compared them with the table for several `k`.
+fn check(cx: &Compute, table: &FloatTable, hidden: &[f32]) -> [HeadCounts; 2] {
+    let (cols, vocab_len) = (table.cols(), table.rows());
+    let mut exact = vec![0.0; hidden.len() / cols * vocab_len];
+    table.scores(cx, hidden, &mut exact);
+    let mut scratch = ScanScratch::new(vocab_len, cols);
+    let mut sorted = vec![0.0; vocab_len];
+    [("scan", Depth::Bytes), ("scan4", Depth::Nibbles)].map(|(name, depth)| {
+        let scan = Scan::new(cx, table, depth);
+        let counts = HeadCounts::default();
+        for k in [1, 2, 17, 50, vocab_len, 2 * vocab_len] {
+            // What is left from before must not show.
+            let mut found = vec![f32::NAN; exact.len()];
+            let room = (&mut scratch, &counts);
+            scan.top(cx, table, (hidden, k), &mut found, room);
+            let rows = found.chunks_exact(vocab_len).zip(exact.chunks_exact(vocab_len));
+            for (row, (found, exact)) in rows.enumerate() {
+                let difference = difference((name, row, k), found, exact, &mut sorted);
+                assert!(difference.is_none(), "row {row}: {}", difference.unwrap());
+            }
+        }
+        counts
+    })
+}
+
+#[test]
+fn random_tables_of_many_shapes() {
+    let random = &mut Random(1);
+    let cx = Compute::new(2);
+    for _ in 0..60 {
+        let (rows, cols) = (1 + random.below(900), 1 + random.below(300));
+        let states = 1 + random.below(SCANNED_AT_ONCE);
+        let table = table(&random.floats(rows * cols), cols);
+        check(&cx, &table, &random.floats(states * cols));
+    }
+}
+
+#[test]
+fn large_tables_are_scanned_and_not_read_whole() {
+    let random = &mut Random(2);
+    let (rows, cols) = (20_000, 512);
+    let table = table(&random.floats(rows * cols), cols);
+    let [scan, scan4] = check(&Compute::new(2), &table, &random.floats(3 * cols));
+    for counts in [&scan, &scan4] {
+        // Of six `k`, two are as large as the table.
+        assert_eq!((counts.picks(), counts.whole()), (12, 6));
+        assert!(counts.candidates() / counts.picks() < 1000, "{counts:?}");
+    }
+    assert_eq!(scan4.widened(), 0);
+}
+
+#[test]
+fn ties_duplicates_and_zero_rows() {
+    let random = &mut Random(3);
+    let cx = Compute::new(2);
+    let (rows, cols) = (2000, 96);
+    let mut values = random.floats(rows * cols);
+    for row in 0..rows {
+        if row % 3 == 1 {
+            values.copy_within((row - 1) * cols..row * cols, row * cols);
+        } else if row % 7 == 0 {
+            values[row * cols..][..cols].fill(0.0);
+        }
+    }
+    check(&cx, &table(&values, cols), &random.floats(4 * cols));
+    check(&cx, &table(&vec![0.0; rows * cols], cols), &random.floats(2 * cols));
+    check(&cx, &table(&vec![0.25; rows * cols], cols), &random.floats(2 * cols));
+    check(&cx, &table(&values, cols), &vec![0.0; 2 * cols]);
+}
+
+#[test]
+fn rows_that_differ_in_the_last_bit() {
+    let random = &mut Random(4);
+    let (rows, cols) = (3000, 128);
+    let first = random.floats(cols);
+    let mut values = first.repeat(rows);
+    for row in values.chunks_exact_mut(cols) {
+        let at = random.below(cols);
+        let bits = f32::from(random.bits() & 1 == 0).to_bits() >> 29;
+        row[at] = f32::from_bits(row[at].to_bits() ^ (bits | 1));
+    }
+    let hidden = [first, random.floats(cols)].concat();
+    check(&Compute::new(2), &table_f32(&values, cols), &hidden);
+}
+
+#[test]
+fn one_huge_element_makes_codes_coarse() {
+    let random = &mut Random(5);
+    let (rows, cols) = (4000, 256);
+    let mut values = random.floats(rows * cols);
+    for row in values.chunks_exact_mut(cols) {
+        row[random.below(cols)] = 1000.0;
+    }
+    let table = table(&values, cols);
+    let cx = Compute::new(2);
+    // Also where the huge element meets nothing, and decides nothing.
+    let mut hidden = random.floats(3 * cols);
+    hidden[..cols / 2].fill(0.0);
+    let [_, scan4] = check(&cx, &table, &hidden);
+    assert!(scan4.widened() + scan4.whole() > 0, "{scan4:?}");
+}
+
+#[test]
+fn hidden_states_with_outliers_and_of_any_size() {
+    let random = &mut Random(6);
+    let (rows, cols) = (5000, 320);
+    let table = table(&random.floats(rows * cols), cols);
+    let mut hidden = random.floats(6 * cols);
+    hidden[7] = 500.0;
+    hidden[cols..2 * cols].fill(0.0);
+    hidden[cols + 3] = 1.0;
+    hidden[2 * cols..3 * cols].iter_mut().for_each(|x| *x *= 1e-30);
+    hidden[3 * cols..4 * cols].iter_mut().for_each(|x| *x *= 1e30);
+    hidden[4 * cols] = f32::NAN;
+    hidden[5 * cols] = f32::INFINITY;
+    check(&Compute::new(2), &table, &hidden);
+}
+
+#[test]
+fn tables_of_tiny_and_of_huge_values() {
+    let random = &mut Random(7);
+    let (rows, cols) = (1500, 64);
+    for scale in [1e-38, 1e-30, 1e-20, 1e-6, 1e10, 1e25, 1e36] {
+        let values: Vec<f32> = random.floats(rows * cols).iter().map(|v| v * scale).collect();
+        check(&Compute::new(2), &table_f32(&values, cols), &random.floats(2 * cols));
+    }
+}
+
+/// The rounding errors of the upper codes all have the sign of the hidden state: the rule would lose
+/// the best row, and only its own scores tell.
+#[test]
+fn a_conspiracy_of_rounding_errors_is_noticed() {
+    let random = &mut Random(8);
+    let (rows, cols) = (4096, 1024);
+    let hidden: Vec<f32> =
+        (0..cols).map(|_| if random.bits() & 1 == 0 { 1.0 } else { -1.0 }).collect();
+    let mut values = Vec::with_capacity(rows * cols);
+    for row in 0..rows {
+        for (column, sign) in hidden.iter().enumerate() {
+            // Codes 0 to 15 where the state is negative, and just below a step where it is not: what
+            // is lost is always on one side.
+            let code = if *sign > 0.0 { 15.0 } else { 0.0 } + 16.0 * (random.below(8) as f32 - 4.0);
+            values.push(if column == 0 { 127.0 } else { code } * (1.0 + row as f32 * 1e-5));
+        }
+    }
+    let [_, scan4] = check(&Compute::new(2), &table_f32(&values, cols), &hidden);
+    assert!(scan4.widened() > 0, "{scan4:?}");
+}
+
+#[test]
+fn instruction_sets_threads_and_neighbours_change_no_bit() {
+    let random = &mut Random(9);
+    let (rows, cols) = (3001, 200);
+    let table = table(&random.floats(rows * cols), cols);
+    let hidden = random.floats(5 * cols);
+    for depth in [Depth::Bytes, Depth::Nibbles] {
+        let run = |cx: &Compute, hidden: &[f32]| {
+            let scan = Scan::new(cx, &table, depth);
+            let (mut scratch, counts) = (ScanScratch::new(rows, cols), HeadCounts::default());
+            let mut out = vec![0.0; hidden.len() / cols * rows];
+            let room = (&mut scratch, &counts);
+            scan.top(cx, &table, (hidden, 20), &mut out, room);
+            let mut all = vec![0.0; out.len()];
+            scan.approximate(cx, hidden, &mut all, &mut scratch);
+            let bits = |scores: Vec<f32>| scores.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+            (bits(out), bits(all))
+        };
+        let expected = run(&Compute::new(1), &hidden);
+        for isa in Compute::supported() {
+            for threads in [1, 3] {
+                let cx = Compute::with_isa(isa, threads).unwrap();
+                assert!(run(&cx, &hidden) == expected, "{depth:?}, {isa}, {threads} threads");
+            }
+        }
+        let cx = Compute::new(2);
+        for (row, x) in hidden.chunks_exact(cols).enumerate() {
+            let (top, all) = run(&cx, x);
+            assert!(top == expected.0[row * rows..][..rows], "row {row}");
+            assert!(all == expected.1[row * rows..][..rows], "row {row}");
+        }
+    }
+}
+
+#[test]
+fn both_forms_of_codes_give_the_same_int8_scores_near_the_table_s() {
+    let random = &mut Random(10);
+    let (rows, cols) = (700, 640);
+    let table = table(&random.floats(rows * cols), cols);
+    let hidden = random.floats(2 * cols);
+    let cx = Compute::new(2);
+    let mut exact = vec![0.0; 2 * rows];
+    table.scores(&cx, &hidden, &mut exact);
+    let approximate = |depth| {
+        let mut out = vec![0.0; 2 * rows];
+        let scan = Scan::new(&cx, &table, depth);
+        scan.approximate(&cx, &hidden, &mut out, &mut ScanScratch::new(rows, cols));
+        out
+    };
+    let bytes = approximate(Depth::Bytes);
+    assert_eq!(bytes, approximate(Depth::Nibbles));
+    // Scores have a deviation of 25; codes are off by 1 % of a value.
+    let furthest = bytes.iter().zip(&exact).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!((0.01..1.5).contains(&furthest), "{furthest}");
+}
