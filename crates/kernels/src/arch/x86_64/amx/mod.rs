@@ -15,8 +15,8 @@ use std::sync::OnceLock;
 
 use super::avx512::Avx512;
 use crate::{
-    FloatRows, Int8Matrix, Isa, Kernel, KvPages, QuantBatch, QuantRow, RotaryPairs, Strip,
-    TernaryMatrix, TileKernel, trial,
+    CodeRows, FloatRows, Int8Matrix, Isa, Kernel, KvPages, NibbleMatrix, QuantBatch, QuantRow,
+    RotaryPairs, RowBounds, ScoreBounds, Strip, TernaryMatrix, TileKernel, VectorBounds, trial,
 };
 
 /// Proof that the CPU has tiles, that the system lets this process use them, and that they work; only
@@ -93,8 +93,16 @@ impl Kernel for Amx {
         quantize(x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32;
         multiply(w: &TernaryMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, f32>);
         int8_dots(w: &Int8Matrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>);
+        nibble_dots(w: &NibbleMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>);
+        bound_scores(
+            sums: [&[i32; 16]; 2],
+            rows: &RowBounds,
+            x: &VectorBounds,
+            out: &mut ScoreBounds
+        );
         dots(rows: FloatRows<'_>, x: &[f32], y: &mut [f32]);
         dots_many(rows: FloatRows<'_>, xs: &[f32], y: &mut Strip<'_, f32>);
+        code_dots(rows: CodeRows<'_>, xs: &[f32], y: &mut Strip<'_, f32>);
         rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]);
         rotate(head: &mut [f32], cos: &[f32], sin: &[f32], pairs: RotaryPairs);
         relu2_mul(gate: &mut [f32], up: &[f32]);
