@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use wf_kernels::{
-    FloatRows, Isa, Kernel, KvPages, Pool, QuantBatch, Scales, Strip, TernaryMatrix, multiply,
-    supported,
+    AttendScratch, FloatRows, Isa, Kernel, KvDtype, KvShape, KvStore, PAGE_LEN, Pool, QuantBatch,
+    Queries, Scales, Strip, TernaryMatrix, attend, multiply, supported,
 };
 
 /// The down projection of BitNet 2B.
@@ -81,32 +81,37 @@ fn head(c: &mut Criterion) {
 }
 
 fn attention(c: &mut Criterion) {
-    let (head_dim, page_len, pages_len) = (128, 32, 64);
-    let visible = page_len * pages_len;
-    let page_stride = 2 * page_len * head_dim;
-    let bits = vec![0x3c00_u16; pages_len * page_stride];
-    let pages: Vec<u32> = (0..pages_len as u32).collect();
-    let kv = KvPages {
-        data: FloatRows::Bf16(&bits),
-        pages: &pages,
-        page_len,
-        page_stride,
-        key_offset: 0,
-        value_offset: page_len * head_dim,
-        head_dim,
-    };
-    let mut group = c.benchmark_group(format!("attend {visible} of {head_dim}"));
-    group.throughput(Throughput::Bytes(2 * bits.len() as u64));
-    for kernel in fast_kernels() {
-        for heads in [1, 4] {
-            let q = floats(heads * head_dim);
-            let (mut out, mut scores) = (q.clone(), vec![0.0; heads * visible]);
-            group.bench_function(BenchmarkId::new(kernel.isa().name(), heads), |b| {
-                b.iter(|| kernel.attend(black_box(&q), &kv, visible, 0.1, &mut scores, &mut out));
-            });
+    let (head_dim, visible) = (128, 2048);
+    let pages: Vec<u32> = (0..(visible / PAGE_LEN) as u32).collect();
+    let row = floats(head_dim);
+    for dtype in KvDtype::ALL {
+        let shape = KvShape { layers: 1, pages: pages.len(), heads: 1, head_dim };
+        let mut store = KvStore::new(dtype, shape);
+        for position in 0..visible {
+            let place = (0, pages[position / PAGE_LEN], position % PAGE_LEN);
+            store.write(wf_kernels::best(), place, &row, &row);
         }
+        let mut group = c.benchmark_group(format!("attend {visible} of {head_dim}, {dtype}"));
+        group.throughput(Throughput::Bytes(shape.size_bytes(dtype) as u64));
+        for kernel in fast_kernels() {
+            for (rows, heads) in [(1, 1), (1, 4), (4, 4)] {
+                let width = heads * head_dim;
+                let (data, seen) = (floats(rows * width), vec![visible; rows]);
+                let q = Queries { data: &data, stride: width, heads, visible: &seen, scale: 0.1 };
+                let kv = store.head(0, 0, &pages);
+                let mut scratch = AttendScratch::new(rows * heads, head_dim);
+                let mut out = data.clone();
+                let name = BenchmarkId::new(kernel.isa().name(), format!("{rows}x{heads}"));
+                group.bench_function(name, |b| {
+                    b.iter(|| {
+                        let mut out = Strip::new(&mut out, width, width, 0);
+                        attend(kernel, black_box(&q), &kv, &mut scratch, (&mut out, 0));
+                    });
+                });
+            }
+        }
+        group.finish();
     }
-    group.finish();
 }
 
 fn rows(c: &mut Criterion) {

@@ -10,6 +10,7 @@
 use std::ops::Range;
 
 use crate::arch::Lines;
+use crate::kv::PAGE_LEN;
 use crate::line::{Line, MAX_COLS, STRIP, fill};
 use crate::nibble::plain_nibble_sums;
 use crate::quant::RUN;
@@ -150,6 +151,53 @@ pub(crate) trait Int8Sums: Copy {
     fn nibble_sums<const T: usize>(self, lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
         plain_nibble_sums(lines, xs)
     }
+
+    /// The same for the keys of sixteen positions, which are few columns.
+    #[inline(always)]
+    fn key_sums<const T: usize>(self, lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
+        self.int8_sums(lines, xs)
+    }
+
+    /// For each of `T` rows of weights and of `B` times sixteen columns, the sum of weight times
+    /// value over all positions, which the caller knows to fit into 32 bits.
+    #[inline(always)]
+    fn value_sums<const T: usize, const B: usize>(
+        self,
+        values: &impl ValuePages,
+        first: usize,
+        weights: [&[WeightPair]; T],
+    ) -> [[[i32; 16]; B]; T] {
+        let mut sums = [[[0; 16]; B]; T];
+        for (sums, weights) in sums.iter_mut().zip(weights) {
+            for (page, weights) in weights.chunks(PAGE_LEN / 2).enumerate() {
+                let rows = values.page(page).chunks_exact(values.columns());
+                for (row, [even, odd]) in rows.zip(weights) {
+                    for (sums, pairs) in sums.iter_mut().zip(&row[first..]) {
+                        for (sum, [a, b]) in sums.iter_mut().zip(pairs.as_chunks().0) {
+                            *sum +=
+                                i32::from(*even) * i32::from(*a) + i32::from(*odd) * i32::from(*b);
+                        }
+                    }
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// The weights of two neighbouring positions.
+pub(crate) type WeightPair = [i16; 2];
+
+/// Sixteen columns of two neighbouring positions, column by column.
+pub(crate) type ValuePairs = [i8; 32];
+
+/// Values in pages, two positions a row.
+pub(crate) trait ValuePages {
+    /// How many times sixteen columns a row has.
+    fn columns(&self) -> usize;
+
+    /// The rows of page `i`, one after the other.
+    fn page(&self, i: usize) -> &[ValuePairs];
 }
 
 /// How wide the codes of a matrix are.

@@ -7,6 +7,11 @@
 //! The functions are `inline(always)`: they become instructions of the one function around them
 //! that is compiled for the instruction set.
 
+use crate::arch::Plain;
+
+/// What a lane of [`Simd::load_e4m3`] must be multiplied with.
+pub(crate) const E4M3_LOADED: f32 = 256.0;
+
 /// Makes lanes.
 pub(crate) trait Simd: Copy {
     /// The lanes of this instruction set.
@@ -35,6 +40,27 @@ pub(crate) trait Simd: Copy {
 
     /// Sixteen f16 values, widened: bit for bit what [`crate::half::f16_to_f32`] gives.
     fn load_f16(self, values: &[u16; 16]) -> Self::Lanes;
+
+    /// Sixteen e4m3 codes, each 1/256 ([`E4M3_LOADED`]) of what it stands for: so they are f16 numbers
+    /// after a shift, subnormals too. NaN is read as 480.
+    #[inline(always)]
+    fn load_e4m3(self, codes: &[u8; 16]) -> Self::Lanes {
+        let mut bits = [0; 16];
+        for (bits, code) in bits.iter_mut().zip(codes) {
+            *bits = u16::from(code & 0x80) << 8 | u16::from(code & 0x7f) << 7;
+        }
+        self.load_f16(&bits)
+    }
+
+    /// Sixteen e5m2 codes, widened.
+    #[inline(always)]
+    fn load_e5m2(self, codes: &[u8; 16]) -> Self::Lanes {
+        let mut bits = [0; 16];
+        for (bits, code) in bits.iter_mut().zip(codes) {
+            *bits = u16::from(*code) << 8;
+        }
+        self.load_f16(&bits)
+    }
 
     /// Says that `ahead` is read soon. Only a hint, and only where it was seen to help.
     #[inline(always)]
@@ -78,6 +104,16 @@ pub(crate) trait F32x16: Copy {
     /// Each lane, which must be an integer in -128..=127, as a byte.
     fn store_i8(self, out: &mut [i8; 16]);
 
+    /// Each lane, which must be an integer in -32768..=32767, as 16 bits (else: some number).
+    #[inline(always)]
+    fn store_i16(self, out: &mut [i16; 16]) {
+        let mut lanes = [0.0; 16];
+        self.store(&mut lanes);
+        for (out, lane) in out.iter_mut().zip(lanes) {
+            *out = lane as i16;
+        }
+    }
+
     /// The first `out.len()` lanes.
     #[inline(always)]
     fn store_tail(self, out: &mut [f32]) {
@@ -102,7 +138,7 @@ pub(crate) trait F32x16: Copy {
 
 /// How rows of floats are stored, and how to load sixteen of them.
 pub(crate) trait Stored {
-    type Bits: Copy + Default;
+    type Bits: Plain + Default;
     fn load<S: Simd>(cpu: S, values: &[Self::Bits; 16]) -> S::Lanes;
 
     /// Fewer than sixteen values, the other lanes +0.
@@ -120,6 +156,10 @@ pub(crate) struct AsF32;
 pub(crate) struct AsBf16;
 /// Stored as f16.
 pub(crate) struct AsF16;
+/// Stored as e4m3, loaded as 1/256 of it.
+pub(crate) struct AsE4m3;
+/// Stored as e5m2.
+pub(crate) struct AsE5m2;
 
 impl Stored for AsF32 {
     type Bits = f32;
@@ -145,9 +185,26 @@ impl Stored for AsF16 {
     }
 }
 
+impl Stored for AsE4m3 {
+    type Bits = u8;
+    #[inline(always)]
+    fn load<S: Simd>(cpu: S, values: &[u8; 16]) -> S::Lanes {
+        cpu.load_e4m3(values)
+    }
+}
+
+impl Stored for AsE5m2 {
+    type Bits = u8;
+    #[inline(always)]
+    fn load<S: Simd>(cpu: S, values: &[u8; 16]) -> S::Lanes {
+        cpu.load_e5m2(values)
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::fp8::{e4m3_to_f32, e5m2_to_f32};
     use crate::half::{bf16_to_f32, f16_to_f32};
 
     const NUMBERS: [f32; 32] = [
@@ -198,6 +255,7 @@ pub(crate) mod tests {
     /// that are known for trouble. Each `arch` file calls this for its own.
     pub(crate) fn check_lanes<S: Simd>(cpu: S) {
         check_widening(cpu);
+        check_fp8(cpu);
         check_integers(cpu);
         // 16,777,217 and its likes lie between two floats.
         let integers = std::array::from_fn(|i| (i as i32 - 8) * 0x0700_0001 + (i as i32 & 1));
@@ -249,7 +307,33 @@ pub(crate) mod tests {
         }
     }
 
+    /// All eight-bit floats but the NaN of e4m3.
+    fn check_fp8<S: Simd>(cpu: S) {
+        for start in (0..=u8::MAX).step_by(16) {
+            let codes: [u8; 16] = std::array::from_fn(|i| start + i as u8);
+            assert_lanes(cpu.load_e5m2(&codes), codes.map(e5m2_to_f32), "load_e5m2");
+            let expected = codes.map(|code| match e4m3_to_f32(code) {
+                nan if nan.is_nan() => {
+                    if code == 0x7f {
+                        480.0
+                    } else {
+                        -480.0
+                    }
+                }
+                value => value,
+            });
+            let loaded = cpu.load_e4m3(&codes).mul(cpu.splat(E4M3_LOADED));
+            assert_lanes(loaded, expected, "load_e4m3");
+        }
+    }
+
     fn check_integers<S: Simd>(cpu: S) {
+        for start in (-32768..32768).step_by(16) {
+            let integers: [i32; 16] = std::array::from_fn(|i| start + i as i32);
+            let mut words = [0; 16];
+            cpu.load_i32(&integers).store_i16(&mut words);
+            assert_eq!(words.map(i32::from), integers);
+        }
         for start in (-128..128).step_by(16) {
             let integers: [i32; 16] = std::array::from_fn(|i| start + i as i32);
             let lanes = cpu.load(&integers.map(|n| n as f32));

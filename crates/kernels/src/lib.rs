@@ -19,9 +19,11 @@ mod attend;
 mod bounds;
 mod codes;
 mod float;
+pub mod fp8;
 pub mod half;
 mod int8;
 mod isa;
+mod kv;
 mod lanes;
 mod line;
 pub mod math;
@@ -38,10 +40,12 @@ mod tiles;
 mod trial;
 
 pub use arch::{DotInstruction, ReadBuffer, Reading, dot_instructions, prefer_huge_pages};
+pub use attend::{AttendScratch, CHUNK, Queries, attend, clear, finish, part_len};
 pub use bounds::{RowBounds, ScoreBounds, VectorBounds};
 pub use codes::CodeRows;
 pub use int8::{Int8Matrix, int8_products};
 pub use isa::{Isa, UnknownIsa};
+pub use kv::{KvDtype, KvHead, KvShape, KvStore, PAGE_LEN, UnknownKvDtype};
 pub use nibble::NibbleMatrix;
 pub use pool::{Pool, Strip};
 pub use product::{multiply, multiply_add, multiply_each, multiply_gated};
@@ -128,20 +132,23 @@ pub trait Kernel: Send + Sync {
     /// `x = exp(x - max(x)) / sum(exp(x - max(x)))`.
     fn softmax(&self, x: &mut [f32]);
 
-    /// The query heads of `q`, which share one K/V head, over positions `0..visible`. Of each head,
-    /// the scores are `scale * (q · k)`, their softmax weighs the values, and the values are summed
-    /// in the order of positions, into the same place of `out`. Heads do not change each other's
-    /// bits; together, they read the pages from memory only once. `scores` is scratch with room for
-    /// `visible` scores a head. With nothing visible, `out` is zero.
-    fn attend(
+    /// The parts that the query heads of `q` take of the positions of one chunk that they see: of
+    /// each head [`part_len`] floats. Heads do not change each other's bits; together, they read
+    /// keys and values from memory only once. `scratch` has been [prepared] for `q`.
+    ///
+    /// [prepared]: AttendScratch::prepare
+    fn attend_chunk(
         &self,
-        q: &[f32],
-        kv: &KvPages<'_>,
-        visible: usize,
-        scale: f32,
-        scores: &mut [f32],
-        out: &mut [f32],
+        q: &Queries<'_>,
+        kv: &KvHead<'_>,
+        chunk: usize,
+        scratch: &mut AttendScratch,
+        parts: &mut [f32],
     );
+
+    /// Joins to each part of `parts` that of a later chunk, of the same head, in `next`. [`attend`]
+    /// does all chunks.
+    fn join_chunks(&self, part_len: usize, parts: &mut [f32], next: &[f32]);
 }
 
 /// The kernels this CPU can run: scalar first, the best last.
@@ -165,7 +172,7 @@ pub fn why_missing(isa: Isa) -> Option<&'static str> {
     arch::why_missing(isa)
 }
 
-/// Rows of floats as they are stored: embedding rows, the output head, keys and values.
+/// Rows of floats as they are stored: embedding rows, the output head.
 #[derive(Clone, Copy, Debug)]
 pub enum FloatRows<'a> {
     /// Single precision.
@@ -183,27 +190,4 @@ pub enum RotaryPairs {
     Halves,
     /// Element `2i` with `2i + 1`, as permuted GGUF files want it.
     Adjacent,
-}
-
-/// Keys and values of one layer and one K/V head, spread over pages.
-///
-/// Element `d` of the key at position `p` is
-/// `data[pages[p / page_len] * page_stride + key_offset + (p % page_len) * head_dim + d]`, and the
-/// value likewise with `value_offset`.
-#[derive(Clone, Copy, Debug)]
-pub struct KvPages<'a> {
-    /// All pages of the pool.
-    pub data: FloatRows<'a>,
-    /// The pages of this sequence, in the order of positions.
-    pub pages: &'a [u32],
-    /// Positions in a page.
-    pub page_len: usize,
-    /// Elements from the start of one page to the start of the next.
-    pub page_stride: usize,
-    /// Where the keys of this layer and head start within a page.
-    pub key_offset: usize,
-    /// Where the values of this layer and head start within a page.
-    pub value_offset: usize,
-    /// Elements of one key.
-    pub head_dim: usize,
 }

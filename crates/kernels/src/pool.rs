@@ -291,6 +291,36 @@ impl Pool {
         });
     }
 
+    /// Calls `job(i, k, tile, scratch)` for each tile of `data`, a matrix of rows of `row_len`: tile
+    /// `(i, k)` is the rows from `i * tile_rows` on, of strip `k` of `strip_len` columns. The last
+    /// tiles may be smaller.
+    ///
+    /// # Panics
+    ///
+    /// If `data` is not whole rows, if there is less scratch than threads, or if a job panics.
+    pub fn tiles_with<T: Send, S: Send>(
+        &self,
+        (data, row_len): (&mut [T], usize),
+        (tile_rows, strip_len): (usize, usize),
+        scratch: &mut [S],
+        job: impl Fn(usize, usize, Strip<'_, T>, &mut S) + Sync,
+    ) {
+        assert!(tile_rows > 0 && strip_len > 0, "a tile has rows and columns");
+        assert!(scratch.len() >= self.threads(), "scratch for each of {} threads", self.threads());
+        let rows = Rows::new(data, row_len);
+        let scratch = Rows::new(scratch, 1);
+        let strips = row_len.div_ceil(strip_len);
+        self.run_numbered(rows.len.div_ceil(tile_rows) * strips, |worker, tile| {
+            let (i, k) = (tile / strips, tile % strips);
+            // SAFETY: a run gives each job number out once, so these rows of these columns are lent
+            // once: tiles do not overlap.
+            let tile = unsafe { rows.strip(k, strip_len).only_rows(i * tile_rows, tile_rows) };
+            // SAFETY: worker numbers differ between threads, and a thread does one job at a time.
+            let scratch = unsafe { scratch.row(worker) };
+            job(i, k, tile, &mut scratch[0]);
+        });
+    }
+
     /// [`run`](Self::run), where a job also learns the number of its worker.
     fn run_numbered(&self, jobs: usize, job: impl Fn(usize, usize) + Sync) {
         if jobs <= 1 || self.workers.is_empty() || INSIDE_JOB.get() {
@@ -460,7 +490,8 @@ impl<'a, T> Rows<'a, T> {
 
     /// # Safety
     ///
-    /// While the result lives, nobody else has the columns `i * strip_len..(i + 1) * strip_len`.
+    /// While rows of the result are lent, nobody else has the columns
+    /// `i * strip_len..(i + 1) * strip_len` of them.
     unsafe fn strip(&self, i: usize, strip_len: usize) -> Strip<'_, T> {
         let column = i * strip_len;
         assert!(column < self.row_len, "column {column} of {}", self.row_len);
@@ -497,6 +528,15 @@ impl<'a, T> Strip<'a, T> {
         // SAFETY: `data` is borrowed for as long as the result lives, and this is its only strip.
         let Strip { start, column, width, .. } = unsafe { rows.strip(strip, strip_len) };
         Self { start, row_len, rows: rows.len, column, width, lent: PhantomData }
+    }
+
+    /// The rows from `first` on, at most `rows` of them.
+    fn only_rows(mut self, first: usize, rows: usize) -> Self {
+        assert!(first <= self.rows, "row {first} of {}", self.rows);
+        // SAFETY: within the matrix, or at its end.
+        self.start = unsafe { self.start.add(first * self.row_len) };
+        self.rows = rows.min(self.rows - first);
+        self
     }
 
     /// Our part of row `r`.

@@ -72,7 +72,7 @@ pub struct QuantRow {
 }
 
 impl QuantRow {
-    fn with_room(max_cols: usize) -> Self {
+    pub(crate) fn with_room(max_cols: usize) -> Self {
         let padded_len = max_cols.next_multiple_of(RUN);
         Self {
             codes: vec![0; padded_len],
@@ -96,7 +96,7 @@ impl QuantRow {
         row
     }
 
-    fn quantize(&mut self, kernel: &dyn Kernel, x: &[f32]) {
+    pub(crate) fn quantize(&mut self, kernel: &dyn Kernel, x: &[f32]) {
         self.padded_len = x.len().next_multiple_of(RUN);
         let codes = &mut self.codes[..self.padded_len];
         let run_sums = &mut self.run_sums[..self.padded_len / RUN];

@@ -8,21 +8,23 @@ mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use support::pages::{Pages, queries};
 use support::{Floats, Random, Rows, int8_matrix, matrix, nibble_matrix, quant_rows};
 use wf_kernels::{
-    CodeRows, FloatRows, Int8Matrix, Isa, Kernel, KvPages, NibbleMatrix, QuantRow, RotaryPairs,
-    RowBounds, Scales, ScoreBounds, Strip, TernaryMatrix, VectorBounds, kernel, supported,
+    AttendScratch, CodeRows, FloatRows, Int8Matrix, Isa, Kernel, KvDtype, KvHead, NibbleMatrix,
+    QuantRow, Queries, RotaryPairs, RowBounds, Scales, ScoreBounds, Strip, TernaryMatrix,
+    VectorBounds, kernel, part_len, supported,
 };
 
 /// What all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
 /// changes what models answer: it must be meant, and be announced as new numerics.
-const NUMERICS_V1: u64 = 0x6ad4_7bbb_ea8c_21ae;
+const NUMERICS_V2: u64 = 0x2df1_8385_c402_5ff4;
 
 const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
 
 type Check = fn(&dyn Kernel);
 
-const CHECKS: [(Op, Check); 15] = [
+const CHECKS: [(Op, Check); 16] = [
     (Op::Quantize, check_quantize),
     (Op::Multiply, check_multiply),
     (Op::Int8Dots, check_int8_dots),
@@ -37,7 +39,8 @@ const CHECKS: [(Op, Check); 15] = [
     (Op::SiluMul, check_silu_mul),
     (Op::Add, check_add),
     (Op::Softmax, check_softmax),
-    (Op::Attend, check_attend),
+    (Op::AttendChunk, check_attend_chunk),
+    (Op::JoinChunks, check_join_chunks),
 ];
 
 fn scalar() -> &'static dyn Kernel {
@@ -92,7 +95,7 @@ fn a_planted_error_is_caught_by_its_check() {
 fn all_cpus_agree() {
     for kernel in supported() {
         let hash = numerics(kernel);
-        assert_eq!(hash, NUMERICS_V1, "{:#018x} on {}", hash, kernel.isa());
+        assert_eq!(hash, NUMERICS_V2, "{:#018x} on {}", hash, kernel.isa());
     }
 }
 
@@ -368,63 +371,42 @@ fn check_lengths(
     }
 }
 
-fn check_attend(kernel: &dyn Kernel) {
+fn check_attend_chunk(kernel: &dyn Kernel) {
     let random = &mut Random(10);
-    for head_dim in (1..=70).chain([128, 200]) {
-        let visible = if head_dim == 128 { 300 } else { random.below(50) };
-        for rows in attend_data(random, head_dim) {
-            let q = random.floats(head_dim * (1 + head_dim % 6), Floats::Plain);
-            // One head after the other is what all heads together must give.
-            let heads = q.chunks(head_dim);
-            let expected = heads.map(|q| attend(scalar(), q, head_dim, rows.view(), visible));
-            let found = attend(kernel, &q, head_dim, rows.view(), visible);
-            let context = || format!("{}: {visible} of {} x {head_dim}", kernel.isa(), q.len());
-            assert_same(context, &expected.collect::<Vec<_>>().concat(), &found);
+    for (i, head_dim) in (1..=70).step_by(6).chain([16, 64, 128, 200]).enumerate() {
+        for dtype in KvDtype::ALL {
+            let kind = Floats::ALL[i % Floats::ALL.len()];
+            // Rows that end in different pages, and one that sees nothing of the second chunk.
+            let visible: Vec<usize> = (0..1 + i % 3).map(|_| 1 + random.below(300)).collect();
+            let kv = Pages::random(random, dtype, head_dim, 300, (kind, kernel));
+            let heads = 1 + i % 6;
+            let q = random.floats(visible.len() * heads * head_dim, Floats::Plain);
+            let q = queries(&q, heads, &visible);
+            for chunk in [0, 1] {
+                let context = || format!("{}: {dtype}, {q:?}, chunk {chunk}", kernel.isa());
+                let (expected, found) =
+                    (kv.parts(scalar(), &q, chunk), kv.parts(kernel, &q, chunk));
+                assert_same(context, &expected, &found);
+            }
         }
     }
 }
 
-const PAGE_LEN: usize = 8;
-const PAGES: [u32; 38] = {
-    let mut pages = [0; 38];
-    let mut i = 0;
-    while i < pages.len() {
-        // 7 has no factor in common with 38: every page once, none in its place.
-        pages[i] = (i * 7 + 3) as u32 % 38;
-        i += 1;
+fn check_join_chunks(kernel: &dyn Kernel) {
+    let random = &mut Random(13);
+    for head_dim in [1, 16, 65, 67, 128] {
+        let part_len = part_len(head_dim);
+        for kind in Floats::ALL {
+            let parts = random.floats(5 * part_len, kind);
+            let mut next = random.floats(5 * part_len, kind);
+            next[2 * part_len - 1] = 0.0;
+            let run = |kernel: &dyn Kernel| {
+                in_place(&parts, |parts| kernel.join_chunks(part_len, parts, &next))
+            };
+            let context = || format!("{}: {head_dim} {kind:?}", kernel.isa());
+            assert_same(context, &run(scalar()), &run(kernel));
+        }
     }
-    pages
-};
-
-/// Pages that hold keys, a gap, values and another gap.
-fn page_stride(head_dim: usize) -> usize {
-    2 * PAGE_LEN * head_dim + 5
-}
-
-fn attend_data(random: &mut Random, head_dim: usize) -> [Rows; 3] {
-    Rows::each(&random.floats(PAGES.len() * page_stride(head_dim), Floats::Plain))
-}
-
-fn attend(
-    kernel: &dyn Kernel,
-    q: &[f32],
-    head_dim: usize,
-    data: FloatRows<'_>,
-    visible: usize,
-) -> Vec<f32> {
-    let kv = KvPages {
-        data,
-        pages: &PAGES,
-        page_len: PAGE_LEN,
-        page_stride: page_stride(head_dim),
-        key_offset: 2,
-        value_offset: 3 + PAGE_LEN * head_dim,
-        head_dim,
-    };
-    let mut out = vec![f32::NAN; q.len()];
-    let mut scores = vec![f32::NAN; q.len() / head_dim * visible + 3];
-    kernel.attend(q, &kv, visible, 0.31, &mut scores, &mut out);
-    out
 }
 
 /// One number for what a kernel answers to fixed questions about everything it can do.
@@ -465,8 +447,9 @@ fn numerics(kernel: &dyn Kernel) -> u64 {
         take(&in_place(&x, |x| kernel.silu_mul(x, &y)));
         take(&in_place(&x, |x| kernel.add(x, &y)));
         take(&in_place(&x, |x| kernel.softmax(x)));
-        for rows in attend_data(random, len) {
-            take(&attend(kernel, &x, len, rows.view(), 77));
+        for dtype in KvDtype::ALL {
+            let kv = Pages::random(random, dtype, len, 300, (Floats::Plain, kernel));
+            take(&kv.attend(kernel, &queries(&x, 1, &[300])));
         }
     }
     let table = wf_kernels::RotaryTable::new(64, 500_000.0, 100);
@@ -494,7 +477,8 @@ enum Op {
     SiluMul,
     Add,
     Softmax,
-    Attend,
+    AttendChunk,
+    JoinChunks,
 }
 
 /// The scalar kernel with a small error in one operation, on one length only: the last result of a
@@ -602,16 +586,20 @@ impl Kernel for Planted {
         self.spoil(Op::Softmax, x.len(), x);
     }
 
-    fn attend(
+    fn attend_chunk(
         &self,
-        q: &[f32],
-        kv: &KvPages<'_>,
-        visible: usize,
-        scale: f32,
-        scores: &mut [f32],
-        out: &mut [f32],
+        q: &Queries<'_>,
+        kv: &KvHead<'_>,
+        chunk: usize,
+        scratch: &mut AttendScratch,
+        parts: &mut [f32],
     ) {
-        scalar().attend(q, kv, visible, scale, scores, out);
-        self.spoil(Op::Attend, kv.head_dim, out);
+        scalar().attend_chunk(q, kv, chunk, scratch, parts);
+        self.spoil(Op::AttendChunk, kv.head_dim(), parts);
+    }
+
+    fn join_chunks(&self, part_len: usize, parts: &mut [f32], next: &[f32]) {
+        scalar().join_chunks(part_len, parts, next);
+        self.spoil(Op::JoinChunks, part_len - 15, parts);
     }
 }

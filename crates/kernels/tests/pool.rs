@@ -100,6 +100,27 @@ fn a_strip_does_not_reach_beyond_its_rows() {
 }
 
 #[test]
+fn tiles_cover_every_element_once() {
+    for (rows, row_len, tile) in [(1, 1, (1, 1)), (7, 20, (3, 6)), (8, 12, (4, 4)), (2, 5, (9, 9))]
+    {
+        let mut data = vec![0; rows * row_len];
+        let mut scratch = vec![0; 3];
+        Pool::new(3).tiles_with((&mut data, row_len), tile, &mut scratch, |i, k, mut out, uses| {
+            *uses += 1;
+            assert_eq!(out.rows(), tile.0.min(rows - i * tile.0));
+            for row in 0..out.rows() {
+                out.row(row).iter_mut().for_each(|x| *x += 1 + i * 100 + k);
+            }
+        });
+        for (place, found) in data.into_iter().enumerate() {
+            let (row, column) = (place / row_len, place % row_len);
+            assert_eq!(found, 1 + row / tile.0 * 100 + column / tile.1);
+        }
+        assert_eq!(scratch.iter().sum::<usize>(), rows.div_ceil(tile.0) * row_len.div_ceil(tile.1));
+    }
+}
+
+#[test]
 fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
     for threads in [1, 2, 4] {
         let pool = Pool::new(threads);

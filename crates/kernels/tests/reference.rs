@@ -4,9 +4,10 @@
 mod support;
 
 use proptest::prelude::*;
+use support::pages::{Pages, queries};
 use support::{Floats, Random, Rows, cases, int8_matrix, matrix, nibble_matrix, quant_rows};
 use wf_kernels::{
-    Isa, Kernel, KvPages, Pool, QuantBatch, RotaryPairs, Scales, Strip, TernaryMatrix,
+    Isa, Kernel, KvDtype, Pool, QuantBatch, RotaryPairs, Scales, Strip, TernaryMatrix,
     int8_products, kernel, multiply,
 };
 
@@ -359,41 +360,35 @@ fn softmax_is_softmax() {
     assert_eq!(masked, [0.0, 1.0, 0.0]);
 }
 
-#[test]
-fn attention_reads_every_position_where_it_lies() {
-    let random = &mut Random(26);
-    for (head_dim, visible) in [(1, 1), (16, 5), (24, 40), (128, 33), (7, 0)] {
-        let (page_len, page_stride, key_offset, value_offset) = (4, 3000, 11, 1400);
-        let pages = [9, 2, 7, 0, 5, 1, 8, 3, 6, 4];
-        let q = random.floats(head_dim, Floats::Plain);
-        for rows in Rows::each(&random.floats(10 * page_stride, Floats::Plain)) {
-            let data = rows.values();
-            let at = |offset: usize, position: usize, d: usize| {
-                let page = pages[position / page_len] as usize * page_stride;
-                f64::from(data[page + offset + position % page_len * head_dim + d])
-            };
-            let score = |position| -> f64 {
-                0.2 * (0..head_dim)
-                    .map(|d| f64::from(q[d]) * at(key_offset, position, d))
-                    .sum::<f64>()
-            };
-            let weights = naive_softmax(&(0..visible).map(score).collect::<Vec<_>>());
+/// How far a type may take a result from the truth, against the size of values.
+fn tolerance(dtype: KvDtype) -> f64 {
+    match dtype {
+        KvDtype::F32 => 5e-6,
+        KvDtype::F16 => 2e-3,
+        KvDtype::Bf16 | KvDtype::Int8 => 2e-2,
+        KvDtype::Fp8E4m3 => 8e-2,
+        KvDtype::Fp8E5m2 => 1.6e-1,
+    }
+}
 
-            let kv = KvPages {
-                data: rows.view(),
-                pages: &pages,
-                page_len,
-                page_stride,
-                key_offset,
-                value_offset,
-                head_dim,
+#[test]
+fn attention_is_the_softmax_of_scores_times_values() {
+    let random = &mut Random(26);
+    for (head_dim, visible) in [(1, 1), (16, 5), (24, 40), (128, 33), (64, 700), (128, 256)] {
+        for dtype in KvDtype::ALL {
+            let kv = Pages::random(random, dtype, head_dim, visible, (Floats::Plain, scalar()));
+            let q: Vec<f32> = (0..head_dim).map(|_| random.unit() / 4.0).collect();
+            let score = |key: &[f32]| {
+                0.31 * q.iter().zip(key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>()
             };
-            let mut out = vec![f32::NAN; head_dim];
-            scalar().attend(&q, &kv, visible, 0.2, &mut vec![0.0; visible], &mut out);
-            for (d, found) in out.iter().enumerate() {
-                let values = (0..visible).map(|p| weights[p] * at(value_offset, p, d));
-                // Scores near 30 are off by some 1e-6, and the weights by as much, relatively.
-                assert_close(values.sum(), *found, 20.0);
+            let scores: Vec<f64> = kv.keys.chunks(head_dim).map(score).collect();
+            let weights = naive_softmax(&scores);
+            let found = kv.attend(scalar(), &queries(&q, 1, &[visible]));
+            for (d, found) in found.iter().enumerate() {
+                let values = kv.values.chunks(head_dim).zip(&weights);
+                let expected: f64 = values.map(|(value, w)| w * f64::from(value[d])).sum();
+                let error = (expected - f64::from(*found)).abs();
+                assert!(error <= 4.0 * tolerance(dtype), "{dtype}, {visible}: {found}, {expected}");
             }
         }
     }

@@ -3,6 +3,7 @@
 use wf_formats::{ModelConfig, RotaryPairs};
 use wf_kernels::{RotaryTable, multiply_add, multiply_each};
 
+use crate::attend::attend_all;
 use crate::codes::{maybe_norm_and_quantize, norm_and_quantize};
 use crate::compute::Compute;
 use crate::kv::KvPool;
@@ -42,12 +43,12 @@ pub(crate) fn attention(
     for (at, row) in rows.iter().enumerate() {
         let pages = batch[row.segment].pages;
         let (key, value) = (&key[at * kv_len..][..kv_len], &value[at * kv_len..][..kv_len]);
-        kv.write(layer, pages, row.position, key, value);
+        kv.write(cx, (layer, pages, row.position), key, value);
     }
     s.clock.lap(Part::Rotary);
 
     let heads = &mut s.heads[..rows.len() * query_len];
-    attend(cx, config, (kv, layer), batch, rows, query, (heads, &mut s.scores));
+    attend_all(cx, config, (kv, layer), batch, rows, query, (heads, &mut s.attend));
     s.clock.lap(Part::Attention);
 
     // The queries have been used: their room takes the normed heads.
@@ -71,28 +72,5 @@ fn rotate(cx: &Compute, config: &ModelConfig, table: &RotaryTable, rows: &[Row],
         for head in x.chunks_exact_mut(config.head_dim) {
             cx.kernel.rotate(head, cos, sin, pairs);
         }
-    });
-}
-
-/// One job for each row and K/V head: the query heads that share it read its keys and values once.
-fn attend(
-    cx: &Compute,
-    config: &ModelConfig,
-    (kv, layer): (&KvPool, usize),
-    batch: &[Segment<'_>],
-    rows: &[Row],
-    query: &[f32],
-    (heads, scores): (&mut [f32], &mut [Vec<f32>]),
-) {
-    let sharing = config.heads / config.kv_heads;
-    let job_len = sharing * config.head_dim;
-    // Exact: the correctly rounded root of an integer, and one correctly rounded division.
-    let scale = 1.0 / (config.head_dim as f32).sqrt();
-    cx.pool.rows_with(heads, job_len, scores, |job, out, scores| {
-        let (row, kv_head) = (&rows[job / config.kv_heads], job % config.kv_heads);
-        let kv = kv.head(layer, kv_head, batch[row.segment].pages);
-        let query = &query[job * job_len..][..job_len];
-        let scores = &mut scores[..sharing * row.visible];
-        cx.kernel.attend(query, &kv, row.visible, scale, scores, out);
     });
 }

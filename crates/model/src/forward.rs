@@ -84,6 +84,16 @@ impl Model {
         self.compute = compute;
     }
 
+    /// Stores K and V in `kv` from now on; what they were stored in comes out.
+    ///
+    /// # Panics
+    ///
+    /// If it was not made for this network and as many pages.
+    pub fn swap_kv(&mut self, kv: &mut KvPool) {
+        assert!(kv.is_as_large_as(&self.kv), "pages for the same network, and as many");
+        std::mem::swap(&mut self.kv, kv);
+    }
+
     /// How often a step of one token hands work to the threads: for queries, keys and values, for
     /// the heads, for their output, for gate and up, and for down in each layer, and for the output
     /// head.

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attend;
 mod attention;
 mod codes;
 mod compute;

@@ -3,6 +3,7 @@
 use wf_formats::ModelConfig;
 use wf_kernels::QuantBatch;
 
+use crate::attend::AttendRoom;
 use crate::parts::Clock;
 use crate::segment::{Segment, TokenId};
 
@@ -32,8 +33,7 @@ pub(crate) struct Scratch {
     pub(crate) attn_out: QuantBatch,
     pub(crate) ffn_in: QuantBatch,
     pub(crate) ffn_mid: QuantBatch,
-    /// For each thread, a score for each position and query head of a K/V head.
-    pub(crate) scores: Vec<Vec<f32>>,
+    pub(crate) attend: AttendRoom,
     pub(crate) clock: Clock,
 }
 
@@ -46,7 +46,6 @@ impl Scratch {
     ) -> Self {
         let (hidden, ffn) = (config.hidden_len, config.ffn_len);
         let (query, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
-        let sharing = config.heads / config.kv_heads;
         let floats = |cols: usize| vec![0.0; max_rows * cols];
         Self {
             rows: Vec::with_capacity(max_rows),
@@ -63,7 +62,7 @@ impl Scratch {
             attn_out: QuantBatch::new(max_rows, query),
             ffn_in: QuantBatch::new(max_rows, hidden),
             ffn_mid: QuantBatch::new(max_rows, ffn),
-            scores: vec![vec![0.0; sharing * positions]; threads],
+            attend: AttendRoom::new(config, max_rows, positions, threads),
             clock: Clock::default(),
         }
     }

@@ -170,7 +170,7 @@ pub(crate) struct ComputeArgs {
     #[arg(long, env = "WF_ISA", value_name = "NAME")]
     pub(crate) isa: Option<Isa>,
 
-    /// How keys and values are kept: f32, bf16 or f16
+    /// How keys and values are kept: f32, bf16, f16, fp8-e4m3, fp8-e5m2 or int8
     #[arg(long, env = "WF_KV", value_name = "TYPE", default_value = "f32")]
     pub(crate) kv: KvDtype,
 
@@ -378,6 +378,8 @@ pub(crate) enum EvalCommand {
     Logits(LogitsArgs),
     /// How well a model predicts a text: lower is better
     Perplexity(PerplexityArgs),
+    /// What each type of keys and values costs: memory, cosine and perplexity against f32
+    Kv(KvArgs),
 }
 
 #[derive(ClapArgs)]
@@ -429,6 +431,33 @@ pub(crate) struct PerplexityArgs {
     pub(crate) compute: ComputeArgs,
     #[command(flatten)]
     pub(crate) head: EveryScoreArgs,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+}
+
+#[derive(ClapArgs)]
+#[command(
+    args_override_self = true,
+    help_template = HELP,
+    override_usage = "wf eval kv [OPTIONS] [MODEL] <FILE>",
+    before_help = "\
+MODEL is left out for WF_MODEL or the built-in demo. FILE is a UTF-8 text; - reads standard input.
+All types are measured, whatever --kv says."
+)]
+pub(crate) struct KvArgs {
+    #[command(flatten)]
+    pub(crate) words: ModelAndWord,
+
+    /// Tokens of the windows the text is cut into [default: the context]
+    #[arg(long, env = "WF_WINDOW", value_name = "TOKENS", value_parser = parse_count)]
+    pub(crate) window: Option<usize>,
+
+    /// Print one JSON object: tokens, window, types
+    #[arg(long, env = "WF_JSON")]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) compute: ComputeArgs,
     #[command(flatten)]
     pub(crate) file: FileArgs,
 }

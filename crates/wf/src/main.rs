@@ -48,6 +48,7 @@ fn run_command() -> Result<()> {
         Command::Eval(args) => match args.command {
             EvalCommand::Logits(args) => eval::logits::logits(&args),
             EvalCommand::Perplexity(args) => eval::perplexity::perplexity(&args),
+            EvalCommand::Kv(args) => eval::kv::kv(&args),
         },
         Command::Bench(args) => bench::bench(&args),
         Command::Doctor(args) => doctor::doctor(&args),

@@ -73,6 +73,69 @@ impl Drop for Lines {
     }
 }
 
+/// Lines of zeros that take memory only once they are written.
+pub(crate) struct ZeroLines {
+    /// One line more than asked for, because it may start anywhere.
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl ZeroLines {
+    pub(crate) fn new(len: usize) -> Self {
+        let bytes = vec![0; (len + 1) * size_of::<Line>()];
+        prefer_huge_pages(&bytes);
+        Self { bytes, len }
+    }
+}
+
+impl Deref for ZeroLines {
+    type Target = [Line];
+
+    fn deref(&self) -> &[Line] {
+        // SAFETY: a line is plain bytes.
+        let (_, lines, _) = unsafe { self.bytes.align_to::<Line>() };
+        &lines[..self.len]
+    }
+}
+
+impl DerefMut for ZeroLines {
+    fn deref_mut(&mut self) -> &mut [Line] {
+        // SAFETY: a line is plain bytes.
+        let (_, lines, _) = unsafe { self.bytes.align_to_mut::<Line>() };
+        &mut lines[..self.len]
+    }
+}
+
+/// Numbers that may have any bits, and of which a line holds a whole number.
+///
+/// # Safety
+///
+/// The type has no padding, every bit pattern is a value of it, and its size divides 64.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: a number of four bytes.
+unsafe impl Plain for f32 {}
+// SAFETY: a number of two bytes.
+unsafe impl Plain for u16 {}
+// SAFETY: a number of one byte.
+unsafe impl Plain for u8 {}
+// SAFETY: a number of one byte.
+unsafe impl Plain for i8 {}
+
+/// What lies in `lines`, as numbers.
+pub(crate) fn numbers<T: Plain>(lines: &[Line]) -> &[T] {
+    let len = size_of_val(lines) / size_of::<T>();
+    // SAFETY: the same bytes, of which any are numbers, aligned better than needed.
+    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), len) }
+}
+
+/// What lies in `lines`, as numbers that can be changed.
+pub(crate) fn numbers_mut<T: Plain>(lines: &mut [Line]) -> &mut [T] {
+    let len = size_of_val(lines) / size_of::<T>();
+    // SAFETY: as for `numbers`, and any bytes are a line.
+    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), len) }
+}
+
 /// Starts large slices at a huge page. The last, unfinished huge page is taken whole if at most a
 /// quarter of it is lost; otherwise the lines in it lie in small pages.
 fn layout_of(len: usize) -> Layout {
@@ -125,6 +188,21 @@ mod tests {
             if let Some(last) = lines.last_mut() {
                 last.0[63] = 9;
                 assert_eq!(lines[len - 1].0[62..], [7, 9]);
+            }
+        }
+    }
+
+    #[test]
+    fn lines_of_zeros_are_aligned_and_hold_numbers() {
+        for len in [0, 1, 77, 2 * HUGE_PAGE / size_of::<Line>()] {
+            let mut lines = ZeroLines::new(len);
+            assert_eq!(lines.len(), len);
+            assert!(lines.iter().all(|line| line.0 == [0; 64]));
+            if len > 0 {
+                numbers_mut::<f32>(&mut lines[len - 1..])[15] = 2.5;
+                assert_eq!(lines.as_ptr().addr() % 64, 0);
+                assert_eq!(numbers::<f32>(&lines)[16 * len - 1], 2.5);
+                assert_eq!(numbers::<u16>(&lines)[32 * len - 1], 0x4020);
             }
         }
     }

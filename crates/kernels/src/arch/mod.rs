@@ -12,8 +12,8 @@ mod aarch64;
 mod x86_64;
 
 use crate::{Isa, Kernel};
-pub(crate) use memory::Lines;
 pub use memory::prefer_huge_pages;
+pub(crate) use memory::{Lines, Plain, ZeroLines, numbers, numbers_mut};
 pub use peak::{DotInstruction, dot_instructions};
 pub(crate) use scalar::Scalar;
 pub use stream::{ReadBuffer, Reading};
@@ -138,15 +138,17 @@ macro_rules! implement_kernel {
                 softmax(x: &mut [f32]) -> ();
                 $crate::float::softmax }
             $crate::arch::method! { $cpu $(, $features)?;
-                attend(
-                    q: &[f32],
-                    kv: &$crate::KvPages<'_>,
-                    visible: usize,
-                    scale: f32,
-                    scores: &mut [f32],
-                    out: &mut [f32]
+                attend_chunk(
+                    q: &$crate::Queries<'_>,
+                    kv: &$crate::KvHead<'_>,
+                    chunk: usize,
+                    scratch: &mut $crate::AttendScratch,
+                    parts: &mut [f32]
                 ) -> ();
-                $crate::attend::attend }
+                $crate::attend::attend_chunk }
+            $crate::arch::method! { $cpu $(, $features)?;
+                join_chunks(part_len: usize, parts: &mut [f32], next: &[f32]) -> ();
+                $crate::attend::join_chunks }
         }
     };
 }

@@ -2,6 +2,8 @@
 
 #![expect(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod pages;
+
 use wf_kernels::half::{encode_bf16, encode_f16};
 use wf_kernels::{FloatRows, Int8Matrix, NibbleMatrix, Pool, QuantRow, Scales, TernaryMatrix};
 

@@ -4,7 +4,10 @@
 //! they come from in a pass: memory, or a cache if the whole network fits into one.
 
 use serde::Serialize;
-use wf_kernels::{FloatRows, Kernel, KvPages, Pool, QuantBatch, TernaryMatrix, half, multiply};
+use wf_kernels::{
+    AttendScratch, FloatRows, Kernel, KvDtype, KvShape, KvStore, Pool, QuantBatch, Queries, Strip,
+    TernaryMatrix, attend, half, multiply,
+};
 use wf_model::weights::Layer;
 use wf_model::{Forward, Model, PAGE_LEN};
 
@@ -58,7 +61,9 @@ pub(super) fn measure(model: &Model, plan: &Plan, clock_ghz: Option<f64>) -> Vec
             }
         }
         rates.push(bench.dots(kernel, model));
-        rates.push(bench.attention(kernel, model));
+        for dtype in [KvDtype::F32, KvDtype::Bf16, KvDtype::Int8] {
+            rates.push(bench.attention(kernel, model, dtype));
+        }
     }
     rates
 }
@@ -108,37 +113,30 @@ impl KernelBench {
         self.rate("dots", kernel, format!("bf16 head {rows}x{cols}"), &work, timing)
     }
 
-    /// One query head over keys and values in f32.
-    fn attention(&self, kernel: &dyn Kernel, model: &Model) -> KernelRate {
+    /// The query heads of one K/V head over their keys and values, which stay in cache.
+    fn attention(&self, kernel: &dyn Kernel, model: &Model, dtype: KvDtype) -> KernelRate {
         let config = model.config();
-        let head_dim = config.head_dim;
+        let (head_dim, heads) = (config.head_dim, config.heads / config.kv_heads);
         let visible = 512.min(model.pages() * PAGE_LEN);
         let pages: Vec<u32> = (0..visible.div_ceil(PAGE_LEN) as u32).collect();
-        let page_stride = 2 * PAGE_LEN * head_dim;
-        let data = floats(pages.len() * page_stride);
-        let kv = KvPages {
-            data: FloatRows::F32(&data),
-            pages: &pages,
-            page_len: PAGE_LEN,
-            page_stride,
-            key_offset: 0,
-            value_offset: PAGE_LEN * head_dim,
-            head_dim,
-        };
-        let (query, mut scores) = (floats(head_dim), vec![0.0; visible]);
-        let mut out = vec![0.0; head_dim];
+        let shape = KvShape { layers: 1, pages: pages.len(), heads: 1, head_dim };
+        let mut store = KvStore::new(dtype, shape);
+        let rows = floats(visible * head_dim);
+        for (position, row) in rows.chunks_exact(head_dim).enumerate() {
+            store.write(kernel, (0, pages[position / PAGE_LEN], position % PAGE_LEN), row, row);
+        }
+        let data = floats(heads * head_dim);
+        let q = Queries { data: &data, stride: data.len(), heads, visible: &[visible], scale: 0.1 };
+        let kv = store.head(0, 0, &pages);
+        let (mut scratch, mut out) = (AttendScratch::new(heads, head_dim), data.clone());
         let timing = self.repeats.time(|| {
-            kernel.attend(&query, &kv, visible, 0.1, &mut scores, &mut out);
+            let mut out = Strip::new(&mut out, data.len(), data.len(), 0);
+            attend(kernel, &q, &kv, &mut scratch, (&mut out, 0));
         });
         let weights = 2 * visible * head_dim;
-        let work = Work { bytes: 4 * weights, weights, tokens: 1 };
-        self.rate(
-            "attention",
-            kernel,
-            format!("f32 {visible} positions x{head_dim}"),
-            &work,
-            timing,
-        )
+        let work = Work { bytes: shape.size_bytes(dtype), weights, tokens: heads };
+        let shape = format!("{dtype} {visible} positions x{head_dim}");
+        self.rate("attention", kernel, shape, &work, timing)
     }
 
     fn rate(

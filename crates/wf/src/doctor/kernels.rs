@@ -4,8 +4,8 @@
 //! machine that does not do what it says, and a compiler that got an instruction wrong.
 
 use wf_kernels::{
-    FloatRows, Kernel, KvPages, Pool, QuantBatch, RotaryPairs, RotaryTable, Scales, TernaryMatrix,
-    multiply,
+    AttendScratch, FloatRows, Kernel, KvDtype, KvShape, KvStore, PAGE_LEN, Pool, QuantBatch,
+    Queries, RotaryPairs, RotaryTable, Scales, Strip, TernaryMatrix, attend, multiply,
 };
 
 use super::Finding;
@@ -14,7 +14,6 @@ const ROWS: usize = 37;
 const COLS: usize = 2 * 64 + 21;
 const TOKENS: usize = 5;
 const HEAD_DIM: usize = 24;
-const PAGE_LEN: usize = 8;
 
 pub(super) fn checks() -> Vec<Finding> {
     let answers = |kernel| Answers::of(kernel);
@@ -70,7 +69,16 @@ impl Answers {
         kernel.add(&mut out, &a);
         kernel.softmax(&mut out);
         note("softmax", &out);
-        note("attention", &attention(kernel, &mut numbers));
+        for (name, dtype) in [
+            ("attention, f32", KvDtype::F32),
+            ("attention, bf16", KvDtype::Bf16),
+            ("attention, f16", KvDtype::F16),
+            ("attention, fp8-e4m3", KvDtype::Fp8E4m3),
+            ("attention, fp8-e5m2", KvDtype::Fp8E5m2),
+            ("attention, int8", KvDtype::Int8),
+        ] {
+            note(name, &attention(kernel, &mut numbers, dtype));
+        }
         Self(all)
     }
 
@@ -104,26 +112,24 @@ fn product(
     y
 }
 
-fn attention(kernel: &dyn Kernel, numbers: &mut Numbers) -> Vec<f32> {
+fn attention(kernel: &dyn Kernel, numbers: &mut Numbers, dtype: KvDtype) -> Vec<f32> {
     let (pages, visible) = ([2, 0, 1], 3 * PAGE_LEN - 3);
-    let page_stride = 2 * PAGE_LEN * HEAD_DIM;
-    let data = numbers.floats(pages.len() * page_stride);
+    let mut store =
+        KvStore::new(dtype, KvShape { layers: 1, pages: 3, heads: 1, head_dim: HEAD_DIM });
+    for position in 0..visible {
+        let (key, value) = (numbers.floats(HEAD_DIM), numbers.floats(HEAD_DIM));
+        let place = (0, pages[position / PAGE_LEN], position % PAGE_LEN);
+        store.write(kernel, place, &key, &value);
+    }
     let mut query = numbers.floats(HEAD_DIM);
     let table = RotaryTable::new(HEAD_DIM, 10_000.0, visible);
     for pairs in [RotaryPairs::Halves, RotaryPairs::Adjacent] {
         kernel.rotate(&mut query, table.cos(visible - 1), table.sin(visible - 1), pairs);
     }
-    let kv = KvPages {
-        data: FloatRows::F32(&data),
-        pages: &pages,
-        page_len: PAGE_LEN,
-        page_stride,
-        key_offset: 0,
-        value_offset: PAGE_LEN * HEAD_DIM,
-        head_dim: HEAD_DIM,
-    };
-    let (mut scores, mut out) = (vec![0.0; visible], vec![0.0; HEAD_DIM]);
-    kernel.attend(&query, &kv, visible, 0.2, &mut scores, &mut out);
+    let q = Queries { data: &query, stride: HEAD_DIM, heads: 1, visible: &[visible], scale: 0.2 };
+    let (mut scratch, mut out) = (AttendScratch::new(1, HEAD_DIM), vec![0.0; HEAD_DIM]);
+    let mut strip = Strip::new(&mut out, HEAD_DIM, HEAD_DIM, 0);
+    attend(kernel, &q, &store.head(0, 0, &pages), &mut scratch, (&mut strip, 0));
     out
 }
 

@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums};
+use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums, ValuePages, ValuePairs, WeightPair};
+use crate::kv::PAGE_LEN;
 use crate::lanes::{F32x16, Simd};
 use crate::line::{Line, STRIP};
 use crate::product::LineSums;
@@ -94,8 +95,37 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn load_e4m3(self, codes: &[u8; 16]) -> Lanes {
+        on_cpu!({
+            // Bits 7 to 15 are all the sign: shifted up, the one below the top has to go.
+            let wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(codes.as_ptr().cast()));
+            widen_f16(_mm256_and_si256(_mm256_slli_epi16::<7>(wide), _mm256_set1_epi16(!0x4000)))
+        })
+    }
+
+    #[inline(always)]
+    fn load_e5m2(self, codes: &[u8; 16]) -> Lanes {
+        on_cpu!({
+            let wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(codes.as_ptr().cast()));
+            widen_f16(_mm256_slli_epi16::<8>(wide))
+        })
+    }
+
+    #[inline(always)]
     fn prefetch<T>(self, ahead: &[T]) {
         super::prefetch(ahead);
+    }
+}
+
+/// # Safety
+///
+/// The CPU has AVX2 and F16C.
+#[inline(always)]
+unsafe fn widen_f16(bits: __m256i) -> Lanes {
+    // SAFETY: the caller says that the CPU has them.
+    unsafe {
+        let (low, high) = (_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits));
+        Lanes([_mm256_cvtph_ps(low), _mm256_cvtph_ps(high)])
     }
 }
 
@@ -187,6 +217,16 @@ impl F32x16 for Lanes {
             _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_packs_epi16(first, second));
         });
     }
+
+    #[inline(always)]
+    fn store_i16(self, out: &mut [i16; 16]) {
+        on_cpu!({
+            let [low, high] = self.0.map(|half| _mm256_cvtps_epi32(half));
+            // Packing works within 128-bit halves: [low 0-3, high 0-3 | low 4-7, high 4-7].
+            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(low, high));
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), words);
+        });
+    }
 }
 
 /// How many lines the 16-bit sums of [`line_sums`] can take before they are widened.
@@ -265,6 +305,58 @@ impl Int8Sums for Avx2 {
         // SAFETY: `self` exists, so the CPU has the features.
         unsafe { nibble_sums(lines, xs) }
     }
+
+    #[inline(always)]
+    fn value_sums<const T: usize, const B: usize>(
+        self,
+        values: &impl ValuePages,
+        first: usize,
+        weights: [&[WeightPair]; T],
+    ) -> [[[i32; 16]; B]; T] {
+        // SAFETY: `self` exists, so the CPU has the features.
+        unsafe { value_sums(values, first, weights) }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn value_sums<const T: usize, const B: usize>(
+    values: &impl ValuePages,
+    first: usize,
+    weights: [&[WeightPair]; T],
+) -> [[[i32; 16]; B]; T] {
+    let columns = values.columns();
+    let mut results = [[[0; 16]; B]; T];
+    for b in 0..B {
+        let mut sums = [[_mm256_setzero_si256(); 2]; T];
+        for start in (0..weights[0].len()).step_by(PAGE_LEN / 2) {
+            let rows = values.page(start / (PAGE_LEN / 2)).chunks_exact(columns);
+            for (i, row) in rows.take(weights[0].len() - start).enumerate() {
+                let [low, high] = widen_pairs(&row[first + b]);
+                for (sums, weights) in sums.iter_mut().zip(weights) {
+                    let [even, odd] = weights[start + i];
+                    let pair = i32::from(odd) << 16 | i32::from(even.cast_unsigned());
+                    let pair = _mm256_set1_epi32(pair);
+                    sums[0] = _mm256_add_epi32(sums[0], _mm256_madd_epi16(low, pair));
+                    sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(high, pair));
+                }
+            }
+        }
+        for (results, [low, high]) in results.iter_mut().zip(sums) {
+            results[b] = store(low, high);
+        }
+    }
+    results
+}
+
+/// Eight columns of two positions in each register, as 16 bits.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn widen_pairs(bytes: &ValuePairs) -> [__m256i; 2] {
+    // SAFETY: 32 readable bytes; the load needs no alignment.
+    let pairs = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
+    let (low, high) = (_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs));
+    [_mm256_cvtepi8_epi16(low), _mm256_cvtepi8_epi16(high)]
 }
 
 /// `maddubs` of bytes as they are could saturate: 2 * 255 * 128 is more than 16 bits hold. So the

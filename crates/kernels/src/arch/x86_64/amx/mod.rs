@@ -15,8 +15,9 @@ use std::sync::OnceLock;
 
 use super::avx512::Avx512;
 use crate::{
-    CodeRows, FloatRows, Int8Matrix, Isa, Kernel, KvPages, NibbleMatrix, QuantBatch, QuantRow,
-    RotaryPairs, RowBounds, ScoreBounds, Strip, TernaryMatrix, TileKernel, VectorBounds, trial,
+    AttendScratch, CodeRows, FloatRows, Int8Matrix, Isa, Kernel, KvHead, NibbleMatrix, QuantBatch,
+    QuantRow, Queries, RotaryPairs, RowBounds, ScoreBounds, Strip, TernaryMatrix, TileKernel,
+    VectorBounds, trial,
 };
 
 /// Proof that the CPU has tiles, that the system lets this process use them, and that they work; only
@@ -109,13 +110,13 @@ impl Kernel for Amx {
         silu_mul(gate: &mut [f32], up: &[f32]);
         add(x: &mut [f32], y: &[f32]);
         softmax(x: &mut [f32]);
-        attend(
-            q: &[f32],
-            kv: &KvPages<'_>,
-            visible: usize,
-            scale: f32,
-            scores: &mut [f32],
-            out: &mut [f32]
+        attend_chunk(
+            q: &Queries<'_>,
+            kv: &KvHead<'_>,
+            chunk: usize,
+            scratch: &mut AttendScratch,
+            parts: &mut [f32]
         );
+        join_chunks(part_len: usize, parts: &mut [f32], next: &[f32]);
     }
 }

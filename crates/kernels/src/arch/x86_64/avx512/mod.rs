@@ -85,6 +85,24 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn load_e4m3(self, codes: &[u8; 16]) -> Lanes {
+        Lanes(on_cpu!({
+            // Bits 7 to 15 are all the sign: shifted up, the one below the top has to go.
+            let wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(codes.as_ptr().cast()));
+            let bits = _mm256_and_si256(_mm256_slli_epi16::<7>(wide), _mm256_set1_epi16(!0x4000));
+            _mm512_cvtph_ps(bits)
+        }))
+    }
+
+    #[inline(always)]
+    fn load_e5m2(self, codes: &[u8; 16]) -> Lanes {
+        Lanes(on_cpu!({
+            let wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(codes.as_ptr().cast()));
+            _mm512_cvtph_ps(_mm256_slli_epi16::<8>(wide))
+        }))
+    }
+
+    #[inline(always)]
     fn prefetch<T>(self, ahead: &[T]) {
         super::prefetch(ahead);
     }
@@ -166,6 +184,14 @@ impl F32x16 for Lanes {
         on_cpu!({
             let bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(self.0));
             _mm_storeu_si128(out.as_mut_ptr().cast(), bytes);
+        });
+    }
+
+    #[inline(always)]
+    fn store_i16(self, out: &mut [i16; 16]) {
+        on_cpu!({
+            let words = _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(self.0));
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), words);
         });
     }
 }

@@ -6,7 +6,8 @@ use std::arch::x86_64::*;
 use super::Avx512;
 use crate::QuantRow;
 use crate::arch::x86_64::prefetch_after;
-use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums};
+use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums, ValuePages, WeightPair};
+use crate::kv::PAGE_LEN;
 use crate::line::{Line, STRIP};
 use crate::nibble::NIBBLE_LINE_COLS;
 use crate::product::LineSums;
@@ -73,6 +74,84 @@ impl Int8Sums for Avx512 {
         // SAFETY: `self` exists, so the CPU has the features.
         unsafe { nibble_sums(lines, xs) }
     }
+
+    #[inline(always)]
+    fn key_sums<const T: usize>(self, lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
+        // SAFETY: `self` exists, so the CPU has the features.
+        unsafe { key_sums(lines, xs) }
+    }
+
+    #[inline(always)]
+    fn value_sums<const T: usize, const B: usize>(
+        self,
+        values: &impl ValuePages,
+        first: usize,
+        weights: [&[WeightPair]; T],
+    ) -> [[[i32; 16]; B]; T] {
+        // SAFETY: `self` exists, so the CPU has the features.
+        unsafe { value_sums(values, first, weights) }
+    }
+}
+
+/// As [`int8_sums`], with fewer sums to add up at the end: for a short strip that is what counts.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+fn key_sums<const T: usize>(lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
+    let lines = lines.as_chunks::<2>().0;
+    let mut tokens = [xs[0].codes().as_chunks::<4>().0.as_chunks::<2>().0; T];
+    for (quads, x) in tokens.iter_mut().zip(xs) {
+        *quads = &x.codes().as_chunks::<4>().0.as_chunks::<2>().0[..lines.len()];
+    }
+    let mut sums = [[_mm512_setzero_si512(); 2]; T];
+    for (i, pair) in lines.iter().enumerate() {
+        let (first, second) = (load(&pair[0].0), load(&pair[1].0));
+        for (sums, quads) in sums.iter_mut().zip(tokens) {
+            sums[0] = _mm512_dpbusd_epi32(sums[0], first, broadcast(quads[i][0]));
+            sums[1] = _mm512_dpbusd_epi32(sums[1], second, broadcast(quads[i][1]));
+        }
+    }
+    let mut results = [[0; STRIP]; T];
+    for ((result, sums), x) in results.iter_mut().zip(sums).zip(xs) {
+        let surplus = _mm512_set1_epi32(x.sum().wrapping_mul(i32::from(BIAS)));
+        *result = store(_mm512_sub_epi32(_mm512_add_epi32(sums[0], sums[1]), surplus));
+    }
+    results
+}
+
+/// `vpdpwssd`: two products of 16 bits added to each of sixteen sums.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+fn value_sums<const T: usize, const B: usize>(
+    values: &impl ValuePages,
+    first: usize,
+    weights: [&[WeightPair]; T],
+) -> [[[i32; 16]; B]; T] {
+    let columns = values.columns();
+    let len = weights[0].len();
+    let mut sums = [[_mm512_setzero_si512(); B]; T];
+    for start in (0..len).step_by(PAGE_LEN / 2) {
+        let rows = values.page(start / (PAGE_LEN / 2)).chunks_exact(columns);
+        let mut weights_of_page = weights;
+        for weights in &mut weights_of_page {
+            *weights = &weights[start..len.min(start + PAGE_LEN / 2)];
+        }
+        for (i, row) in rows.take(weights_of_page[0].len()).enumerate() {
+            let row = &row[first..][..B];
+            for b in 0..B {
+                let pairs = _mm512_cvtepi8_epi16(load_half(&row[b]));
+                for (sums, weights) in sums.iter_mut().zip(weights_of_page) {
+                    sums[b] = _mm512_dpwssd_epi32(sums[b], pairs, broadcast_pair(weights[i]));
+                }
+            }
+        }
+    }
+    let mut results = [[[0; 16]; B]; T];
+    for (results, sums) in results.iter_mut().zip(sums) {
+        for (result, sum) in results.iter_mut().zip(sums) {
+            *result = store(sum);
+        }
+    }
+    results
 }
 
 /// A byte is the weight plus [`BIAS`], so the sum of byte times activation is too much by the bias
@@ -161,6 +240,20 @@ fn run_of_each<'a, const T: usize>(tokens: &[&'a [Quads]; T], i: usize) -> [&'a 
 #[target_feature(enable = "avx512f")]
 fn broadcast(quad: [i8; 4]) -> __m512i {
     _mm512_set1_epi32(i32::from_le_bytes(quad.map(i8::cast_unsigned)))
+}
+
+/// Two weights, for all columns.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn broadcast_pair([even, odd]: WeightPair) -> __m512i {
+    _mm512_set1_epi32(i32::from(odd) << 16 | i32::from(even.cast_unsigned()))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load_half(bytes: &[i8; 32]) -> __m256i {
+    // SAFETY: 32 readable bytes; the load needs no alignment.
+    unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
 }
 
 #[inline]

@@ -1,0 +1,200 @@
+//! Chunks whose keys and values are int8 codes: both products run in integers, which are exact in any
+//! order.
+//!
+//! The query is quantised like an activation, by its own largest element, and meets the codes of keys
+//! in four-way byte products. A weight takes the scale of its value along and becomes 16 bits, in
+//! units of the largest of its chunk: at most 256 positions of 32,767 * 127 add up to less than 2^31.
+
+use super::{AttendScratch, CHUNK, Job, exponentials, part_len, scale_weights};
+use crate::QuantRow;
+use crate::int8::{INT8_LINE_COLS, Int8Sums, ValuePages, ValuePairs, WeightPair};
+use crate::kv::{KvHead, PAGE_LEN, TILE};
+use crate::lanes::{F32x16, Simd};
+
+/// How many query heads share one reading of keys or values.
+const QUERIES_AT_ONCE: usize = 4;
+
+/// The largest weight.
+const LARGEST: f32 = 32767.0;
+
+/// The smallest magnitude that weights are taken in units of: its inverse is still a number.
+const SMALLEST_UNIT: f32 = 1e-30;
+
+#[inline(always)]
+pub(super) fn attend<S: Simd + Int8Sums>(
+    cpu: S,
+    job: &Job<'_>,
+    scratch: &mut AttendScratch,
+    parts: &mut [f32],
+) {
+    let queries = job.q.len();
+    let scores = &mut scratch.scores[..queries * CHUNK];
+    let codes = &scratch.codes[..queries];
+    for page in 0..job.pages() {
+        job.prefetch(cpu, page);
+        scores_of_page(cpu, job, page, codes, scores);
+    }
+    let part_len = part_len(job.kv.head_dim());
+    let pairs = job.pages() * PAGE_LEN / 2;
+    let weights = &mut scratch.weights[..queries * pairs];
+    let each = scores.chunks_exact_mut(CHUNK).zip(parts.chunks_exact_mut(part_len));
+    for (query, ((scores, part), weights)) in
+        each.zip(weights.chunks_exact_mut(pairs.max(1))).enumerate()
+    {
+        let seen = job.seen_by(query);
+        weights.fill([0; 2]);
+        if seen > 0 {
+            let (largest, sum) = exponentials(cpu, scores, seen);
+            scale_weights(cpu, job, scores, seen);
+            let unit = round_weights(cpu, &scores[..seen.next_multiple_of(TILE)], weights);
+            // The first place of the values keeps the unit until they are there.
+            part[0] = unit;
+            part[part_len - 2..].copy_from_slice(&[largest, sum]);
+        }
+    }
+    weigh_values(cpu, job, weights, parts);
+}
+
+/// The scores of every query head for all positions of a page.
+#[inline(always)]
+fn scores_of_page<S: Simd + Int8Sums>(
+    cpu: S,
+    job: &Job<'_>,
+    page: usize,
+    codes: &[QuantRow],
+    scores: &mut [f32],
+) {
+    let page_scales = job.kv.key_scales(job.first_page + page).as_chunks::<TILE>().0;
+    let tile_lines = job.kv.key_len() / INT8_LINE_COLS;
+    let tiles = job.kv.keys(job.first_page + page).chunks_exact(tile_lines).zip(page_scales);
+    for (t, (lines, scales)) in tiles.enumerate() {
+        let start = page * PAGE_LEN + t * TILE;
+        let mut put = |query: usize, sums: &[i32; TILE]| {
+            let factor = cpu.splat(codes[query].scale() * job.q.scale);
+            let out = &mut scores[query * CHUNK + start..].as_chunks_mut::<TILE>().0[0];
+            cpu.load_i32(sums).mul(factor).mul(cpu.load(scales)).store(out);
+        };
+        let (whole, rest) = codes.as_chunks::<QUERIES_AT_ONCE>();
+        for (i, [a, b, c, d]) in whole.iter().enumerate() {
+            let sums = cpu.key_sums(lines, [a, b, c, d]);
+            for (n, sums) in sums.iter().enumerate() {
+                put(i * QUERIES_AT_ONCE + n, sums);
+            }
+        }
+        for (i, query) in rest.iter().enumerate() {
+            let [sums] = cpu.key_sums(lines, [query]);
+            put(whole.len() * QUERIES_AT_ONCE + i, &sums);
+        }
+    }
+}
+
+/// Turns weights into integers, and returns what one of them is worth; NaN where a weight is no
+/// number.
+#[inline(always)]
+fn round_weights<S: Simd>(cpu: S, weights: &[f32], out: &mut [WeightPair]) -> f32 {
+    let tiles = weights.as_chunks::<TILE>().0;
+    let mut largest = cpu.splat(0.0);
+    for tile in tiles {
+        largest = largest.max_abs(cpu.load(tile));
+    }
+    let mut lanes = [0.0; TILE];
+    largest.store(&mut lanes);
+    // Magnitudes compare like their bits, and a NaN is above infinity.
+    let largest = f32::from_bits(lanes.map(f32::to_bits).into_iter().fold(0, u32::max));
+    let largest = if largest < SMALLEST_UNIT { SMALLEST_UNIT } else { largest };
+    let factor = cpu.splat(LARGEST / largest);
+    for (tile, out) in tiles.iter().zip(out.as_chunks_mut::<{ TILE / 2 }>().0) {
+        let mut rounded = [0; TILE];
+        cpu.load(tile).mul(factor).round().store_i16(&mut rounded);
+        for (out, pair) in out.iter_mut().zip(rounded.as_chunks().0) {
+            *out = *pair;
+        }
+    }
+    if largest.is_finite() { largest / LARGEST } else { f32::NAN }
+}
+
+/// Values as a chunk has them.
+struct ChunkValues<'a> {
+    kv: &'a KvHead<'a>,
+    first_page: usize,
+}
+
+impl ValuePages for ChunkValues<'_> {
+    #[inline(always)]
+    fn columns(&self) -> usize {
+        self.kv.row_len() / TILE
+    }
+
+    #[inline(always)]
+    fn page(&self, i: usize) -> &[ValuePairs] {
+        self.kv.values::<i8>(self.first_page + i).as_chunks().0
+    }
+}
+
+/// The weighed values of each query head, whose part begins with the unit of its weights. Weights of
+/// positions that a head does not see are zero, and zero times any code is zero.
+#[inline(always)]
+fn weigh_values<S: Simd + Int8Sums>(
+    cpu: S,
+    job: &Job<'_>,
+    weights: &[WeightPair],
+    parts: &mut [f32],
+) {
+    let queries = job.q.len();
+    let part_len = part_len(job.kv.head_dim());
+    let values = ChunkValues { kv: job.kv, first_page: job.first_page };
+    let mut query = 0;
+    while query + QUERIES_AT_ONCE <= queries {
+        let parts = &mut parts[query * part_len..][..QUERIES_AT_ONCE * part_len];
+        weigh_queries::<S, QUERIES_AT_ONCE>(cpu, &values, (weights, queries, query), parts);
+        query += QUERIES_AT_ONCE;
+    }
+    while query < queries {
+        let part = &mut parts[query * part_len..][..part_len];
+        weigh_queries::<S, 1>(cpu, &values, (weights, queries, query), part);
+        query += 1;
+    }
+}
+
+/// `weights` are those of all `queries`; ours are the `N` from `first` on.
+#[inline(always)]
+fn weigh_queries<S: Simd + Int8Sums, const N: usize>(
+    cpu: S,
+    values: &ChunkValues<'_>,
+    (weights, queries, first): (&[WeightPair], usize, usize),
+    parts: &mut [f32],
+) {
+    // Columns whose sums stay in registers down all the rows.
+    const MANY: usize = 4;
+    let (pairs, part_len) = (weights.len() / queries, parts.len() / N);
+    let (mut ours, mut units) = ([weights; N], [0.0; N]);
+    for (n, (ours, unit)) in ours.iter_mut().zip(&mut units).enumerate() {
+        *ours = &weights[(first + n) * pairs..][..pairs];
+        *unit = parts[n * part_len];
+    }
+    let blocks = if S::MANY_REGISTERS { values.columns() / MANY } else { 0 };
+    for block in 0..blocks {
+        let sums = cpu.value_sums::<N, MANY>(values, block * MANY, ours);
+        put_sums(cpu, &sums, units, (parts, block * MANY));
+    }
+    for column in blocks * MANY..values.columns() {
+        let sums = cpu.value_sums::<N, 1>(values, column, ours);
+        put_sums(cpu, &sums, units, (parts, column));
+    }
+}
+
+#[inline(always)]
+fn put_sums<S: Simd, const N: usize, const B: usize>(
+    cpu: S,
+    sums: &[[[i32; TILE]; B]; N],
+    units: [f32; N],
+    (parts, first): (&mut [f32], usize),
+) {
+    let part_len = parts.len() / N;
+    for ((sums, unit), part) in sums.iter().zip(units).zip(parts.chunks_exact_mut(part_len)) {
+        let columns = &mut part.as_chunks_mut::<TILE>().0[first..];
+        for (sum, out) in sums.iter().zip(columns) {
+            cpu.load_i32(sum).mul(cpu.splat(unit)).store(out);
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Keys and values in pages: how they are stored, written, and found again.
+//!
+//! A page holds [`PAGE_LEN`] positions of every K/V head of one layer, a head after the other, its
+//! keys before its values:
+//!
+//! ```text
+//! layer 0: page 0: head 0: keys, values   head 1: keys, values   …
+//!          page 1: …
+//! ```
+//!
+//! Keys lie the way scores are computed, sixteen positions side by side, so that no sum runs across a
+//! vector: element `d` of sixteen positions, then element `d + 1`. In int8 it is four elements of
+//! each of sixteen positions, as the four-way byte products want them (a [`Line`]; see `int8.rs`).
+//! Values lie in rows, a position after the other; in int8 two positions are paired, element by
+//! element, for the products of pairs. Rows are padded to sixteen elements, int8 keys to 64.
+//!
+//! Eight-bit types have a scale for each position, head, and key or value. It is fixed when the
+//! position is written, by that key or value alone.
+
+mod dtype;
+
+pub use dtype::{KvDtype, UnknownKvDtype};
+
+use crate::arch::{Plain, ZeroLines, numbers, numbers_mut};
+use crate::fp8::{E4M3_MAX, E5M2_MAX, f32_to_e4m3, f32_to_e5m2};
+use crate::half::{f32_to_bf16, f32_to_f16};
+use crate::int8::{BIAS, INT8_LINE_COLS};
+use crate::lanes::E4M3_LOADED;
+use crate::line::Line;
+use crate::quant::RUN;
+use crate::{Kernel, prefer_huge_pages};
+
+/// Positions in a page.
+pub const PAGE_LEN: usize = 32;
+
+/// Positions whose keys lie side by side.
+pub(crate) const TILE: usize = 16;
+
+/// The smallest magnitude that a scale of fp8 is made for: its inverse is still a number.
+const SMALLEST_ABSMAX: f32 = 1e-30;
+
+/// How many of everything a [`KvStore`] has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvShape {
+    /// Layers.
+    pub layers: usize,
+    /// Pages of each layer.
+    pub pages: usize,
+    /// K/V heads of each page.
+    pub heads: usize,
+    /// Elements of one key, and of one value.
+    pub head_dim: usize,
+}
+
+impl KvShape {
+    /// Bytes that keys and values of this shape take, scales included.
+    pub fn size_bytes(&self, dtype: KvDtype) -> usize {
+        let layout = PageLayout::new(dtype, self.head_dim);
+        let scales = if dtype.is_scaled() { 2 * PAGE_LEN * size_of::<f32>() } else { 0 };
+        self.layers * self.pages * self.heads * (layout.head_lines * size_of::<Line>() + scales)
+    }
+}
+
+/// Where one head of one page has its parts, in lines.
+#[derive(Clone, Copy, Debug)]
+struct PageLayout {
+    /// Elements of a row of values, padding included.
+    row_len: usize,
+    /// Elements of a key, padding included.
+    key_len: usize,
+    key_lines: usize,
+    head_lines: usize,
+}
+
+impl PageLayout {
+    fn new(dtype: KvDtype, head_dim: usize) -> Self {
+        let row_len = head_dim.next_multiple_of(TILE);
+        let key_len = if dtype == KvDtype::Int8 { head_dim.next_multiple_of(RUN) } else { row_len };
+        let lines = |len: usize| PAGE_LEN * len * dtype.size() / size_of::<Line>();
+        Self { row_len, key_len, key_lines: lines(key_len), head_lines: lines(key_len + row_len) }
+    }
+}
+
+/// Keys and values of all layers, in pages that sequences share out among themselves.
+pub struct KvStore {
+    dtype: KvDtype,
+    shape: KvShape,
+    layout: PageLayout,
+    lines: ZeroLines,
+    /// For each head of each page: the scales of its keys, then those of its values.
+    scales: Vec<f32>,
+    codes: Vec<i8>,
+    code_sums: Vec<i32>,
+}
+
+impl KvStore {
+    /// Room for everything. It takes memory only where it is written.
+    pub fn new(dtype: KvDtype, shape: KvShape) -> Self {
+        let layout = PageLayout::new(dtype, shape.head_dim);
+        let heads = shape.layers * shape.pages * shape.heads;
+        let scales = vec![0.0; if dtype.is_scaled() { heads * 2 * PAGE_LEN } else { 0 }];
+        prefer_huge_pages(&scales);
+        let codes_len = shape.head_dim.next_multiple_of(RUN);
+        Self {
+            dtype,
+            shape,
+            layout,
+            lines: ZeroLines::new(heads * layout.head_lines),
+            scales,
+            codes: vec![0; codes_len],
+            code_sums: vec![0; codes_len / RUN],
+        }
+    }
+
+    /// How keys and values are stored.
+    pub fn dtype(&self) -> KvDtype {
+        self.dtype
+    }
+
+    /// How many of everything there is.
+    pub fn shape(&self) -> KvShape {
+        self.shape
+    }
+
+    /// Writes keys and values of one position (those of all heads, one after another) into `slot` of
+    /// `page`. Nothing else changes.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such layer, page or slot, or if `keys` or `values` is not all heads.
+    pub fn write(
+        &mut self,
+        kernel: &dyn Kernel,
+        (layer, page, slot): (usize, u32, usize),
+        keys: &[f32],
+        values: &[f32],
+    ) {
+        let KvShape { layers, pages, heads, head_dim } = self.shape;
+        let page = page as usize;
+        assert!(layer < layers && page < pages && slot < PAGE_LEN, "a slot of a page of a layer");
+        assert!(keys.len() == heads * head_dim && keys.len() == values.len(), "all heads");
+        let rows = keys.chunks_exact(head_dim).zip(values.chunks_exact(head_dim));
+        for (head, (key, value)) in rows.enumerate() {
+            let at = (layer * pages + page) * heads + head;
+            match self.dtype {
+                KvDtype::F32 => self.put_floats(at, slot, (key, value), |x| x),
+                KvDtype::Bf16 => self.put_floats(at, slot, (key, value), f32_to_bf16),
+                KvDtype::F16 => self.put_floats(at, slot, (key, value), f32_to_f16),
+                KvDtype::Fp8E4m3 => {
+                    self.put_fp8(at, slot, (key, value), (E4M3_MAX, E4M3_LOADED), f32_to_e4m3);
+                }
+                KvDtype::Fp8E5m2 => {
+                    self.put_fp8(at, slot, (key, value), (E5M2_MAX, 1.0), f32_to_e5m2);
+                }
+                KvDtype::Int8 => self.put_int8(kernel, at, slot, (key, value)),
+            }
+        }
+    }
+
+    /// Keys and values of head `at`, counted over all pages and layers.
+    fn head_lines(&mut self, at: usize) -> (&mut [Line], &mut [Line]) {
+        let lines = &mut self.lines[at * self.layout.head_lines..][..self.layout.head_lines];
+        lines.split_at_mut(self.layout.key_lines)
+    }
+
+    fn put_floats<T: Plain>(
+        &mut self,
+        at: usize,
+        slot: usize,
+        (key, value): (&[f32], &[f32]),
+        encode: impl Fn(f32) -> T,
+    ) {
+        self.put_key(at, slot, key, &encode);
+        self.put_value(at, slot, value, &encode);
+    }
+
+    fn put_key<T: Plain>(
+        &mut self,
+        at: usize,
+        slot: usize,
+        key: &[f32],
+        encode: impl Fn(f32) -> T,
+    ) {
+        let row_len = self.layout.row_len;
+        let (keys, _) = self.head_lines(at);
+        let tile = &mut numbers_mut::<T>(keys)[slot / TILE * TILE * row_len..];
+        for (side_by_side, x) in tile.as_chunks_mut::<TILE>().0.iter_mut().zip(key) {
+            side_by_side[slot % TILE] = encode(*x);
+        }
+    }
+
+    fn put_value<T: Plain>(
+        &mut self,
+        at: usize,
+        slot: usize,
+        value: &[f32],
+        encode: impl Fn(f32) -> T,
+    ) {
+        let row_len = self.layout.row_len;
+        let (_, values) = self.head_lines(at);
+        let row = &mut numbers_mut::<T>(values)[slot * row_len..];
+        for (element, x) in row.iter_mut().zip(value) {
+            *element = encode(*x);
+        }
+    }
+
+    /// `largest` is the largest number of the type, and `loaded` what a loaded lane falls short by.
+    fn put_fp8(
+        &mut self,
+        at: usize,
+        slot: usize,
+        (key, value): (&[f32], &[f32]),
+        (largest, loaded): (f32, f32),
+        encode: impl Fn(f32) -> u8,
+    ) {
+        let absmaxes = [absmax(key), absmax(value)];
+        let [key_factor, value_factor] = absmaxes.map(|absmax| largest / absmax);
+        self.put_key(at, slot, key, |x| encode(x * key_factor));
+        self.put_value(at, slot, value, |x| encode(x * value_factor));
+        self.put_scales(at, slot, absmaxes.map(|absmax| absmax / largest * loaded));
+    }
+
+    fn put_int8(
+        &mut self,
+        kernel: &dyn Kernel,
+        at: usize,
+        slot: usize,
+        (key, value): (&[f32], &[f32]),
+    ) {
+        let (mut codes, mut sums) =
+            (std::mem::take(&mut self.codes), std::mem::take(&mut self.code_sums));
+        let PageLayout { row_len, key_len, .. } = self.layout;
+        let key_scale = kernel.quantize(key, &mut codes, &mut sums);
+        let (keys, _) = self.head_lines(at);
+        let tile = &mut keys[slot / TILE * (key_len / INT8_LINE_COLS)..];
+        for (line, codes) in tile.iter_mut().zip(codes.as_chunks::<INT8_LINE_COLS>().0) {
+            let quad = &mut line.0.as_chunks_mut::<INT8_LINE_COLS>().0[slot % TILE];
+            *quad = codes.map(|code| code.cast_unsigned() ^ BIAS);
+        }
+        let value_scale = kernel.quantize(value, &mut codes, &mut sums);
+        let (_, values) = self.head_lines(at);
+        let pairs = &mut numbers_mut::<i8>(values)[slot / 2 * 2 * row_len..][..2 * row_len];
+        for (pair, code) in pairs.as_chunks_mut::<2>().0.iter_mut().zip(&codes) {
+            pair[slot % 2] = *code;
+        }
+        // A row with an infinity has codes that no product allows for: it is as good as NaN.
+        let nan_unless_finite = |scale: f32| if scale.is_finite() { scale } else { f32::NAN };
+        self.put_scales(at, slot, [key_scale, value_scale].map(nan_unless_finite));
+        (self.codes, self.code_sums) = (codes, sums);
+    }
+
+    fn put_scales(&mut self, at: usize, slot: usize, [key, value]: [f32; 2]) {
+        let scales = &mut self.scales[at * 2 * PAGE_LEN..][..2 * PAGE_LEN];
+        scales[slot] = key;
+        scales[PAGE_LEN + slot] = value;
+    }
+
+    /// One K/V head of a layer, seen through a sequence's pages.
+    pub fn head<'a>(&'a self, layer: usize, head: usize, pages: &'a [u32]) -> KvHead<'a> {
+        assert!(layer < self.shape.layers && head < self.shape.heads, "a head of a layer");
+        let heads = self.shape.pages * self.shape.heads;
+        let lines = &self.lines[layer * heads * self.layout.head_lines..];
+        let scales =
+            if self.scales.is_empty() { &[] } else { &self.scales[layer * heads * 2 * PAGE_LEN..] };
+        KvHead {
+            dtype: self.dtype,
+            head_dim: self.shape.head_dim,
+            layout: self.layout,
+            lines: &lines[..heads * self.layout.head_lines],
+            scales,
+            pages,
+            heads: self.shape.heads,
+            head,
+        }
+    }
+}
+
+/// The largest magnitude of a row, or what an fp8 scale can still be made for; NaN if there is one.
+fn absmax(row: &[f32]) -> f32 {
+    // Magnitudes compare like their bits, and a NaN is above infinity.
+    let bits = row.iter().fold(0, |max, x| x.abs().to_bits().max(max));
+    f32::from_bits(bits.max(SMALLEST_ABSMAX.to_bits()))
+}
+
+/// Keys and values of one layer and one K/V head, as one sequence sees them.
+#[derive(Clone, Copy)]
+pub struct KvHead<'a> {
+    dtype: KvDtype,
+    head_dim: usize,
+    layout: PageLayout,
+    /// Of the layer.
+    lines: &'a [Line],
+    scales: &'a [f32],
+    pages: &'a [u32],
+    heads: usize,
+    head: usize,
+}
+
+impl<'a> KvHead<'a> {
+    /// How keys and values are stored.
+    pub fn dtype(&self) -> KvDtype {
+        self.dtype
+    }
+
+    /// Elements of one key, and of one value.
+    pub fn head_dim(&self) -> usize {
+        self.head_dim
+    }
+
+    /// Elements of a row of values, padding included.
+    pub(crate) fn row_len(&self) -> usize {
+        self.layout.row_len
+    }
+
+    /// Elements of a key, padding included.
+    pub(crate) fn key_len(&self) -> usize {
+        self.layout.key_len
+    }
+
+    /// The keys of the sequence's page `i`.
+    #[inline(always)]
+    pub(crate) fn keys(&self, i: usize) -> &'a [Line] {
+        &self.lines[self.at(i) * self.layout.head_lines..][..self.layout.key_lines]
+    }
+
+    /// The values of the sequence's page `i`.
+    #[inline(always)]
+    pub(crate) fn values<T: Plain>(&self, i: usize) -> &'a [T] {
+        let PageLayout { key_lines, head_lines, .. } = self.layout;
+        numbers(&self.lines[self.at(i) * head_lines..][key_lines..head_lines])
+    }
+
+    /// The scales of the keys of the sequence's page `i`.
+    #[inline(always)]
+    pub(crate) fn key_scales(&self, i: usize) -> &'a [f32] {
+        &self.scales[self.at(i) * 2 * PAGE_LEN..][..PAGE_LEN]
+    }
+
+    /// The scales of the values of the sequence's page `i`.
+    #[inline(always)]
+    pub(crate) fn value_scales(&self, i: usize) -> &'a [f32] {
+        &self.scales[(self.at(i) * 2 + 1) * PAGE_LEN..][..PAGE_LEN]
+    }
+
+    /// How many pages the sequence has.
+    pub(crate) fn pages_len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// The place of our head of page `i` among all heads of the layer.
+    #[inline(always)]
+    fn at(&self, i: usize) -> usize {
+        self.pages[i] as usize * self.heads + self.head
+    }
+}
