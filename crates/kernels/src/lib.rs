@@ -21,6 +21,7 @@ pub mod half;
 mod int8;
 mod isa;
 mod lanes;
+mod layout;
 mod line;
 pub mod math;
 #[expect(unsafe_code, reason = "lends stack data to threads and splits slices between jobs")]
@@ -37,11 +38,12 @@ mod trial;
 pub use arch::prefer_huge_pages;
 pub use int8::{Int8Matrix, int8_products};
 pub use isa::{Isa, UnknownIsa};
+pub use layout::Layout;
 pub use pool::{Pool, Strip};
 pub use product::{multiply, multiply_add, multiply_each, multiply_gated};
 pub use quant::{QuantBatch, QuantRow};
 pub use rotary::RotaryTable;
-pub use ternary::{Layout, Scales, TernaryMatrix};
+pub use ternary::{Scales, TernaryMatrix};
 pub use tiles::TileKernel;
 
 /// Arithmetic for one instruction set. Every implementation returns exactly the bits of the scalar
@@ -57,6 +59,10 @@ pub trait Kernel: Send + Sync {
     fn pays(&self) -> bool {
         true
     }
+
+    /// Whether there is code for matrices in `layout`. Without, they are rewritten as quad lines each
+    /// time they are read, which is correct but not fast.
+    fn is_made_for(&self, layout: Layout) -> bool;
 
     /// Turns one row of activations into int8 codes: with `s = 127 / max(absmax, 1e-5)`, a code is
     /// `x * s` rounded half to even and clamped to -128..=127.

@@ -9,9 +9,11 @@
 //!   starting at 0, and then `acc * x_scale`.
 
 use crate::lanes::{F32x16, Simd};
+use crate::layout::five_trits::sums_by_quad_lines;
+use crate::layout::quad_lines::LINE_COLS;
 use crate::line::{Line, STRIP};
 use crate::quant::RUN;
-use crate::ternary::{LINE_COLS, StripScales};
+use crate::ternary::StripScales;
 use crate::tiles::PAIR;
 use crate::{Kernel, Layout, Pool, QuantBatch, QuantRow, Strip, TernaryMatrix, TileKernel};
 
@@ -141,8 +143,25 @@ impl<'a> Jobs<'a> {
 /// The integer heart of a product.
 pub(crate) trait LineSums: Copy {
     /// For each of `T` tokens and each of sixteen rows, the exact sum of code times activation over
-    /// the columns of `lines`. Each token has sixteen activations a line.
+    /// the columns of quad `lines`. Each token has sixteen activations a line.
     fn line_sums<const T: usize>(self, lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP]; T];
+
+    /// Whether `five_trit_sums` is more than quad lines with a detour.
+    #[inline(always)]
+    fn decodes_five_trits(self) -> bool {
+        false
+    }
+
+    /// The same over all lines of a strip, five trits a byte. Each token has activations in whole
+    /// runs, which may end before the last line does, or after: what is missing or too much is zero.
+    #[inline(always)]
+    fn five_trit_sums<const T: usize>(
+        self,
+        lines: &[Line],
+        tokens: [&[i8]; T],
+    ) -> [[i32; STRIP]; T] {
+        sums_by_quad_lines(self, lines, tokens)
+    }
 }
 
 #[inline(always)]
@@ -154,8 +173,7 @@ pub(crate) fn multiply_strip<C: LineSums + Simd>(
     y: &mut Strip<'_, f32>,
 ) {
     assert!(y.rows() == xs.len() && y.width() == w.strip_rows(strip).len(), "the strip of w");
-    let cols = w.strip_lines(strip).len() * LINE_COLS;
-    assert!(xs.iter().all(|x| x.codes().len() == cols), "as many codes as columns");
+    assert!(xs.iter().all(|x| x.codes().len() == w.padded_cols()), "as many codes as columns");
     let (whole, rest) = xs.as_chunks::<TOKENS>();
     for (i, xs) in whole.iter().enumerate() {
         multiply_tokens(cpu, w, strip, xs.each_ref(), y, i * TOKENS);
@@ -179,14 +197,13 @@ fn multiply_tokens<C: LineSums + Simd, const T: usize>(
     y: &mut Strip<'_, f32>,
     first: usize,
 ) {
-    let Layout::QuadLines = w.layout();
-    let lines = w.strip_lines(strip);
     let results = match w.scales() {
-        StripScales::Tensor(scale) => by_row(cpu, lines, xs, cpu.splat(*scale)),
-        StripScales::Rows(values) => by_row(cpu, lines, xs, cpu.load(&values[strip])),
+        StripScales::Tensor(scale) => by_row(cpu, w, strip, xs, cpu.splat(*scale)),
+        StripScales::Rows(values) => by_row(cpu, w, strip, xs, cpu.load(&values[strip])),
         StripScales::Groups { len, values } => {
             let groups = w.cols().div_ceil(*len);
-            by_group(cpu, lines, xs, *len, &values[strip * groups..][..groups])
+            let scales = &values[strip * groups..][..groups];
+            by_group(cpu, w.strip_lines(strip), xs, *len, scales)
         }
     };
     for (t, results) in results.into_iter().enumerate() {
@@ -200,11 +217,16 @@ fn multiply_tokens<C: LineSums + Simd, const T: usize>(
 #[inline(always)]
 fn by_row<C: LineSums + Simd, const T: usize>(
     cpu: C,
-    lines: &[Line],
+    w: &TernaryMatrix,
+    strip: usize,
     xs: [&QuantRow; T],
     scales: C::Lanes,
 ) -> [C::Lanes; T] {
-    let sums = cpu.line_sums(lines, xs.map(QuantRow::codes));
+    let (lines, codes) = (w.strip_lines(strip), xs.map(QuantRow::codes));
+    let sums = match w.layout() {
+        Layout::QuadLines => cpu.line_sums(lines, codes),
+        Layout::FiveTrits => cpu.five_trit_sums(lines, codes),
+    };
     let mut results = [scales; T];
     for t in 0..T {
         let dots = dot_products(cpu, sums[t], xs[t].sum());
@@ -213,6 +235,7 @@ fn by_row<C: LineSums + Simd, const T: usize>(
     results
 }
 
+/// Over quad lines: a group ends where a run does, and so between two lines.
 #[inline(always)]
 fn by_group<C: LineSums + Simd, const T: usize>(
     cpu: C,

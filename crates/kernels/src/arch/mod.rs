@@ -58,6 +58,14 @@ macro_rules! implement_kernel {
             fn isa(&self) -> $crate::Isa {
                 $isa
             }
+            fn is_made_for(&self, layout: $crate::Layout) -> bool {
+                match layout {
+                    $crate::Layout::QuadLines => true,
+                    $crate::Layout::FiveTrits => {
+                        $crate::product::LineSums::decodes_five_trits(*self)
+                    }
+                }
+            }
             $crate::arch::method! { $cpu $(, $features)?;
                 quantize(x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32;
                 $crate::quant::quantize }

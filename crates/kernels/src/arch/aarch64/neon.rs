@@ -6,9 +6,9 @@ use std::arch::asm;
 
 use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums};
 use crate::lanes::{F32x16, Simd};
+use crate::layout::quad_lines::LINE_COLS;
 use crate::line::{Line, STRIP};
 use crate::product::LineSums;
-use crate::ternary::LINE_COLS;
 use crate::{Isa, QuantRow};
 
 /// Every 64-bit Arm CPU has this.

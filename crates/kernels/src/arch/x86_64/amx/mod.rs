@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 
 use super::avx512::Avx512;
 use crate::{
-    FloatRows, Int8Matrix, Isa, Kernel, KvPages, QuantBatch, QuantRow, RotaryPairs, Strip,
+    FloatRows, Int8Matrix, Isa, Kernel, KvPages, Layout, QuantBatch, QuantRow, RotaryPairs, Strip,
     TernaryMatrix, TileKernel, trial,
 };
 
@@ -76,6 +76,12 @@ macro_rules! on_vectors {
 impl Kernel for Amx {
     fn isa(&self) -> Isa {
         Isa::Amx
+    }
+
+    /// Tiles are filled from quad lines only, and many tokens gain more by tiles than one token by
+    /// fewer bytes.
+    fn is_made_for(&self, layout: Layout) -> bool {
+        layout == Layout::QuadLines
     }
 
     /// The same tiles were seen to run at full speed and, a minute later, at a third of it; and an

@@ -1,5 +1,6 @@
 //! AVX-512 with VNNI: sixteen lanes are one register, and so is a line.
 
+mod five_trits;
 mod sums;
 
 use std::arch::x86_64::*;
@@ -9,7 +10,10 @@ use crate::lanes::{F32x16, Simd};
 
 /// Proof that this CPU has what the kernel needs; only [`Avx512::detect`] makes one.
 #[derive(Clone, Copy)]
-pub(super) struct Avx512(());
+pub(super) struct Avx512 {
+    /// Whether it has VBMI as well, which is good for one layout.
+    vbmi: bool,
+}
 
 impl Avx512 {
     pub(super) fn detect() -> Option<&'static Self> {
@@ -21,7 +25,8 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vnni");
-        has_all.then_some(&Self(()))
+        let vbmi = is_x86_feature_detected!("avx512vbmi");
+        has_all.then_some(if vbmi { &Self { vbmi: true } } else { &Self { vbmi: false } })
     }
 }
 
