@@ -164,6 +164,21 @@ pub(crate) trait LineSums: Copy {
     }
 }
 
+/// How many sums a token and row has, in kernels that add four products to a sum at once: such an
+/// instruction takes some cycles, and the next to the same sum has to wait, but the more tokens there
+/// are, the more there is to do meanwhile, and the fewer registers are free.
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    expect(dead_code, reason = "no such kernel")
+)]
+pub(crate) const fn sums_per_row(tokens: usize) -> usize {
+    match tokens {
+        1 => 4,
+        2 => 2,
+        _ => 1,
+    }
+}
+
 #[inline(always)]
 pub(crate) fn multiply_strip<C: LineSums + Simd>(
     cpu: C,
@@ -264,4 +279,54 @@ fn by_group<C: LineSums + Simd, const T: usize>(
 #[inline(always)]
 fn dot_products<C: Simd>(cpu: C, sums: [i32; STRIP], activations: i32) -> C::Lanes {
     cpu.load_i32(&sums.map(|sum| sum - activations))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::arch::Scalar;
+    use crate::int8::{BIAS, Int8Sums};
+
+    /// The sums of an instruction set are those of plain Rust, for each number of tokens that share
+    /// a line. For code that no [`Kernel`] of this CPU leads to; `tests/exact.rs` is for the others.
+    pub(crate) fn check_sums<C: LineSums + Int8Sums>(cpu: C) {
+        for runs in [1, 2, 5, 17, 40] {
+            check_tokens::<C, 1>(cpu, runs);
+            check_tokens::<C, 2>(cpu, runs);
+            check_tokens::<C, 3>(cpu, runs);
+            check_tokens::<C, 4>(cpu, runs);
+        }
+    }
+
+    fn check_tokens<C: LineSums + Int8Sums, const T: usize>(cpu: C, runs: usize) {
+        let mut state = (runs * 10 + T) as u64;
+        let mut random = || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) as usize
+        };
+        let cols = runs * RUN - random() % 40;
+        // Some rows of only the largest codes, and some tokens of only the largest activations.
+        let mut trits: Vec<i8> = (0..STRIP * cols).map(|_| (random() % 3) as i8 - 1).collect();
+        trits[..2 * cols].fill(1);
+        let tokens: [QuantRow; T] = std::array::from_fn(|t| {
+            let code = |_| if t == 1 { -128 } else { random() as i8 };
+            QuantRow::from_codes(&(0..cols).map(code).collect::<Vec<_>>(), 1.0)
+        });
+        let codes = tokens.each_ref().map(QuantRow::codes);
+        let packed = |layout: Layout| {
+            let mut lines = vec![layout.zeros(); layout.lines_per_strip(cols)];
+            layout.pack_strip(&trits, cols, &mut lines);
+            lines
+        };
+        let (quad_lines, five_trits) = (packed(Layout::QuadLines), packed(Layout::FiveTrits));
+        let expected = Scalar.line_sums(&quad_lines, codes);
+        assert_eq!(expected, cpu.line_sums(&quad_lines, codes), "{cols} columns");
+        assert_eq!(expected, cpu.five_trit_sums(&five_trits, codes), "{cols} columns");
+
+        let weight = |place| BIAS.wrapping_add([127, 129][place % 2]);
+        let mut int8_lines = vec![Line(std::array::from_fn(weight)); codes[0].len() / 4];
+        int8_lines[1..].iter_mut().for_each(|line| line.0.fill_with(|| 1 + (random() % 255) as u8));
+        let xs = tokens.each_ref();
+        assert_eq!(Scalar.int8_sums(&int8_lines, xs), cpu.int8_sums(&int8_lines, xs));
+    }
 }

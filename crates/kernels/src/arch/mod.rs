@@ -18,9 +18,9 @@ pub(crate) use scalar::Scalar;
 pub(crate) fn supported() -> impl Iterator<Item = &'static dyn Kernel> {
     let scalar: &'static dyn Kernel = &Scalar;
     #[cfg(target_arch = "x86_64")]
-    let others = [x86_64::avx2(), x86_64::avx512vnni(), x86_64::amx().ok()];
+    let others = x86_64::kernels();
     #[cfg(target_arch = "aarch64")]
-    let others = [Some(aarch64::neon())];
+    let others = aarch64::kernels();
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let others: [Option<&'static dyn Kernel>; 0] = [];
     [Some(scalar)].into_iter().chain(others).flatten()

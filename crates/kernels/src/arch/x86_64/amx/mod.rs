@@ -13,7 +13,7 @@ mod tiles;
 
 use std::sync::OnceLock;
 
-use super::avx512::Avx512;
+use super::avx512::{Avx512, Vnni};
 use crate::{
     FloatRows, Int8Matrix, Isa, Kernel, KvPages, Layout, QuantBatch, QuantRow, RotaryPairs, Strip,
     TernaryMatrix, TileKernel, trial,
@@ -42,7 +42,7 @@ impl Amx {
 
     /// What is needed besides tiles; CPUs with tiles have it.
     fn vectors() -> Option<&'static Avx512> {
-        Avx512::detect().filter(|_| is_x86_feature_detected!("avx512vbmi"))
+        Avx512::<Vnni>::detect().filter(|_| is_x86_feature_detected!("avx512vbmi"))
     }
 }
 

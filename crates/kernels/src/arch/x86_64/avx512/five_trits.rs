@@ -7,7 +7,7 @@
 
 use std::arch::x86_64::*;
 
-use super::sums::{broadcast, load, store};
+use super::{broadcast, load, store};
 use crate::arch::x86_64::prefetch_after;
 use crate::layout::five_trits::{HIGH, LINE_COLS, codes};
 use crate::line::{Line, STRIP};
