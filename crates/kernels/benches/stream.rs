@@ -10,8 +10,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use wf_kernels::{
-    FloatRows, Int8Matrix, Pool, QuantBatch, Scales, TernaryMatrix, best, int8_products, multiply,
-    prefer_huge_pages,
+    FloatRows, Int8Matrix, Layout, Pool, QuantBatch, Scales, TernaryMatrix, best, int8_products,
+    multiply, prefer_huge_pages,
 };
 
 /// The shapes of BitNet 2B.
@@ -31,7 +31,8 @@ fn main() {
     let (matrices, vocabulary, rounds) = if quick { (2, 1000, 1) } else { (128, 128_256, 9) };
 
     let maker = Pool::new(2);
-    let ternary: Vec<_> = (0..matrices).map(|i| ternary_matrix(&maker, i)).collect();
+    let [ternary, five_trits] = [Layout::QuadLines, Layout::FiveTrits]
+        .map(|layout| (0..matrices).map(|i| ternary_matrix(&maker, layout, i)).collect::<Vec<_>>());
     let int8 = int8_matrix(&maker, vocabulary);
     let bits = in_huge_pages(0x3f80_u16, vocabulary * COLS);
     let bytes_len: usize = ternary.iter().map(TernaryMatrix::bytes_len).sum();
@@ -39,7 +40,7 @@ fn main() {
 
     for threads in [1, 2] {
         let pool = Pool::new(threads);
-        let mut passes = passes(&pool, &ternary, &int8, &bits);
+        let mut passes = passes(&pool, [&ternary, &five_trits], &int8, &bits);
         let mut seconds = vec![Vec::new(); passes.len()];
         let mut plain = Vec::new();
         for _ in 0..rounds {
@@ -55,12 +56,13 @@ fn main() {
             let share = 100.0 * speed / plain_speed;
             println!("  {:24} {speed:5.1} GB/s, {share:3.0} %", pass.name);
         }
+        println!("  layout measured as the faster: {:?}", Layout::measured(best(), &pool));
     }
 }
 
 fn passes<'a>(
     pool: &Pool,
-    ternary: &'a [TernaryMatrix],
+    ternary: [&'a [TernaryMatrix]; 2],
     int8: &'a Int8Matrix,
     bits: &'a [u16],
 ) -> Vec<Pass<'a>> {
@@ -71,21 +73,25 @@ fn passes<'a>(
         xs
     };
     let (wide, narrow, x) = (quantized(WIDE), quantized(COLS), floats(COLS));
-    let (mut y, mut dots) = (vec![0.0; COLS], vec![0; int8.rows()]);
+    let mut dots = vec![0; int8.rows()];
     let mut scores = vec![0.0; bits.len() / COLS];
     let mut scores_f16 = scores.clone();
     let x_f16 = x.clone();
-    let multiply_all = move |pool: &Pool| {
-        for w in ternary {
-            multiply(kernel, pool, w, black_box(&wide), &mut y);
+    let multiply_all = |name, matrices: &'a [TernaryMatrix]| {
+        let (wide, mut y) = (wide.clone(), vec![0.0; COLS]);
+        Pass {
+            name,
+            bytes_len: matrices.iter().map(TernaryMatrix::bytes_len).sum(),
+            run: Box::new(move |pool| {
+                for w in matrices {
+                    multiply(kernel, pool, w, black_box(&wide), &mut y);
+                }
+            }),
         }
     };
     vec![
-        Pass {
-            name: "multiply, trits",
-            bytes_len: ternary.iter().map(TernaryMatrix::bytes_len).sum(),
-            run: Box::new(multiply_all),
-        },
+        multiply_all("multiply, quad lines", ternary[0]),
+        multiply_all("multiply, five trits", ternary[1]),
         Pass {
             name: "int8 products",
             bytes_len: int8.bytes_len(),
@@ -149,8 +155,8 @@ fn speed(bytes_len: usize, seconds: &mut [f64]) -> f64 {
     bytes_len as f64 / seconds[seconds.len() / 2] / 1e9
 }
 
-fn ternary_matrix(pool: &Pool, seed: usize) -> TernaryMatrix {
-    let mut w = TernaryMatrix::new(COLS, WIDE, Scales::Tensor(0.5));
+fn ternary_matrix(pool: &Pool, layout: Layout, seed: usize) -> TernaryMatrix {
+    let mut w = TernaryMatrix::with_layout(layout, COLS, WIDE, Scales::Tensor(0.5));
     let read = |rows: std::ops::Range<usize>, out: &mut [i8]| {
         for (i, trit) in out.iter_mut().enumerate() {
             *trit = ((seed + rows.start * 31 + i * 7) % 3) as i8 - 1;

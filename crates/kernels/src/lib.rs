@@ -25,6 +25,7 @@ mod int8;
 mod isa;
 mod kv;
 mod lanes;
+mod layout;
 mod line;
 pub mod math;
 mod nibble;
@@ -46,12 +47,13 @@ pub use codes::CodeRows;
 pub use int8::{Int8Matrix, int8_products};
 pub use isa::{Isa, UnknownIsa};
 pub use kv::{KvDtype, KvHead, KvShape, KvStore, PAGE_LEN, UnknownKvDtype};
+pub use layout::Layout;
 pub use nibble::NibbleMatrix;
 pub use pool::{Pool, Strip};
 pub use product::{multiply, multiply_add, multiply_each, multiply_gated};
 pub use quant::{QuantBatch, QuantRow};
 pub use rotary::RotaryTable;
-pub use ternary::{Layout, Scales, TernaryMatrix};
+pub use ternary::{Scales, TernaryMatrix};
 pub use tiles::TileKernel;
 
 /// Arithmetic for one instruction set. Every implementation returns exactly the bits of the scalar
@@ -67,6 +69,10 @@ pub trait Kernel: Send + Sync {
     fn pays(&self) -> bool {
         true
     }
+
+    /// Whether there is code for matrices in `layout`. Without, they are rewritten as quad lines each
+    /// time they are read, which is correct but not fast.
+    fn is_made_for(&self, layout: Layout) -> bool;
 
     /// Turns one row of activations into int8 codes: with `s = 127 / max(absmax, 1e-5)`, a code is
     /// `x * s` rounded half to even and clamped to -128..=127.

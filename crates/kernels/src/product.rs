@@ -9,9 +9,11 @@
 //!   starting at 0, and then `acc * x_scale`.
 
 use crate::lanes::{F32x16, Simd};
+use crate::layout::five_trits::sums_by_quad_lines;
+use crate::layout::quad_lines::LINE_COLS;
 use crate::line::{Line, STRIP};
 use crate::quant::RUN;
-use crate::ternary::{LINE_COLS, StripScales};
+use crate::ternary::StripScales;
 use crate::tiles::PAIR;
 use crate::{Kernel, Layout, Pool, QuantBatch, QuantRow, Strip, TernaryMatrix, TileKernel};
 
@@ -141,8 +143,40 @@ impl<'a> Jobs<'a> {
 /// The integer heart of a product.
 pub(crate) trait LineSums: Copy {
     /// For each of `T` tokens and each of sixteen rows, the exact sum of code times activation over
-    /// the columns of `lines`. Each token has sixteen activations a line.
+    /// the columns of quad `lines`. Each token has sixteen activations a line.
     fn line_sums<const T: usize>(self, lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP]; T];
+
+    /// Whether `five_trit_sums` is more than quad lines with a detour.
+    #[inline(always)]
+    fn decodes_five_trits(self) -> bool {
+        false
+    }
+
+    /// The same over all lines of a strip, five trits a byte. Each token has activations in whole
+    /// runs, which may end before the last line does, or after: what is missing or too much is zero.
+    #[inline(always)]
+    fn five_trit_sums<const T: usize>(
+        self,
+        lines: &[Line],
+        tokens: [&[i8]; T],
+    ) -> [[i32; STRIP]; T] {
+        sums_by_quad_lines(self, lines, tokens)
+    }
+}
+
+/// How many sums a token and row has, in kernels that add four products to a sum at once: such an
+/// instruction takes some cycles, and the next to the same sum has to wait, but the more tokens there
+/// are, the more there is to do meanwhile, and the fewer registers are free.
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    expect(dead_code, reason = "no such kernel")
+)]
+pub(crate) const fn sums_per_row(tokens: usize) -> usize {
+    match tokens {
+        1 => 4,
+        2 => 2,
+        _ => 1,
+    }
 }
 
 #[inline(always)]
@@ -154,8 +188,7 @@ pub(crate) fn multiply_strip<C: LineSums + Simd>(
     y: &mut Strip<'_, f32>,
 ) {
     assert!(y.rows() == xs.len() && y.width() == w.strip_rows(strip).len(), "the strip of w");
-    let cols = w.strip_lines(strip).len() * LINE_COLS;
-    assert!(xs.iter().all(|x| x.codes().len() == cols), "as many codes as columns");
+    assert!(xs.iter().all(|x| x.codes().len() == w.padded_cols()), "as many codes as columns");
     let (whole, rest) = xs.as_chunks::<TOKENS>();
     for (i, xs) in whole.iter().enumerate() {
         multiply_tokens(cpu, w, strip, xs.each_ref(), y, i * TOKENS);
@@ -179,14 +212,13 @@ fn multiply_tokens<C: LineSums + Simd, const T: usize>(
     y: &mut Strip<'_, f32>,
     first: usize,
 ) {
-    let Layout::QuadLines = w.layout();
-    let lines = w.strip_lines(strip);
     let results = match w.scales() {
-        StripScales::Tensor(scale) => by_row(cpu, lines, xs, cpu.splat(*scale)),
-        StripScales::Rows(values) => by_row(cpu, lines, xs, cpu.load(&values[strip])),
+        StripScales::Tensor(scale) => by_row(cpu, w, strip, xs, cpu.splat(*scale)),
+        StripScales::Rows(values) => by_row(cpu, w, strip, xs, cpu.load(&values[strip])),
         StripScales::Groups { len, values } => {
             let groups = w.cols().div_ceil(*len);
-            by_group(cpu, lines, xs, *len, &values[strip * groups..][..groups])
+            let scales = &values[strip * groups..][..groups];
+            by_group(cpu, w.strip_lines(strip), xs, *len, scales)
         }
     };
     for (t, results) in results.into_iter().enumerate() {
@@ -200,11 +232,16 @@ fn multiply_tokens<C: LineSums + Simd, const T: usize>(
 #[inline(always)]
 fn by_row<C: LineSums + Simd, const T: usize>(
     cpu: C,
-    lines: &[Line],
+    w: &TernaryMatrix,
+    strip: usize,
     xs: [&QuantRow; T],
     scales: C::Lanes,
 ) -> [C::Lanes; T] {
-    let sums = cpu.line_sums(lines, xs.map(QuantRow::codes));
+    let (lines, codes) = (w.strip_lines(strip), xs.map(QuantRow::codes));
+    let sums = match w.layout() {
+        Layout::QuadLines => cpu.line_sums(lines, codes),
+        Layout::FiveTrits => cpu.five_trit_sums(lines, codes),
+    };
     let mut results = [scales; T];
     for t in 0..T {
         let dots = dot_products(cpu, sums[t], xs[t].sum());
@@ -213,6 +250,7 @@ fn by_row<C: LineSums + Simd, const T: usize>(
     results
 }
 
+/// Over quad lines: a group ends where a run does, and so between two lines.
 #[inline(always)]
 fn by_group<C: LineSums + Simd, const T: usize>(
     cpu: C,
@@ -241,4 +279,54 @@ fn by_group<C: LineSums + Simd, const T: usize>(
 #[inline(always)]
 fn dot_products<C: Simd>(cpu: C, sums: [i32; STRIP], activations: i32) -> C::Lanes {
     cpu.load_i32(&sums.map(|sum| sum - activations))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::arch::Scalar;
+    use crate::int8::{BIAS, Int8Sums};
+
+    /// The sums of an instruction set are those of plain Rust, for each number of tokens that share
+    /// a line. For code that no [`Kernel`] of this CPU leads to; `tests/exact.rs` is for the others.
+    pub(crate) fn check_sums<C: LineSums + Int8Sums>(cpu: C) {
+        for runs in [1, 2, 5, 17, 40] {
+            check_tokens::<C, 1>(cpu, runs);
+            check_tokens::<C, 2>(cpu, runs);
+            check_tokens::<C, 3>(cpu, runs);
+            check_tokens::<C, 4>(cpu, runs);
+        }
+    }
+
+    fn check_tokens<C: LineSums + Int8Sums, const T: usize>(cpu: C, runs: usize) {
+        let mut state = (runs * 10 + T) as u64;
+        let mut random = || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) as usize
+        };
+        let cols = runs * RUN - random() % 40;
+        // Some rows of only the largest codes, and some tokens of only the largest activations.
+        let mut trits: Vec<i8> = (0..STRIP * cols).map(|_| (random() % 3) as i8 - 1).collect();
+        trits[..2 * cols].fill(1);
+        let tokens: [QuantRow; T] = std::array::from_fn(|t| {
+            let code = |_| if t == 1 { -128 } else { random() as i8 };
+            QuantRow::from_codes(&(0..cols).map(code).collect::<Vec<_>>(), 1.0)
+        });
+        let codes = tokens.each_ref().map(QuantRow::codes);
+        let packed = |layout: Layout| {
+            let mut lines = vec![layout.zeros(); layout.lines_per_strip(cols)];
+            layout.pack_strip(&trits, cols, &mut lines);
+            lines
+        };
+        let (quad_lines, five_trits) = (packed(Layout::QuadLines), packed(Layout::FiveTrits));
+        let expected = Scalar.line_sums(&quad_lines, codes);
+        assert_eq!(expected, cpu.line_sums(&quad_lines, codes), "{cols} columns");
+        assert_eq!(expected, cpu.five_trit_sums(&five_trits, codes), "{cols} columns");
+
+        let weight = |place| BIAS.wrapping_add([127, 129][place % 2]);
+        let mut int8_lines = vec![Line(std::array::from_fn(weight)); codes[0].len() / 4];
+        int8_lines[1..].iter_mut().for_each(|line| line.0.fill_with(|| 1 + (random() % 255) as u8));
+        let xs = tokens.each_ref();
+        assert_eq!(Scalar.int8_sums(&int8_lines, xs), cpu.int8_sums(&int8_lines, xs));
+    }
 }

@@ -1,30 +1,11 @@
-//! Matrices of trits in the layout the kernels read.
-//!
-//! A **strip** is sixteen output rows. A **line** is 64 bytes: one strip times sixteen columns, two
-//! bits a trit, holding the trit plus one. Byte `4n + q` of line `i` belongs to row `n` of the strip,
-//! and its field `j` (bits `2j` and `2j + 1`) to column `16i + 4j + q`:
-//!
-//! ```text
-//!             bits 1:0      bits 3:2      bits 5:4      bits 7:6
-//! byte 4n+q   16i +  0 + q  16i +  4 + q  16i +  8 + q  16i + 12 + q      <- columns of row n
-//! ```
-//!
-//! So masking one field of a line gives sixteen rows times four neighbouring columns, which is what
-//! a four-way byte dot product wants against four activations broadcast to all rows; no result ever
-//! has to be summed across a vector. The lines of a strip lie one after the other.
+//! Matrices of trits, in one of the layouts the kernels read, and their scales.
 
 use std::ops::Range;
 
-use crate::Pool;
 use crate::arch::Lines;
 use crate::line::{Line, MAX_COLS, STRIP, fill};
 use crate::quant::RUN;
-
-/// Columns in a line.
-pub(crate) const LINE_COLS: usize = 16;
-
-/// Four fields that all hold code 1, the zero trit.
-const ZERO_TRITS: u8 = 0b01_01_01_01;
+use crate::{Layout, Pool};
 
 /// What a trit is multiplied by.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,37 +64,46 @@ fn side_by_side(values: &[f32], groups: usize) -> Vec<[f32; STRIP]> {
         .collect()
 }
 
-/// How trits lie in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Layout {
-    /// Two bits a trit, in lines of sixteen rows by sixteen columns.
-    QuadLines,
-}
-
 /// A matrix of trits with its scales.
 pub struct TernaryMatrix {
     rows: usize,
     cols: usize,
     scales: StripScales,
     layout: Layout,
-    /// Rows are padded to whole strips and columns to whole runs of codes, both with zero trits.
+    /// Rows are padded to whole strips and columns to whole lines, both with zero trits.
     lines: Lines,
 }
 
 impl TernaryMatrix {
-    /// A matrix of zero trits.
+    /// A matrix of zero trits, in quad lines.
     ///
     /// # Panics
     ///
     /// If there are no columns or more than 131,072 (up to there the arithmetic is exact), or if the
     /// scales do not fit the shape.
     pub fn new(rows: usize, cols: usize, scales: Scales) -> Self {
+        Self::with_layout(Layout::QuadLines, rows, cols, scales)
+    }
+
+    /// A matrix of zero trits, in `layout` if it can hold them: quad lines otherwise.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_layout(layout: Layout, rows: usize, cols: usize, scales: Scales) -> Self {
         assert!((1..=MAX_COLS).contains(&cols), "{cols} columns, allowed are 1 to {MAX_COLS}");
+        let layout = if let Scales::Groups { .. } = scales { Layout::QuadLines } else { layout };
         let scales = StripScales::new(scales, rows, cols);
-        let lines_len = rows.div_ceil(STRIP) * lines_per_strip(cols);
-        let lines = Lines::filled(Line([ZERO_TRITS; 64]), lines_len);
-        Self { rows, cols, scales, layout: Layout::QuadLines, lines }
+        let lines_len = rows.div_ceil(STRIP) * layout.lines_per_strip(cols);
+        let lines = Lines::filled(layout.zeros(), lines_len);
+        Self { rows, cols, scales, layout, lines }
+    }
+
+    /// The same bytes taken for trits in another layout, in as many rows as they then are. Where time
+    /// is measured, it does not matter which trits those are.
+    pub(crate) fn taken_for(self, layout: Layout) -> Self {
+        let strips = self.lines.len() / layout.lines_per_strip(self.cols);
+        Self { rows: STRIP * strips, layout, ..self }
     }
 
     /// Output rows, without padding.
@@ -155,8 +145,8 @@ impl TernaryMatrix {
         pool: &Pool,
         read: impl Fn(Range<usize>, &mut [i8]) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
-        let cols = self.cols;
-        let pack = |trits: &[i8], lines: &mut [Line]| pack_strip(trits, cols, lines);
+        let (layout, cols) = (self.layout, self.cols);
+        let pack = |trits: &[i8], lines: &mut [Line]| layout.pack_strip(trits, cols, lines);
         fill(pool, &mut self.lines, (self.rows, cols), read, pack)
     }
 
@@ -164,20 +154,18 @@ impl TernaryMatrix {
     pub fn unpack(&self, row: usize, out: &mut [i8]) {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         assert_eq!(out.len(), self.cols, "one trit a column");
-        let place = 4 * (row % STRIP);
-        for (line, out) in self.strip_lines(row / STRIP).iter().zip(out.chunks_mut(LINE_COLS)) {
-            for (column, trit) in out.iter_mut().enumerate() {
-                let (field, byte) = (column / 4, column % 4);
-                let code = line.0[place + byte] >> (2 * field) & 3;
-                *trit = code as i8 - 1;
-            }
-        }
+        self.layout.unpack_row(row % STRIP, self.strip_lines(row / STRIP), out);
     }
 
     /// The lines of one strip.
     pub(crate) fn strip_lines(&self, strip: usize) -> &[Line] {
-        let len = lines_per_strip(self.cols);
+        let len = self.layout.lines_per_strip(self.cols);
         &self.lines[strip * len..][..len]
+    }
+
+    /// How many activations a token has for this matrix: whole runs, those past the columns zero.
+    pub(crate) fn padded_cols(&self) -> usize {
+        self.cols.next_multiple_of(RUN)
     }
 
     /// What the trits are multiplied by.
@@ -189,34 +177,4 @@ impl TernaryMatrix {
     pub(crate) fn strip_rows(&self, strip: usize) -> Range<usize> {
         STRIP * strip..self.rows.min(STRIP * (strip + 1))
     }
-}
-
-fn lines_per_strip(cols: usize) -> usize {
-    cols.next_multiple_of(RUN) / LINE_COLS
-}
-
-/// Packs up to sixteen rows of trits.
-fn pack_strip(trits: &[i8], cols: usize, lines: &mut [Line]) {
-    let strays = trits.iter().fold(false, |strays, trit| strays | !(-1..=1).contains(trit));
-    assert!(!strays, "only -1, 0 and 1 are trits");
-    for (n, row) in trits.chunks_exact(cols).enumerate() {
-        let (whole, rest) = row.as_chunks::<LINE_COLS>();
-        let mut last = [0; LINE_COLS];
-        last[..rest.len()].copy_from_slice(rest);
-        let columns = whole.iter().chain((!rest.is_empty()).then_some(&last));
-        for (trits, line) in columns.zip(lines.iter_mut()) {
-            line.0[4 * n..][..4].copy_from_slice(&pack_columns(trits));
-        }
-    }
-}
-
-/// The four bytes of one row in one line. Codes are at most two bits wide, so four bytes are
-/// shifted at once without touching each other.
-fn pack_columns(trits: &[i8; LINE_COLS]) -> [u8; 4] {
-    let mut packed = 0;
-    for (field, quad) in trits.as_chunks::<4>().0.iter().enumerate() {
-        let codes = u32::from_le_bytes(quad.map(|trit| (trit + 1) as u8));
-        packed |= codes << (2 * field);
-    }
-    packed.to_le_bytes()
 }

@@ -9,11 +9,11 @@ mod support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use support::pages::{Pages, queries};
-use support::{Floats, Random, Rows, int8_matrix, matrix, nibble_matrix, quant_rows};
+use support::{Floats, LAYOUTS, Random, Rows, int8_matrix, matrix, nibble_matrix, quant_rows};
 use wf_kernels::{
-    AttendScratch, CodeRows, FloatRows, Int8Matrix, Isa, Kernel, KvDtype, KvHead, NibbleMatrix,
-    QuantRow, Queries, RotaryPairs, RowBounds, Scales, ScoreBounds, Strip, TernaryMatrix,
-    VectorBounds, kernel, part_len, supported,
+    AttendScratch, CodeRows, FloatRows, Int8Matrix, Isa, Kernel, KvDtype, KvHead, Layout,
+    NibbleMatrix, QuantRow, Queries, RotaryPairs, RowBounds, Scales, ScoreBounds, Strip,
+    TernaryMatrix, VectorBounds, kernel, part_len, supported,
 };
 
 /// What all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
@@ -76,7 +76,7 @@ fn scalar_comes_first_and_all_are_different() {
 
 #[test]
 fn every_kernel_equals_scalar_bit_for_bit() {
-    for kernel in supported().skip(1) {
+    for kernel in supported() {
         for (_, check) in CHECKS {
             check(kernel);
         }
@@ -134,7 +134,7 @@ fn check_multiply(kernel: &dyn Kernel) {
         for (i, scales) in random.scales(rows, cols).into_iter().enumerate() {
             let tokens = 1 + (cols + i) % 9;
             let codes = random.codes(tokens * cols);
-            check_product(kernel, &trits, scales, &quant_rows(&codes, cols), cols);
+            check_product(kernel, &trits, &scales, &quant_rows(&codes, cols), cols);
         }
     }
     // The largest sums there are, in both directions, and where they would cross a narrow sum.
@@ -145,18 +145,24 @@ fn check_multiply(kernel: &dyn Kernel) {
                 Scales::Groups { len: 256, values: vec![1.0; 17 * cols.div_ceil(256)] },
             ] {
                 let xs = quant_rows(&vec![code; 5 * cols], cols);
-                check_product(kernel, &vec![trit; 17 * cols], scales, &xs, cols);
+                check_product(kernel, &vec![trit; 17 * cols], &scales, &xs, cols);
             }
         }
     }
 }
 
-fn check_product(kernel: &dyn Kernel, trits: &[i8], scales: Scales, xs: &[QuantRow], cols: usize) {
-    let kind = std::mem::discriminant(&scales);
-    let w = &matrix(trits, cols, scales);
-    let shape = format!("{}x{cols}, {} tokens", w.rows(), xs.len());
-    let context = || format!("{}: {shape}, scales {kind:?}", kernel.isa());
-    assert_same(context, &product(scalar(), w, xs), &product(kernel, w, xs));
+fn check_product(kernel: &dyn Kernel, trits: &[i8], scales: &Scales, xs: &[QuantRow], cols: usize) {
+    let kind = std::mem::discriminant(scales);
+    let expected = {
+        let w = matrix(Layout::QuadLines, trits, cols, scales.clone());
+        product(scalar(), &w, xs)
+    };
+    for layout in LAYOUTS {
+        let w = &matrix(layout, trits, cols, scales.clone());
+        let shape = format!("{}x{cols}, {} tokens", w.rows(), xs.len());
+        let context = || format!("{}: {shape}, scales {kind:?}, {layout:?}", kernel.isa());
+        assert_same(context, &expected, &product(kernel, w, xs));
+    }
 }
 
 fn product(kernel: &dyn Kernel, w: &TernaryMatrix, xs: &[QuantRow]) -> Vec<f32> {
@@ -430,7 +436,7 @@ fn numerics(kernel: &dyn Kernel) -> u64 {
         let trits = random.trits(21 * len);
         for scales in random.scales(21, len) {
             let xs = quant_rows(&random.codes(6 * len), len);
-            take(&product(kernel, &matrix(&trits, len, scales), &xs));
+            take(&product(kernel, &matrix(Layout::QuadLines, &trits, len, scales), &xs));
         }
         for rows in Rows::each(&random.floats(7 * len, Floats::Plain)) {
             let mut dots = [0.0; 7];
@@ -499,6 +505,10 @@ impl Planted {
 impl Kernel for Planted {
     fn isa(&self) -> Isa {
         Isa::Scalar
+    }
+
+    fn is_made_for(&self, layout: Layout) -> bool {
+        scalar().is_made_for(layout)
     }
 
     fn quantize(&self, x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32 {

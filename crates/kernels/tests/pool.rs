@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use support::{Floats, Random, cases, matrix};
-use wf_kernels::{Pool, QuantBatch, Scales, best, multiply};
+use wf_kernels::{Layout, Pool, QuantBatch, Scales, best, multiply};
 
 fn counts(pool: &Pool, jobs: usize) -> Vec<usize> {
     let counts: Vec<AtomicUsize> = (0..jobs).map(|_| AtomicUsize::new(0)).collect();
@@ -179,7 +179,12 @@ fn the_number_of_threads_changes_no_result() {
     let random = &mut Random(30);
     let (rows, cols, tokens) = (100, 200, 5);
     let values = random.floats(rows * 4, Floats::Plain);
-    let w = matrix(&random.trits(rows * cols), cols, Scales::Groups { len: 64, values });
+    let w = matrix(
+        Layout::QuadLines,
+        &random.trits(rows * cols),
+        cols,
+        Scales::Groups { len: 64, values },
+    );
     let x = random.floats(tokens * cols, Floats::Plain);
     let results = [1, 2, 3, 8].map(|threads| {
         let pool = Pool::new(threads);

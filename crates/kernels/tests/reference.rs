@@ -5,10 +5,12 @@ mod support;
 
 use proptest::prelude::*;
 use support::pages::{Pages, queries};
-use support::{Floats, Random, Rows, cases, int8_matrix, matrix, nibble_matrix, quant_rows};
+use support::{
+    Floats, LAYOUTS, Random, Rows, cases, int8_matrix, matrix, nibble_matrix, quant_rows,
+};
 use wf_kernels::{
-    Isa, Kernel, KvDtype, Pool, QuantBatch, RotaryPairs, Scales, Strip, TernaryMatrix,
-    int8_products, kernel, multiply,
+    Isa, Kernel, KvDtype, Layout, Pool, QuantBatch, RotaryPairs, Scales, Strip, TernaryMatrix,
+    best, int8_products, kernel, multiply,
 };
 
 fn scalar() -> &'static dyn Kernel {
@@ -42,9 +44,12 @@ fn check_product(rows: usize, cols: usize, tokens: usize, seed: u64) {
     xs.quantize(scalar(), &pool, &x, cols);
     assert_eq!((xs.rows().len(), xs.cols()), (tokens, cols));
     for scales in random.scales(rows, cols) {
-        let w = matrix(&trits, cols, scales.clone());
-        let mut y = vec![f32::NAN; tokens * rows];
-        multiply(scalar(), &pool, &w, &xs, &mut y);
+        let y = LAYOUTS.map(|layout| {
+            let w = matrix(layout, &trits, cols, scales.clone());
+            let mut y = vec![f32::NAN; tokens * rows];
+            multiply(scalar(), &pool, &w, &xs, &mut y);
+            y
+        });
         for (token, x) in xs.rows().iter().enumerate() {
             for row in 0..rows {
                 let (scales, group_len) = match &scales {
@@ -57,8 +62,8 @@ fn check_product(rows: usize, cols: usize, tokens: usize, seed: u64) {
                 };
                 let trits = &trits[row * cols..][..cols];
                 let expected = naive_product(trits, x.codes(), scales, group_len) * x.scale();
-                let found = y[token * rows + row];
-                assert_eq!(expected.to_bits(), found.to_bits(), "token {token}, row {row}");
+                let found = y.each_ref().map(|y| y[token * rows + row].to_bits());
+                assert_eq!(found, [expected.to_bits(); 2], "token {token}, row {row}");
             }
         }
     }
@@ -70,9 +75,10 @@ proptest! {
     #[test]
     fn packing_keeps_every_trit_in_its_place(
         rows in 1_usize..50, cols in 1_usize..200, seed: u64, threads in 1_usize..4,
+        layout in prop::sample::select(&LAYOUTS[..]),
     ) {
         let trits = Random(seed).trits(rows * cols);
-        let mut w = TernaryMatrix::new(rows, cols, Scales::Tensor(1.0));
+        let mut w = TernaryMatrix::with_layout(layout, rows, cols, Scales::Tensor(1.0));
         let read = |range: std::ops::Range<usize>, out: &mut [i8]| {
             out.copy_from_slice(&trits[range.start * cols..range.end * cols]);
             Ok::<(), ()>(())
@@ -166,10 +172,11 @@ fn one_trit_reaches_one_output() {
     // Each single trit against codes that name their column: any slip of a position shows.
     let (rows, cols) = (17, 80);
     let codes: Vec<i8> = (0..cols as i8).map(|i| i - 40).collect();
-    for place in 0..rows * cols {
+    for (place, layout) in (0..rows * cols).flat_map(|place| LAYOUTS.map(|layout| (place, layout)))
+    {
         let mut trits = vec![0; rows * cols];
         trits[place] = -1;
-        let w = matrix(&trits, cols, Scales::Tensor(1.0));
+        let w = matrix(layout, &trits, cols, Scales::Tensor(1.0));
         let xs = quant_rows(&codes, cols);
         let mut y = vec![f32::NAN; rows];
         for strip in 0..w.strips() {
@@ -179,7 +186,7 @@ fn one_trit_reaches_one_output() {
         for (row, found) in y.iter().enumerate() {
             let hit = row == place / cols;
             let expected = if hit { -f32::from(codes[place % cols]) * xs[0].scale() } else { 0.0 };
-            assert_eq!(expected, *found, "trit {place}, row {row}");
+            assert_eq!(expected, *found, "{layout:?}: trit {place}, row {row}");
         }
     }
 }
@@ -198,7 +205,7 @@ fn the_first_unreadable_strip_is_the_error() {
 #[test]
 #[should_panic(expected = "only -1, 0 and 1 are trits")]
 fn a_number_that_is_no_trit_is_refused() {
-    matrix(&[0, 1, 2, -1], 4, Scales::Tensor(1.0));
+    matrix(Layout::FiveTrits, &[0, 1, 2, -1], 4, Scales::Tensor(1.0));
 }
 
 #[test]
@@ -216,6 +223,28 @@ fn the_shape_of_a_matrix_is_what_was_asked_for() {
     let mut row = [7; 100];
     w.unpack(32, &mut row);
     assert_eq!(row, [0; 100]);
+}
+
+#[test]
+fn five_trits_take_a_byte_unless_groups_have_scales() {
+    let mut w = TernaryMatrix::with_layout(Layout::FiveTrits, 33, 101, Scales::Tensor(1.0));
+    assert_eq!(w.layout(), Layout::FiveTrits);
+    // 3 strips of 16 rows times 120 columns.
+    assert_eq!(w.bytes_len(), 3 * 16 * 120 / 5);
+    let mut row = [7; 101];
+    w.unpack(32, &mut row);
+    assert_eq!(row, [0; 101]);
+
+    let groups = Scales::Groups { len: 64, values: vec![1.0; 66] };
+    w = TernaryMatrix::with_layout(Layout::FiveTrits, 33, 101, groups);
+    assert_eq!(w.layout(), Layout::QuadLines);
+}
+
+#[test]
+fn the_layout_to_prefer_is_one_there_is_code_for() {
+    let pool = Pool::new(2);
+    assert_eq!(Layout::measured(scalar(), &pool), Layout::QuadLines);
+    assert!(best().is_made_for(Layout::measured(best(), &pool)));
 }
 
 #[test]

@@ -166,7 +166,8 @@ pub(crate) struct ComputeArgs {
     #[arg(long, env = "WF_CPUS", value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 
-    /// Instruction set: scalar, neon, avx2 or avx512vnni [default: the best this CPU has]
+    /// Instruction set: scalar, neon, dotprod, i8mm, avx2, avx512, avxvnni, avx512vnni or amx
+    /// [default: the best this CPU has]
     #[arg(long, env = "WF_ISA", value_name = "NAME")]
     pub(crate) isa: Option<Isa>,
 

@@ -136,13 +136,14 @@ pub(crate) fn numbers_mut<T: Plain>(lines: &mut [Line]) -> &mut [T] {
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), len) }
 }
 
-/// Starts large slices at a huge page. The last, unfinished huge page is taken whole if at most a
-/// quarter of it is lost; otherwise the lines in it lie in small pages.
+/// Starts large slices at a huge page. The last, unfinished huge page is taken whole if at most half
+/// of it is lost; otherwise the lines in it lie in small pages. With a quarter, 40 % of a matrix of
+/// 3.4 MiB lay in small pages, and was read at 15 instead of 25 GB/s.
 fn layout_of(len: usize) -> Layout {
     let layout = Layout::array::<Line>(len).expect("no more lines than memory has");
     let size = layout.size();
     let rest = size % HUGE_PAGE;
-    let whole = if rest >= HUGE_PAGE / 4 * 3 { size.next_multiple_of(HUGE_PAGE) } else { size };
+    let whole = if rest >= HUGE_PAGE / 2 { size.next_multiple_of(HUGE_PAGE) } else { size };
     if whole < HUGE_PAGE {
         return layout;
     }
@@ -221,7 +222,7 @@ mod tests {
     fn large_slices_start_at_a_huge_page_and_waste_little() {
         let bytes = |mib: f64| (mib * f64::from(1 << 20)) as usize;
         for (mib, expected, aligned) in
-            [(0.4, 0.4, false), (1.6, 2.0, true), (2.0, 2.0, true), (4.25, 4.25, true)]
+            [(0.9, 0.9, false), (1.1, 2.0, true), (2.0, 2.0, true), (4.75, 4.75, true)]
         {
             let layout = layout_of(bytes(mib).div_ceil(64));
             assert_eq!(layout.size(), bytes(expected).next_multiple_of(64), "{mib} MiB");

@@ -22,9 +22,9 @@ pub use stream::{ReadBuffer, Reading};
 pub(crate) fn supported() -> impl Iterator<Item = &'static dyn Kernel> {
     let scalar: &'static dyn Kernel = &Scalar;
     #[cfg(target_arch = "x86_64")]
-    let others = [x86_64::avx2(), x86_64::avx512vnni(), x86_64::amx().ok()];
+    let others = x86_64::kernels();
     #[cfg(target_arch = "aarch64")]
-    let others = [Some(aarch64::neon())];
+    let others = aarch64::kernels();
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let others: [Option<&'static dyn Kernel>; 0] = [];
     [Some(scalar)].into_iter().chain(others).flatten()
@@ -61,6 +61,14 @@ macro_rules! implement_kernel {
         impl $crate::Kernel for $cpu {
             fn isa(&self) -> $crate::Isa {
                 $isa
+            }
+            fn is_made_for(&self, layout: $crate::Layout) -> bool {
+                match layout {
+                    $crate::Layout::QuadLines => true,
+                    $crate::Layout::FiveTrits => {
+                        $crate::product::LineSums::decodes_five_trits(*self)
+                    }
+                }
             }
             $crate::arch::method! { $cpu $(, $features)?;
                 quantize(x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32;

@@ -3,9 +3,9 @@
 use crate::half::{bf16_to_f32, f16_to_f32};
 use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums};
 use crate::lanes::{F32x16, Simd};
+use crate::layout::{five_trits, quad_lines};
 use crate::line::{Line, STRIP};
 use crate::product::LineSums;
-use crate::ternary::LINE_COLS;
 use crate::{Isa, QuantRow};
 
 /// Every CPU has this.
@@ -118,20 +118,35 @@ impl F32x16 for Array {
 
 impl LineSums for Scalar {
     fn line_sums<const T: usize>(self, lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP]; T] {
-        tokens.map(|codes| {
-            let mut sums = [0; STRIP];
-            for (line, codes) in lines.iter().zip(codes.as_chunks::<LINE_COLS>().0) {
-                for (row, sum) in sums.iter_mut().enumerate() {
-                    for (column, &code) in codes.iter().enumerate() {
-                        let (field, byte) = (column / 4, column % 4);
-                        let trit_code = line.0[4 * row + byte] >> (2 * field) & 3;
-                        *sum += i32::from(trit_code) * i32::from(code);
-                    }
-                }
-            }
-            sums
-        })
+        tokens.map(|activations| sums(lines, activations, quad_lines::codes))
     }
+
+    fn five_trit_sums<const T: usize>(
+        self,
+        lines: &[Line],
+        tokens: [&[i8]; T],
+    ) -> [[i32; STRIP]; T] {
+        tokens.map(|activations| sums(lines, activations, five_trits::codes))
+    }
+}
+
+/// Sums over lines whose bytes hold the codes of `PARTS` columns, four apart.
+fn sums<const PARTS: usize>(
+    lines: &[Line],
+    activations: &[i8],
+    codes: impl Fn(u8) -> [u8; PARTS],
+) -> [i32; STRIP] {
+    let mut sums = [0; STRIP];
+    for (line, activations) in lines.iter().zip(activations.chunks(4 * PARTS)) {
+        for (row, sum) in sums.iter_mut().enumerate() {
+            for (column, &activation) in activations.iter().enumerate() {
+                let (part, byte) = (column / 4, column % 4);
+                let code = codes(line.0[4 * row + byte])[part];
+                *sum += i32::from(code) * i32::from(activation);
+            }
+        }
+    }
+    sums
 }
 
 impl Int8Sums for Scalar {

@@ -5,7 +5,9 @@
 pub(crate) mod pages;
 
 use wf_kernels::half::{encode_bf16, encode_f16};
-use wf_kernels::{FloatRows, Int8Matrix, NibbleMatrix, Pool, QuantRow, Scales, TernaryMatrix};
+use wf_kernels::{
+    FloatRows, Int8Matrix, Layout, NibbleMatrix, Pool, QuantRow, Scales, TernaryMatrix,
+};
 
 /// SplitMix64.
 pub(crate) struct Random(pub(crate) u64);
@@ -147,9 +149,12 @@ impl Rows {
     }
 }
 
+/// Every layout there is.
+pub(crate) const LAYOUTS: [Layout; 2] = [Layout::QuadLines, Layout::FiveTrits];
+
 /// A matrix of these trits.
-pub(crate) fn matrix(trits: &[i8], cols: usize, scales: Scales) -> TernaryMatrix {
-    let mut matrix = TernaryMatrix::new(trits.len() / cols, cols, scales);
+pub(crate) fn matrix(layout: Layout, trits: &[i8], cols: usize, scales: Scales) -> TernaryMatrix {
+    let mut matrix = TernaryMatrix::with_layout(layout, trits.len() / cols, cols, scales);
     let read = |rows: std::ops::Range<usize>, out: &mut [i8]| {
         out.copy_from_slice(&trits[rows.start * cols..rows.end * cols]);
         Ok::<(), ()>(())

@@ -6,11 +6,16 @@ mod peak;
 use std::arch::asm;
 
 use crate::Kernel;
+use neon::Neon;
 pub(super) use peak::dot_instructions;
 
-/// Baseline NEON, which every 64-bit Arm CPU has.
-pub(super) fn neon() -> &'static dyn Kernel {
-    &neon::Neon
+/// The kernels this CPU has, or `None` in their place, the best last.
+pub(super) fn kernels() -> [Option<&'static dyn Kernel>; 3] {
+    [
+        Some(Neon::always()),
+        Neon::<neon::Dotprod>::detect().map(|kernel| kernel as _),
+        Neon::<neon::I8mm>::detect().map(|kernel| kernel as _),
+    ]
 }
 
 /// The system call: advice about the pages from `start`, which is aligned to them, to `start + len`.

@@ -12,17 +12,20 @@ use std::arch::x86_64::*;
 
 use crate::Kernel;
 use crate::line::Line;
+use avx2::Avx2;
+use avx512::Avx512;
 pub(super) use peak::dot_instructions;
 pub(super) use stream::fold;
 
-/// AVX2 with FMA and F16C, if this CPU has them.
-pub(super) fn avx2() -> Option<&'static dyn Kernel> {
-    avx2::Avx2::detect().map(|kernel| kernel as _)
-}
-
-/// AVX-512 with VNNI, if this CPU has it.
-pub(super) fn avx512vnni() -> Option<&'static dyn Kernel> {
-    avx512::Avx512::detect().map(|kernel| kernel as _)
+/// The kernels this CPU has, or `None` in their place, the best last.
+pub(super) fn kernels() -> [Option<&'static dyn Kernel>; 5] {
+    [
+        Avx2::<avx2::Madd>::detect().map(|kernel| kernel as _),
+        Avx512::<avx512::Madd>::detect().map(|kernel| kernel as _),
+        Avx2::<avx2::Vnni>::detect().map(|kernel| kernel as _),
+        Avx512::<avx512::Vnni>::detect().map(|kernel| kernel as _),
+        amx().ok(),
+    ]
 }
 
 /// AVX-512 with VNNI and AMX tiles; or a sentence that says why not.

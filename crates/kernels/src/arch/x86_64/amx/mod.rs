@@ -13,11 +13,11 @@ mod tiles;
 
 use std::sync::OnceLock;
 
-use super::avx512::Avx512;
+use super::avx512::{Avx512, Vnni};
 use crate::{
-    AttendScratch, CodeRows, FloatRows, Int8Matrix, Isa, Kernel, KvHead, NibbleMatrix, QuantBatch,
-    QuantRow, Queries, RotaryPairs, RowBounds, ScoreBounds, Strip, TernaryMatrix, TileKernel,
-    VectorBounds, trial,
+    AttendScratch, CodeRows, FloatRows, Int8Matrix, Isa, Kernel, KvHead, Layout, NibbleMatrix,
+    QuantBatch, QuantRow, Queries, RotaryPairs, RowBounds, ScoreBounds, Strip, TernaryMatrix,
+    TileKernel, VectorBounds, trial,
 };
 
 /// Proof that the CPU has tiles, that the system lets this process use them, and that they work; only
@@ -43,7 +43,7 @@ impl Amx {
 
     /// What is needed besides tiles; CPUs with tiles have it.
     fn vectors() -> Option<&'static Avx512> {
-        Avx512::detect().filter(|_| is_x86_feature_detected!("avx512vbmi"))
+        Avx512::<Vnni>::detect().filter(|_| is_x86_feature_detected!("avx512vbmi"))
     }
 }
 
@@ -77,6 +77,12 @@ macro_rules! on_vectors {
 impl Kernel for Amx {
     fn isa(&self) -> Isa {
         Isa::Amx
+    }
+
+    /// Tiles are filled from quad lines only, and many tokens gain more by tiles than one token by
+    /// fewer bytes.
+    fn is_made_for(&self, layout: Layout) -> bool {
+        layout == Layout::QuadLines
     }
 
     /// The same tiles were seen to run at full speed and, a minute later, at a third of it; and an

@@ -15,9 +15,10 @@ use super::Amx;
 use super::tiles::{SumTile, Tiles};
 use crate::arch::x86_64::prefetch_after;
 use crate::lanes::{F32x16, Simd};
+use crate::layout::quad_lines::LINE_COLS;
 use crate::line::{Line, STRIP};
 use crate::quant::RUN;
-use crate::ternary::{LINE_COLS, StripScales};
+use crate::ternary::StripScales;
 use crate::tiles::{BAND, PAIR, Tile};
 use crate::{QuantBatch, QuantRow, Strip, TernaryMatrix};
 

@@ -3,22 +3,43 @@
 
 use std::arch::x86_64::*;
 
-use super::Avx512;
+use super::five_trits::five_trit_sums;
+use super::{Avx512, Vnni, broadcast, load, store};
 use crate::QuantRow;
 use crate::arch::x86_64::prefetch_after;
 use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums, ValuePages, WeightPair};
 use crate::kv::PAGE_LEN;
+use crate::layout::five_trits::sums_by_quad_lines;
+use crate::layout::quad_lines::LINE_COLS;
 use crate::line::{Line, STRIP};
 use crate::nibble::NIBBLE_LINE_COLS;
 use crate::product::LineSums;
 use crate::quant::RUN;
-use crate::ternary::LINE_COLS;
 
-impl LineSums for Avx512 {
+impl LineSums for Avx512<Vnni> {
     #[inline(always)]
     fn line_sums<const T: usize>(self, lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP]; T] {
         // SAFETY: `self` exists, so the CPU has the features.
         unsafe { line_sums(lines, tokens) }
+    }
+
+    #[inline(always)]
+    fn decodes_five_trits(self) -> bool {
+        self.0.vbmi
+    }
+
+    #[inline(always)]
+    fn five_trit_sums<const T: usize>(
+        self,
+        lines: &[Line],
+        tokens: [&[i8]; T],
+    ) -> [[i32; STRIP]; T] {
+        if self.0.vbmi {
+            // SAFETY: `self` exists, so the CPU has the features, and it says that VBMI is one.
+            unsafe { five_trit_sums(lines, tokens) }
+        } else {
+            sums_by_quad_lines(self, lines, tokens)
+        }
     }
 }
 
@@ -62,7 +83,7 @@ fn line_sums<const T: usize>(lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP
     results
 }
 
-impl Int8Sums for Avx512 {
+impl Int8Sums for Avx512<Vnni> {
     #[inline(always)]
     fn int8_sums<const T: usize>(self, lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
         // SAFETY: `self` exists, so the CPU has the features.
@@ -235,13 +256,6 @@ fn run_of_each<'a, const T: usize>(tokens: &[&'a [Quads]; T], i: usize) -> [&'a 
     runs
 }
 
-/// Four activations, for all rows.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn broadcast(quad: [i8; 4]) -> __m512i {
-    _mm512_set1_epi32(i32::from_le_bytes(quad.map(i8::cast_unsigned)))
-}
-
 /// Two weights, for all columns.
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -256,18 +270,16 @@ fn load_half(bytes: &[i8; 32]) -> __m256i {
     unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
 }
 
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn load(bytes: &[u8; 64]) -> __m512i {
-    // SAFETY: 64 readable bytes; the load needs no alignment.
-    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::product::tests::check_sums;
 
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn store(lanes: __m512i) -> [i32; 16] {
-    let mut out = [0; 16];
-    // SAFETY: 64 writable bytes; the store needs no alignment.
-    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), lanes) };
-    out
+    #[test]
+    fn sums_are_what_scalar_says_with_and_without_vbmi() {
+        if let Some(cpu) = Avx512::<Vnni>::detect() {
+            check_sums(*cpu);
+            check_sums(Avx512(Vnni { vbmi: false }));
+        }
+    }
 }
