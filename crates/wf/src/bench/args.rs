@@ -43,15 +43,27 @@ pub(crate) struct BenchArgs {
     pub(crate) quick: bool,
 
     /// Decode after these numbers of tokens, for example 0,512
-    #[arg(long, value_name = "TOKENS", value_delimiter = ',')]
+    #[arg(long, env = "WF_CONTEXTS", value_name = "TOKENS", value_delimiter = ',')]
     pub(crate) contexts: Option<Vec<usize>>,
 
     /// Read prompts of these lengths
-    #[arg(long, value_name = "TOKENS", value_delimiter = ',', value_parser = parse_count)]
+    #[arg(
+        long,
+        env = "WF_PROMPTS",
+        value_name = "TOKENS",
+        value_delimiter = ',',
+        value_parser = parse_count
+    )]
     pub(crate) prompts: Option<Vec<usize>>,
 
     /// Decode these numbers of sequences together
-    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = parse_count)]
+    #[arg(
+        long,
+        env = "WF_SEQUENCES",
+        value_name = "COUNTS",
+        value_delimiter = ',',
+        value_parser = parse_count
+    )]
     pub(crate) sequences: Option<Vec<usize>>,
 
     /// One repeat of the shortest cases: whether everything runs, not how fast
@@ -69,6 +81,7 @@ pub(crate) struct BenchArgs {
     /// Also run llama-cpp-python on the same shape, in turn with us, if this Python has it
     #[arg(
         long,
+        env = "WF_COMPARE",
         value_name = "PYTHON",
         num_args = 0..=1,
         require_equals = true,

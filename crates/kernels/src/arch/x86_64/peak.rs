@@ -2,6 +2,7 @@
 
 use std::arch::asm;
 
+use super::amx::Amx;
 use crate::arch::peak::{DotInstruction, Rounds};
 
 /// Sums in a round, none of which waits for another: enough for two instructions a cycle that take
@@ -17,9 +18,16 @@ pub(in crate::arch) fn dot_instructions() -> impl Iterator<Item = DotInstruction
         (is_x86_feature_detected!("avxvnni"), "vpdpbusd, 256 bits", 32, dpbusd_256),
         (has_vnni, "vpdpbusd, 512 bits", 64, dpbusd_512),
     ];
-    list.into_iter().filter(|(has_it, ..)| *has_it).map(|(_, name, products, rounds)| {
-        DotInstruction { name, products: SUMS * products, rounds }
-    })
+    let vectors =
+        list.into_iter().filter(|(has_it, ..)| *has_it).map(|(_, name, products, rounds)| {
+            DotInstruction { name, products: SUMS * products, rounds }
+        });
+    let tiles = DotInstruction {
+        name: "tdpbssd, tiles of 1 KiB",
+        products: Amx::PRODUCTS,
+        rounds: Amx::multiply_rounds,
+    };
+    vectors.chain(Amx::detect().ok().map(|_| tiles))
 }
 
 /// A function that runs some instructions for each of twelve sums, `\i` being the number of the sum.

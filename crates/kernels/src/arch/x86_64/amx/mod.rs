@@ -41,6 +41,16 @@ impl Amx {
         found.as_ref().map_err(|why| *why)
     }
 
+    /// Products in a round of [`multiply_rounds`](Self::multiply_rounds).
+    pub(super) const PRODUCTS: u64 = 4 * 16 * 16 * 64;
+
+    /// Keeps the tiles busy, where there are any: `rounds` times four products of whole tiles.
+    pub(super) fn multiply_rounds(rounds: u64) {
+        if let Ok(amx) = Self::detect() {
+            tiles::Tiles::configure(*amx, 16).multiply_rounds(rounds);
+        }
+    }
+
     /// What is needed besides tiles; CPUs with tiles have it.
     fn vectors() -> Option<&'static Avx512> {
         Avx512::<Vnni>::detect().filter(|_| is_x86_feature_detected!("avx512vbmi"))
