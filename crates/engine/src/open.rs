@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use wf_formats::{ModelFile, OpenOptions, TokenizerSource};
 use wf_model::{
-    Compute, CpuList, HeadCounts, HeadMode, Isa, KvDtype, KvPool, LoadError, Loading, Model,
-    ModelOptions, PAGE_LEN, TokenId,
+    Compute, CpuList, HeadCounts, HeadMode, Isa, KvDtype, KvPool, Layout, LoadError, Loading,
+    Model, ModelOptions, PAGE_LEN, TokenId, why_missing,
 };
 use wf_text::{ChatMessage, ChatTemplate, GgufVocab, RenderOptions, TextError, Tokenizer};
 
@@ -48,6 +48,8 @@ pub struct RunOptions {
     pub threads: usize,
     /// A CPU for each thread; the system places them if there is no list.
     pub cpus: Option<CpuList>,
+    /// How trits lie in memory; what this machine reads faster if there is none.
+    pub layout: Option<Layout>,
     /// How K and V are stored.
     pub kv: KvDtype,
     /// The most tokens of prompt and reply; the model's own limit if there is none.
@@ -66,6 +68,7 @@ impl Default for RunOptions {
             isa: None,
             threads: 1,
             cpus: None,
+            layout: None,
             kv: KvDtype::F32,
             context_len: None,
             max_batch_tokens: 256,
@@ -115,10 +118,12 @@ pub enum OpenError {
         rows: usize,
     },
     /// The CPU lacks the instruction set asked for.
-    #[error("this CPU has no {wanted}: it can run {supported}")]
+    #[error("no {wanted} here: {why}; allowed are {supported}")]
     NoSuchIsa {
         /// What was asked for.
         wanted: Isa,
+        /// Why not.
+        why: &'static str,
         /// What there is.
         supported: String,
     },
@@ -294,11 +299,16 @@ pub fn compute(options: &RunOptions, threads: usize) -> Result<Compute, OpenErro
         None => Compute::new(threads),
         Some(isa) => Compute::with_isa(isa, threads).ok_or_else(|| {
             let names: Vec<_> = Compute::supported().map(|isa| isa.to_string()).collect();
-            OpenError::NoSuchIsa { wanted: isa, supported: names.join(", ") }
+            let why = why_missing(isa).unwrap_or("this CPU does not have it");
+            OpenError::NoSuchIsa { wanted: isa, why, supported: names.join(", ") }
         })?,
     };
-    Ok(match &options.cpus {
+    let compute = match &options.cpus {
         Some(cpus) => compute.on_cpus(cpus.clone()),
+        None => compute,
+    };
+    Ok(match options.layout {
+        Some(layout) => compute.with_layout(layout),
         None => compute,
     })
 }

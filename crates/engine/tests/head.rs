@@ -9,7 +9,7 @@ use wf_engine::{
     load_model,
 };
 use wf_formats::{ModelFile, OpenOptions};
-use wf_model::{HeadCounts, HeadMode, KvDtype};
+use wf_model::{HeadCounts, HeadMode};
 
 struct Demo {
     engine: EngineHandle,
@@ -20,14 +20,11 @@ fn demo(head: HeadMode) -> Demo {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wf/assets/demo.gguf");
     let file = ModelFile::open(&path, &OpenOptions::default()).unwrap();
     let options = RunOptions {
-        open: OpenOptions::default(),
-        isa: None,
         threads: 2,
-        cpus: None,
-        kv: KvDtype::F32,
         context_len: Some(256),
         max_batch_tokens: 64,
         head,
+        ..RunOptions::default()
     };
     let model = load_model(&file, &options, &mut |_| {}).unwrap();
     let counts = model.head_counts();

@@ -1,25 +1,49 @@
 //! What a forward pass runs on: one kernel and one pool of threads.
 
-use wf_kernels::{Isa, Kernel, Pool};
+use wf_kernels::{Isa, Kernel, Layout, Pool};
 
 use crate::cpus::{CpuList, pin_to};
 
-/// The instruction set and the threads of a model. Neither changes a result.
+/// Networks with fewer trits lie in a cache, where the layout that is quickest to take apart wins.
+const WORTH_FEWER_BYTES: usize = 128 << 20;
+
+/// The instruction set and the threads of a model, and how its trits lie in memory. None of it
+/// changes a result.
 pub struct Compute {
     pub(crate) kernel: &'static dyn Kernel,
     pub(crate) pool: Pool,
     cpus: Option<CpuList>,
+    layout: Option<Layout>,
 }
 
 impl Compute {
     /// The best kernel of this CPU on `threads` threads, the caller's among them.
     pub fn new(threads: usize) -> Self {
-        Self { kernel: wf_kernels::best(), pool: Pool::new(threads), cpus: None }
+        Self::on(wf_kernels::best(), threads)
     }
 
     /// A chosen instruction set, or nothing if this CPU does not have it.
     pub fn with_isa(isa: Isa, threads: usize) -> Option<Self> {
-        Some(Self { kernel: wf_kernels::kernel(isa)?, pool: Pool::new(threads), cpus: None })
+        Some(Self::on(wf_kernels::kernel(isa)?, threads))
+    }
+
+    fn on(kernel: &'static dyn Kernel, threads: usize) -> Self {
+        Self { kernel, pool: Pool::new(threads), cpus: None, layout: None }
+    }
+
+    /// The same with a layout for weights that are yet to be loaded.
+    #[must_use]
+    pub fn with_layout(self, layout: Layout) -> Self {
+        Self { layout: Some(layout), ..self }
+    }
+
+    /// The layout for a network of `trits` trits: the chosen one, or what this machine reads faster.
+    pub fn layout_for(&self, trits: usize) -> Layout {
+        match self.layout {
+            Some(layout) => layout,
+            None if trits < WORTH_FEWER_BYTES => Layout::QuadLines,
+            None => Layout::measured(self.kernel, &self.pool),
+        }
     }
 
     /// The same with each thread on a CPU of its own. Threads beyond the end of the list run
@@ -29,7 +53,7 @@ impl Compute {
         let list = cpus.clone();
         let start =
             move |worker: usize| list.cpus().get(worker).copied().into_iter().for_each(pin_to);
-        Self { kernel: self.kernel, pool: Pool::starting(self.threads(), start), cpus: Some(cpus) }
+        Self { pool: Pool::starting(self.threads(), start), cpus: Some(cpus), ..self }
     }
 
     /// Keeps the calling thread on the first of the chosen CPUs, if some were chosen: it is the one

@@ -41,4 +41,4 @@ pub use parts::{Part, PartTimes};
 pub use segment::{Forward, Logits, Scoring, Sees, Segment, TokenId};
 pub use trace::{LayerTrace, Quantized};
 pub use wf_formats::ModelConfig;
-pub use wf_kernels::{Isa, math};
+pub use wf_kernels::{Isa, Layout, math, why_missing};

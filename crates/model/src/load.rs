@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wf_formats::{Encoding, LayerTensor, ModelFile, TensorInfo, TensorName, TritScales};
-use wf_kernels::{Scales, TernaryMatrix};
+use wf_kernels::{Layout, Scales, TernaryMatrix};
 
 use crate::compute::Compute;
 use crate::embed::FloatTable;
@@ -57,8 +57,11 @@ pub(crate) fn load(
     progress: &mut dyn FnMut(Loading),
 ) -> Result<Weights, LoadError> {
     let total = file.tensors().iter().map(|t| t.size).sum();
-    let mut loader = Loader { file, compute, progress, done: 0, total };
     let config = file.config();
+    let is_ternary = |t: &&TensorInfo| matches!(t.encoding, Encoding::Ternary(_));
+    let trits = file.tensors().iter().filter(is_ternary).map(|t| t.rows * t.cols).sum();
+    let layout = compute.layout_for(trits);
+    let mut loader = Loader { file, compute, layout, progress, done: 0, total };
     let layers = (0..config.layers).map(|layer| loader.layer(layer)).collect::<Result<_, _>>()?;
     let output = match file.tensor(TensorName::Output) {
         Some(_) => Some(loader.table(TensorName::Output)?),
@@ -75,6 +78,7 @@ pub(crate) fn load(
 struct Loader<'a> {
     file: &'a ModelFile,
     compute: &'a Compute,
+    layout: Layout,
     progress: &'a mut dyn FnMut(Loading),
     done: u64,
     total: u64,
@@ -119,7 +123,7 @@ impl<'a> Loader<'a> {
             TritScales::Rows(scales) => Scales::Rows(scales),
             TritScales::Groups { len, values } => Scales::Groups { len, values },
         };
-        let mut matrix = TernaryMatrix::new(tensor.rows, tensor.cols, scales);
+        let mut matrix = TernaryMatrix::with_layout(self.layout, tensor.rows, tensor.cols, scales);
         matrix.fill(&self.compute.pool, |rows, trits| self.file.trits(tensor, rows, trits))?;
         self.finished(tensor);
         Ok(matrix)

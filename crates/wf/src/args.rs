@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use wf_engine::TokenId;
 use wf_formats::Activation;
 use wf_formats::encoding::I2sOrder;
-use wf_model::{CpuList, HeadMode, Isa, KvDtype};
+use wf_model::{CpuList, HeadMode, Isa, KvDtype, Layout};
 
 use crate::bench::args::BenchArgs;
 
@@ -170,6 +170,11 @@ pub(crate) struct ComputeArgs {
     /// [default: the best this CPU has]
     #[arg(long, env = "WF_ISA", value_name = "NAME")]
     pub(crate) isa: Option<Isa>,
+
+    /// How trits lie in memory: quad-lines (2 bits each) or five-trits (1.6 bits) [default: what this
+    /// machine reads faster]
+    #[arg(long, env = "WF_LAYOUT", value_name = "NAME", value_parser = parse_layout)]
+    pub(crate) layout: Option<Layout>,
 
     /// How keys and values are kept: f32, bf16, f16, fp8-e4m3, fp8-e5m2 or int8
     #[arg(long, env = "WF_KV", value_name = "TYPE", default_value = "f32")]
@@ -484,6 +489,11 @@ fn parse_every_score(name: &str) -> Result<HeadMode, String> {
         Ok(HeadMode::Auto) => Ok(HeadMode::Full),
         _ => Err("every score is looked at here: use full or int8".to_owned()),
     }
+}
+
+fn parse_layout(name: &str) -> Result<Layout, String> {
+    let found = Layout::ALL.into_iter().find(|layout| layout.name() == name);
+    found.ok_or_else(|| format!("use {}", Layout::ALL.map(Layout::name).join(" or ")))
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {

@@ -35,6 +35,7 @@ impl ComputeArgs {
                 None => cores(),
             }),
             cpus: self.cpus.clone(),
+            layout: self.layout,
             kv: self.kv,
             context_len: self.context,
             max_batch_tokens: self.chunk,

@@ -247,7 +247,7 @@ fn wrong_requests_are_explained() {
         assert!(message.starts_with("error: "), "{message}");
     }
     #[cfg(target_arch = "x86_64")]
-    assert!(error(&["run", "hi", "--isa", "neon"]).contains("this CPU has no neon"));
+    assert!(error(&["run", "hi", "--isa", "neon"]).contains("no neon here: this CPU does not have it; allowed are scalar"));
 }
 
 #[test]

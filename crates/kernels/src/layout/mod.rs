@@ -27,6 +27,17 @@ pub enum Layout {
 }
 
 impl Layout {
+    /// Every layout.
+    pub const ALL: [Self; 2] = [Self::QuadLines, Self::FiveTrits];
+
+    /// The name it goes by on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::QuadLines => "quad-lines",
+            Self::FiveTrits => "five-trits",
+        }
+    }
+
     /// Lines in a strip of `cols` columns. The last may hold zero trits past them.
     pub(crate) fn lines_per_strip(self, cols: usize) -> usize {
         match self {

@@ -75,26 +75,31 @@ fn random_model(config: ModelConfig, options: &RunOptions, pages: usize) -> Resu
             gigabytes(available)
         );
     }
+    let compute = compute(options, options.threads)?;
     let pool = wf_kernels::Pool::new(options.threads);
-    let weights = synthetic::weights(&config, &pool);
+    let layout = compute.layout_for(trits(&config));
+    let weights = synthetic::weights(&config, &pool, layout);
     let model_options = ModelOptions {
         kv: options.kv,
         pages,
         max_batch_tokens: options.max_batch_tokens,
         head: options.head,
     };
-    let compute = compute(options, options.threads)?;
     Ok(Model::from_weights(config, weights, compute, model_options))
+}
+
+/// Trits of all layers.
+fn trits(config: &ModelConfig) -> usize {
+    let (query, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+    config.layers * config.hidden_len * (2 * query + 2 * kv + 3 * config.ffn_len)
 }
 
 /// Bytes to make random weights: two bits a trit, and a table in 16 bits, a copy of it while it is
 /// made, and one of half its size to scan.
 fn needed_bytes(config: &ModelConfig) -> usize {
-    let (query, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
-    let layer = config.hidden_len * (2 * query + 2 * kv + 3 * config.ffn_len);
     let tables = if config.tied_head { 1 } else { 2 };
     let table = config.vocab_len * config.hidden_len * 2;
-    config.layers * layer / 4 + table * tables + table + table / 2
+    trits(config) / 4 + table * tables + table + table / 2
 }
 
 #[cfg(test)]

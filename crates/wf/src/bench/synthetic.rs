@@ -7,15 +7,15 @@
 use std::convert::Infallible;
 
 use wf_formats::encoding::FloatEncoding;
-use wf_kernels::{Pool, Scales, TernaryMatrix, half};
+use wf_kernels::{Layout, Pool, Scales, TernaryMatrix, half};
 use wf_model::ModelConfig;
 use wf_model::weights::{Attention, FloatTable, Layer, Mlp, Weights};
 
 use super::random::Random;
 
 /// Random weights for `config`.
-pub(super) fn weights(config: &ModelConfig, pool: &Pool) -> Weights {
-    let mut maker = Maker { pool, tensors: 0 };
+pub(super) fn weights(config: &ModelConfig, pool: &Pool, layout: Layout) -> Weights {
+    let mut maker = Maker { pool, layout, tensors: 0 };
     let (hidden, ffn) = (config.hidden_len, config.ffn_len);
     let (query, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
     let norm = |len: usize| vec![1.0; len];
@@ -49,6 +49,7 @@ pub(super) fn weights(config: &ModelConfig, pool: &Pool) -> Weights {
 
 struct Maker<'a> {
     pool: &'a Pool,
+    layout: Layout,
     /// Tensors made so far: each has random numbers of its own.
     tensors: u64,
 }
@@ -59,7 +60,7 @@ impl Maker<'_> {
         let tensor = self.tensors;
         // Two thirds of the trits count, so a row of a product is as large as its input.
         let scale = (1.5 / cols as f32).sqrt();
-        let mut matrix = TernaryMatrix::new(rows, cols, Scales::Tensor(scale));
+        let mut matrix = TernaryMatrix::with_layout(self.layout, rows, cols, Scales::Tensor(scale));
         let Ok(()) = matrix.fill(self.pool, |rows, trits| {
             Random::new(tensor, rows.start as u64).fill_trits(trits);
             Ok::<(), Infallible>(())
@@ -90,7 +91,8 @@ mod tests {
     fn a_matrix_is_a_third_zeros_and_the_same_for_any_number_of_threads() {
         let trits_of = |threads| {
             let pool = Pool::new(threads);
-            let matrix = Maker { pool: &pool, tensors: 0 }.matrix(64, 300);
+            let matrix =
+                Maker { pool: &pool, layout: Layout::QuadLines, tensors: 0 }.matrix(64, 300);
             let mut trits = vec![0; 64 * 300];
             for (row, out) in trits.chunks_exact_mut(300).enumerate() {
                 matrix.unpack(row, out);
