@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use wf_formats::{ModelFile, OpenOptions, TokenizerSource};
 use wf_model::{
     Compute, CpuList, HeadMode, Isa, KvDtype, KvPool, LoadError, Loading, Model, ModelOptions,
-    PAGE_LEN, TokenId,
+    PAGE_LEN, SparseMode, TokenId,
 };
 use wf_text::{ChatMessage, ChatTemplate, GgufVocab, RenderOptions, TextError, Tokenizer};
 
@@ -55,6 +55,8 @@ pub struct RunOptions {
     pub max_batch_tokens: usize,
     /// How the best token is found.
     pub head: HeadMode,
+    /// Whether the zeros of squared ReLU are skipped.
+    pub sparse: SparseMode,
 }
 
 impl Default for RunOptions {
@@ -69,6 +71,7 @@ impl Default for RunOptions {
             context_len: None,
             max_batch_tokens: 256,
             head: HeadMode::Auto,
+            sparse: SparseMode::Auto,
         }
     }
 }
@@ -322,6 +325,7 @@ pub fn load_model(
         // No step has more tokens than the pages hold.
         max_batch_tokens: options.max_batch_tokens.clamp(1, context_len),
         head: options.head,
+        sparse: options.sparse,
     };
     Model::load(file, compute, model_options, progress).map_err(|error| match error {
         LoadError::File(error) => OpenError::File(error),

@@ -24,7 +24,7 @@ use crate::quant::RUN;
 pub(crate) const LINE_COLS: usize = 16;
 
 /// Four fields that all hold code 1, the zero trit.
-const ZERO_TRITS: u8 = 0b01_01_01_01;
+pub(crate) const ZERO_TRITS: u8 = 0b01_01_01_01;
 
 /// What a trit is multiplied by.
 #[derive(Clone, Debug, PartialEq)]

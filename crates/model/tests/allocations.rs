@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wf_formats::{ModelFile, OpenOptions};
-use wf_model::{Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, Segment};
+use wf_model::{
+    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, Segment, SparseMode,
+};
 
 struct Counting;
 
@@ -33,7 +35,13 @@ fn a_forward_pass_does_not_allocate() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wf/assets/demo.gguf");
     let file = ModelFile::open(&path, &OpenOptions::default()).unwrap();
     for kv in KvDtype::ALL {
-        let options = ModelOptions { kv, pages: 4, max_batch_tokens: 64, head: HeadMode::Scan };
+        let options = ModelOptions {
+            kv,
+            pages: 4,
+            max_batch_tokens: 64,
+            head: HeadMode::Scan,
+            sparse: SparseMode::On,
+        };
         let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
         let mut logits = Logits::new(model.config().vocab_len);
         let tokens: Vec<u32> = (5..45).collect();

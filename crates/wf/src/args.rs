@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use wf_engine::TokenId;
 use wf_formats::Activation;
 use wf_formats::encoding::I2sOrder;
-use wf_model::{CpuList, HeadMode, Isa, KvDtype};
+use wf_model::{CpuList, HeadMode, Isa, KvDtype, SparseMode};
 
 use crate::bench::args::BenchArgs;
 
@@ -124,6 +124,11 @@ pub(crate) struct HeadArgs {
     /// the rows that could win: faster, 0.5 bytes more memory for each byte of a 16-bit head), auto
     #[arg(long, env = "WF_HEAD", value_name = "MODE", default_value = "auto")]
     pub(crate) head: HeadMode,
+
+    /// Skip the weights that squared ReLU multiplies by zero: on, off, or auto (in layers where it pays).
+    /// Faster, for up to half of the layers' memory more
+    #[arg(long, env = "WF_SPARSE", value_name = "MODE", default_value = "auto")]
+    pub(crate) sparse: SparseMode,
 }
 
 /// What a model computes on.

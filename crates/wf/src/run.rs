@@ -24,7 +24,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     // A draw looks at every score: no copy is made for it unless asked for.
     let draws = args.sampling.temperature > 0.0;
     let head = if draws && head == HeadMode::Auto { HeadMode::Full } else { head };
-    let options = RunOptions { head, ..args.compute.options(&args.file) };
+    let sparse = args.head.sparse;
+    let options = RunOptions { head, sparse, ..args.compute.options(&args.file) };
     let model = open_model(&source, &options, &mut |_| {})?;
     let generate = args.sampling.generate(input(args, prompt, &model.frontend));
     let reply = model.frontend.generate(generate)?;

@@ -5,6 +5,7 @@ use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums};
 use crate::lanes::{F32x16, Simd};
 use crate::line::{Line, STRIP};
 use crate::product::LineSums;
+use crate::sparse::SparseSums;
 use crate::ternary::LINE_COLS;
 use crate::{Isa, QuantRow};
 
@@ -150,6 +151,9 @@ impl Int8Sums for Scalar {
         })
     }
 }
+
+/// As the trait defines them.
+impl SparseSums for Scalar {}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,8 @@
 //! Baseline NEON, without dot product instructions: sixteen lanes are four registers, and so is a
 //! line.
 
+mod sparse;
+
 use std::arch::aarch64::*;
 use std::arch::asm;
 

@@ -1,5 +1,7 @@
 //! AVX2 with FMA and F16C: sixteen lanes are two registers, and so is a line.
 
+mod sparse;
+
 use std::arch::x86_64::*;
 
 use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums};

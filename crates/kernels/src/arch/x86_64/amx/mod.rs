@@ -15,8 +15,8 @@ use std::sync::OnceLock;
 
 use super::avx512::Avx512;
 use crate::{
-    FloatRows, Int8Matrix, Isa, Kernel, KvPages, QuantBatch, QuantRow, RotaryPairs, Strip,
-    TernaryMatrix, TileKernel, trial,
+    FloatRows, Int8Matrix, Isa, Kernel, KvPages, NonZeros, QuantBatch, QuantRow, RotaryPairs,
+    Strip, TernaryColumns, TernaryMatrix, TernaryRows, TileKernel, trial,
 };
 
 /// Proof that the CPU has tiles, that the system lets this process use them, and that they work; only
@@ -92,6 +92,14 @@ impl Kernel for Amx {
     on_vectors! {
         quantize(x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32;
         multiply(w: &TernaryMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, f32>);
+        relu2_neurons(
+            gate: &TernaryMatrix,
+            up: &TernaryRows,
+            x: &QuantRow,
+            first_strip: usize,
+            neurons: &mut [f32]
+        ) -> usize;
+        multiply_columns(w: &TernaryColumns, first_line: usize, x: &NonZeros, y: &mut [f32]);
         int8_dots(w: &Int8Matrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>);
         dots(rows: FloatRows<'_>, x: &[f32], y: &mut [f32]);
         dots_many(rows: FloatRows<'_>, xs: &[f32], y: &mut Strip<'_, f32>);

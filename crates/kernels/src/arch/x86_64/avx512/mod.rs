@@ -1,5 +1,6 @@
 //! AVX-512 with VNNI: sixteen lanes are one register, and so is a line.
 
+mod sparse;
 mod sums;
 
 use std::arch::x86_64::*;

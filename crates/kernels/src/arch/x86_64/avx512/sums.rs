@@ -117,20 +117,20 @@ fn run_of_each<'a, const T: usize>(tokens: &[&'a [Quads]; T], i: usize) -> [&'a 
 /// Four activations, for all rows.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn broadcast(quad: [i8; 4]) -> __m512i {
+pub(super) fn broadcast(quad: [i8; 4]) -> __m512i {
     _mm512_set1_epi32(i32::from_le_bytes(quad.map(i8::cast_unsigned)))
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(bytes: &[u8; 64]) -> __m512i {
+pub(super) fn load(bytes: &[u8; 64]) -> __m512i {
     // SAFETY: 64 readable bytes; the load needs no alignment.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store(lanes: __m512i) -> [i32; 16] {
+pub(super) fn store(lanes: __m512i) -> [i32; 16] {
     let mut out = [0; 16];
     // SAFETY: 64 writable bytes; the store needs no alignment.
     unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), lanes) };
