@@ -37,7 +37,7 @@ pub(crate) struct BenchArgs {
 
     /// How many gates of random weights are shut: random (half of them), or demo (as many as in the
     /// trained demo model)
-    #[arg(long, value_name = "GATES", default_value = "random", conflicts_with_all = ["demo", "model"])]
+    #[arg(long, value_name = "GATES", default_value = "random", conflicts_with = "demo")]
     pub(crate) synthetic_sparsity: Gates,
 
     /// The demo model inside this program
