@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wf_formats::{ModelFile, OpenOptions, TokenizerSource};
 use wf_model::{
     Compute, CpuList, HeadCounts, HeadMode, Isa, KvDtype, KvPool, Layout, LoadError, Loading,
-    Model, ModelOptions, PAGE_LEN, TokenId, why_missing,
+    Model, ModelOptions, PAGE_LEN, SparseMode, TokenId, why_missing,
 };
 use wf_text::{ChatMessage, ChatTemplate, GgufVocab, RenderOptions, TextError, Tokenizer};
 
@@ -58,6 +58,8 @@ pub struct RunOptions {
     pub max_batch_tokens: usize,
     /// How hidden states become scores.
     pub head: HeadMode,
+    /// Whether the zeros of squared ReLU are skipped.
+    pub sparse: SparseMode,
 }
 
 impl Default for RunOptions {
@@ -73,6 +75,7 @@ impl Default for RunOptions {
             context_len: None,
             max_batch_tokens: 256,
             head: HeadMode::Auto,
+            sparse: SparseMode::Auto,
         }
     }
 }
@@ -336,6 +339,7 @@ pub fn load_model(
         // No step has more tokens than the pages hold.
         max_batch_tokens: options.max_batch_tokens.clamp(1, context_len),
         head: options.head,
+        sparse: options.sparse,
     };
     Model::load(file, compute, model_options, progress).map_err(|error| match error {
         LoadError::File(error) => OpenError::File(error),

@@ -13,7 +13,7 @@ use wf_formats::{
     FloatEncoding, GgufTarget, I2sOrder, ModelFile, OpenOptions, Rounding, TernaryEncoding,
     write_gguf, write_packed_dir, write_sglbitnt,
 };
-use wf_model::{Forward, Logits, Segment};
+use wf_model::{Forward, Logits, Segment, SparseMode};
 use wf_text::ChatMessage;
 
 /// Below this margin the best two tokens are too close for float32 to tell them apart, once a
@@ -112,6 +112,37 @@ fn greedy_replies_are_the_reference_s_until_two_tokens_are_too_close() {
         }
     }
     assert!(compared > 20, "only {compared} tokens compared");
+}
+
+/// Replies of all prompts, greedy and drawn, running together.
+fn replies(options: &RunOptions) -> Vec<Vec<TokenId>> {
+    let model = open_model(&ModelSource::Path(demo_path()), options, &mut |_| {}).unwrap();
+    let generate = |(i, prompt): (usize, Golden)| {
+        let temperature = if i % 2 == 0 { 0.0 } else { 0.9 };
+        let sampling = SamplingParams { temperature, ..Default::default() };
+        let input = Input::Ids(prompt.ids);
+        let generate = Generate { sampling, seed: Some(i as u64), ..Generate::new(input) };
+        model.frontend.generate(Generate { max_tokens: Some(24), ..generate }).unwrap()
+    };
+    let streams: Vec<_> = golden().into_iter().enumerate().map(generate).collect();
+    let ids = |mut stream: wf_engine::TextStream<'_>| {
+        stream.by_ref().for_each(|piece| assert!(piece.is_ok()));
+        stream.ids().to_vec()
+    };
+    streams.into_iter().map(ids).collect()
+}
+
+#[test]
+fn skipping_zeros_changes_no_token() {
+    let with = |sparse, threads, max_batch_tokens| {
+        replies(&RunOptions { sparse, threads, max_batch_tokens, ..options() })
+    };
+    let expected = with(SparseMode::Off, 2, 64);
+    // A step of one token skips zeros, one of several does not: replies go back and forth.
+    for (threads, max_batch_tokens) in [(1, 64), (2, 16), (3, 1)] {
+        let found = with(SparseMode::On, threads, max_batch_tokens);
+        assert!(found == expected, "{threads} threads, steps of {max_batch_tokens}");
+    }
 }
 
 #[test]

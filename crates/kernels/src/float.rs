@@ -182,8 +182,7 @@ pub(crate) fn relu2_mul<S: Simd>(_: S, gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "gate and up of one length");
     for (gate, up) in gate.iter_mut().zip(up) {
         // Written so that a NaN stays one.
-        let positive = if *gate < 0.0 { 0.0 } else { *gate };
-        *gate = positive * positive * up;
+        *gate = if *gate <= 0.0 { 0.0 } else { *gate * *gate * up };
     }
 }
 

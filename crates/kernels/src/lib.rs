@@ -35,6 +35,7 @@ mod product;
 mod quant;
 mod rotary;
 mod share;
+mod sparse;
 mod ternary;
 mod tiles;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -53,6 +54,7 @@ pub use pool::{Pool, Strip};
 pub use product::{multiply, multiply_add, multiply_each, multiply_gated};
 pub use quant::{QuantBatch, QuantRow};
 pub use rotary::RotaryTable;
+pub use sparse::{NonZeros, TernaryColumns, TernaryRows, multiply_add_columns, relu2_neurons};
 pub use ternary::{Scales, TernaryMatrix};
 pub use tiles::TileKernel;
 
@@ -91,6 +93,24 @@ pub trait Kernel: Send + Sync {
         None
     }
 
+    /// The neurons `relu(gate · x)² * (up · x)` of the strips of `gate` from `first_strip` on, with the
+    /// bits of [`multiply`](Self::multiply) and [`relu2_mul`](Self::relu2_mul), reading only the rows
+    /// of `up` whose gate is positive. Returns how many gates are not. At most 128 neurons;
+    /// [`relu2_neurons`] does all.
+    fn relu2_neurons(
+        &self,
+        gate: &TernaryMatrix,
+        up: &TernaryRows,
+        x: &QuantRow,
+        first_strip: usize,
+        neurons: &mut [f32],
+    ) -> usize;
+
+    /// The results of the rows from `256 * first_line` on of `w` times `x`, with the bits of
+    /// [`multiply`](Self::multiply), reading only the columns of `x`. At most 2048 results;
+    /// [`multiply_add_columns`] does all.
+    fn multiply_columns(&self, w: &TernaryColumns, first_line: usize, x: &NonZeros, y: &mut [f32]);
+
     /// The exact dot products of the rows `16 * strip ..` of `w` with every row of `xs`, into `y`,
     /// whose `row(t)` holds those (at most sixteen) of token `t`. [`int8_products`] does whole
     /// matrices.
@@ -126,7 +146,8 @@ pub trait Kernel: Send + Sync {
     /// Turns each pair of `head` by its angle. `cos` and `sin` have half the length of `head`.
     fn rotate(&self, head: &mut [f32], cos: &[f32], sin: &[f32], pairs: RotaryPairs);
 
-    /// `gate = relu(gate)² * up`.
+    /// `gate = relu(gate)² * up`, where a gate that is not positive gives +0 whatever `up` is, also
+    /// for an infinite one, so that nobody needs to know it. A NaN stays one.
     fn relu2_mul(&self, gate: &mut [f32], up: &[f32]);
 
     /// `gate = gate / (1 + exp(-gate)) * up`.

@@ -12,8 +12,8 @@ use support::pages::{Pages, queries};
 use support::{Floats, LAYOUTS, Random, Rows, int8_matrix, matrix, nibble_matrix, quant_rows};
 use wf_kernels::{
     AttendScratch, CodeRows, FloatRows, Int8Matrix, Isa, Kernel, KvDtype, KvHead, Layout,
-    NibbleMatrix, QuantRow, Queries, RotaryPairs, RowBounds, Scales, ScoreBounds, Strip,
-    TernaryMatrix, VectorBounds, kernel, part_len, supported,
+    NibbleMatrix, NonZeros, QuantRow, Queries, RotaryPairs, RowBounds, Scales, ScoreBounds, Strip,
+    TernaryColumns, TernaryMatrix, TernaryRows, VectorBounds, kernel, part_len, supported,
 };
 
 /// What all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
@@ -522,6 +522,21 @@ impl Kernel for Planted {
     fn multiply(&self, w: &TernaryMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, f32>) {
         scalar().multiply(w, strip, xs, y);
         self.spoil(Op::Multiply, w.cols(), y.row(xs.len() - 1));
+    }
+
+    fn relu2_neurons(
+        &self,
+        _: &TernaryMatrix,
+        _: &TernaryRows,
+        _: &QuantRow,
+        _: usize,
+        _: &mut [f32],
+    ) -> usize {
+        unreachable!("checked against the dense product, in sparse.rs")
+    }
+
+    fn multiply_columns(&self, _: &TernaryColumns, _: usize, _: &NonZeros, _: &mut [f32]) {
+        unreachable!("checked against the dense product, in sparse.rs")
     }
 
     fn int8_dots(&self, w: &Int8Matrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>) {

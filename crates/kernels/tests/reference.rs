@@ -363,6 +363,15 @@ fn activations_are_what_their_names_say() {
     let mut nan = [f32::NAN; 3];
     scalar().relu2_mul(&mut nan, &[1.0; 3]);
     assert!(nan[0].is_nan());
+    // Where the gate is shut, nothing of `up` comes through, not even its sign.
+    for kernel in wf_kernels::supported() {
+        for shut in [-1.0, -0.0, 0.0, f32::NEG_INFINITY] {
+            let ups = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -1.0];
+            let mut gates = [shut; 4];
+            kernel.relu2_mul(&mut gates, &ups);
+            assert_eq!(gates.map(f32::to_bits), [0; 4], "{shut} on {}", kernel.isa());
+        }
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the platform's exp is what we compare with")]

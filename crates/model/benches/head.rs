@@ -13,7 +13,8 @@ use wf_formats::{Activation, FloatEncoding, RotaryPairs, encoding::encode_floats
 use wf_kernels::{Pool, half::f32_to_bf16, prefer_huge_pages};
 use wf_model::weights::{FloatTable, Weights};
 use wf_model::{
-    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelConfig, ModelOptions, Scoring, Segment,
+    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelConfig, ModelOptions, Scoring,
+    Segment, SparseMode,
 };
 
 /// Of BitNet 2B.
@@ -141,7 +142,13 @@ fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode
         output_norm: vec![1.0; COLS],
         output: Some(FloatTable::new(encoding, COLS, table.len() / vocab_len, table)),
     };
-    let options = ModelOptions { kv: KvDtype::F32, pages: 1, max_batch_tokens: 1, head };
+    let options = ModelOptions {
+        kv: KvDtype::F32,
+        pages: 1,
+        max_batch_tokens: 1,
+        head,
+        sparse: SparseMode::Off,
+    };
     Model::from_weights(config, weights, Compute::new(2), options)
 }
 

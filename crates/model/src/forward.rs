@@ -15,6 +15,7 @@ use crate::mlp::mlp;
 use crate::parts::{Part, PartTimes};
 use crate::scratch::Scratch;
 use crate::segment::{Forward, Logits, Segment};
+use crate::sparse::{Sparse, SparseMode};
 use crate::weights::Weights;
 
 /// What a model is given to work with.
@@ -28,6 +29,8 @@ pub struct ModelOptions {
     pub max_batch_tokens: usize,
     /// How hidden states become scores.
     pub head: HeadMode,
+    /// Whether the zeros of squared ReLU are skipped.
+    pub sparse: SparseMode,
 }
 
 /// A network ready to run.
@@ -38,6 +41,7 @@ pub struct Model {
     pub(crate) kv: KvPool,
     pub(crate) scratch: Scratch,
     pub(crate) compute: Compute,
+    pub(crate) sparse: Sparse,
     head: Head,
     max_batch_tokens: usize,
 }
@@ -64,16 +68,19 @@ impl Model {
     ) -> Self {
         let rows = options.max_batch_tokens;
         let positions = positions(&config, options.pages);
-        Self {
+        let mut model = Self {
             head: Head::new(&compute, &config, weights.head(), options.head),
             rotary: RotaryTable::new(config.head_dim, config.rope_theta, positions),
             kv: KvPool::new(&config, options.kv, options.pages),
             scratch: Scratch::new(&config, rows, positions, compute.threads()),
+            sparse: Sparse::new(&config),
             max_batch_tokens: rows,
             config,
             weights,
             compute,
-        }
+        };
+        model.prepare_sparse(options.sparse);
+        model
     }
 
     /// Computes on something else from now on. K/V stays; no later result changes.
@@ -116,9 +123,9 @@ impl Model {
         &self.compute
     }
 
-    /// Bytes of weights in memory, copies for the head included.
+    /// Bytes of weights in memory, copies for the head and for skipping zeros included.
     pub fn size_bytes(&self) -> usize {
-        self.weights.size_bytes() + self.head.size_bytes()
+        self.weights.size_bytes() + self.head.size_bytes() + self.sparse.size_bytes()
     }
 
     /// Bytes of the head that a pick of the best token reads.
@@ -147,7 +154,8 @@ impl Model {
     pub(crate) fn run_mlp(&mut self, layer: usize) {
         let rows = self.scratch.rows.len();
         let weights = &self.weights.layers[layer].mlp;
-        mlp(&self.compute, &self.config, weights, rows, &mut self.scratch);
+        let sparse = (&mut self.sparse.layers[layer], &mut self.sparse.step);
+        mlp(&self.compute, &self.config, weights, sparse, rows, &mut self.scratch);
     }
 
     /// Norms the rows that want scores and runs the output head on them.

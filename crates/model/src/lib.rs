@@ -28,6 +28,7 @@ mod parts;
 mod scan;
 mod scratch;
 mod segment;
+mod sparse;
 mod trace;
 pub mod weights;
 
@@ -39,6 +40,7 @@ pub use kv::{KvDtype, KvPool, PAGE_LEN, PageId, UnknownKvDtype};
 pub use load::{LoadError, Loading};
 pub use parts::{Part, PartTimes};
 pub use segment::{Forward, Logits, Scoring, Sees, Segment, TokenId};
+pub use sparse::{LayerSparsity, SparseMode, UnknownSparseMode};
 pub use trace::{LayerTrace, Quantized};
 pub use wf_formats::ModelConfig;
 pub use wf_kernels::{Isa, Layout, math, why_missing};

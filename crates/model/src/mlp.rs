@@ -9,10 +9,18 @@ use crate::codes::{maybe_norm_and_quantize, norm_and_quantize};
 use crate::compute::Compute;
 use crate::parts::Part;
 use crate::scratch::Scratch;
+use crate::sparse::{SparseLayer, SparseStep};
 use crate::weights::Mlp;
 
 /// `hidden += down(sub_norm(activation(gate(n)) · up(n)))` with `n = norm(hidden)`.
-pub(crate) fn mlp(cx: &Compute, config: &ModelConfig, w: &Mlp, rows: usize, s: &mut Scratch) {
+pub(crate) fn mlp(
+    cx: &Compute,
+    config: &ModelConfig,
+    w: &Mlp,
+    (sparse, step): (&mut SparseLayer, &mut SparseStep),
+    rows: usize,
+    s: &mut Scratch,
+) {
     let (hidden_len, ffn_len, eps) = (config.hidden_len, config.ffn_len, config.norm_eps);
     let hidden = &mut s.hidden[..rows * hidden_len];
     let normed = &mut s.normed[..rows * hidden_len];
@@ -21,14 +29,17 @@ pub(crate) fn mlp(cx: &Compute, config: &ModelConfig, w: &Mlp, rows: usize, s: &
 
     norm_and_quantize(cx, hidden, (&w.norm, eps), normed, &mut s.ffn_in);
     s.clock.lap(Part::Norms);
-    let activate = match config.activation {
-        Activation::Relu2 => Kernel::relu2_mul,
-        Activation::Silu => Kernel::silu_mul,
-    };
-    let (matrices, outputs) = ((&w.gate, &w.up), (&mut *gate, &mut *up));
-    multiply_gated(cx.kernel, &cx.pool, matrices, &s.ffn_in, outputs, |gate, up| {
-        activate(cx.kernel, gate, up);
-    });
+    if !sparse.neurons(cx, step, &w.gate, &s.ffn_in, gate) {
+        let activate = match config.activation {
+            Activation::Relu2 => Kernel::relu2_mul,
+            Activation::Silu => Kernel::silu_mul,
+        };
+        let (matrices, outputs) = ((&w.gate, &w.up), (&mut *gate, &mut *up));
+        multiply_gated(cx.kernel, &cx.pool, matrices, &s.ffn_in, outputs, |gate, up| {
+            step.look_at(gate);
+            activate(cx.kernel, gate, up);
+        });
+    }
     s.clock.lap(Part::GateUp);
 
     // `up` has been used: its room takes the normed neurons.
@@ -36,6 +47,8 @@ pub(crate) fn mlp(cx: &Compute, config: &ModelConfig, w: &Mlp, rows: usize, s: &
     maybe_norm_and_quantize(cx, gate, sub_norm, up, &mut s.ffn_mid, ffn_len);
     s.clock.lap(Part::Norms);
     let delta = &mut s.delta[..rows * hidden_len];
-    multiply_add(cx.kernel, &cx.pool, &w.down, &s.ffn_mid, delta, hidden);
+    if !sparse.down(cx, step, &s.ffn_mid, delta, hidden) {
+        multiply_add(cx.kernel, &cx.pool, &w.down, &s.ffn_mid, delta, hidden);
+    }
     s.clock.lap(Part::Down);
 }

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
     Compute, Forward, HeadMode, Isa, KvDtype, LayerTrace, Logits, Model, ModelOptions, PageId,
-    Scoring, Segment, TokenId, math,
+    Scoring, Segment, SparseMode, TokenId, math,
 };
 
 /// A value this near a tie, in units of a code, may round either way: float32 noise of a value of
@@ -55,6 +55,7 @@ fn load(file: &ModelFile, compute: Compute, max_batch_tokens: usize) -> Model {
         pages: PAGES.len(),
         max_batch_tokens,
         head: HeadMode::Scan,
+        sparse: SparseMode::Off,
     };
     Model::load(file, compute, options, &mut |_| {}).unwrap()
 }
@@ -234,6 +235,7 @@ fn other_sequences_in_the_batch_change_no_bit() {
         pages: 2 * prompts.len(),
         max_batch_tokens: 512,
         head: HeadMode::Scan,
+        sparse: SparseMode::Off,
     };
     let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
     let mut logits = Logits::new(model.config().vocab_len);

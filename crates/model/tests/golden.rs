@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use reference::Reference;
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
-    Compute, Forward, HeadMode, KvDtype, LayerTrace, Logits, Model, ModelOptions, Segment, TokenId,
+    Compute, Forward, HeadMode, KvDtype, LayerTrace, Logits, Model, ModelOptions, Segment,
+    SparseMode, TokenId,
 };
 
 /// How far a row may be off, against its largest element. Float32 noise is 5e-7.
@@ -83,8 +84,13 @@ fn name_of(directory: &Path) -> String {
 fn load(directory: &Path) -> Model {
     let file = ModelFile::open(directory, &OpenOptions::default())
         .unwrap_or_else(|e| panic!("{}: {e}", name_of(directory)));
-    let options =
-        ModelOptions { kv: KvDtype::F32, pages: 3, max_batch_tokens: 16, head: HeadMode::Auto };
+    let options = ModelOptions {
+        kv: KvDtype::F32,
+        pages: 3,
+        max_batch_tokens: 16,
+        head: HeadMode::Auto,
+        sparse: SparseMode::Off,
+    };
     Model::load(&file, Compute::new(2), options, &mut |_| {})
         .unwrap_or_else(|e| panic!("{}: {e}", name_of(directory)))
 }

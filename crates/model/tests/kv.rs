@@ -9,7 +9,7 @@ use wf_kernels::{Pool, Scales, TernaryMatrix, half};
 use wf_model::weights::{Attention, FloatTable, Layer, Mlp, Weights};
 use wf_model::{
     Compute, Forward, HeadMode, KvDtype, KvPool, Logits, Model, ModelConfig, ModelOptions, PageId,
-    Sees, Segment, TokenId,
+    Sees, Segment, SparseMode, TokenId,
 };
 
 /// More than two chunks of positions, and not whole pages.
@@ -98,7 +98,13 @@ fn weights(config: &ModelConfig) -> Weights {
 }
 
 fn model(kv: KvDtype, compute: Compute) -> Model {
-    let options = ModelOptions { kv, pages: PAGES, max_batch_tokens: 600, head: HeadMode::Full };
+    let options = ModelOptions {
+        kv,
+        pages: PAGES,
+        max_batch_tokens: 600,
+        head: HeadMode::Full,
+        sparse: SparseMode::Off,
+    };
     Model::from_weights(config(), weights(&config()), compute, options)
 }
 

@@ -6,13 +6,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use wf_formats::{ModelFile, OpenOptions};
-use wf_model::{Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, Part, Segment};
+use wf_model::{
+    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, Part, Segment, SparseMode,
+};
 
 fn demo() -> Model {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wf/assets/demo.gguf");
     let file = ModelFile::open(&path, &OpenOptions::default()).unwrap();
-    let head = HeadMode::default();
-    let options = ModelOptions { kv: KvDtype::F32, pages: 2, max_batch_tokens: 16, head };
+    let (head, sparse) = (HeadMode::default(), SparseMode::On);
+    let options = ModelOptions { kv: KvDtype::F32, pages: 2, max_batch_tokens: 16, head, sparse };
     Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap()
 }
 

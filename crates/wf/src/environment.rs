@@ -138,7 +138,8 @@ mod tests {
         fn check(command: &Command) {
             for arg in command.get_arguments() {
                 // These are what a command works on, like the text itself, or where it writes.
-                let input = ["file", "ids", "synthetic", "demo", "smoke", "plot"];
+                let input =
+                    ["file", "ids", "synthetic", "synthetic_sparsity", "demo", "smoke", "plot"];
                 let input = input.contains(&arg.get_id().as_str());
                 if let (Some(long), false) = (arg.get_long(), input) {
                     let name = format!("WF_{}", long.to_uppercase().replace('-', "_"));

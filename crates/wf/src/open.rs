@@ -9,7 +9,7 @@ use std::thread::available_parallelism;
 use anyhow::{Context, Result, ensure};
 use wf_engine::{ModelSource, RunOptions};
 use wf_formats::OpenOptions;
-use wf_model::{CpuList, HeadMode};
+use wf_model::{CpuList, HeadMode, SparseMode};
 
 use crate::args::{ComputeArgs, FileArgs};
 use crate::demo;
@@ -40,6 +40,7 @@ impl ComputeArgs {
             context_len: self.context,
             max_batch_tokens: self.chunk,
             head: HeadMode::Full,
+            sparse: SparseMode::Off,
         }
     }
 }

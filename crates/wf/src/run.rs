@@ -24,7 +24,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     // No copy is made for picks that look at every score, unless asked for.
     let looks_at_all = args.sampling.params().scoring() == Scoring::All;
     let head = if looks_at_all && head == HeadMode::Auto { HeadMode::Full } else { head };
-    let options = RunOptions { head, ..args.compute.options(&args.file) };
+    let sparse = args.head.sparse;
+    let options = RunOptions { head, sparse, ..args.compute.options(&args.file) };
     let model = open_model(&source, &options, &mut |_| {})?;
     let generate = args.sampling.generate(input(args, prompt, &model.frontend));
     let reply = model.frontend.generate(generate)?;

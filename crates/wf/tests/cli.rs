@@ -247,7 +247,10 @@ fn wrong_requests_are_explained() {
         assert!(message.starts_with("error: "), "{message}");
     }
     #[cfg(target_arch = "x86_64")]
-    assert!(error(&["run", "hi", "--isa", "neon"]).contains("no neon here: this CPU does not have it; allowed are scalar"));
+    assert!(
+        error(&["run", "hi", "--isa", "neon"])
+            .contains("no neon here: this CPU does not have it; allowed are scalar")
+    );
 }
 
 #[test]
@@ -477,6 +480,7 @@ fn bench_measures_everything_it_promises() {
     // The ternary weights, the norms, the head, and K/V of one position: f32, 12 layers, 2 heads.
     let bytes = |case: usize| found["decode"][case]["bytes_per_token"].as_u64().unwrap();
     assert!((17_000_000..18_500_000).contains(&bytes(0)), "{}", bytes(0));
+    assert!(found["sparsity"].is_null(), "the demo fits into a cache: nothing is skipped");
     assert_eq!(bytes(1) - bytes(0), 40 * (12 * 2 * 64 * 2) * 4);
 
     let shares: f64 = (found["parts"].as_array().unwrap().iter())
@@ -488,6 +492,22 @@ fn bench_measures_everything_it_promises() {
     assert!(isas.contains(&&Value::from("scalar")) && isas.contains(&&found["isa"]), "{isas:?}");
     assert_eq!(found["cost"].as_array().unwrap().len(), 9);
     assert!(std::fs::read_to_string(plot).unwrap().contains("8 tokens"));
+}
+
+#[test]
+fn bench_measures_with_zeros_skipped_and_with_zeros_read() {
+    let found = json(&["bench", "--demo", "--smoke", "--json", "-t", "1", "--sparse", "on"]);
+    let sparsity = &found["sparsity"];
+    assert_eq!(sparsity["layers"], 12);
+    for key in ["closed_gates", "zero_codes"] {
+        let share = sparsity[key].as_f64().unwrap();
+        assert!((0.5..0.98).contains(&share), "{key}: {share}");
+    }
+    let decode = found["decode"].as_array().unwrap();
+    let ways: Vec<_> = decode.iter().map(|case| case["sparse"].as_bool().unwrap()).collect();
+    assert_eq!(ways, [true, false, true, false]);
+    let bytes = |case: usize| decode[case]["bytes_per_token"].as_u64().unwrap();
+    assert!(bytes(0) < bytes(1) && bytes(2) < bytes(3), "what is skipped is not read");
 }
 
 #[test]

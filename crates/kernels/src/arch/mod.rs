@@ -54,7 +54,7 @@ pub(crate) fn float_environment_is_default() -> bool {
     return true;
 }
 
-/// Implements [`Kernel`] for a `Simd + LineSums + Int8Sums` type: each method is the generic function, compiled
+/// Implements [`Kernel`] for a `Simd + LineSums + Int8Sums + SparseSums` type: each method is the generic function, compiled
 /// for one instruction set. The attribute cannot be generic, so only a macro can say this once.
 macro_rules! implement_kernel {
     ($cpu:ty, $isa:expr $(, $features:literal)?) => {
@@ -81,6 +81,23 @@ macro_rules! implement_kernel {
                     y: &mut $crate::Strip<'_, f32>
                 ) -> ();
                 $crate::product::multiply_strip }
+            $crate::arch::method! { $cpu $(, $features)?;
+                relu2_neurons(
+                    gate: &$crate::TernaryMatrix,
+                    up: &$crate::TernaryRows,
+                    x: &$crate::QuantRow,
+                    first_strip: usize,
+                    neurons: &mut [f32]
+                ) -> usize;
+                $crate::sparse::sparse_neurons }
+            $crate::arch::method! { $cpu $(, $features)?;
+                multiply_columns(
+                    w: &$crate::TernaryColumns,
+                    first_line: usize,
+                    x: &$crate::NonZeros,
+                    y: &mut [f32]
+                ) -> ();
+                $crate::sparse::sparse_columns }
             $crate::arch::method! { $cpu $(, $features)?;
                 int8_dots(
                     w: &$crate::Int8Matrix,

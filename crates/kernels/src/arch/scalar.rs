@@ -6,6 +6,7 @@ use crate::lanes::{F32x16, Simd};
 use crate::layout::{five_trits, quad_lines};
 use crate::line::{Line, STRIP};
 use crate::product::LineSums;
+use crate::sparse::SparseSums;
 use crate::{Isa, QuantRow};
 
 /// Every CPU has this.
@@ -165,6 +166,9 @@ impl Int8Sums for Scalar {
         })
     }
 }
+
+/// As the trait defines them.
+impl SparseSums for Scalar {}
 
 #[cfg(test)]
 mod tests {

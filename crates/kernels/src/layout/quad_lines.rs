@@ -12,7 +12,7 @@ use crate::quant::RUN;
 pub(crate) const LINE_COLS: usize = 16;
 
 /// Four fields that all hold code 1, the zero trit.
-pub(super) const ZERO_TRITS: u8 = 0b01_01_01_01;
+pub(crate) const ZERO_TRITS: u8 = 0b01_01_01_01;
 
 /// Columns are padded to whole runs of activations.
 pub(super) fn lines_per_strip(cols: usize) -> usize {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
+use super::dead_gates::Gates;
 use super::shapes::Shape;
 use crate::args::{ComputeArgs, FileArgs, HeadArgs};
 
@@ -33,6 +34,11 @@ pub(crate) struct BenchArgs {
     /// Random weights in the shape of a known model; nothing is read or downloaded
     #[arg(long, value_name = "SHAPE", conflicts_with = "demo")]
     pub(crate) synthetic: Option<Shape>,
+
+    /// How many gates of random weights are shut: random (half of them), or demo (as many as in the
+    /// trained demo model)
+    #[arg(long, value_name = "GATES", default_value = "random", conflicts_with = "demo")]
+    pub(crate) synthetic_sparsity: Gates,
 
     /// The demo model inside this program
     #[arg(long)]

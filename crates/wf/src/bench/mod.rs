@@ -8,6 +8,7 @@
 pub(crate) mod args;
 mod compare;
 mod cost;
+mod dead_gates;
 mod kernels;
 mod limits;
 mod machine;
@@ -60,7 +61,8 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
 
 fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<Report> {
     let load_before = machine::load_average();
-    let options = RunOptions { head: args.head.head, ..args.compute.options(&args.file) };
+    let (head, sparse) = (args.head.head, args.head.sparse);
+    let options = RunOptions { head, sparse, ..args.compute.options(&args.file) };
     let threads = options.threads;
     let isa = wf_engine::compute(&options, threads)?.isa();
     let kernel = wf_kernels::kernel(isa).expect("a kernel that computes exists");
@@ -108,6 +110,7 @@ fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<Report> {
     let all = limits.last().expect("limits for all threads");
     (report.stream_gb_s, report.peak_gmac_s) = (all.stream_gb_s, all.peak_gmac_s);
     report.limits = limits;
+    report.sparsity = network.sparsity();
     told("kernels");
     report.kernels = kernels::measure(network.model(), plan, clock_ghz);
     if let Some(price) = args.price {
@@ -162,7 +165,7 @@ impl Bench<'_> {
             // Between one thread and all, how decoding grows with threads is enough.
             if all_threads || threads == 1 || context == 0 {
                 told(&format!("decode at context {context}, threads: {threads}"));
-                report.decode.push(self.decode(context));
+                report.decode.extend(self.decode_each_way(context));
             }
         }
         if all_threads {
@@ -190,7 +193,20 @@ impl Bench<'_> {
         }
     }
 
-    fn decode(&mut self, context: usize) -> Decode {
+    /// With zeros skipped and with zeros read, if the network can do both.
+    fn decode_each_way(&mut self, context: usize) -> Vec<Decode> {
+        let skips = self.network.sparsity().is_some();
+        let ways = if skips { &[true, false][..] } else { &[false] };
+        let decode = |sparse: &bool| {
+            self.network.skip_zeros(*sparse);
+            self.decode(context, *sparse)
+        };
+        let cases = ways.iter().map(decode).collect();
+        self.network.skip_zeros(skips);
+        cases
+    }
+
+    fn decode(&mut self, context: usize, sparse: bool) -> Decode {
         let (timing, reading) = self.network.decode(context, self.plan.passes, self.stream);
         let bytes_per_token = self.network.bytes_per_token(context);
         let gb_s = timing.per_second(bytes_per_token) / 1e9;
@@ -198,6 +214,7 @@ impl Bench<'_> {
         Decode {
             context,
             threads: self.limits.threads,
+            sparse,
             tok_s: timing.per_second(1),
             bytes_per_token,
             gb_s,

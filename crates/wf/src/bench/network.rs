@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use wf_engine::{Limits, Sampler, SamplingParams};
 use wf_model::{
-    Compute, Forward, KvDtype, KvPool, Logits, Model, PAGE_LEN, PageId, PartTimes, Segment, TokenId,
+    Compute, Forward, KvDtype, KvPool, LayerSparsity, Logits, Model, PAGE_LEN, PageId, PartTimes,
+    Segment, TokenId,
 };
 
 use super::random::Random;
+use super::report::Sparsity;
 use super::stats::{Repeats, Timing, timed};
 use super::stream::Stream;
 
@@ -25,6 +27,7 @@ pub(super) struct Network {
     logits: Logits,
     /// Positions whose K and V were computed, for whichever sequence.
     filled: usize,
+    skips_zeros: bool,
     sampling: Duration,
     /// Prompts and steps run so far.
     passes: usize,
@@ -49,6 +52,7 @@ impl Network {
             tokens: Random::new(0, 0).tokens(positions, vocab_len),
             logits: Logits::new(vocab_len),
             filled: 0,
+            skips_zeros: true,
             sampling: Duration::ZERO,
             passes: 0,
             model,
@@ -80,15 +84,47 @@ impl Network {
         self.model.weights().layers.iter().map(layer).sum()
     }
 
-    /// Bytes that have to be read to decode one token after `context` others: every weight, the
-    /// head and the K/V of all positions, each once.
+    /// Whether to skip zeros from now on.
+    pub(super) fn skip_zeros(&mut self, skips: bool) {
+        self.model.skip_zeros(skips);
+        self.skips_zeros = skips;
+    }
+
+    /// The zeros of the layers where zeros are skipped, if there are any.
+    pub(super) fn sparsity(&self) -> Option<Sparsity> {
+        let skipping: Vec<_> = self.model.sparsity().filter(|layer| layer.skips).collect();
+        let mean = |share: fn(&LayerSparsity) -> f64| {
+            skipping.iter().map(share).sum::<f64>() / skipping.len() as f64
+        };
+        (!skipping.is_empty()).then(|| Sparsity {
+            layers: skipping.len(),
+            closed_gates: mean(LayerSparsity::closed_share),
+            zero_codes: mean(LayerSparsity::zero_share),
+            copies_bytes: self.model.sparse_size_bytes(),
+        })
+    }
+
+    /// Bytes of rows of `up` and columns of `down` that a token does not need, by what was seen.
+    fn skipped_bytes(&self) -> usize {
+        let layers = self.model.sparsity().zip(&self.model.weights().layers);
+        let skipping = layers.filter(|(seen, _)| self.skips_zeros && seen.skips);
+        let skipped = skipping.map(|(seen, layer)| {
+            let (up, down) = (layer.mlp.up.bytes_len() as f64, layer.mlp.down.bytes_len() as f64);
+            (up * seen.closed_share() + down * seen.zero_share()) as usize
+        });
+        skipped.sum()
+    }
+
+    /// Bytes that have to be read to decode one token after `context` others: every weight that is
+    /// not skipped, the head and the K/V of all positions, each once.
     pub(super) fn bytes_per_token(&self, context: usize) -> usize {
         let weights = self.model.weights();
         let layers = weights.size_bytes()
             - weights.embedding.size_bytes()
             - weights.output.as_ref().map_or(0, |table| table.size_bytes());
         let position = KvPool::size_bytes(self.model.config(), self.kv, 1) / PAGE_LEN;
-        layers + self.model.head_bytes_per_pick() + position * (context + 1)
+        let head = self.model.head_bytes_per_pick();
+        layers - self.skipped_bytes() + head + position * (context + 1)
     }
 
     /// Times the prefill of a prompt of `len` tokens.

@@ -59,7 +59,11 @@ pub(super) fn svg(report: &Report) -> String {
 
 fn panels(report: &Report) -> Vec<Panel<'static>> {
     let decode = report.decode.iter().map(|case| Bar {
-        label: format!("context {}", case.context),
+        label: format!(
+            "context {}{}",
+            case.context,
+            if case.sparse { ", zeros skipped" } else { "" }
+        ),
         threads: case.threads,
         tok_s: case.tok_s,
         limit: Some(case.tok_s / case.share_of_stream),

@@ -26,6 +26,8 @@ pub(super) struct Report {
     pub(super) peak_gmac_s: f64,
     /// The same for fewer threads.
     pub(super) limits: Vec<Limits>,
+    /// The zeros that were skipped, if any were.
+    pub(super) sparsity: Option<Sparsity>,
     pub(super) decode: Vec<Decode>,
     pub(super) prefill: Vec<Prefill>,
     pub(super) batch: Vec<Batch>,
@@ -40,12 +42,27 @@ pub(super) struct Report {
     pub(super) warnings: Vec<String>,
 }
 
+/// What squared ReLU made zero, over all layers where zeros are skipped.
+#[derive(Debug, Serialize)]
+pub(super) struct Sparsity {
+    /// Layers where they are.
+    pub(super) layers: usize,
+    /// The share of gates that were not positive.
+    pub(super) closed_gates: f64,
+    /// The share of the inputs of `down` whose int8 code was zero.
+    pub(super) zero_codes: f64,
+    /// Bytes of memory it takes.
+    pub(super) copies_bytes: usize,
+}
+
 /// One sequence, one token at a time.
 #[derive(Debug, Serialize)]
 pub(super) struct Decode {
     /// Tokens before the one that is decoded.
     pub(super) context: usize,
     pub(super) threads: usize,
+    /// Whether zeros were skipped.
+    pub(super) sparse: bool,
     pub(super) tok_s: f64,
     /// Weights, head and K/V, each counted once.
     pub(super) bytes_per_token: usize,
@@ -166,9 +183,16 @@ pub(super) mod tests {
             stream_gb_s: 22.0,
             peak_gmac_s: 300.0,
             limits: vec![Limits { threads: 1, ..limits }, limits],
+            sparsity: Some(Sparsity {
+                layers: 30,
+                closed_gates: 0.73,
+                zero_codes: 0.86,
+                copies_bytes: 265_000_000,
+            }),
             decode: vec![Decode {
                 context: 512,
                 threads: 2,
+                sparse: true,
                 tok_s: 10.0,
                 bytes_per_token: 1_000_000_000,
                 gb_s: 10.0,
@@ -221,8 +245,18 @@ pub(super) mod tests {
     }
 
     /// What stands at the top of the object.
-    const KEYS: [&str; 9] =
-        ["stream_gb_s", "isa", "decode", "prefill", "batch", "kernels", "parts", "compare", "cost"];
+    const KEYS: [&str; 10] = [
+        "stream_gb_s",
+        "isa",
+        "sparsity",
+        "decode",
+        "prefill",
+        "batch",
+        "kernels",
+        "parts",
+        "compare",
+        "cost",
+    ];
 
     #[test]
     fn json_has_the_keys_that_scripts_read() {
@@ -231,7 +265,10 @@ pub(super) mod tests {
             assert!(json.get(key).is_some(), "{key}");
         }
         for (list, keys) in [
-            ("decode", &["context", "threads", "tok_s", "bytes_per_token", "share_of_stream"][..]),
+            (
+                "decode",
+                &["context", "threads", "sparse", "tok_s", "bytes_per_token", "share_of_stream"][..],
+            ),
             ("prefill", &["tokens", "threads", "tok_s", "share_of_peak"]),
             ("batch", &["sequences", "threads", "tok_s"]),
             ("kernels", &["kernel", "isa", "shape", "tokens", "gb_s", "gmac_s", "mac_per_cycle"]),

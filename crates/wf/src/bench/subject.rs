@@ -5,6 +5,7 @@ use wf_engine::{ModelSource, RunOptions, compute, load_model};
 use wf_model::{KvPool, Model, ModelConfig, ModelOptions, PAGE_LEN};
 
 use super::args::BenchArgs;
+use super::dead_gates::Gates;
 use super::machine;
 use super::plan::Plan;
 use super::shapes::Shape;
@@ -17,7 +18,7 @@ const MEMORY_FOR_2B: usize = 4_000_000_000;
 #[derive(Debug)]
 pub(super) enum Subject {
     File(ModelSource),
-    Synthetic(Shape),
+    Synthetic(Shape, Gates),
 }
 
 impl Subject {
@@ -26,11 +27,11 @@ impl Subject {
     pub(super) fn choose(args: &BenchArgs, available_bytes: Option<usize>) -> Self {
         match (&args.model, args.synthetic, args.demo) {
             (Some(model), ..) => Self::File(open::source(Some(model))),
-            (None, Some(shape), _) => Self::Synthetic(shape),
+            (None, Some(shape), _) => Self::Synthetic(shape, args.synthetic_sparsity),
             (None, None, true) => Self::File(demo::SOURCE),
             (None, None, false) => match available_bytes {
                 Some(bytes) if bytes < MEMORY_FOR_2B => Self::File(demo::SOURCE),
-                _ => Self::Synthetic(Shape::Bitnet2b),
+                _ => Self::Synthetic(Shape::Bitnet2b, args.synthetic_sparsity),
             },
         }
     }
@@ -39,7 +40,10 @@ impl Subject {
         match self {
             Self::File(ModelSource::Path(path)) => path.display().to_string(),
             Self::File(ModelSource::Embedded { name, .. }) => (*name).to_owned(),
-            Self::Synthetic(shape) => format!("{}, random weights", shape.name()),
+            Self::Synthetic(shape, Gates::Random) => format!("{}, random weights", shape.name()),
+            Self::Synthetic(shape, Gates::Demo) => {
+                format!("{}, random weights, gates shut as in the demo model", shape.name())
+            }
         }
     }
 
@@ -55,16 +59,21 @@ impl Subject {
                 options.context_len = Some(wanted.min(file.config().context_len));
                 Ok(load_model(&file, &options, &mut |_| {})?)
             }
-            Self::Synthetic(shape) => {
+            Self::Synthetic(shape, gates) => {
                 let config = shape.config();
                 let pages = wanted.min(config.context_len).div_ceil(PAGE_LEN);
-                random_model(config, &options, pages)
+                random_model(config, *gates, &options, pages)
             }
         }
     }
 }
 
-fn random_model(config: ModelConfig, options: &RunOptions, pages: usize) -> Result<Model> {
+fn random_model(
+    config: ModelConfig,
+    gates: Gates,
+    options: &RunOptions,
+    pages: usize,
+) -> Result<Model> {
     let needed = needed_bytes(&config) + KvPool::size_bytes(&config, options.kv, pages);
     if let Some(available) = machine::available_bytes() {
         let gigabytes = |bytes: usize| bytes as f64 / 1e9;
@@ -78,12 +87,13 @@ fn random_model(config: ModelConfig, options: &RunOptions, pages: usize) -> Resu
     let compute = compute(options, options.threads)?;
     let pool = wf_kernels::Pool::new(options.threads);
     let layout = compute.layout_for(trits(&config));
-    let weights = synthetic::weights(&config, &pool, layout);
+    let weights = synthetic::weights(&config, gates, &pool, layout);
     let model_options = ModelOptions {
         kv: options.kv,
         pages,
         max_batch_tokens: options.max_batch_tokens,
         head: options.head,
+        sparse: options.sparse,
     };
     Ok(Model::from_weights(config, weights, compute, model_options))
 }

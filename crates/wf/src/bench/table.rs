@@ -61,6 +61,16 @@ impl Out {
         let cpu = report.cpu.as_deref().unwrap_or("unknown");
         self.line(&format!("machine  {cpu}{clock}, {} threads", report.threads));
         self.line(&format!("kernel   {}, K/V in {}", report.isa, report.kv));
+        if let Some(zeros) = &report.sparsity {
+            self.line(&format!(
+                "zeros    skipped in {} layers: {} of the rows of up, {} of the columns of down, for \
+                 {:.2} GB",
+                zeros.layers,
+                percent(zeros.closed_gates),
+                percent(zeros.zero_codes),
+                zeros.copies_bytes as f64 / 1e9
+            ));
+        }
         let rows: Vec<_> = (report.limits.iter())
             .map(|limit| {
                 vec![
@@ -84,6 +94,7 @@ impl Out {
                 vec![
                     case.context.to_string(),
                     case.threads.to_string(),
+                    if case.sparse { "skipped" } else { "read" }.to_owned(),
                     number(case.tok_s),
                     number(case.bytes_per_token as f64 / 1e6),
                     number(case.gb_s),
@@ -93,8 +104,9 @@ impl Out {
                 ]
             })
             .collect();
-        let header =
-            ["context", "threads", "tok/s", "MB/token", "GB/s", "memory", "share", "spread"];
+        let header = [
+            "context", "threads", "zeros", "tok/s", "MB/token", "GB/s", "memory", "share", "spread",
+        ];
         self.table("decode: one sequence", &header, &rows);
         let rows: Vec<_> = (report.prefill.iter())
             .map(|case| {
@@ -211,7 +223,8 @@ mod tests {
         let text = text(&report);
         for words in [
             "model    bitnet-2b, 1.20 GB of weights",
-            "  512            2   10.0      1000  10.0    20.0   50 %   2.0 %",
+            "zeros    skipped in 30 layers: 73 % of the rows of up, 86 % of the columns of down",
+            "  512            2  skipped   10.0      1000  10.0    20.0   50 %   2.0 %",
             "beside another 1.0, TQ2_0, in turn",
             "  decode 16        2        10.0          4.00   2.50   1.0 %",
             "prefill: a prompt",

@@ -3,6 +3,7 @@
 mod dotprod;
 mod i8mm;
 mod lanes;
+mod sparse;
 mod values;
 mod widening;
 

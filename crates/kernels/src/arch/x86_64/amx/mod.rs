@@ -16,8 +16,8 @@ use std::sync::OnceLock;
 use super::avx512::{Avx512, Vnni};
 use crate::{
     AttendScratch, CodeRows, FloatRows, Int8Matrix, Isa, Kernel, KvHead, Layout, NibbleMatrix,
-    QuantBatch, QuantRow, Queries, RotaryPairs, RowBounds, ScoreBounds, Strip, TernaryMatrix,
-    TileKernel, VectorBounds, trial,
+    NonZeros, QuantBatch, QuantRow, Queries, RotaryPairs, RowBounds, ScoreBounds, Strip,
+    TernaryColumns, TernaryMatrix, TernaryRows, TileKernel, VectorBounds, trial,
 };
 
 /// Proof that the CPU has tiles, that the system lets this process use them, and that they work; only
@@ -109,6 +109,14 @@ impl Kernel for Amx {
     on_vectors! {
         quantize(x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32;
         multiply(w: &TernaryMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, f32>);
+        relu2_neurons(
+            gate: &TernaryMatrix,
+            up: &TernaryRows,
+            x: &QuantRow,
+            first_strip: usize,
+            neurons: &mut [f32]
+        ) -> usize;
+        multiply_columns(w: &TernaryColumns, first_line: usize, x: &NonZeros, y: &mut [f32]);
         int8_dots(w: &Int8Matrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>);
         nibble_dots(w: &NibbleMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>);
         bound_scores(

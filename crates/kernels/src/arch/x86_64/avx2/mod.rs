@@ -2,6 +2,7 @@
 
 mod lanes;
 mod madd;
+pub(super) mod sparse;
 pub(super) mod values;
 mod vnni;
 

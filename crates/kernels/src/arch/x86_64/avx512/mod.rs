@@ -3,6 +3,7 @@
 mod five_trits;
 mod lanes;
 mod madd;
+mod sparse;
 mod vnni;
 
 use std::arch::x86_64::*;

@@ -1,0 +1,185 @@
+//! Rows of trits one by one, and the gated neurons they are read for.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{RowScales, SparseSums};
+use crate::arch::Lines;
+use crate::lanes::Simd;
+use crate::layout::quad_lines::ZERO_TRITS;
+use crate::line::{Line, STRIP};
+use crate::product::{LineSums, multiply_strip};
+use crate::quant::RUN;
+use crate::{Kernel, Pool, QuantRow, Strip, TernaryMatrix};
+
+/// Columns in a line of a row.
+const ROW_LINE_COLS: usize = 256;
+
+/// Rows whose sums are made together: they share the loads of the activations.
+const ROWS_AT_ONCE: usize = 4;
+
+/// How far ahead rows are asked for. Half as far was a little slower.
+const ROWS_AHEAD: usize = 8;
+
+/// Strips of one job.
+const JOB_STRIPS: usize = 8;
+
+/// Rows of one job.
+const JOB_ROWS: usize = JOB_STRIPS * STRIP;
+
+/// A copy of a matrix of trits whose rows can be read one by one.
+///
+/// A line has 64 bytes of one row, two bits a trit, holding the trit plus one. Field `j` of byte `m`
+/// of line `i` is column `256i + 64j + m`, so masking a field gives trits in the order of
+/// activations. The lines of a row lie one after the other.
+pub struct TernaryRows {
+    rows: usize,
+    cols: usize,
+    scales: RowScales,
+    lines: Lines,
+}
+
+impl TernaryRows {
+    /// A copy of `w`, or nothing if it has a scale for every group.
+    pub fn new(pool: &Pool, w: &TernaryMatrix) -> Option<Self> {
+        let scales = RowScales::new(w.scales())?;
+        let (rows, cols) = (w.rows(), w.cols());
+        let lines_per_row = cols.div_ceil(ROW_LINE_COLS);
+        let mut lines = Lines::filled(Line([ZERO_TRITS; 64]), rows * lines_per_row);
+        let mut buffers = vec![vec![0; cols]; pool.threads()];
+        pool.rows_with(&mut lines, lines_per_row, &mut buffers, |row, lines, trits| {
+            w.unpack(row, trits);
+            for (line, trits) in lines.iter_mut().zip(trits.chunks(ROW_LINE_COLS)) {
+                *line = pack(trits);
+            }
+        });
+        Some(Self { rows, cols, scales, lines })
+    }
+
+    /// Output rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns, without padding.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Bytes of packed trits, padding included, scales not.
+    pub fn bytes_len(&self) -> usize {
+        size_of_val(&*self.lines)
+    }
+
+    fn row(&self, row: usize) -> &[Line] {
+        let len = self.cols.div_ceil(ROW_LINE_COLS);
+        &self.lines[row * len..][..len]
+    }
+}
+
+/// At most 256 columns of a row.
+fn pack(trits: &[i8]) -> Line {
+    let mut line = Line([0; 64]);
+    for field in 0..4 {
+        let run = trits.get(field * RUN..).unwrap_or(&[]);
+        for (m, byte) in line.0.iter_mut().enumerate() {
+            let trit = run.get(m).copied().unwrap_or(0);
+            *byte |= ((trit + 1) as u8) << (2 * field);
+        }
+    }
+    line
+}
+
+/// `neurons = relu(gate · x)² * (up · x)`: bit for bit what two products and
+/// [`Kernel::relu2_mul`] give, without reading the rows of `up` whose gate is not positive. Returns
+/// how many those are. Does not allocate.
+///
+/// # Panics
+///
+/// If the shapes do not fit each other.
+pub fn relu2_neurons(
+    kernel: &dyn Kernel,
+    pool: &Pool,
+    (gate, up): (&TernaryMatrix, &TernaryRows),
+    x: &QuantRow,
+    neurons: &mut [f32],
+) -> usize {
+    assert_eq!(neurons.len(), gate.rows(), "one neuron a row");
+    let closed = AtomicUsize::new(0);
+    pool.strips(neurons, gate.rows(), JOB_ROWS, |job, mut neurons| {
+        let found = kernel.relu2_neurons(gate, up, x, job * JOB_STRIPS, neurons.row(0));
+        closed.fetch_add(found, Ordering::Relaxed);
+    });
+    closed.into_inner()
+}
+
+/// The neurons of the strips of `gate` from `first_strip` on, at most [`JOB_ROWS`] of them.
+///
+/// First all gates, in one stream through memory, and then the rows of `up` they ask for. To do both
+/// by turns, so that rows come in while gates are computed, was no faster.
+#[inline(always)]
+pub(crate) fn sparse_neurons<C: SparseSums + LineSums + Simd>(
+    cpu: C,
+    gate: &TernaryMatrix,
+    up: &TernaryRows,
+    x: &QuantRow,
+    first_strip: usize,
+    neurons: &mut [f32],
+) -> usize {
+    assert!(gate.rows() == up.rows && gate.cols() == up.cols, "gate and up of one shape");
+    assert_eq!(x.codes().len(), up.cols.next_multiple_of(RUN), "as many codes as columns");
+    // Rows with an open gate, counted from the first of this job.
+    let mut open = [0_usize; JOB_ROWS];
+    let mut open_len = 0;
+    for (i, gates) in neurons.chunks_mut(STRIP).enumerate() {
+        let width = gates.len();
+        let strip = &mut Strip::new(gates, width, width, 0);
+        multiply_strip(cpu, gate, first_strip + i, std::slice::from_ref(x), strip);
+        for (r, gate) in strip.row(0).iter_mut().enumerate() {
+            // Not `> 0`, which would lose a NaN.
+            let is_closed = *gate <= 0.0;
+            open[open_len] = i * STRIP + r;
+            open_len += usize::from(!is_closed);
+            *gate = if is_closed { 0.0 } else { *gate };
+        }
+    }
+    let open = &open[..open_len];
+    let first_row = first_strip * STRIP;
+    let ask_for = |rows: &[usize]| {
+        for &row in rows {
+            cpu.prefetch(up.row(first_row + row));
+        }
+    };
+    ask_for(&open[..open_len.min(ROWS_AHEAD)]);
+    let (whole, rest) = open.as_chunks::<ROWS_AT_ONCE>();
+    for (i, rows) in whole.iter().enumerate() {
+        let ahead = open.get(i * ROWS_AT_ONCE + ROWS_AHEAD..).unwrap_or(&[]);
+        ask_for(&ahead[..ahead.len().min(ROWS_AT_ONCE)]);
+        multiply_open(cpu, up, x, first_row, *rows, neurons);
+    }
+    match *rest {
+        [a, b, c] => multiply_open(cpu, up, x, first_row, [a, b, c], neurons),
+        [a, b] => multiply_open(cpu, up, x, first_row, [a, b], neurons),
+        [a] => multiply_open(cpu, up, x, first_row, [a], neurons),
+        _ => {}
+    }
+    neurons.len() - open_len
+}
+
+/// Turns the gates of some rows, counted from `first_row`, into neurons.
+#[inline(always)]
+fn multiply_open<C: SparseSums, const R: usize>(
+    cpu: C,
+    up: &TernaryRows,
+    x: &QuantRow,
+    first_row: usize,
+    rows: [usize; R],
+    neurons: &mut [f32],
+) {
+    let sums = cpu.row_sums(rows.map(|row| up.row(first_row + row)), x.codes());
+    for (row, sum) in rows.into_iter().zip(sums) {
+        let scale = up.scales.of_row(first_row + row);
+        let up = (sum - x.sum()) as f32 * scale * x.scale();
+        let gate = neurons[row];
+        neurons[row] = gate * gate * up;
+    }
+}

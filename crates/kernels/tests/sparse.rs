@@ -1,0 +1,185 @@
+//! Leaving zeros out changes no bit: sparse products against the dense ones of the scalar kernel.
+
+#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
+
+mod support;
+
+use support::{Floats, Random, cases, matrix};
+use wf_kernels::{
+    Isa, Kernel, Layout, NonZeros, Pool, QuantRow, Scales, Strip, TernaryColumns, TernaryMatrix,
+    TernaryRows, kernel, multiply_add_columns, relu2_neurons, supported,
+};
+
+/// Rows and columns: tails of strips, of lines and of jobs, and two real layers.
+const SHAPES: [(usize, usize); 14] = [
+    (1, 1),
+    (3, 70),
+    (15, 64),
+    (16, 255),
+    (17, 256),
+    (40, 257),
+    (100, 320),
+    (129, 500),
+    (255, 31),
+    (256, 100),
+    (257, 513),
+    (530, 1000),
+    (2304, 72),
+    (640, 2560),
+];
+
+fn dense(w: &TernaryMatrix, x: &QuantRow) -> Vec<f32> {
+    let scalar = kernel(Isa::Scalar).unwrap();
+    let mut y = vec![f32::NAN; w.rows()];
+    for strip in 0..w.strips() {
+        let y = &mut Strip::new(&mut y, w.rows(), 16, strip);
+        scalar.multiply(w, strip, std::slice::from_ref(x), y);
+    }
+    y
+}
+
+fn scales(random: &mut Random, rows: usize) -> [Scales; 2] {
+    [Scales::Tensor(random.unit()), Scales::Rows(random.floats(rows, Floats::Plain))]
+}
+
+/// Equal bits; any NaN equals any other.
+#[track_caller]
+fn assert_same(what: &str, kernel: &dyn Kernel, expected: &[f32], found: &[f32]) {
+    for (i, (expected, found)) in expected.iter().zip(found).enumerate() {
+        let same = expected.to_bits() == found.to_bits() || (expected.is_nan() && found.is_nan());
+        assert!(same, "{what} on {}, row {i}: {found:e}, not {expected:e}", kernel.isa());
+    }
+}
+
+#[test]
+fn columns_that_are_left_out_add_nothing() {
+    let random = &mut Random(41);
+    for (rows, cols) in SHAPES {
+        for scales in scales(random, rows) {
+            let w = matrix(Layout::QuadLines, &random.trits(rows * cols), cols, scales);
+            let columns = TernaryColumns::new(&Pool::new(2), &w).unwrap();
+            // All zero, one code, a few, half, and none zero.
+            for share in [0.0, -1.0, 0.1, 0.5, 1.0] {
+                let codes = codes(random, cols, share);
+                check_columns(&w, &columns, &QuantRow::from_codes(&codes, 0.37));
+            }
+        }
+    }
+}
+
+/// Codes of which a share is not zero; a share below zero is one code in all.
+fn codes(random: &mut Random, len: usize, share: f32) -> Vec<i8> {
+    let mut codes = random.codes(len);
+    if share < 0.0 {
+        let at = random.below(len);
+        return (0..len).map(|i| if i == at { -128 } else { 0 }).collect();
+    }
+    for code in &mut codes {
+        let keep = random.unit() * 0.5 + 0.5 < share;
+        *code = if keep { (*code).max(1) } else { 0 };
+    }
+    codes
+}
+
+fn check_columns(w: &TernaryMatrix, columns: &TernaryColumns, x: &QuantRow) {
+    let expected = dense(w, x);
+    let mut non_zeros = NonZeros::with_room(w.cols());
+    non_zeros.find(x);
+    assert_eq!(non_zeros.len(), x.codes().iter().filter(|&&code| code != 0).count());
+    let what = format!("{}x{}, {} columns", w.rows(), w.cols(), non_zeros.len());
+    for kernel in supported() {
+        for threads in [1, 2, 3] {
+            let mut found = vec![f32::NAN; w.rows()];
+            let mut total = vec![1.25; w.rows()];
+            let (pool, y) = (Pool::new(threads), &mut found[..]);
+            multiply_add_columns(kernel, &pool, columns, &non_zeros, y, &mut total);
+            assert_same(&what, kernel, &expected, &found);
+            let added: Vec<f32> = expected.iter().map(|y| 1.25 + y).collect();
+            assert_same(&what, kernel, &added, &total);
+        }
+    }
+}
+
+#[test]
+fn the_largest_sums_fit() {
+    for (trit, code) in [(1, -128), (-1, -128), (1, 127), (-1, 127)] {
+        for cols in [64, 640, 6912, cases(1 << 16)] {
+            let w = matrix(Layout::QuadLines, &vec![trit; 17 * cols], cols, Scales::Tensor(1.0));
+            let x = QuantRow::from_codes(&vec![code; cols], 1.0);
+            check_columns(&w, &TernaryColumns::new(&Pool::new(1), &w).unwrap(), &x);
+            check_neurons(&w, &w, &x);
+        }
+    }
+}
+
+#[test]
+fn rows_that_are_left_out_were_zero() {
+    let random = &mut Random(42);
+    for (rows, cols) in SHAPES {
+        for scales in scales(random, rows) {
+            let up = matrix(Layout::QuadLines, &random.trits(rows * cols), cols, scales.clone());
+            let codes = random.codes(cols);
+            let x = QuantRow::from_codes(&codes, 0.011);
+            // Rows that look along x have an open gate.
+            let along = |row: usize, open: bool| {
+                let sign = move |code: &i8| code.signum() * if open { 1 } else { -1 };
+                codes.iter().map(sign).enumerate().map(move |(i, t)| if i == row { 0 } else { t })
+            };
+            let some = random.below(rows);
+            let gates: [Vec<i8>; 4] = [
+                (0..rows).flat_map(|r| along(r, true)).collect(),
+                (0..rows).flat_map(|r| along(r, false)).collect(),
+                (0..rows).flat_map(|r| along(r, r == some)).collect(),
+                random.trits(rows * cols),
+            ];
+            for gate in gates {
+                check_neurons(
+                    &matrix(Layout::QuadLines, &gate, cols, Scales::Tensor(0.03)),
+                    &up,
+                    &x,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_a_number_is_not_lost() {
+    let random = &mut Random(43);
+    let w = matrix(
+        Layout::QuadLines,
+        &random.trits(40 * 70),
+        70,
+        Scales::Rows(random.floats(40, Floats::Special)),
+    );
+    for scale in [f32::NAN, f32::INFINITY, 1.0] {
+        let x = QuantRow::from_codes(&random.codes(70), scale);
+        check_neurons(&w, &w, &x);
+        check_columns(&w, &TernaryColumns::new(&Pool::new(1), &w).unwrap(), &x);
+    }
+}
+
+fn check_neurons(gate: &TernaryMatrix, up: &TernaryMatrix, x: &QuantRow) {
+    let (mut expected, gates) = (dense(gate, x), dense(gate, x));
+    kernel(Isa::Scalar).unwrap().relu2_mul(&mut expected, &dense(up, x));
+    let closed = gates.iter().filter(|gate| **gate <= 0.0).count();
+    let rows = TernaryRows::new(&Pool::new(2), up).unwrap();
+    let what = format!("{}x{}, {closed} closed", up.rows(), up.cols());
+    for kernel in supported() {
+        for threads in [1, 3] {
+            let mut found = vec![f32::NAN; up.rows()];
+            let pool = Pool::new(threads);
+            let count = relu2_neurons(kernel, &pool, (gate, &rows), x, &mut found);
+            assert_eq!(count, closed, "{what} on {}", kernel.isa());
+            assert_same(&what, kernel, &expected, &found);
+        }
+    }
+}
+
+#[test]
+fn scales_of_groups_have_no_copies() {
+    let groups = Scales::Groups { len: 64, values: vec![1.0; 32] };
+    let w = matrix(Layout::QuadLines, &[1; 16 * 128], 128, groups);
+    assert!(TernaryRows::new(&Pool::new(1), &w).is_none());
+    assert!(TernaryColumns::new(&Pool::new(1), &w).is_none());
+}
