@@ -102,10 +102,10 @@ impl Model {
     }
 
     /// How often a step of one token hands work to the threads: for queries, keys and values, for
-    /// the heads, for their output, for gate and up, and for down in each layer, and for the output
-    /// head.
+    /// the heads, to join what they took of each chunk of positions, for their output, for gate and
+    /// up, and for down in each layer, and for the output head.
     pub fn shared_runs(&self) -> usize {
-        5 * self.config.layers + 1
+        6 * self.config.layers + 1
     }
 
     /// Notes from now on where the time of forward passes goes.
