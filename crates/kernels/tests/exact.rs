@@ -18,7 +18,7 @@ use wf_kernels::{
 
 /// What all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
 /// changes what models answer: it must be meant, and be announced as new numerics.
-const NUMERICS_V2: u64 = 0x2df1_8385_c402_5ff4;
+const NUMERICS_V2: u64 = 0x5b28_1cc7_83c7_a8f4;
 
 const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
 
