@@ -110,7 +110,6 @@ fn int8_sums<const T: usize>(lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP
     let ones = _mm256_set1_epi16(1);
     let mut sums = [[_mm256_setzero_si256(); 2]; T];
     for (i, line) in lines.iter().enumerate() {
-        prefetch_after(line);
         for (half, bytes) in line.0.as_chunks::<32>().0.iter().enumerate() {
             let weights = _mm256_xor_si256(load(bytes), bias);
             for (sums, codes) in sums.iter_mut().zip(tokens) {
@@ -137,7 +136,6 @@ fn nibble_sums<const T: usize>(lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STR
     for (group, lines) in lines.as_chunks::<NIBBLE_LINES>().0.iter().enumerate() {
         let mut pairs = [[_mm256_setzero_si256(); 2]; T];
         for (i, line) in lines.iter().enumerate() {
-            prefetch_after(line);
             for (half, bytes) in line.0.as_chunks::<32>().0.iter().enumerate() {
                 let packed = load(bytes);
                 let low = _mm256_and_si256(packed, mask);
