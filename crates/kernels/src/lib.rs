@@ -107,7 +107,7 @@ pub trait Kernel: Send + Sync {
     ) -> usize;
 
     /// The results of the rows from `256 * first_line` on of `w` times `x`, with the bits of
-    /// [`multiply`](Self::multiply), reading only the columns of `x`. At most 2048 results;
+    /// [`multiply`](Self::multiply), reading only the columns of `x`.
     /// [`multiply_add_columns`] does all.
     fn multiply_columns(&self, w: &TernaryColumns, first_line: usize, x: &NonZeros, y: &mut [f32]);
 

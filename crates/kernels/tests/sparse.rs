@@ -55,8 +55,8 @@ fn assert_same(what: &str, kernel: &dyn Kernel, expected: &[f32], found: &[f32])
 fn columns_that_are_left_out_add_nothing() {
     let random = &mut Random(41);
     for (rows, cols) in SHAPES {
-        for scales in scales(random, rows) {
-            let w = matrix(Layout::QuadLines, &random.trits(rows * cols), cols, scales);
+        for (scales, layout) in scales(random, rows).into_iter().zip(Layout::ALL) {
+            let w = matrix(layout, &random.trits(rows * cols), cols, scales);
             let columns = TernaryColumns::new(&Pool::new(2), &w).unwrap();
             // All zero, one code, a few, half, and none zero.
             for share in [0.0, -1.0, 0.1, 0.5, 1.0] {
@@ -116,8 +116,8 @@ fn the_largest_sums_fit() {
 fn rows_that_are_left_out_were_zero() {
     let random = &mut Random(42);
     for (rows, cols) in SHAPES {
-        for scales in scales(random, rows) {
-            let up = matrix(Layout::QuadLines, &random.trits(rows * cols), cols, scales.clone());
+        for (scales, layout) in scales(random, rows).into_iter().zip(Layout::ALL) {
+            let up = matrix(layout, &random.trits(rows * cols), cols, scales);
             let codes = random.codes(cols);
             let x = QuantRow::from_codes(&codes, 0.011);
             // Rows that look along x have an open gate.
@@ -133,11 +133,7 @@ fn rows_that_are_left_out_were_zero() {
                 random.trits(rows * cols),
             ];
             for gate in gates {
-                check_neurons(
-                    &matrix(Layout::QuadLines, &gate, cols, Scales::Tensor(0.03)),
-                    &up,
-                    &x,
-                );
+                check_neurons(&matrix(layout, &gate, cols, Scales::Tensor(0.03)), &up, &x);
             }
         }
     }
@@ -146,12 +142,8 @@ fn rows_that_are_left_out_were_zero() {
 #[test]
 fn what_is_not_a_number_is_not_lost() {
     let random = &mut Random(43);
-    let w = matrix(
-        Layout::QuadLines,
-        &random.trits(40 * 70),
-        70,
-        Scales::Rows(random.floats(40, Floats::Special)),
-    );
+    let scales = Scales::Rows(random.floats(40, Floats::Special));
+    let w = matrix(Layout::QuadLines, &random.trits(40 * 70), 70, scales);
     for scale in [f32::NAN, f32::INFINITY, 1.0] {
         let x = QuantRow::from_codes(&random.codes(70), scale);
         check_neurons(&w, &w, &x);

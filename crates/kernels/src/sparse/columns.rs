@@ -16,8 +16,9 @@ pub(crate) const COLUMN_LINE_ROWS: usize = 256;
 /// the columns after them are not asked for.
 pub(crate) const COLUMNS_AT_ONCE: usize = 32;
 
-/// The most lines of a column that one job reads.
-const MOST_JOB_LINES: usize = 8;
+/// Neighbouring lines of a column that are read together. One layer of 2B with 86 % of zeros, one
+/// thread, in µs: 47 for one, 39 for two, 46 for eight.
+const LINES_AT_ONCE: usize = 2;
 
 /// With more columns, the sums of an unshifted field of trits could leave 32 bits:
 /// 2^16 * 128 * 128 is 2^30.
@@ -187,16 +188,15 @@ pub fn multiply_add_columns(
     total: &mut [f32],
 ) {
     assert_eq!(y.len(), w.rows, "one result a row");
-    // As wide as can be: the more of a column one thread reads, the fewer places in memory.
-    let job_lines = w.lines_per_column().div_ceil(pool.threads()).clamp(1, MOST_JOB_LINES);
+    // A line is the least there is to share out, and there are few: each thread gets one job.
+    let job_lines = w.lines_per_column().div_ceil(pool.threads()).max(1);
     pool.strip_pairs((y, total), w.rows, job_lines * COLUMN_LINE_ROWS, |job, mut y, mut total| {
         kernel.multiply_columns(w, job * job_lines, x, y.row(0));
         kernel.add(total.row(0), y.row(0));
     });
 }
 
-/// The results of the rows of line `first_line` of a column and the lines after it, at most
-/// [`MOST_JOB_LINES`].
+/// The results of the rows of line `first_line` of a column and of those after it.
 #[inline(always)]
 pub(crate) fn sparse_columns<C: SparseSums + Simd>(
     cpu: C,
@@ -205,18 +205,20 @@ pub(crate) fn sparse_columns<C: SparseSums + Simd>(
     x: &NonZeros,
     y: &mut [f32],
 ) {
-    let mut sums = [[0; COLUMN_LINE_ROWS]; MOST_JOB_LINES];
-    let sums = &mut sums[..y.len().div_ceil(COLUMN_LINE_ROWS)];
-    column_sums(cpu, w, first_line, x, sums);
-    let first_strip = first_line * (COLUMN_LINE_ROWS / STRIP);
-    let sums = sums.as_flattened().as_chunks::<STRIP>().0;
-    for (i, (y, sums)) in y.chunks_mut(STRIP).zip(sums).enumerate() {
-        let dots = cpu.load_i32(&sums.map(|sum| sum - x.sum));
-        let scales = cpu.load(&w.scales.of_strip(first_strip + i));
-        let results = dots.mul(scales).mul(cpu.splat(x.scale));
-        match y.as_chunks_mut() {
-            ([whole], _) => results.store(whole),
-            (_, part) => results.store_tail(part),
+    let firsts = (first_line..).step_by(LINES_AT_ONCE);
+    for (first_line, y) in firsts.zip(y.chunks_mut(LINES_AT_ONCE * COLUMN_LINE_ROWS)) {
+        let mut sums = [[0; COLUMN_LINE_ROWS]; LINES_AT_ONCE];
+        let sums = &mut sums[..y.len().div_ceil(COLUMN_LINE_ROWS)];
+        column_sums(cpu, w, first_line, x, sums);
+        let strips = (first_line * (COLUMN_LINE_ROWS / STRIP)..).zip(y.chunks_mut(STRIP));
+        for ((strip, y), sums) in strips.zip(sums.as_flattened().as_chunks::<STRIP>().0) {
+            let dots = cpu.load_i32(&sums.map(|sum| sum - x.sum));
+            let scales = cpu.load(&w.scales.of_strip(strip));
+            let results = dots.mul(scales).mul(cpu.splat(x.scale));
+            match y.as_chunks_mut() {
+                ([whole], _) => results.store(whole),
+                (_, part) => results.store_tail(part),
+            }
         }
     }
 }

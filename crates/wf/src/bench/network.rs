@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use wf_engine::{Limits, Sampler, SamplingParams};
+use wf_kernels::TernaryMatrix;
 use wf_model::{
     Compute, Forward, KvDtype, KvPool, LayerSparsity, Logits, Model, PAGE_LEN, PageId, PartTimes,
     Segment, TokenId,
@@ -104,15 +105,21 @@ impl Network {
         })
     }
 
-    /// Bytes of rows of `up` and columns of `down` that a token does not need, by what was seen.
+    /// Bytes of `up` and `down` that a token does not read because it skips zeros, by what was seen.
     fn skipped_bytes(&self) -> usize {
         let layers = self.model.sparsity().zip(&self.model.weights().layers);
         let skipping = layers.filter(|(seen, _)| self.skips_zeros && seen.skips);
-        let skipped = skipping.map(|(seen, layer)| {
-            let (up, down) = (layer.mlp.up.bytes_len() as f64, layer.mlp.down.bytes_len() as f64);
-            (up * seen.closed_share() + down * seen.zero_share()) as usize
-        });
-        skipped.sum()
+        let skipped = |w: &TernaryMatrix, zeros: f64| {
+            // The copy that is read instead has two bits a trit.
+            let copy = w.rows() * w.cols() / 4;
+            w.bytes_len().saturating_sub((copy as f64 * (1.0 - zeros)) as usize)
+        };
+        skipping
+            .map(|(seen, layer)| {
+                skipped(&layer.mlp.up, seen.closed_share())
+                    + skipped(&layer.mlp.down, seen.zero_share())
+            })
+            .sum()
     }
 
     /// Bytes that have to be read to decode one token after `context` others: every weight that is
@@ -123,8 +130,7 @@ impl Network {
             - weights.embedding.size_bytes()
             - weights.output.as_ref().map_or(0, |table| table.size_bytes());
         let position = KvPool::size_bytes(self.model.config(), self.kv, 1) / PAGE_LEN;
-        let head = self.model.head_bytes_per_pick();
-        layers - self.skipped_bytes() + head + position * (context + 1)
+        layers - self.skipped_bytes() + self.model.head_bytes_per_pick() + position * (context + 1)
     }
 
     /// Times the prefill of a prompt of `len` tokens.

@@ -2,7 +2,7 @@
 
 use std::arch::aarch64::*;
 
-use super::Neon;
+use super::{Neon, fields, load};
 use crate::line::Line;
 use crate::quant::RUN;
 use crate::sparse::{COLUMN_LINE_ROWS, SparseSums, TernaryColumns};
@@ -38,9 +38,7 @@ fn row_sums<const R: usize>(rows: [&[Line]; R], codes: &[i8]) -> [i32; R] {
             for (quarter, bytes) in row[i].0.as_chunks::<16>().0.iter().enumerate() {
                 let fields = fields(bytes);
                 for (trits, run) in fields.into_iter().zip(runs) {
-                    let codes = &run.as_chunks::<16>().0[quarter];
-                    // SAFETY: reads an array of sixteen codes.
-                    let codes = unsafe { vld1q_s8(codes.as_ptr()) };
+                    let codes = load(&run.as_chunks::<16>().0[quarter]);
                     narrow = add_products(narrow, trits, codes);
                 }
             }
@@ -81,21 +79,6 @@ fn add_columns(
             }
         }
     }
-}
-
-/// The four fields of sixteen bytes.
-#[inline]
-#[target_feature(enable = "neon")]
-fn fields(bytes: &[u8; 16]) -> [int8x16_t; 4] {
-    let mask = vdupq_n_u8(3);
-    // SAFETY: reads an array of sixteen bytes.
-    let packed = unsafe { vld1q_u8(bytes.as_ptr()) };
-    [
-        vreinterpretq_s8_u8(vandq_u8(packed, mask)),
-        vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8::<2>(packed), mask)),
-        vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8::<4>(packed), mask)),
-        vreinterpretq_s8_u8(vshrq_n_u8::<6>(packed)),
-    ]
 }
 
 #[inline]
