@@ -27,7 +27,7 @@ const MAX_SPARSE_COLS: usize = 1 << 16;
 /// A copy of a matrix of trits whose columns can be read one by one.
 ///
 /// A line has 64 bytes of one column, 256 rows, two bits a trit, holding the trit plus one; where in
-/// a line a row lies, [`place_in_column`] says. The lines of a column lie one after the other.
+/// a line a row lies, `place_in_column` says. The lines of a column lie one after the other.
 pub struct TernaryColumns {
     rows: usize,
     cols: usize,
