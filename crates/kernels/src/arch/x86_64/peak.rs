@@ -2,6 +2,7 @@
 
 use std::arch::asm;
 
+#[cfg(target_os = "linux")]
 use super::amx::Amx;
 use crate::arch::peak::{DotInstruction, Rounds};
 
@@ -22,12 +23,19 @@ pub(in crate::arch) fn dot_instructions() -> impl Iterator<Item = DotInstruction
         list.into_iter().filter(|(has_it, ..)| *has_it).map(|(_, name, products, rounds)| {
             DotInstruction { name, products: SUMS * products, rounds }
         });
-    let tiles = DotInstruction {
+    vectors.chain(tiles())
+}
+
+/// Tiles, where the CPU and the system give them: only Linux was ever asked.
+fn tiles() -> Option<DotInstruction> {
+    #[cfg(target_os = "linux")]
+    return Amx::detect().ok().map(|_| DotInstruction {
         name: "tdpbssd, tiles of 1 KiB",
         products: Amx::PRODUCTS,
         rounds: Amx::multiply_rounds,
-    };
-    vectors.chain(Amx::detect().ok().map(|_| tiles))
+    });
+    #[cfg(not(target_os = "linux"))]
+    return None;
 }
 
 /// A function that runs some instructions for each of twelve sums, `\i` being the number of the sum.
