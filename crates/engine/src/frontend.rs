@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wf_model::TokenId;
@@ -12,7 +13,7 @@ use wf_text::{ChatMessage, Detokenizer, StopFinder, TextError, Tokenizer};
 
 use crate::handle::{EngineHandle, Events};
 use crate::open::ModelText;
-use crate::request::{DecodeMode, Event, FinishReason, Limits, Refused, Request};
+use crate::request::{DecodeMode, Event, FinishReason, Limits, Logprobs, Picked, Refused, Request};
 use crate::sample::SamplingParams;
 
 /// What to continue.
@@ -45,8 +46,20 @@ pub struct Generate {
     pub min_tokens: usize,
     /// Texts that end the reply; they are not part of it.
     pub stop: Vec<String>,
+    /// Tokens that end the reply, beside the model's own end tokens.
+    pub stop_tokens: Vec<TokenId>,
     /// Whether to write on after the model's own end token.
     pub ignore_eos: bool,
+    /// Tell how likely each token was, and that of this many of the likeliest in its place.
+    pub logprobs: Option<usize>,
+    /// The same for the tokens of the prompt.
+    pub prompt_logprobs: Option<usize>,
+    /// Only replies with the same salt share K/V of prompts that start alike.
+    pub cache_salt: u64,
+    /// Higher runs first.
+    pub priority: i32,
+    /// When to end it, finished or not.
+    pub deadline: Option<Instant>,
 }
 
 impl Generate {
@@ -60,7 +73,13 @@ impl Generate {
             max_tokens: None,
             min_tokens: 0,
             stop: Vec::new(),
+            stop_tokens: Vec::new(),
             ignore_eos: false,
+            logprobs: None,
+            prompt_logprobs: None,
+            cache_salt: 0,
+            priority: 0,
+            deadline: None,
         }
     }
 }
@@ -83,6 +102,9 @@ pub enum FrontendError {
         /// Tokens written before.
         tokens: usize,
     },
+    /// The step that computed it panicked.
+    #[error("an internal error ended this reply; others are not touched by it")]
+    StepFailed,
     /// The engine thread died.
     #[error("the engine stopped in the middle of the reply")]
     EngineStopped,
@@ -93,6 +115,10 @@ pub enum FrontendError {
 pub struct Timings {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
+    /// Those of them whose K/V was there already.
+    pub cached_tokens: usize,
+    /// From handing in the request to its start.
+    pub queued: Duration,
     /// From handing in the request to the first token.
     pub prompt: Duration,
     /// Tokens of the reply.
@@ -104,15 +130,33 @@ pub struct Timings {
 /// How a reply ended.
 #[derive(Clone, Debug)]
 pub struct Finish {
-    /// `stop` or `length`.
+    /// A stop, a length or a deadline.
     pub reason: FinishReason,
+    /// What it stopped at.
+    pub stopped_at: Option<StoppedAt>,
     /// Where the time went.
     pub timings: Timings,
+}
+
+/// What a reply stopped at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoppedAt {
+    /// A token that ends replies.
+    Token(TokenId),
+    /// One of the texts given, by its place in the list.
+    Text(usize),
 }
 
 /// A part of a reply.
 #[derive(Clone, Debug)]
 pub enum Piece {
+    /// It begins to be computed.
+    Started {
+        /// Tokens of the prompt whose K/V was there already.
+        cached: usize,
+    },
+    /// How likely the next tokens of the prompt are, from its second one on.
+    PromptLogprobs(Vec<Logprobs>),
     /// A long prompt is being read.
     Progress {
         /// Tokens read so far.
@@ -120,22 +164,29 @@ pub enum Piece {
         /// Tokens of the prompt.
         total: usize,
     },
-    /// More text, never half a character. May be empty while a token is only part of one.
-    Text(String),
+    /// A token, and the text that is certain with it: never half a character, and nothing that may
+    /// still become a stop string. At the end, text without a token.
+    Text {
+        /// May be empty.
+        text: String,
+        /// The token.
+        token: Option<Picked>,
+    },
     /// The reply ended.
     Done(Finish),
 }
 
 /// A model's text side together with its engine.
+#[derive(Clone)]
 pub struct Frontend {
-    text: ModelText,
+    text: Arc<ModelText>,
     engine: EngineHandle,
 }
 
 impl Frontend {
     /// Joins the two.
     pub fn new(text: ModelText, engine: EngineHandle) -> Self {
-        Self { text, engine }
+        Self { text: Arc::new(text), engine }
     }
 
     /// The model's tokenizer.
@@ -148,32 +199,55 @@ impl Frontend {
         &self.text
     }
 
+    /// The side of the numbers.
+    pub fn engine(&self) -> &EngineHandle {
+        &self.engine
+    }
+
     /// The most tokens that prompt and reply may have together.
     pub fn context_len(&self) -> usize {
         self.engine.context_len()
     }
 
     /// Starts a reply.
-    pub fn generate(&self, generate: Generate) -> Result<TextStream<'_>, FrontendError> {
+    pub fn generate(&self, generate: Generate) -> Result<TextStream, FrontendError> {
         let prompt = self.text.prompt_ids(&generate.input)?;
+        self.generate_from(prompt, generate)
+    }
+
+    /// Starts a reply to a prompt that is token numbers already; the input of `generate` is not
+    /// looked at.
+    pub fn generate_from(
+        &self,
+        prompt: Vec<TokenId>,
+        generate: Generate,
+    ) -> Result<TextStream, FrontendError> {
         let seed = generate.seed.unwrap_or_else(draw_seed);
-        let stop_tokens =
-            if generate.ignore_eos { Vec::new() } else { self.text.end_tokens.clone() };
+        let mut stop_tokens = generate.stop_tokens;
+        if !generate.ignore_eos {
+            stop_tokens.extend(&self.text.end_tokens);
+        }
         let request = Request {
             prompt: prompt.clone(),
             sampling: SamplingParams { seed, ..generate.sampling },
             decode: generate.decode,
             limits: Limits {
                 max_tokens: generate.max_tokens.unwrap_or(usize::MAX),
-                stop_tokens,
+                stop_tokens: stop_tokens.clone(),
                 min_tokens: generate.min_tokens,
+                deadline: generate.deadline,
             },
+            logprobs: generate.logprobs,
+            prompt_logprobs: generate.prompt_logprobs,
+            cache_salt: generate.cache_salt,
+            priority: generate.priority,
         };
-        let started = Instant::now();
+        let handed_in = Instant::now();
         Ok(TextStream {
-            text: &self.text,
+            text: Arc::clone(&self.text),
             prompt,
             seed,
+            stop_tokens,
             ids: Vec::new(),
             writing: Some(Writing {
                 events: self.engine.submit(request)?,
@@ -181,9 +255,8 @@ impl Frontend {
                 stop: StopFinder::new(generate.stop),
             }),
             queue: VecDeque::new(),
-            started,
-            first_token: None,
-            last_token: started,
+            times: Times { handed_in, started: None, first_token: None, last_token: handed_in },
+            cached: 0,
         })
     }
 }
@@ -196,17 +269,17 @@ fn draw_seed() -> u64 {
 }
 
 /// A reply being written. Dropping it cancels the rest.
-pub struct TextStream<'a> {
-    text: &'a ModelText,
+pub struct TextStream {
+    text: Arc<ModelText>,
     /// Nothing once the reply has ended.
     writing: Option<Writing>,
     prompt: Vec<TokenId>,
     seed: u64,
+    stop_tokens: Vec<TokenId>,
     ids: Vec<TokenId>,
     queue: VecDeque<Piece>,
-    started: Instant,
-    first_token: Option<Instant>,
-    last_token: Instant,
+    times: Times,
+    cached: usize,
 }
 
 struct Writing {
@@ -215,7 +288,15 @@ struct Writing {
     stop: StopFinder,
 }
 
-impl TextStream<'_> {
+/// When what happened.
+struct Times {
+    handed_in: Instant,
+    started: Option<Instant>,
+    first_token: Option<Instant>,
+    last_token: Instant,
+}
+
+impl TextStream {
     /// The prompt as the engine got it.
     pub fn prompt_ids(&self) -> &[TokenId] {
         &self.prompt
@@ -231,70 +312,109 @@ impl TextStream<'_> {
         self.seed
     }
 
-    fn timings(&self) -> Timings {
-        let first = self.first_token.unwrap_or(self.last_token);
-        Timings {
-            prompt_tokens: self.prompt.len(),
-            prompt: first - self.started,
-            reply_tokens: self.ids.len(),
-            reply: self.last_token - first,
+    /// The next piece, once there is one; nothing after the last.
+    pub async fn next_piece(&mut self) -> Option<Result<Piece, FrontendError>> {
+        loop {
+            if let Some(piece) = self.queue.pop_front() {
+                return Some(Ok(piece));
+            }
+            // Taken out only when there is an event: whoever stops waiting loses nothing.
+            let event = self.writing.as_mut()?.events.next().await;
+            if let Err(error) = self.take(event) {
+                return Some(Err(error));
+            }
         }
     }
 
+    /// Where the time went so far.
+    pub fn timings(&self) -> Timings {
+        let Times { handed_in, started, first_token, last_token } = self.times;
+        let first = first_token.unwrap_or(last_token);
+        Timings {
+            prompt_tokens: self.prompt.len(),
+            cached_tokens: self.cached,
+            queued: started.unwrap_or(first) - handed_in,
+            prompt: first - handed_in,
+            reply_tokens: self.ids.len(),
+            reply: last_token - first,
+        }
+    }
+
+    fn take(&mut self, event: Option<(Instant, Event)>) -> Result<(), FrontendError> {
+        let Some((time, event)) = event else {
+            self.writing = None;
+            return Err(FrontendError::EngineStopped);
+        };
+        match event {
+            Event::Started { cached } => {
+                self.times.started = Some(time);
+                self.cached = cached;
+                self.queue.push_back(Piece::Started { cached });
+            }
+            Event::PromptLogprobs(logprobs) => {
+                self.queue.push_back(Piece::PromptLogprobs(logprobs));
+            }
+            Event::Progress { done, total } => {
+                self.queue.push_back(Piece::Progress { done, total });
+            }
+            Event::Tokens(picked) => {
+                self.times.last_token = time;
+                self.times.first_token.get_or_insert(time);
+                for picked in picked {
+                    let Some(writing) = self.writing.take() else { break };
+                    self.push_token(writing, picked);
+                }
+            }
+            Event::Done(reason) => return self.end(reason),
+        }
+        Ok(())
+    }
+
     /// Turns the next token into text. A stop string in it ends the reply.
-    fn push_token(&mut self, mut writing: Writing, id: TokenId) {
-        self.ids.push(id);
-        let text = writing.detokenizer.push(&self.text.tokenizer, id);
+    fn push_token(&mut self, mut writing: Writing, picked: Picked) {
+        self.ids.push(picked.token);
+        let text = writing.detokenizer.push(&self.text.tokenizer, picked.token);
         let found = writing.stop.push(&text);
-        self.queue.push_back(Piece::Text(found.emit));
+        self.queue.push_back(Piece::Text { text: found.emit, token: Some(picked) });
         match found.stopped {
             // Dropping `writing` cancels what the engine is still doing.
-            Some(_) => self.finish(FinishReason::Stop),
+            Some(stop) => self.finish(FinishReason::Stop, Some(StoppedAt::Text(stop))),
             None => self.writing = Some(writing),
         }
     }
 
     /// Hands out what was held back: half a character, or what might have become a stop string.
-    fn push_rest(&mut self, writing: Writing, reason: FinishReason) {
-        let Writing { detokenizer, mut stop, .. } = writing;
-        let found = stop.push(&detokenizer.finish());
-        self.queue.push_back(Piece::Text(found.emit));
-        if found.stopped.is_none() {
-            self.queue.push_back(Piece::Text(stop.finish()));
-        }
-        self.finish(if found.stopped.is_some() { FinishReason::Stop } else { reason });
-    }
-
-    fn finish(&mut self, reason: FinishReason) {
-        let finish = Finish { reason, timings: self.timings() };
-        self.queue.push_back(Piece::Done(finish));
-    }
-
-    fn take(&mut self, writing: Writing, event: Event, time: Instant) -> Result<(), FrontendError> {
-        match event {
-            Event::Progress { done, total } => {
-                self.queue.push_back(Piece::Progress { done, total });
-                self.writing = Some(writing);
-            }
-            Event::Tokens(picked) => {
-                self.last_token = time;
-                self.first_token.get_or_insert(self.last_token);
-                self.writing = Some(writing);
-                for picked in picked {
-                    let Some(writing) = self.writing.take() else { break };
-                    self.push_token(writing, picked.token);
-                }
-            }
-            Event::Done(FinishReason::NoFiniteScore) => {
+    fn end(&mut self, reason: FinishReason) -> Result<(), FrontendError> {
+        let Some(Writing { detokenizer, mut stop, .. }) = self.writing.take() else {
+            return Ok(());
+        };
+        match reason {
+            FinishReason::NoFiniteScore => {
                 return Err(FrontendError::NoFiniteScore { tokens: self.ids.len() });
             }
-            Event::Done(reason) => self.push_rest(writing, reason),
+            FinishReason::Failed => return Err(FrontendError::StepFailed),
+            FinishReason::Stop | FinishReason::Length | FinishReason::Deadline => {}
         }
+        let found = stop.push(&detokenizer.finish());
+        self.queue.push_back(Piece::Text { text: found.emit, token: None });
+        if let Some(text) = found.stopped {
+            self.finish(FinishReason::Stop, Some(StoppedAt::Text(text)));
+            return Ok(());
+        }
+        self.queue.push_back(Piece::Text { text: stop.finish(), token: None });
+        let end_token = self.ids.last().copied().filter(|id| self.stop_tokens.contains(id));
+        let stopped_at = end_token.filter(|_| reason == FinishReason::Stop).map(StoppedAt::Token);
+        self.finish(reason, stopped_at);
         Ok(())
+    }
+
+    fn finish(&mut self, reason: FinishReason, stopped_at: Option<StoppedAt>) {
+        let finish = Finish { reason, stopped_at, timings: self.timings() };
+        self.queue.push_back(Piece::Done(finish));
     }
 }
 
-impl Iterator for TextStream<'_> {
+impl Iterator for TextStream {
     type Item = Result<Piece, FrontendError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -302,12 +422,8 @@ impl Iterator for TextStream<'_> {
             if let Some(piece) = self.queue.pop_front() {
                 return Some(Ok(piece));
             }
-            let mut writing = self.writing.take()?;
-            let taken = match writing.events.next_with_time() {
-                Some((time, event)) => self.take(writing, event, time),
-                None => Err(FrontendError::EngineStopped),
-            };
-            if let Err(error) = taken {
+            let event = self.writing.as_mut()?.events.next_with_time();
+            if let Err(error) = self.take(event) {
                 return Some(Err(error));
             }
         }

@@ -1,5 +1,7 @@
 //! The way to the engine thread: submit a request, read its events.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -7,30 +9,37 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use wf_model::{Forward, PAGE_LEN, TokenId};
 
 use crate::request::{Event, Refused, Request};
-use crate::run::Engine;
+use crate::run::{Engine, Message};
 use crate::sequence::Sequence;
+use crate::stats::{Stats, StatsSnapshot};
 
 /// How an engine behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
     /// The most sequences that run at once; others wait.
     pub max_running: usize,
+    /// The most that wait; more are refused.
+    pub max_waiting: usize,
     /// The most tokens of prompt and reply; what the model and its pages allow if there is none.
     pub context_len: Option<usize>,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { max_running: 16, context_len: None }
+        Self { max_running: 16, max_waiting: 512, context_len: None }
     }
 }
 
 /// A cheap, cloneable way to reach the engine thread, which ends when the last handle is gone.
 #[derive(Clone)]
 pub struct EngineHandle {
-    inbox: UnboundedSender<Sequence>,
+    inbox: UnboundedSender<Message>,
     context_len: usize,
     vocab_len: usize,
+    pages: usize,
+    max_waiting: usize,
+    stats: Arc<Stats>,
+    arrivals: Arc<AtomicU64>,
 }
 
 /// What becomes of a request. Dropping it cancels the request within one step.
@@ -42,6 +51,12 @@ impl Events {
     /// The next event, waiting for it; nothing after `Done`, or if the engine died.
     pub fn next_blocking(&mut self) -> Option<Event> {
         self.next_with_time().map(|(_, event)| event)
+    }
+
+    /// The next event with the time it happened, once there is one; nothing after `Done`, or if the
+    /// engine died.
+    pub async fn next(&mut self) -> Option<(Instant, Event)> {
+        self.receiver.recv().await
     }
 
     /// As `next_blocking`, with the time it happened: a reader may be late.
@@ -60,8 +75,13 @@ impl EngineHandle {
             inbox,
             context_len: options.context_len.map_or(context_len, |len| len.min(context_len)),
             vocab_len: config.vocab_len,
+            pages: model.pages(),
+            max_waiting: options.max_waiting,
+            stats: Arc::default(),
+            arrivals: Arc::default(),
         };
-        let engine = Engine::new(model, receiver, options.max_running);
+        let stats = Arc::clone(&handle.stats);
+        let engine = Engine::new(model, receiver, options.max_running, stats);
         thread::Builder::new().name("wf-engine".into()).spawn(move || engine.run())?;
         Ok(handle)
     }
@@ -76,10 +96,25 @@ impl EngineHandle {
         self.check(&request)?;
         let room = self.context_len - request.prompt.len();
         request.limits.max_tokens = request.limits.max_tokens.min(room);
+        if !self.stats.waiting.enter(self.max_waiting) {
+            return Err(Refused::Busy { waiting: self.max_waiting });
+        }
         let (events, receiver) = unbounded_channel();
-        let sequence = Sequence::new(request, events);
-        self.inbox.send(sequence).map_err(|_| Refused::Stopped)?;
+        let arrival = self.arrivals.fetch_add(1, Ordering::Relaxed);
+        let sequence = Sequence::new(request, arrival, events);
+        self.inbox.send(Message::Run(Box::new(sequence))).map_err(|_| Refused::Stopped)?;
         Ok(Events { receiver })
+    }
+
+    /// What the engine has done and is doing.
+    pub fn stats(&self) -> StatsSnapshot {
+        self.stats.snapshot(self.pages)
+    }
+
+    /// Forgets, before the next step, the K/V that is kept for prompts to come.
+    pub fn flush_cache(&self) {
+        // An engine that has ended keeps nothing.
+        let _ = self.inbox.send(Message::FlushCache);
     }
 
     fn check(&self, request: &Request) -> Result<(), Refused> {
@@ -90,7 +125,7 @@ impl EngineHandle {
         if tokens >= limit {
             return Err(Refused::TooLong { tokens, limit });
         }
-        if request.limits.max_tokens == 0 {
+        if request.limits.max_tokens == 0 && request.prompt_logprobs.is_none() {
             return Err(Refused::NothingToWrite);
         }
         let stops = &request.limits.stop_tokens;

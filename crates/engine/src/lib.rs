@@ -16,19 +16,25 @@ mod frontend;
 mod handle;
 mod open;
 mod pages;
+mod prefix;
 mod request;
 mod rng;
 mod run;
 mod sample;
 mod schedule;
 mod sequence;
+mod stats;
+mod store;
 
-pub use frontend::{Finish, Frontend, FrontendError, Generate, Input, Piece, TextStream, Timings};
+pub use frontend::{
+    Finish, Frontend, FrontendError, Generate, Input, Piece, StoppedAt, TextStream, Timings,
+};
 pub use handle::{EngineHandle, EngineOptions, Events};
 pub use open::{
     ModelSource, ModelText, OpenError, OpenedModel, RunOptions, compute, load_model, open_model,
     read_text,
 };
-pub use request::{DecodeMode, Event, FinishReason, Limits, Picked, Refused, Request};
+pub use request::{DecodeMode, Event, FinishReason, Limits, Logprobs, Picked, Refused, Request};
 pub use sample::{BadSampling, Sampler, SamplingParams};
+pub use stats::StatsSnapshot;
 pub use wf_model::TokenId;

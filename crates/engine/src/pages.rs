@@ -25,7 +25,7 @@ impl PagePool {
     }
 
     /// Takes pages back.
-    pub(crate) fn give(&mut self, pages: Vec<PageId>) {
+    pub(crate) fn give(&mut self, pages: impl IntoIterator<Item = PageId>) {
         self.free.extend(pages);
         debug_assert!(self.free.len() <= self.total, "a page was given back twice");
     }

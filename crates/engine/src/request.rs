@@ -1,5 +1,7 @@
 //! What enters the engine, what leaves it, and why it may be refused.
 
+use std::time::Instant;
+
 use wf_model::TokenId;
 
 use crate::sample::{BadSampling, SamplingParams};
@@ -21,6 +23,8 @@ pub struct Limits {
     pub stop_tokens: Vec<TokenId>,
     /// Stop tokens are not picked before this many tokens were written.
     pub min_tokens: usize,
+    /// When to end it, finished or not.
+    pub deadline: Option<Instant>,
 }
 
 /// One reply to write.
@@ -34,13 +38,32 @@ pub struct Request {
     pub decode: DecodeMode,
     /// Where it ends.
     pub limits: Limits,
+    /// Tell how likely each token was, and that of this many of the likeliest in its place.
+    pub logprobs: Option<usize>,
+    /// The same for the tokens of the prompt.
+    pub prompt_logprobs: Option<usize>,
+    /// Only requests with the same salt share K/V of prompts that start alike.
+    pub cache_salt: u64,
+    /// Higher runs first; among equals, who came first.
+    pub priority: i32,
 }
 
 /// A token that is final.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Picked {
     /// Its number.
     pub token: TokenId,
+    /// How likely it was, if asked for.
+    pub logprobs: Option<Logprobs>,
+}
+
+/// How likely a token was by the model's own scores: before bias, penalties and temperature.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logprobs {
+    /// The natural logarithm of its probability.
+    pub logprob: f32,
+    /// The likeliest tokens in its place with theirs, likeliest first.
+    pub top: Vec<(TokenId, f32)>,
 }
 
 /// Why a reply ended.
@@ -50,13 +73,36 @@ pub enum FinishReason {
     Stop,
     /// `max_tokens` were written, or the context is full.
     Length,
+    /// Its deadline passed.
+    Deadline,
     /// The model gave no finite score: its weights are broken or overflow.
     NoFiniteScore,
+    /// The step it was part of panicked.
+    Failed,
+}
+
+impl FinishReason {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::Deadline => "deadline",
+            Self::NoFiniteScore | Self::Failed => "error",
+        }
+    }
 }
 
 /// What leaves the engine. The last event is `Done`.
 #[derive(Clone, Debug)]
 pub enum Event {
+    /// It begins, for the first time.
+    Started {
+        /// Tokens of the prompt whose K/V was there already.
+        cached: usize,
+    },
+    /// How likely the next tokens of the prompt are, from its second one on, if asked for.
+    PromptLogprobs(Vec<Logprobs>),
     /// A long prompt is being read.
     Progress {
         /// Tokens read so far.
@@ -95,6 +141,12 @@ pub enum Refused {
     /// `max_tokens` of zero.
     #[error("max_tokens is 0: at least 1 is needed")]
     NothingToWrite,
+    /// Too many wait already.
+    #[error("{waiting} requests wait already, no more are taken: try again later")]
+    Busy {
+        /// How many.
+        waiting: usize,
+    },
     /// A sampling setting out of range.
     #[error(transparent)]
     Sampling(#[from] BadSampling),

@@ -1,39 +1,59 @@
 //! The loop: admit, plan, forward, absorb.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use wf_model::{Forward, Logits};
 
 use crate::decode::Plan;
-use crate::pages::PagePool;
+use crate::request::FinishReason;
 use crate::schedule::shares;
-use crate::sequence::Sequence;
+use crate::sequence::{Rank, Sequence};
+use crate::stats::Stats;
+use crate::store::PageStore;
+
+/// What the engine thread is told.
+pub(crate) enum Message {
+    /// A new request.
+    Run(Box<Sequence>),
+    /// Forget the pages that nobody holds.
+    FlushCache,
+}
 
 /// Everything that decides, owned by one thread.
 pub(crate) struct Engine<F> {
     model: F,
-    inbox: UnboundedReceiver<Sequence>,
-    /// Not running: newcomers at the back, those who had to give their pages up at the front.
-    waiting: VecDeque<Sequence>,
-    /// Oldest first.
+    inbox: UnboundedReceiver<Message>,
+    /// Not running, first in turn first. Those who gave their pages up keep their turn.
+    waiting: BTreeMap<Rank, Sequence>,
+    /// First in turn first.
     running: Vec<Sequence>,
-    pages: PagePool,
+    store: PageStore,
     logits: Logits,
     max_running: usize,
+    stats: Arc<Stats>,
 }
 
 impl<F: Forward> Engine<F> {
-    pub(crate) fn new(model: F, inbox: UnboundedReceiver<Sequence>, max_running: usize) -> Self {
+    pub(crate) fn new(
+        model: F,
+        inbox: UnboundedReceiver<Message>,
+        max_running: usize,
+        stats: Arc<Stats>,
+    ) -> Self {
         Self {
-            pages: PagePool::new(model.pages()),
+            store: PageStore::new(model.pages()),
             logits: Logits::new(model.config().vocab_len),
             // Each running sequence can have at least one token in a step.
             max_running: max_running.min(model.max_batch_tokens()),
             model,
             inbox,
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
             running: Vec::new(),
+            stats,
         }
     }
 
@@ -43,7 +63,11 @@ impl<F: Forward> Engine<F> {
         while self.receive() {
             self.retire();
             self.admit();
-            self.step();
+            // Whatever panics in a step has nothing to do with requests that were not part of it.
+            if catch_unwind(AssertUnwindSafe(|| self.step())).is_err() {
+                self.fail_running();
+            }
+            self.report();
         }
     }
 
@@ -51,34 +75,75 @@ impl<F: Forward> Engine<F> {
     fn receive(&mut self) -> bool {
         if self.running.is_empty() && self.waiting.is_empty() {
             match self.inbox.blocking_recv() {
-                Some(sequence) => self.waiting.push_back(sequence),
+                Some(message) => self.take(message),
                 None => return false,
             }
         }
-        while let Ok(sequence) = self.inbox.try_recv() {
-            self.waiting.push_back(sequence);
+        while let Ok(message) = self.inbox.try_recv() {
+            self.take(message);
         }
         true
     }
 
-    /// Drops sequences that ended or that nobody listens to, and takes their pages back.
-    fn retire(&mut self) {
-        self.waiting.retain(|sequence| !sequence.is_over());
-        for mut over in self.running.extract_if(.., |sequence| sequence.is_over()) {
-            self.pages.give(over.release());
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Run(sequence) => {
+                self.waiting.insert(sequence.rank(), *sequence);
+            }
+            Message::FlushCache => {
+                self.store.flush();
+            }
         }
     }
 
-    /// Starts waiting sequences, in order, while there is room for all of their tokens.
+    /// Drops sequences that ended or that nobody listens to, and takes their pages back.
+    fn retire(&mut self) {
+        let now = Instant::now();
+        let is_over = |sequence: &mut Sequence| {
+            sequence.check_deadline(now);
+            if !sequence.is_finished() && sequence.is_abandoned() {
+                self.stats.cancelled.add(1);
+            }
+            let is_over = sequence.is_finished() || sequence.is_abandoned();
+            if is_over && sequence.is_new() {
+                self.stats.waiting.leave();
+            }
+            is_over
+        };
+        self.waiting.retain(|_, sequence| !is_over(sequence));
+        for mut over in self.running.extract_if(.., |sequence| is_over(sequence)) {
+            over.release(&mut self.store);
+        }
+    }
+
+    /// Starts waiting sequences, in turn, while there is room for all of their tokens.
     fn admit(&mut self) {
-        let mut free = self.pages.free();
-        while let Some(next) = self.waiting.front() {
-            let need = next.pages_to_go_on();
-            if self.running.len() >= self.max_running || need > free {
+        let ranks: Vec<_> = self.waiting.keys().copied().collect();
+        let mut promised = 0;
+        for rank in ranks {
+            let next = &self.waiting[&rank];
+            if self.running.len() >= self.max_running {
                 break;
             }
-            free -= need;
-            self.running.extend(self.waiting.pop_front());
+            // What another is just computing need not be computed twice.
+            if self.running.iter().any(|running| next.should_wait_for(running, &self.store)) {
+                continue;
+            }
+            let need = next.pages_to_go_on(&self.store);
+            if promised + need > self.store.available() {
+                break;
+            }
+            promised += need;
+            let mut next = self.waiting.remove(&rank).expect("it was just seen");
+            let is_new = next.is_new();
+            let cached = next.start(&mut self.store);
+            if is_new {
+                self.stats.waiting.leave();
+                self.stats.prompt_tokens.add(next.prompt_len());
+                self.stats.cached_tokens.add(cached);
+            }
+            let turn = self.running.partition_point(|running| running.rank() < rank);
+            self.running.insert(turn, next);
         }
     }
 
@@ -87,19 +152,24 @@ impl<F: Forward> Engine<F> {
         let planned = || self.running.iter().zip(&plans);
         let batch: Vec<_> =
             planned().filter_map(|(seq, plan)| Some(seq.segment(plan.as_ref()?))).collect();
+        if batch.is_empty() {
+            return;
+        }
         self.model.forward(&batch, &mut self.logits);
+        self.stats.steps.add(1);
 
         let mut row = 0;
         for (sequence, plan) in self.running.iter_mut().zip(&plans) {
             let Some(plan) = plan else { continue };
-            sequence.absorb(plan, self.logits.rows_mut(row, plan.want.len()));
+            let scores = self.logits.rows_mut(row, plan.want.len());
+            self.stats.reply_tokens.add(sequence.absorb(plan, scores, &mut self.store));
             row += plan.want.len();
         }
     }
 
     /// A plan for each running sequence that gets a share of this step and has its pages.
     ///
-    /// When pages run out the youngest gives its own up and waits, so the oldest always goes on.
+    /// When pages run out the last in turn gives its own up and waits, so the first always goes on.
     fn plan(&mut self) -> Vec<Option<Plan>> {
         let pending: Vec<_> = self.running.iter().map(Sequence::pending).collect();
         let shares = shares(&pending, self.model.max_batch_tokens());
@@ -117,17 +187,32 @@ impl<F: Forward> Engine<F> {
         plans
     }
 
-    /// Takes the pages that the plan of sequence `at` lacks, from younger ones if need be.
+    /// Takes the pages that the plan of sequence `at` lacks, from later ones if need be.
     fn make_room(&mut self, at: usize, plan: &Plan) -> bool {
-        let lacking = self.running[at].pages_lacking(plan);
-        while !self.pages.take(lacking, self.running[at].pages_mut()) {
+        while !self.running[at].make_room(plan, &mut self.store) {
             if self.running.len() == at + 1 {
                 return false;
             }
-            let mut youngest = self.running.pop().expect("younger than `at`");
-            self.pages.give(youngest.release());
-            self.waiting.push_front(youngest);
+            let mut last = self.running.pop().expect("later than `at`");
+            last.release(&mut self.store);
+            self.waiting.insert(last.rank(), last);
+            self.stats.preemptions.add(1);
         }
         true
+    }
+
+    /// A step panicked: nobody knows what its pages hold. Its requests end, and all pages are free.
+    fn fail_running(&mut self) {
+        self.stats.failed_steps.add(1);
+        for mut sequence in self.running.drain(..) {
+            sequence.finish(FinishReason::Failed);
+        }
+        self.store = PageStore::new(self.model.pages());
+    }
+
+    fn report(&self) {
+        self.stats.running.set(self.running.iter().filter(|s| !s.is_finished()).count());
+        self.stats.pages_in_use.set(self.store.in_use());
+        self.stats.pages_kept.set(self.store.kept());
     }
 }

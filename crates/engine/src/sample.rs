@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use wf_model::{Scoring, TokenId, math};
 
-use crate::request::{Limits, Picked};
+use crate::request::{Limits, Logprobs, Picked};
 use crate::rng::uniform;
 
 /// How scores become tokens. The default is greedy: the best score wins.
@@ -129,6 +129,8 @@ pub struct Sampler {
     /// How often each token of prompt and reply is in the reply.
     seen: HashMap<TokenId, u32>,
     picked: usize,
+    /// How many likeliest tokens to tell with each pick, if anything.
+    logprobs: Option<usize>,
     candidates: Vec<Candidate>,
 }
 
@@ -149,14 +151,25 @@ impl Sampler {
             stop_tokens: limits.stop_tokens.clone(),
             seen,
             picked: 0,
+            logprobs: None,
             candidates: Vec::new(),
         }
     }
 
+    /// Tells with each pick how likely it was, and `top` of the likeliest in its place.
+    #[must_use]
+    pub fn with_logprobs(self, top: Option<usize>) -> Self {
+        Self { logprobs: top, ..self }
+    }
+
     /// Which scores a pick looks at. Tokens that may fall out of the best ones, because they were
-    /// seen or must not come yet, make as many others step up.
+    /// seen or must not come yet, make as many others step up. How likely a pick was depends on
+    /// every score.
     pub fn scoring(&self) -> Scoring {
         let Scoring::Top(wanted) = self.params.scoring() else { return Scoring::All };
+        if self.logprobs.is_some() {
+            return Scoring::All;
+        }
         let seen = if self.params.penalizes() { self.seen.len() } else { 0 };
         let stops = if self.picked < self.min_tokens { self.stop_tokens.len() } else { 0 };
         match wanted + seen + stops {
@@ -167,6 +180,7 @@ impl Sampler {
 
     /// The token at `position`, from its scores. Nothing if no score is finite.
     pub fn pick(&mut self, scores: &mut [f32], position: usize) -> Option<Picked> {
+        let own_scores = self.logprobs.map(|top| (top, scores.to_vec()));
         self.adjust(scores);
         let token = if self.params.temperature == 0.0 {
             best(scores)?
@@ -175,7 +189,8 @@ impl Sampler {
         };
         *self.seen.entry(token).or_default() += 1;
         self.picked += 1;
-        Some(Picked { token })
+        let logprobs = own_scores.map(|(top, scores)| logprobs(&scores, token, top));
+        Some(Picked { token, logprobs })
     }
 
     /// Bias, penalties, and no stop token before its time.
@@ -227,6 +242,28 @@ impl Sampler {
         });
         // Rounding can leave `target` a hair above the last sum.
         drawn.or(kept.last()).map(|c| c.token)
+    }
+}
+
+/// How likely `token` is by `scores`, and the `top` likeliest. Sums run in f64 in the order of
+/// tokens, so the bits depend on the scores alone.
+pub(crate) fn logprobs(scores: &[f32], token: TokenId, top: usize) -> Logprobs {
+    let max = scores.iter().copied().filter(|s| s.is_finite()).fold(f32::NEG_INFINITY, f32::max);
+    let above = |score: f32| f64::from(score) - f64::from(max);
+    let finite = || scores.iter().zip(0..).filter(|(score, _)| score.is_finite());
+    let sum: f64 = finite().map(|(&score, _)| math::exp(above(score))).sum();
+    let log_sum = math::ln(sum);
+    let logprob = |score: f32| (above(score) - log_sum) as f32;
+    let mut best: Vec<_> =
+        finite().map(|(&score, token)| Candidate { token, score, weight: 0.0 }).collect();
+    if top < best.len() {
+        best.select_nth_unstable_by(top, rank);
+        best.truncate(top);
+    }
+    best.sort_unstable_by(rank);
+    Logprobs {
+        logprob: logprob(scores[token as usize]),
+        top: best.iter().map(|c| (c.token, logprob(c.score))).collect(),
     }
 }
 
@@ -407,7 +444,8 @@ mod tests {
             SamplingParams { repetition_penalty: 3.0, ..Default::default() },
             SamplingParams::default(),
         ];
-        let limits = Limits { stop_tokens: vec![3, 11], min_tokens: 6, max_tokens: 99 };
+        let limits =
+            Limits { stop_tokens: vec![3, 11], min_tokens: 6, max_tokens: 99, ..Limits::default() };
         for params in settings {
             let mut all = Sampler::new(params.clone(), &limits, &[1, 2, 3]);
             let mut few = Sampler::new(params.clone(), &limits, &[1, 2, 3]);
@@ -476,7 +514,7 @@ mod tests {
         let params = SamplingParams { logit_bias: vec![(2, 10.0)], ..Default::default() };
         assert_eq!(sampler(params).pick(&mut [1.0, 0.0, 0.0], 0).unwrap().token, 2);
 
-        let limits = Limits { stop_tokens: vec![0], min_tokens: 1, max_tokens: 9 };
+        let limits = Limits { stop_tokens: vec![0], min_tokens: 1, max_tokens: 9, deadline: None };
         let mut s = Sampler::new(SamplingParams::default(), &limits, &[]);
         assert_eq!(s.pick(&mut [9.0, 1.0], 0).unwrap().token, 1);
         assert_eq!(s.pick(&mut [9.0, 1.0], 1).unwrap().token, 0);

@@ -79,7 +79,7 @@ fn reply(model: &OpenedModel, generate: Generate) -> (String, Vec<TokenId>) {
     let mut stream = model.frontend.generate(generate).unwrap();
     let mut text = String::new();
     for piece in stream.by_ref() {
-        if let Piece::Text(piece) = piece.unwrap() {
+        if let Piece::Text { text: piece, .. } = piece.unwrap() {
             text.push_str(&piece);
         }
     }
@@ -125,7 +125,7 @@ fn replies(options: &RunOptions) -> Vec<Vec<TokenId>> {
         model.frontend.generate(Generate { max_tokens: Some(24), ..generate }).unwrap()
     };
     let streams: Vec<_> = golden().into_iter().enumerate().map(generate).collect();
-    let ids = |mut stream: wf_engine::TextStream<'_>| {
+    let ids = |mut stream: wf_engine::TextStream| {
         stream.by_ref().for_each(|piece| assert!(piece.is_ok()));
         stream.ids().to_vec()
     };
@@ -176,7 +176,7 @@ fn a_late_reader_does_not_make_the_engine_look_fast() {
         let input = Input::Raw("Once upon a time".to_owned());
         Generate { max_tokens: Some(30), ignore_eos: true, ..Generate::new(input) }
     };
-    let reply_time = |stream: wf_engine::TextStream<'_>| {
+    let reply_time = |stream: wf_engine::TextStream| {
         let last = stream.last().unwrap().unwrap();
         let Piece::Done(finish) = last else { panic!("{last:?} is not the end") };
         finish.timings.reply

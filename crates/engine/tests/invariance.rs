@@ -15,7 +15,7 @@ const VOCAB: usize = 50;
 
 fn engine(pages: usize, max_batch_tokens: usize, max_running: usize) -> EngineHandle {
     let model = FakeModel::new(VOCAB, pages, max_batch_tokens);
-    EngineHandle::start(model, EngineOptions { max_running, context_len: None }).unwrap()
+    EngineHandle::start(model, EngineOptions { max_running, ..EngineOptions::default() }).unwrap()
 }
 
 /// Requests of many lengths, greedy and sampled.
@@ -36,6 +36,7 @@ fn requests() -> Vec<Request> {
                 max_tokens: 1 + i * 13 % 80,
                 stop_tokens: vec![(i % VOCAB) as TokenId],
                 min_tokens: i % 6,
+                deadline: None,
             };
             Request { prompt: prompt.collect(), sampling, limits, ..Request::default() }
         })
@@ -46,6 +47,8 @@ fn collect(mut events: Events) -> (Vec<TokenId>, FinishReason) {
     let mut tokens = Vec::new();
     loop {
         match events.next_blocking().expect("a reply ends with Done") {
+            Event::Started { cached } => assert!(cached < 90),
+            Event::PromptLogprobs(_) => panic!("not asked for"),
             Event::Progress { done, total } => assert!(done <= total),
             Event::Tokens(picked) => tokens.extend(picked.iter().map(|p| p.token)),
             Event::Done(reason) => {
@@ -80,7 +83,7 @@ fn replies_are_worth_comparing() {
 #[test]
 fn scores_that_were_not_asked_for_change_nothing() {
     let model = FakeModel::new(VOCAB, 256, 512).with_every_score();
-    let options = EngineOptions { max_running: 24, context_len: None };
+    let options = EngineOptions { max_running: 24, ..EngineOptions::default() };
     assert_eq!(together(&EngineHandle::start(model, options).unwrap()), solo());
 }
 

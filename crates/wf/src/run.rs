@@ -93,12 +93,12 @@ impl SamplingArgs {
     }
 }
 
-fn print_text(mut reply: TextStream<'_>, model: &OpenedModel) -> Result<()> {
+fn print_text(mut reply: TextStream, model: &OpenedModel) -> Result<()> {
     let mut ended_line = true;
     while let Some(piece) = reply.next() {
         match piece? {
-            Piece::Progress { .. } => {}
-            Piece::Text(text) => {
+            Piece::Started { .. } | Piece::Progress { .. } | Piece::PromptLogprobs(_) => {}
+            Piece::Text { text, .. } => {
                 report::stream(&text)?;
                 ended_line = text.chars().next_back().map_or(ended_line, |c| c == '\n');
             }
@@ -116,10 +116,7 @@ fn print_text(mut reply: TextStream<'_>, model: &OpenedModel) -> Result<()> {
 
 fn summary(finish: &Finish, seed: u64, model: &OpenedModel) -> String {
     let t = &finish.timings;
-    let ended = match finish.reason {
-        FinishReason::Length => ", cut at the limit",
-        FinishReason::Stop | FinishReason::NoFiniteScore => "",
-    };
+    let ended = if finish.reason == FinishReason::Length { ", cut at the limit" } else { "" };
     format!(
         "prompt {}, {:.1} tok/s · reply {}, {:.1} tok/s{ended} · {} on {} · seed {seed}",
         report::count(t.prompt_tokens, "token"),
@@ -157,21 +154,18 @@ struct ReplyTimings {
     reply_tokens_per_second: f64,
 }
 
-fn print_json(mut reply: TextStream<'_>) -> Result<()> {
+fn print_json(mut reply: TextStream) -> Result<()> {
     let mut text = String::new();
     while let Some(piece) = reply.next() {
         match piece? {
-            Piece::Progress { .. } => {}
-            Piece::Text(piece) => text.push_str(&piece),
-            Piece::Done(Finish { reason, timings: t }) => {
+            Piece::Started { .. } | Piece::Progress { .. } | Piece::PromptLogprobs(_) => {}
+            Piece::Text { text: piece, .. } => text.push_str(&piece),
+            Piece::Done(Finish { reason, timings: t, .. }) => {
                 report::json(&Reply {
                     prompt_ids: reply.prompt_ids(),
                     ids: reply.ids(),
                     text: &text,
-                    finish_reason: match reason {
-                        FinishReason::Stop => "stop",
-                        FinishReason::Length | FinishReason::NoFiniteScore => "length",
-                    },
+                    finish_reason: reason.name(),
                     seed: reply.seed(),
                     timings: ReplyTimings {
                         prompt_tokens: t.prompt_tokens,

@@ -3,7 +3,11 @@
 use wf_model::Sees;
 
 use super::{Decoder, Outcome, Plan, SeqView};
-use crate::sample::Sampler;
+use crate::sample::{Sampler, logprobs};
+
+/// Scores of the prompt's tokens are wanted for at most this many at once: each is a row of the
+/// whole vocabulary.
+const SCORED_AT_ONCE: usize = 16;
 
 /// Runs what is not yet in the pages; once all of it is, the last scores are the next token.
 #[derive(Debug, Default)]
@@ -12,8 +16,16 @@ pub struct Autoregressive;
 impl Decoder for Autoregressive {
     fn plan(&mut self, seq: SeqView<'_>, budget: usize) -> Plan {
         let pending = &seq.tokens[seq.kv_len..];
-        let run = pending.len().min(budget);
-        let want = if run == pending.len() { vec![run - 1] } else { Vec::new() };
+        // A token's scores tell of the one after it.
+        let told = prompt_rows(seq, pending.len());
+        let run = match told {
+            0 => pending.len().min(budget),
+            _ => pending.len().min(budget).min(SCORED_AT_ONCE),
+        };
+        let mut want: Vec<_> = (0..told.min(run)).collect();
+        if run == pending.len() {
+            want.push(run - 1);
+        }
         Plan { at: seq.kv_len, tokens: pending[..run].to_vec(), sees: Sees::Causal, want }
     }
 
@@ -24,11 +36,28 @@ impl Decoder for Autoregressive {
         scores: &mut [f32],
         sampler: &mut Sampler,
     ) -> Option<Outcome> {
-        let keep = plan.tokens.len();
+        let mut outcome = Outcome { keep: plan.tokens.len(), ..Outcome::default() };
         if plan.want.is_empty() {
-            return Some(Outcome { keep, commit: Vec::new() });
+            return Some(outcome);
         }
-        let picked = sampler.pick(scores, seq.tokens.len())?;
-        Some(Outcome { keep, commit: vec![picked] })
+        let told = prompt_rows(seq, plan.tokens.len());
+        let mut rows = scores.chunks_exact_mut(scores.len() / plan.want.len());
+        if let Some(top) = seq.prompt_logprobs {
+            for (row, &next) in rows.by_ref().take(told).zip(&seq.tokens[seq.kv_len + 1..]) {
+                outcome.prompt.push(logprobs(row, next, top));
+            }
+        }
+        if let Some(row) = rows.next() {
+            outcome.commit.push(sampler.pick(row, seq.tokens.len())?);
+        }
+        Some(outcome)
+    }
+}
+
+/// How many of the next `run` tokens come before a token of the prompt that is to be told.
+fn prompt_rows(seq: SeqView<'_>, run: usize) -> usize {
+    match seq.prompt_logprobs {
+        Some(_) => run.min((seq.prompt_len - 1).saturating_sub(seq.kv_len)),
+        None => 0,
     }
 }

@@ -9,7 +9,7 @@ use wf_model::{Sees, TokenId};
 
 pub use autoregressive::Autoregressive;
 
-use crate::request::{DecodeMode, Picked};
+use crate::request::{DecodeMode, Logprobs, Picked};
 use crate::sample::Sampler;
 
 /// A sequence as its decoder sees it.
@@ -21,6 +21,8 @@ pub struct SeqView<'a> {
     pub prompt_len: usize,
     /// How many of the tokens have their K/V in the pages. Always fewer than all of them.
     pub kv_len: usize,
+    /// How many likeliest tokens to tell for each token of the prompt, if any of it is to be told.
+    pub prompt_logprobs: Option<usize>,
 }
 
 /// What a decoder wants to run.
@@ -37,10 +39,12 @@ pub struct Plan {
 }
 
 /// What became final.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// How many tokens after `kv_len` keep their K/V.
     pub keep: usize,
+    /// How likely the tokens of the prompt are that follow those run, if asked for.
+    pub prompt: Vec<Logprobs>,
     /// Tokens to append.
     pub commit: Vec<Picked>,
 }

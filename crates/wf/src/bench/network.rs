@@ -252,6 +252,6 @@ impl Network {
 }
 
 fn sampler() -> Sampler {
-    let limits = Limits { max_tokens: usize::MAX, stop_tokens: Vec::new(), min_tokens: 0 };
+    let limits = Limits { max_tokens: usize::MAX, ..Limits::default() };
     Sampler::new(SamplingParams::default(), &limits, &[])
 }
