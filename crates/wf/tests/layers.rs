@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 /// Who may use whom, among our own crates.
-const ARROWS: [(&str, &[&str]); 6] = [
+const ARROWS: [(&str, &[&str]); 7] = [
     ("wf-kernels", &[]),
     ("wf-formats", &[]),
     ("wf-text", &[]),
+    ("wf-client", &[]),
     ("wf-model", &["wf-formats", "wf-kernels"]),
     // `formats` is for open.rs alone, which fetches the tokenizer out of a file.
     ("wf-engine", &["wf-formats", "wf-model", "wf-text"]),

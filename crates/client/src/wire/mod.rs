@@ -1,0 +1,37 @@
+//! The types of the API, one file for each part of it.
+//!
+//! A field of a request that is absent and one that is null mean the same. Fields of a response that
+//! do not apply are left out, unless OpenAI's own responses have them always.
+
+mod chat;
+mod completion;
+mod error;
+mod generate;
+mod model;
+mod sampling;
+mod tokens;
+mod usage;
+
+pub use chat::{
+    ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion, ChatLogprobs, ChatMessage, ChatRequest,
+    Content, ContentPart, Delta, ReplyMessage, TokenLogprob, TopLogprob,
+};
+pub use completion::{Completion, CompletionChoice, CompletionLogprobs, CompletionRequest, Prompt};
+pub use error::{ErrorBody, ErrorDetail};
+pub use generate::{
+    GenerateRequest, GenerateResponse, GenerateSampling, MatchedStop, MetaInfo, SglangFinish,
+    SglangLogprob,
+};
+pub use model::{ModelCard, ModelList};
+pub use sampling::{OneOrMany, Sampling, StreamOptions};
+pub use tokens::{
+    ApplyTemplateRequest, ApplyTemplateResponse, DetokenizeRequest, DetokenizeResponse,
+    TokenizeRequest, TokenizeResponse, TokenizerInfo,
+};
+pub use usage::{Progress, PromptTokensDetails, Timings, Usage};
+
+/// The number of a token in its vocabulary.
+pub type TokenId = u32;
+
+/// Fields that have no type here.
+pub type Rest = serde_json::Map<String, serde_json::Value>;
