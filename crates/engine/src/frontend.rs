@@ -38,6 +38,8 @@ pub struct Generate {
     pub sampling: SamplingParams,
     /// The seed; one is drawn if there is none.
     pub seed: Option<u64>,
+    /// Whether special tokens are part of the text.
+    pub show_specials: bool,
     /// How tokens are found.
     pub decode: DecodeMode,
     /// The most tokens to write; what fits the context if there is none.
@@ -69,6 +71,7 @@ impl Generate {
             input,
             sampling: SamplingParams::default(),
             seed: None,
+            show_specials: false,
             decode: DecodeMode::default(),
             max_tokens: None,
             min_tokens: 0,
@@ -251,7 +254,7 @@ impl Frontend {
             ids: Vec::new(),
             writing: Some(Writing {
                 events: self.engine.submit(request)?,
-                detokenizer: Detokenizer::new(true),
+                detokenizer: Detokenizer::new(!generate.show_specials),
                 stop: StopFinder::new(generate.stop),
             }),
             queue: VecDeque::new(),
@@ -262,7 +265,7 @@ impl Frontend {
 }
 
 /// A number nobody chose, for requests without a seed.
-fn draw_seed() -> u64 {
+pub fn draw_seed() -> u64 {
     // The standard library keys its hashers from the system's randomness. 53 bits survive every
     // JSON reader, so the seed can be given back as it was told.
     RandomState::new().hash_one(0) >> 11

@@ -42,6 +42,12 @@ pub struct EngineHandle {
     arrivals: Arc<AtomicU64>,
 }
 
+impl std::fmt::Debug for EngineHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineHandle").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
 /// What becomes of a request. Dropping it cancels the request within one step.
 pub struct Events {
     receiver: UnboundedReceiver<(Instant, Event)>,
@@ -84,6 +90,16 @@ impl EngineHandle {
         let engine = Engine::new(model, receiver, options.max_running, stats);
         thread::Builder::new().name("wf-engine".into()).spawn(move || engine.run())?;
         Ok(handle)
+    }
+
+    /// How many tokens the model knows.
+    pub fn vocab_len(&self) -> usize {
+        self.vocab_len
+    }
+
+    /// How many tokens there is room for in the pages.
+    pub fn kv_tokens(&self) -> usize {
+        self.pages * PAGE_LEN
     }
 
     /// The most tokens that prompt and reply may have together.

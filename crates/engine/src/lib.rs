@@ -28,13 +28,18 @@ mod store;
 
 pub use frontend::{
     Finish, Frontend, FrontendError, Generate, Input, Piece, StoppedAt, TextStream, Timings,
+    draw_seed,
 };
 pub use handle::{EngineHandle, EngineOptions, Events};
 pub use open::{
-    ModelSource, ModelText, OpenError, OpenedModel, RunOptions, compute, load_model, open_model,
-    read_text,
+    ChatOptions, KvRoom, ModelSource, ModelText, OpenError, OpenedModel, RunOptions, compute,
+    load_model, open_model, read_text,
 };
 pub use request::{DecodeMode, Event, FinishReason, Limits, Logprobs, Picked, Refused, Request};
 pub use sample::{BadSampling, Sampler, SamplingParams};
 pub use stats::StatsSnapshot;
 pub use wf_model::TokenId;
+
+/// The version of the arithmetic: answers change only with this. What it stands for is held by the
+/// golden hashes of the kernels' tests.
+pub const NUMERICS: u32 = 2;

@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
-use wf_formats::{ModelFile, OpenOptions, TokenizerSource};
+use serde_json::{Map, Value};
+use wf_formats::{GenerationDefaults, ModelConfig, ModelFile, OpenOptions, TokenizerSource};
 use wf_model::{
     Compute, CpuList, HeadCounts, HeadMode, Isa, KvDtype, KvPool, Layout, LoadError, Loading,
     Model, ModelOptions, PAGE_LEN, SparseMode, TokenId, why_missing,
 };
-use wf_text::{ChatMessage, ChatTemplate, GgufVocab, RenderOptions, TextError, Tokenizer};
+use wf_text::{ChatMessage, ChatTemplate, GgufVocab, Prompt, RenderOptions, TextError, Tokenizer};
 
 use crate::frontend::{Frontend, FrontendError, Input};
 use crate::handle::{EngineHandle, EngineOptions};
@@ -60,6 +62,14 @@ pub struct RunOptions {
     pub head: HeadMode,
     /// Whether the zeros of squared ReLU are skipped.
     pub sparse: SparseMode,
+    /// How many keys and values there is room for.
+    pub kv_room: KvRoom,
+    /// The most requests that run at once; others wait.
+    pub max_running: usize,
+    /// The most that wait; more are refused.
+    pub max_waiting: usize,
+    /// Whether to find out what the exact bytes of the model are called.
+    pub digest: bool,
 }
 
 impl Default for RunOptions {
@@ -76,7 +86,32 @@ impl Default for RunOptions {
             max_batch_tokens: 256,
             head: HeadMode::Auto,
             sparse: SparseMode::Auto,
+            kv_room: KvRoom::default(),
+            max_running: 16,
+            max_waiting: 512,
+            digest: false,
         }
+    }
+}
+
+/// How many keys and values there is room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KvRoom {
+    /// As many as fit these bytes.
+    Bytes(usize),
+    /// Those of this many full contexts, or as many as fit the bytes, but of one context at least.
+    Contexts {
+        /// How many.
+        count: usize,
+        /// Bytes to stay below.
+        at_most: Option<usize>,
+    },
+}
+
+impl Default for KvRoom {
+    /// One context.
+    fn default() -> Self {
+        Self::Contexts { count: 1, at_most: None }
     }
 }
 
@@ -140,14 +175,25 @@ pub enum OpenError {
     },
     /// The system does not give the memory for keys and values.
     #[error(
-        "a context of {context_len} tokens takes {size_bytes} bytes of keys and values, more than \
-         this machine gives: ask for a shorter context"
+        "keys and values of {tokens} tokens take {size_bytes} bytes, more than this machine gives: \
+         ask for a shorter context or less memory"
     )]
     NoMemory {
-        /// Tokens of the context.
-        context_len: usize,
-        /// Bytes of its keys and values.
+        /// Tokens there would be room for.
+        tokens: usize,
+        /// Bytes of their keys and values.
         size_bytes: usize,
+    },
+    /// The memory for keys and values holds not even two tokens.
+    #[error(
+        "{given} bytes for keys and values are less than one page of {PAGE_LEN} tokens, which takes \
+         {page} bytes"
+    )]
+    TooLittleMemory {
+        /// Bytes allowed.
+        given: usize,
+        /// Bytes of a page.
+        page: usize,
     },
     /// No thread could be started.
     #[error("starting the engine thread: {0}")]
@@ -160,15 +206,47 @@ pub struct ModelText {
     pub tokenizer: Tokenizer,
     /// Its chat template, if it has one.
     pub template: Option<ChatTemplate>,
+    /// The source of that template.
+    pub template_source: Option<String>,
     /// Tokens that end a reply.
     pub end_tokens: Vec<TokenId>,
     /// What goes before a raw prompt.
     pub prompt_prefix: Vec<TokenId>,
-    bos_text: Option<String>,
-    eos_text: Option<String>,
+    /// The text of its begin token.
+    pub bos_text: Option<String>,
+    /// The text of its end token.
+    pub eos_text: Option<String>,
+}
+
+/// How a conversation is written.
+#[derive(Clone, Debug)]
+pub struct ChatOptions {
+    /// Ends the prompt where the assistant's answer begins.
+    pub add_generation_prompt: bool,
+    /// Ends the prompt with the last message, open for more of it.
+    pub continue_final: bool,
+    /// Further variables of the template.
+    pub extra: Map<String, Value>,
+}
+
+impl Default for ChatOptions {
+    /// An answer to the last message.
+    fn default() -> Self {
+        Self { add_generation_prompt: true, continue_final: false, extra: Map::new() }
+    }
 }
 
 impl ModelText {
+    /// A conversation as the model's template writes it.
+    pub fn chat_prompt(
+        &self,
+        messages: &[ChatMessage],
+        options: ChatOptions,
+    ) -> Result<Prompt, FrontendError> {
+        let template = self.template.as_ref().ok_or(FrontendError::NoTemplate)?;
+        Ok(template.render(messages, &self.render_options(options))?)
+    }
+
     /// The token numbers of a prompt.
     pub fn prompt_ids(&self, input: &Input) -> Result<Vec<TokenId>, FrontendError> {
         let after_prefix = |ids: Vec<TokenId>| [&self.prompt_prefix[..], &ids].concat();
@@ -179,16 +257,17 @@ impl ModelText {
                 Ok(after_prefix(self.tokenizer.encode_with_specials(text)))
             }
             Input::Chat(messages) => {
-                let template = self.template.as_ref().ok_or(FrontendError::NoTemplate)?;
-                let prompt = template.render(messages, &self.render_options())?;
+                let prompt = self.chat_prompt(messages, ChatOptions::default())?;
                 Ok(self.tokenizer.encode_prompt(&prompt))
             }
         }
     }
 
-    fn render_options(&self) -> RenderOptions {
+    fn render_options(&self, options: ChatOptions) -> RenderOptions {
         RenderOptions {
-            add_generation_prompt: true,
+            add_generation_prompt: options.add_generation_prompt && !options.continue_final,
+            continue_final: options.continue_final,
+            extra: options.extra,
             bos_token: self.bos_text.clone(),
             eos_token: self.eos_text.clone(),
             specials: self.tokenizer.special_texts().clone(),
@@ -203,9 +282,9 @@ impl ModelText {
         if !prefix.is_empty() {
             return prefix.to_vec();
         }
-        let (Some(bos), Some(template)) = (bos, &self.template) else { return Vec::new() };
+        let Some(bos) = bos else { return Vec::new() };
         let message = ChatMessage::new("user", "x");
-        let rendered = template.render(&[message], &self.render_options());
+        let rendered = self.chat_prompt(&[message], ChatOptions::default());
         match rendered.map(|prompt| self.tokenizer.encode_prompt(&prompt)) {
             Ok(ids) if ids.first() == Some(&bos) => vec![bos],
             _ => Vec::new(),
@@ -250,6 +329,7 @@ pub fn read_text(file: &ModelFile) -> Result<ModelText, OpenError> {
         bos_text: texts.bos.clone().or_else(|| name_of(config.bos)),
         eos_text: texts.eos.clone().or_else(|| name_of(config.eos.last().copied())),
         template: file.chat_template().map(ChatTemplate::new).transpose().map_err(named)?,
+        template_source: file.chat_template().map(str::to_owned),
         end_tokens: config.eos.clone(),
         prompt_prefix: Vec::new(),
         tokenizer,
@@ -277,6 +357,12 @@ pub struct OpenedModel {
     pub threads: usize,
     /// What the scans of the output head had to do, by name. Goes on counting.
     pub head_counts: Vec<(&'static str, Arc<HeadCounts>)>,
+    /// Its sizes and token numbers.
+    pub config: ModelConfig,
+    /// How its makers want its tokens to be drawn.
+    pub generation_defaults: GenerationDefaults,
+    /// What its exact bytes are called, if asked for.
+    pub digest: Option<String>,
 }
 
 /// Opens, loads and starts a model.
@@ -287,13 +373,30 @@ pub fn open_model(
 ) -> Result<OpenedModel, OpenError> {
     let file = source.open(&options.open)?;
     let text = read_text(&file)?;
-    let model = load_model(&file, options, progress)?;
+    // Both read the whole file: at the same time, each byte has to come only once.
+    let (model, digest) = thread::scope(|scope| {
+        let digest = options.digest.then(|| scope.spawn(|| file.digest()));
+        let model = load_model(&file, options, progress);
+        (model, digest.and_then(|thread| thread.join().ok()))
+    });
+    let model = model?;
     let (isa, threads) = (model.compute().isa(), model.compute().threads());
     let head_counts = model.head_counts();
-    let engine_options =
-        EngineOptions { context_len: options.context_len, ..EngineOptions::default() };
+    let engine_options = EngineOptions {
+        context_len: options.context_len,
+        max_running: options.max_running,
+        max_waiting: options.max_waiting,
+    };
     let engine = EngineHandle::start(model, engine_options).map_err(OpenError::Thread)?;
-    Ok(OpenedModel { frontend: Frontend::new(text, engine), isa, threads, head_counts })
+    Ok(OpenedModel {
+        frontend: Frontend::new(text, engine),
+        isa,
+        threads,
+        head_counts,
+        config: file.config().clone(),
+        generation_defaults: file.generation_defaults(),
+        digest,
+    })
 }
 
 /// What `options` say to compute on, with another number of threads.
@@ -328,11 +431,7 @@ pub fn load_model(
     if context_len < 2 || context_len > allowed {
         return Err(OpenError::Context { wanted: context_len, allowed });
     }
-    let pages = context_len.div_ceil(PAGE_LEN);
-    let size_bytes = KvPool::size_bytes(file.config(), options.kv, pages);
-    if Vec::<u8>::new().try_reserve_exact(size_bytes).is_err() {
-        return Err(OpenError::NoMemory { context_len, size_bytes });
-    }
+    let pages = pages(file.config(), options, context_len)?;
     let model_options = ModelOptions {
         kv: options.kv,
         pages,
@@ -345,6 +444,30 @@ pub fn load_model(
         LoadError::File(error) => OpenError::File(error),
         source => OpenError::Load { file: name(file), source },
     })
+}
+
+/// How many pages of keys and values there are to be.
+fn pages(
+    config: &ModelConfig,
+    options: &RunOptions,
+    context_len: usize,
+) -> Result<usize, OpenError> {
+    let page = KvPool::size_bytes(config, options.kv, 1);
+    let pages = match options.kv_room {
+        KvRoom::Bytes(given) if given < page => {
+            return Err(OpenError::TooLittleMemory { given, page });
+        }
+        KvRoom::Bytes(given) => given / page,
+        KvRoom::Contexts { count, at_most } => {
+            let one = context_len.div_ceil(PAGE_LEN);
+            one.saturating_mul(count).min(at_most.map_or(usize::MAX, |most| most / page)).max(one)
+        }
+    };
+    let size_bytes = KvPool::size_bytes(config, options.kv, pages);
+    match Vec::<u8>::new().try_reserve_exact(size_bytes) {
+        Ok(()) => Ok(pages),
+        Err(_) => Err(OpenError::NoMemory { tokens: pages * PAGE_LEN, size_bytes }),
+    }
 }
 
 /// A path given as a model.

@@ -289,7 +289,7 @@ mod tests {
         let mut cache = PrefixCache::default();
         let mut free: Vec<PageId> = (0..40).collect();
         let mut locks: Vec<(u64, Vec<TokenId>, Vec<PageId>, PrefixLock)> = Vec::new();
-        let draw = |at: usize, below: usize| (uniform(7, at) * below as f64) as usize;
+        let draw = |at: usize, below: usize| (uniform(7, 0, at) * below as f64) as usize;
         for at in 0..20_000 {
             let salt = draw(3 * at, 2) as u64;
             if draw(3 * at + 1, 3) > 0 || locks.is_empty() {

@@ -1,4 +1,4 @@
-//! Random numbers that depend on (seed, position) alone.
+//! Random numbers that depend on (seed, choice, position) alone.
 //!
 //! Philox 4×32-10: a counter goes in, four words come out, and there is no state to share or to
 //! step back. So a seed gives the same text under any load, batch or cache state.
@@ -24,10 +24,10 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// A number in [0, 1) with 53 random bits, for the token at `position`.
-pub(crate) fn uniform(seed: u64, position: usize) -> f64 {
+/// A number in [0, 1) with 53 random bits, for the token at `position` of reply `choice`.
+pub(crate) fn uniform(seed: u64, choice: u32, position: usize) -> f64 {
     let position = position as u64;
-    let counter = [position as u32, (position >> 32) as u32, 0, 0];
+    let counter = [position as u32, (position >> 32) as u32, choice, 0];
     let words = philox(counter, [seed as u32, (seed >> 32) as u32]);
     let bits = u64::from(words[0]) << 32 | u64::from(words[1]);
     // 2^-53: the spacing of the 53-bit numbers below 1.
@@ -59,7 +59,7 @@ mod tests {
     fn numbers_fill_the_unit_interval_evenly() {
         let mut buckets = [0u32; 16];
         for position in 0..16_000 {
-            let u = uniform(7, position);
+            let u = uniform(7, 0, position);
             assert!((0.0..1.0).contains(&u));
             buckets[(u * 16.0) as usize] += 1;
         }

@@ -214,5 +214,9 @@ impl<F: Forward> Engine<F> {
         self.stats.running.set(self.running.iter().filter(|s| !s.is_finished()).count());
         self.stats.pages_in_use.set(self.store.in_use());
         self.stats.pages_kept.set(self.store.kept());
+        let zeros = self.model.zeros_seen();
+        self.stats.neurons.set(zeros.neurons);
+        self.stats.closed_gates.set(zeros.closed_gates);
+        self.stats.zero_codes.set(zeros.zero_codes);
     }
 }

@@ -33,6 +33,8 @@ pub struct SamplingParams {
     pub logit_bias: Vec<(TokenId, f32)>,
     /// The same seed gives the same draws.
     pub seed: u64,
+    /// Which of several replies to one prompt: each has draws of its own.
+    pub choice: u32,
 }
 
 impl Default for SamplingParams {
@@ -47,6 +49,7 @@ impl Default for SamplingParams {
             frequency_penalty: 0.0,
             logit_bias: Vec::new(),
             seed: 0,
+            choice: 0,
         }
     }
 }
@@ -234,7 +237,7 @@ impl Sampler {
         kept.retain(|c| c.weight >= f64::from(self.params.min_p));
 
         let total: f64 = kept.iter().map(|c| c.weight).sum();
-        let target = uniform(self.params.seed, position) * total;
+        let target = uniform(self.params.seed, self.params.choice, position) * total;
         let mut sum = 0.0;
         let drawn = kept.iter().find(|c| {
             sum += c.weight;

@@ -17,6 +17,9 @@ pub(crate) struct Stats {
     pub(crate) preemptions: Counter,
     pub(crate) cancelled: Counter,
     pub(crate) failed_steps: Counter,
+    pub(crate) neurons: Counter,
+    pub(crate) closed_gates: Counter,
+    pub(crate) zero_codes: Counter,
 }
 
 /// [`Stats`] at one moment.
@@ -46,6 +49,12 @@ pub struct StatsSnapshot {
     pub cancelled: u64,
     /// Steps that panicked; their requests were ended with an error.
     pub failed_steps: u64,
+    /// Neurons that were looked at for zeros to skip.
+    pub neurons: u64,
+    /// Those of them whose gate was not positive.
+    pub closed_gates: u64,
+    /// Those of them whose int8 code was zero.
+    pub zero_codes: u64,
 }
 
 impl Stats {
@@ -63,6 +72,9 @@ impl Stats {
             preemptions: self.preemptions.get(),
             cancelled: self.cancelled.get(),
             failed_steps: self.failed_steps.get(),
+            neurons: self.neurons.get(),
+            closed_gates: self.closed_gates.get(),
+            zero_codes: self.zero_codes.get(),
         }
     }
 }
@@ -74,6 +86,11 @@ pub(crate) struct Counter(AtomicU64);
 impl Counter {
     pub(crate) fn add(&self, more: usize) {
         self.0.fetch_add(more as u64, Ordering::Relaxed);
+    }
+
+    /// For what is counted elsewhere.
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
     }
 
     fn get(&self) -> u64 {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::config::gguf::MASK_TEXT;
 use crate::config::settings::Settings;
 use crate::error::Error;
+use crate::generation::GenerationDefaults;
 use crate::gguf::value::MAX_TEMPLATE_LEN;
 use crate::map::open_regular;
 use crate::size;
@@ -41,9 +42,11 @@ impl Companions {
         let settings =
             |name: &str| read_settings(&directory.join(name)).map(Option::unwrap_or_default);
         let tokenizer_config = settings("tokenizer_config.json")?;
+        let generation = settings("generation_config.json")?;
+        let defaults = GenerationDefaults::from_json(&generation)?;
         Ok(Self {
             config,
-            generation: settings("generation_config.json")?,
+            generation,
             diffusion: settings("dlm_config.json")?,
             text: ModelText {
                 tokenizer,
@@ -52,6 +55,7 @@ impl Companions {
                     bos: token_text(&tokenizer_config, "bos_token"),
                     eos: token_text(&tokenizer_config, "eos_token"),
                 },
+                generation: defaults,
             },
         })
     }

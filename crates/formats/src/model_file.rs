@@ -11,6 +11,7 @@ use crate::encoding::{
     decode_scales, decode_trits,
 };
 use crate::error::Error;
+use crate::generation::GenerationDefaults;
 use crate::map::FileBytes;
 use crate::names::TensorName;
 use crate::scaling::{self, Scaling};
@@ -104,6 +105,16 @@ impl ModelFile {
     ) -> Result<Self, Error> {
         let source = SourceFile { name: name.to_owned(), bytes: FileBytes::BuiltIn(bytes) };
         gguf::open(source, options).map(Self::new)
+    }
+
+    /// How its makers want its tokens to be drawn.
+    pub fn generation_defaults(&self) -> GenerationDefaults {
+        self.parts.text.generation
+    }
+
+    /// The bytes of its files.
+    pub(crate) fn file_bytes(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.files.iter().map(|file| file.bytes.as_slice())
     }
 
     /// The name of the first file, for messages.

@@ -3,6 +3,7 @@
 //! This crate hands the tokens on and checks that their tables fit each other; it does not tokenise.
 
 use crate::error::Error;
+use crate::generation::GenerationDefaults;
 use crate::gguf::value::Metadata;
 use crate::size;
 
@@ -147,6 +148,7 @@ pub(crate) struct ModelText {
     pub(crate) tokenizer: TokenizerSource,
     pub(crate) chat_template: Option<String>,
     pub(crate) special_tokens: SpecialTokenTexts,
+    pub(crate) generation: GenerationDefaults,
 }
 
 /// Texts of special tokens, which chat templates name.

@@ -15,7 +15,7 @@ use crate::mlp::mlp;
 use crate::parts::{Part, PartTimes};
 use crate::scratch::Scratch;
 use crate::segment::{Forward, Logits, Segment};
-use crate::sparse::{Sparse, SparseMode};
+use crate::sparse::{LayerSparsity, Sparse, SparseMode};
 use crate::weights::Weights;
 
 /// What a model is given to work with.
@@ -205,6 +205,10 @@ impl Forward for Model {
 
     fn pages(&self) -> usize {
         self.kv.pages()
+    }
+
+    fn zeros_seen(&self) -> LayerSparsity {
+        self.sparsity().fold(LayerSparsity::default(), LayerSparsity::with)
     }
 
     fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) {

@@ -3,6 +3,7 @@
 use wf_formats::ModelConfig;
 
 use crate::kv::PageId;
+use crate::sparse::LayerSparsity;
 
 /// A token's number in the vocabulary.
 pub type TokenId = u32;
@@ -138,6 +139,11 @@ pub trait Forward: Send {
 
     /// Called once on the thread that will run forward passes.
     fn enter_thread(&self) {}
+
+    /// How many zeros were seen, in all layers together.
+    fn zeros_seen(&self) -> LayerSparsity {
+        LayerSparsity::default()
+    }
 
     /// Writes K/V for every token, then scores the rows asked for.
     ///

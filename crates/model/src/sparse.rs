@@ -81,6 +81,19 @@ pub struct LayerSparsity {
 }
 
 impl LayerSparsity {
+    /// Both together.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens + other.tokens,
+            neurons: self.neurons + other.neurons,
+            closed_gates: self.closed_gates + other.closed_gates,
+            zero_codes: self.zero_codes + other.zero_codes,
+            sparse_up: self.sparse_up + other.sparse_up,
+            sparse_down: self.sparse_down + other.sparse_down,
+            skips: self.skips || other.skips,
+        }
+    }
+
     /// The share of gates that were not positive; 0 before the first token.
     pub fn closed_share(&self) -> f64 {
         share(self.closed_gates, self.neurons)

@@ -52,6 +52,12 @@ pub enum TextError {
     )]
     NoFreeNoncharacter,
 
+    /// The last message was to be continued, but the prompt does not have it once and whole.
+    #[error(
+        "chat template: it does not write the last message once and whole, so it cannot be continued"
+    )]
+    LastMessageNotWritten,
+
     /// A variable for the template has the name of one the template gets anyway.
     #[error("chat template argument {0:?} is reserved")]
     ReservedArgument(&'static str),

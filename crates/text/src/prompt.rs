@@ -34,6 +34,19 @@ impl Prompt {
         &self.text
     }
 
+    /// The prompt up to the only place where `end` is; nothing if there is none or there are several.
+    pub(crate) fn cut_at(self, end: char) -> Option<Self> {
+        let cut = |text: String| {
+            let (before, after) = text.split_once(end)?;
+            (!after.contains(end)).then(|| before.to_owned())
+        };
+        let marked = match self.marked {
+            Some(Marked { text, mark }) => Some(Marked { text: cut(text)?, mark }),
+            None => None,
+        };
+        Some(Self { text: cut(self.text)?, marked })
+    }
+
     /// The form in which special tokens are looked for.
     pub(crate) fn marked(&self) -> &str {
         self.marked.as_ref().map_or(&self.text, |marked| &marked.text)

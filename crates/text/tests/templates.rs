@@ -79,6 +79,7 @@ fn render(golden: &Golden, case: &Case, specials: SpecialTexts) -> Result<String
     let messages: Vec<ChatMessage> =
         golden.chats[&case.chat].as_array().unwrap().iter().map(message).collect();
     let options = RenderOptions {
+        continue_final: false,
         add_generation_prompt: case.options.add_generation_prompt,
         bos_token: case.options.bos_token.clone(),
         eos_token: case.options.eos_token.clone(),

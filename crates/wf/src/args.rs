@@ -13,6 +13,7 @@ use wf_formats::encoding::I2sOrder;
 use wf_model::{CpuList, HeadMode, Isa, KvDtype, Layout, SparseMode};
 
 use crate::bench::args::BenchArgs;
+use crate::serve::args::ServeArgs;
 
 use crate::report::UsageError;
 
@@ -23,6 +24,7 @@ const STYLES: Styles = Styles::styled()
 
 const EXAMPLES: &str = "\
 Examples:
+  wf serve                                  an OpenAI API with the built-in demo model
   wf run \"Once upon a time\"                 a story by the built-in demo model
   wf run bitnet-2b.gguf \"Why is it blue?\"   a model of your own
   wf inspect bitnet-2b.gguf                 what a file is, and whether it is sound
@@ -52,6 +54,8 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// Serve the OpenAI API
+    Serve(Box<ServeArgs>),
     /// Write a reply to a prompt
     Run(RunArgs),
     /// Say what a model file is, and whether it is sound
@@ -192,7 +196,7 @@ pub(crate) struct ComputeArgs {
     pub(crate) kv: KvDtype,
 
     /// Most tokens of prompt and reply together [default: what the model was made for]
-    #[arg(long, env = "WF_CONTEXT", value_name = "TOKENS", value_parser = parse_count)]
+    #[arg(long, alias = "context-len", env = "WF_CONTEXT", value_name = "TOKENS", value_parser = parse_count)]
     pub(crate) context: Option<usize>,
 
     /// Prompt tokens computed together
@@ -507,7 +511,7 @@ fn parse_layout(name: &str) -> Result<Layout, String> {
     found.ok_or_else(|| format!("use {}", Layout::ALL.map(Layout::name).join(" or ")))
 }
 
-fn parse_count(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|&count| count > 0);
     count.ok_or_else(|| "a whole number of at least 1 is needed".to_owned())
 }
@@ -518,7 +522,7 @@ fn parse_threads(text: &str) -> Result<usize, String> {
 }
 
 /// A number that may be 0; spaces around it do no harm.
-fn parse_whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+pub(crate) fn parse_whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let number = text.trim().parse::<u64>().ok().and_then(|number| T::try_from(number).ok());
     number.ok_or_else(|| {
         let largest = u64::MAX >> (64 - 8 * size_of::<T>());
@@ -527,7 +531,7 @@ fn parse_whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
 }
 
 /// Any float: the engine knows the range of each setting.
-fn parse_number(text: &str) -> Result<f32, String> {
+pub(crate) fn parse_number(text: &str) -> Result<f32, String> {
     text.parse().map_err(|_| "a number is needed, for example 0.7".to_owned())
 }
 

@@ -5,6 +5,7 @@
 //! nobody gave.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -14,10 +15,20 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Error, FromArgMa
 use crate::args::{Args, Command as Chosen, RunArgs, TokenizeArgs};
 use crate::bench::args::BenchArgs;
 use crate::report::UsageError;
+use crate::serve::config;
 
 /// The arguments of this process. A call for help, or a mistake of form, ends it here.
 pub(crate) fn parse() -> Result<Args, UsageError> {
-    let matches = command().try_get_matches().unwrap_or_else(|error| blame(error).exit());
+    let mut matches = command().try_get_matches().unwrap_or_else(|error| blame(error).exit());
+    if let Some(("serve", serve)) = matches.subcommand()
+        && let Some(path) = serve.get_one::<PathBuf>("config")
+    {
+        let built = command();
+        let serve_command = built.find_subcommand("serve").expect("the command was just found");
+        let more = config::flags(path, serve_command, serve)?;
+        let words = std::env::args_os().chain(more);
+        matches = command().try_get_matches_from(words).unwrap_or_else(|error| blame(error).exit());
+    }
     let mut args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let given = |id: &str| is_flag(&matches, id);
     match &mut args.command {

@@ -15,6 +15,7 @@ mod inspect;
 mod open;
 mod report;
 mod run;
+mod serve;
 mod tokenize;
 
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
 
 fn run_command() -> Result<()> {
     match environment::parse()?.command {
+        Command::Serve(args) => serve::serve(&args),
         Command::Run(args) => run::run(&args),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Tokenize(args) => tokenize::tokenize(&args),

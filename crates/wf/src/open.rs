@@ -41,6 +41,7 @@ impl ComputeArgs {
             max_batch_tokens: self.chunk,
             head: HeadMode::Full,
             sparse: SparseMode::Off,
+            ..RunOptions::default()
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 /// Who may use whom, among our own crates.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("wf-kernels", &[]),
     ("wf-formats", &[]),
     ("wf-text", &[]),
@@ -12,7 +12,8 @@ const ARROWS: [(&str, &[&str]); 7] = [
     ("wf-model", &["wf-formats", "wf-kernels"]),
     // `formats` is for open.rs alone, which fetches the tokenizer out of a file.
     ("wf-engine", &["wf-formats", "wf-model", "wf-text"]),
-    ("wf", &["wf-engine", "wf-formats", "wf-kernels", "wf-model", "wf-text"]),
+    ("wf-server", &["wf-client", "wf-engine", "wf-text"]),
+    ("wf", &["wf-engine", "wf-formats", "wf-kernels", "wf-model", "wf-server", "wf-text"]),
 ];
 
 #[test]

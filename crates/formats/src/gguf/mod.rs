@@ -12,6 +12,7 @@ use read::{Gguf, Record};
 use crate::config::Evidence;
 use crate::encoding::{FloatEncoding, I2sOrder, TernaryEncoding};
 use crate::error::{Error, quote_safely};
+use crate::generation::GenerationDefaults;
 use crate::model_file::{OpenOptions, Parts, SourceFile};
 use crate::names::{LayerTensor, TensorName, layer_and_part};
 use crate::summary::{FormatKind, FormatSummary};
@@ -41,6 +42,7 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
         .stored(&config, &mut decisions)?;
     let text = ModelText {
         special_tokens: special_tokens(vocabulary.as_ref()),
+        generation: GenerationDefaults::from_gguf(&gguf.metadata)?,
         chat_template: chat_template(&gguf.metadata, &mut decisions)?,
         tokenizer: vocabulary.map_or_else(
             || TokenizerSource::Missing { looked: "tokenizer.ggml.tokens".to_owned() },

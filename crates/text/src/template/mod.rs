@@ -51,6 +51,8 @@ impl ChatMessage {
 pub struct RenderOptions {
     /// Ends the prompt where the assistant's answer begins.
     pub add_generation_prompt: bool,
+    /// Ends the prompt with the last message, open for more of it.
+    pub continue_final: bool,
     /// The text of the begin-of-text token, as `bos_token`.
     pub bos_token: Option<String>,
     /// The text of the end token, as `eos_token`.
@@ -105,13 +107,30 @@ impl ChatTemplate {
             }
         }
         let date = options.date.as_deref().map(Date::parse).transpose()?;
-        let plain = UserInput {
+        let mut plain = UserInput {
             messages: messages.iter().map(ChatMessage::to_json).collect(),
             tools: options.tools.clone().unwrap_or_default(),
             extra: options.extra.clone(),
         };
+        let end = match options.continue_final {
+            true => Some(plain.mark_end(self.engine.source())?),
+            false => None,
+        };
+        let prompt = self.render_input(&plain, options, date)?;
+        match end {
+            Some(end) => prompt.cut_at(end).ok_or(TextError::LastMessageNotWritten),
+            None => Ok(prompt),
+        }
+    }
+
+    fn render_input(
+        &self,
+        plain: &UserInput,
+        options: &RenderOptions,
+        date: Option<Date>,
+    ) -> Result<Prompt, TextError> {
         let marked = plain.marked(&options.specials, self.engine.source())?;
-        let text = self.engine.render(plain.variables(options), date)?;
+        let text = self.engine.render(plain.clone().variables(options), date)?;
         let Some((mark, input)) = marked else {
             return Ok(Prompt::unmarked(text));
         };
@@ -160,6 +179,26 @@ impl UserInput {
         variables
     }
 
+    /// Puts a character that occurs nowhere else after the last message, and returns it.
+    fn mark_end(&mut self, source: &str) -> Result<char, TextError> {
+        let end = self.free_mark(source)?;
+        if let Some(Value::String(content)) =
+            self.messages.last_mut().and_then(|message| message.get_mut("content"))
+        {
+            content.push(end);
+        }
+        Ok(end)
+    }
+
+    /// A noncharacter that neither this input nor the template has.
+    fn free_mark(&self, source: &str) -> Result<char, TextError> {
+        free_mark(|mark| {
+            let mut used = source.contains(mark);
+            self.for_each_string(&mut |text| used |= text.contains(mark));
+            used
+        })
+    }
+
     /// This input with marks in it; `None` if no string needs one.
     fn marked(
         &self,
@@ -173,11 +212,7 @@ impl UserInput {
             }
         });
         let Some(first_special) = needed else { return Ok(None) };
-        let mark = free_mark(|mark| {
-            let mut used = source.contains(mark);
-            self.for_each_string(&mut |text| used |= text.contains(mark));
-            used
-        })?;
+        let mark = self.free_mark(source)?;
         let mut user_input = self.clone();
         for message in &mut user_input.messages {
             mark_strings(message, specials, mark);

@@ -1,0 +1,71 @@
+//! How the makers of a model want its tokens to be drawn.
+
+use crate::config::settings::Settings;
+use crate::error::Error;
+use crate::gguf::value::Metadata;
+
+/// Settings of `generation_config.json`, or of `general.sampling.*` in a GGUF file. What is absent was
+/// not said.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GenerationDefaults {
+    /// 0 where the makers take the likeliest token each time.
+    pub temperature: Option<f64>,
+    /// Only this many of the likeliest tokens.
+    pub top_k: Option<usize>,
+    /// Only the likeliest tokens that together have this probability.
+    pub top_p: Option<f64>,
+    /// Only tokens at least this likely, relative to the likeliest.
+    pub min_p: Option<f64>,
+    /// Divides the scores of tokens already seen.
+    pub repetition_penalty: Option<f64>,
+}
+
+impl GenerationDefaults {
+    /// Those of `generation_config.json`.
+    pub(crate) fn from_json(settings: &Settings) -> Result<Self, Error> {
+        // Transformers draws only if told to, whatever the other settings are.
+        let draws = settings.bool("do_sample")?;
+        let temperature = match draws {
+            Some(false) => Some(0.0),
+            Some(true) => Some(settings.number("temperature")?.unwrap_or(1.0)),
+            None => None,
+        };
+        Ok(Self {
+            temperature,
+            top_k: settings.optional_size("top_k")?,
+            top_p: settings.number("top_p")?,
+            min_p: settings.number("min_p")?,
+            repetition_penalty: settings.number("repetition_penalty")?,
+        })
+    }
+
+    /// Those of a GGUF file.
+    pub(crate) fn from_gguf(metadata: &Metadata<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            temperature: metadata.float("general.sampling.temp")?,
+            top_k: metadata.u32("general.sampling.top_k")?.map(|k| k as usize),
+            top_p: metadata.float("general.sampling.top_p")?,
+            min_p: metadata.float("general.sampling.min_p")?,
+            repetition_penalty: metadata.float("general.sampling.penalty_repeat")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> GenerationDefaults {
+        let settings = Settings::parse("generation_config.json", json.as_bytes()).unwrap();
+        GenerationDefaults::from_json(&settings).unwrap()
+    }
+
+    #[test]
+    fn a_temperature_counts_only_where_tokens_are_drawn() {
+        assert_eq!(read(r#"{"temperature": 0.6}"#).temperature, None);
+        assert_eq!(read(r#"{"do_sample": false, "temperature": 0.6}"#).temperature, Some(0.0));
+        assert_eq!(read(r#"{"do_sample": true, "temperature": 0.6}"#).temperature, Some(0.6));
+        assert_eq!(read(r#"{"do_sample": true, "top_k": 20}"#).temperature, Some(1.0));
+        assert_eq!(read(r#"{"do_sample": true, "top_k": 20}"#).top_k, Some(20));
+    }
+}

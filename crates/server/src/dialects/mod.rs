@@ -1,0 +1,3 @@
+//! Other people's JSON for the same work.
+
+pub(crate) mod sglang;

@@ -1,0 +1,93 @@
+//! HTTP: routes, streaming, metrics.
+//!
+//! A request passes the layers of [`router`] from the outside in: it gets a name, is counted and
+//! logged, must be for us ([`guard`]), must have a key ([`auth`]), and reaches its route, which turns
+//! bytes into a [`wf_engine::Generate`] and pieces of text into bytes. Nothing here computes: the
+//! engine has threads of its own, and a reader that goes away drops its replies, which cancels them.
+
+#![forbid(unsafe_code)]
+
+mod app;
+mod asked;
+mod auth;
+mod body;
+mod dialects;
+mod error;
+mod guard;
+mod in_flight;
+mod layers;
+mod logprobs;
+mod metrics;
+mod openapi;
+mod options;
+mod replies;
+mod request_id;
+mod routes;
+mod serve;
+mod stall;
+mod stream;
+
+use axum::routing::get;
+use axum::{Router, middleware};
+use tower::ServiceBuilder;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub use app::{App, ServedModel};
+pub use auth::Keys;
+pub use guard::Hosts;
+pub use options::{Limits, SamplingDefaults, ServerOptions};
+pub use serve::{Bound, Signal, bind, serve};
+
+use dialects::sglang;
+use routes::{chat, completions, docs, health, info, models, tokens};
+
+/// Every route that the description of the API has.
+fn routes_of() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(chat::chat))
+        .routes(routes!(completions::completions))
+        .routes(routes!(models::models))
+        .routes(routes!(models::model))
+        .routes(routes!(tokens::tokenize))
+        .routes(routes!(tokens::detokenize))
+        .routes(routes!(tokens::apply_template))
+        .routes(routes!(tokens::tokenizer_info))
+        .routes(routes!(health::health))
+        .routes(routes!(health::livez))
+        .routes(routes!(health::metrics))
+        .routes(routes!(info::props))
+        .routes(routes!(info::slots))
+        .routes(routes!(info::version))
+        .routes(routes!(sglang::generate))
+        .routes(routes!(sglang::server_info))
+        .routes(routes!(sglang::model_info))
+        .routes(routes!(sglang::flush_cache))
+        .routes(routes!(sglang::loads))
+}
+
+/// The paths that need no key.
+pub const PUBLIC: [&str; 2] = ["/health", "/livez"];
+
+/// Everything the server answers.
+pub fn router(app: &App) -> Router {
+    let (routes, _) = routes_of().split_for_parts();
+    routes
+        .route("/", get(docs::page))
+        .route("/docs", get(docs::page))
+        .route("/openapi.json", get(docs::openapi))
+        // The names that routers of other versions ask for.
+        .route("/get_server_info", get(sglang::server_info))
+        .route("/get_model_info", get(sglang::model_info))
+        .route("/v1/health", get(health::health))
+        .fallback(layers::no_such_route)
+        .method_not_allowed_fallback(layers::no_such_method)
+        .layer(
+            ServiceBuilder::new()
+                .layer(middleware::from_fn_with_state(app.clone(), layers::name_and_count))
+                .layer(CatchPanicLayer::custom(layers::Panicked(app.clone())))
+                .layer(middleware::from_fn_with_state(app.clone(), layers::admit)),
+        )
+        .with_state(app.clone())
+}

@@ -1,0 +1,9 @@
+//! One file for each group of routes.
+
+pub(crate) mod chat;
+pub(crate) mod completions;
+pub(crate) mod docs;
+pub(crate) mod health;
+pub(crate) mod info;
+pub(crate) mod models;
+pub(crate) mod tokens;

@@ -1,0 +1,196 @@
+//! Bind, serve, stop gently.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+#[cfg(unix)]
+use tokio::net::UnixListener;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::app::{App, is_on};
+use crate::options::Limits;
+use crate::router;
+use crate::stall::StallGuard;
+
+/// How long a listener that is out of file descriptors waits for others to be closed.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long replies have to say that they were cut short.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// After how long a peer that acknowledges nothing is given up.
+#[cfg(target_os = "linux")]
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// Where the server listens.
+pub enum Bound {
+    /// On an address.
+    Tcp(TcpListener),
+    /// On a socket in the file system, which is removed at the end.
+    #[cfg(unix)]
+    Unix(UnixListener, PathBuf),
+}
+
+/// What an operator tells a running server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Finish what is being written, then end.
+    Drain,
+}
+
+/// Listens on a path, or else on an address.
+pub async fn bind(address: SocketAddr, path: Option<PathBuf>) -> io::Result<Bound> {
+    match path {
+        #[cfg(unix)]
+        Some(path) => {
+            // One that nobody listens on any more is in the way.
+            if std::os::unix::net::UnixStream::connect(&path).is_err() {
+                remove_socket(&path);
+            }
+            Ok(Bound::Unix(UnixListener::bind(&path)?, path))
+        }
+        #[cfg(not(unix))]
+        Some(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "no such sockets here")),
+        None => Ok(Bound::Tcp(TcpListener::bind(address).await?)),
+    }
+}
+
+#[cfg(unix)]
+fn remove_socket(path: &std::path::Path) {
+    use std::os::unix::fs::FileTypeExt;
+    if std::fs::symlink_metadata(path).is_ok_and(|entry| entry.file_type().is_socket()) {
+        // If it cannot be removed, binding says why.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+impl Bound {
+    /// The address, where there is one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            #[cfg(unix)]
+            Self::Unix(..) => None,
+        }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Self::Unix(_, path) = self {
+            remove_socket(path);
+        }
+    }
+}
+
+/// Serves until told to stop, and all replies are written or out of time.
+pub async fn serve(bound: Bound, app: App, mut signals: mpsc::Receiver<Signal>) -> io::Result<()> {
+    let connections = Connections::new(&app);
+    let mut drained = None;
+    loop {
+        tokio::select! {
+            accepted = accept(&bound) => match accepted {
+                Ok(stream) => connections.take(stream).await,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    sleep(PAUSE).await;
+                }
+            },
+            signal = signals.recv(), if drained.is_none() => {
+                tracing::info!(?signal, replies = app.in_flight.list().len(), "stopping");
+                app.start_draining();
+                connections.end.send_replace(true);
+                drained = Some(Box::pin(connections.drained(app.options.drain)));
+            }
+            () = async { match &mut drained { Some(drained) => drained.await, None => std::future::pending().await } } => break,
+        }
+    }
+    app.stop_replies();
+    connections.drained(LAST_WORDS).await;
+    Ok(())
+}
+
+type Stream = Box<dyn Connection>;
+
+trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
+
+async fn accept(bound: &Bound) -> io::Result<Stream> {
+    match bound {
+        Bound::Tcp(listener) => {
+            let (stream, _) = listener.accept().await?;
+            // Tokens are small and must not wait for more of them.
+            stream.set_nodelay(true)?;
+            #[cfg(target_os = "linux")]
+            socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(SILENCE))?;
+            Ok(Box::new(stream))
+        }
+        #[cfg(unix)]
+        Bound::Unix(listener, _) => Ok(Box::new(listener.accept().await?.0)),
+    }
+}
+
+/// All connections.
+struct Connections {
+    router: Router,
+    limits: Limits,
+    room: Arc<Semaphore>,
+    /// True once connections must end with what they are doing.
+    end: watch::Sender<bool>,
+}
+
+impl Connections {
+    fn new(app: &App) -> Self {
+        let limits = app.options.limits;
+        let room = Arc::new(Semaphore::new(limits.connections));
+        Self { router: router(app), limits, room, end: watch::Sender::new(false) }
+    }
+
+    /// Serves a connection, once there is room for it.
+    async fn take(&self, stream: Stream) {
+        let Ok(place) = Arc::clone(&self.room).acquire_owned().await else { return };
+        let mut end = self.end.subscribe();
+        let service = TowerToHyperService::new(self.router.clone());
+        let io = TokioIo::new(StallGuard::new(stream, self.limits.stall));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.arrival)
+            .max_headers(self.limits.headers)
+            .max_buf_size(self.limits.head_bytes)
+            .serve_connection(io, service);
+        tokio::spawn(async move {
+            let _place = place;
+            let mut connection = std::pin::pin!(connection);
+            let served = tokio::select! {
+                served = connection.as_mut() => served,
+                () = is_on(&mut end) => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = served {
+                tracing::debug!(%error, "a connection ended early");
+            }
+        });
+    }
+
+    /// Waits until there are no connections, but not longer than told.
+    fn drained(&self, longest: Duration) -> impl Future<Output = ()> + use<> {
+        let (room, all) = (Arc::clone(&self.room), self.limits.connections as u32);
+        let until = Instant::now() + longest;
+        async move {
+            // Whether all are gone or the time is up makes no difference here.
+            let _ = timeout_at(until, room.acquire_many(all)).await;
+        }
+    }
+}

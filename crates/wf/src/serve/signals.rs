@@ -1,0 +1,67 @@
+//! What an operator tells a running server.
+
+use std::process::exit;
+
+use anyhow::Result;
+use tokio::sync::mpsc;
+use wf_server::Signal;
+
+use crate::report;
+
+/// The exit code of a server that was told twice to stop.
+const INTERRUPTED: i32 = 130;
+
+/// The first signal asks for a gentle end, the second ends the process.
+pub(crate) fn listen() -> Result<mpsc::Receiver<Signal>> {
+    let (sender, receiver) = mpsc::channel(1);
+    let mut signals = Signals::new()?;
+    tokio::spawn(async move {
+        signals.next().await;
+        report::note("stopping: replies being written are finished first; once more to stop now");
+        // A server that has ended needs no telling.
+        let _ = sender.send(Signal::Drain).await;
+        signals.next().await;
+        exit(INTERRUPTED);
+    });
+    Ok(receiver)
+}
+
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
