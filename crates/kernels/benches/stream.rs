@@ -168,7 +168,6 @@ fn ternary_matrix(pool: &Pool, layout: Layout, seed: usize) -> TernaryMatrix {
 }
 
 fn int8_matrix(pool: &Pool, rows: usize) -> Int8Matrix {
-    let mut w = Int8Matrix::new(rows, COLS);
     let read = |rows: std::ops::Range<usize>, out: &mut [i8]| {
         for (i, code) in out.iter_mut().enumerate() {
             *code = ((rows.start * 31 + i * 7) % 255) as i8;
@@ -176,8 +175,7 @@ fn int8_matrix(pool: &Pool, rows: usize) -> Int8Matrix {
         }
         Ok::<(), ()>(())
     };
-    w.fill(pool, read).expect("reading cannot fail");
-    w
+    Int8Matrix::read(pool, (rows, COLS), read).expect("reading cannot fail")
 }
 
 fn floats(len: usize) -> Vec<f32> {

@@ -7,13 +7,10 @@
 //! A byte holds the code plus 128, because the four-way byte dot product of x86 wants one side
 //! unsigned.
 
-use std::ops::Range;
-
-use crate::arch::Lines;
+use crate::code_matrix::{CodeMatrix, Packing};
 use crate::kv::PAGE_LEN;
-use crate::line::{Line, MAX_COLS, STRIP, fill};
+use crate::line::{Line, STRIP};
 use crate::nibble::plain_nibble_sums;
-use crate::quant::RUN;
 use crate::{Kernel, Pool, QuantBatch, QuantRow, Strip};
 
 /// Columns in a line.
@@ -26,99 +23,35 @@ pub(crate) const BIAS: u8 = 128;
 /// How many tokens share one reading of a line.
 const TOKENS: usize = 4;
 
-/// A matrix of int8 codes in -127..=127. What a code of a row is worth is known to the caller.
+/// A matrix of int8 codes in -127..=127.
 ///
 /// Against activations in -128..=127, a dot product of 2^17 columns is at most 127 * 128 * 2^17,
 /// which is less than 2^31: products are exact.
-pub struct Int8Matrix {
-    rows: usize,
-    cols: usize,
-    /// Rows are padded to whole strips and columns to whole runs of codes, both with zeros.
-    lines: Lines,
-}
+pub type Int8Matrix = CodeMatrix<Bytes>;
 
-impl Int8Matrix {
-    /// A matrix of zeros.
-    ///
-    /// # Panics
-    ///
-    /// If there are no columns or more than 131,072 (up to there the arithmetic is exact).
-    pub fn new(rows: usize, cols: usize) -> Self {
-        assert!((1..=MAX_COLS).contains(&cols), "{cols} columns, allowed are 1 to {MAX_COLS}");
-        let lines_len = rows.div_ceil(STRIP) * lines_per_strip(cols);
-        Self { rows, cols, lines: Lines::filled(Line([BIAS; 64]), lines_len) }
+/// Lines of int8 codes.
+pub struct Bytes;
+
+impl Packing for Bytes {
+    const LINE_COLS: usize = INT8_LINE_COLS;
+
+    const ZEROS: u8 = BIAS;
+
+    const REFUSAL: &'static str = "-128 is not a code of a matrix";
+
+    fn allows(code: i8) -> bool {
+        code != i8::MIN
     }
 
-    /// Rows, without padding.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Columns, without padding.
-    pub fn cols(&self) -> usize {
-        self.cols
-    }
-
-    /// Strips of sixteen rows, the last of which may be padded.
-    pub fn strips(&self) -> usize {
-        self.rows.div_ceil(STRIP)
-    }
-
-    /// Bytes of codes, padding included.
-    pub fn bytes_len(&self) -> usize {
-        size_of_val(&*self.lines)
-    }
-
-    /// Fills the whole matrix, strip by strip, on all threads of `pool`.
-    ///
-    /// `read` is given a range of at most sixteen rows and writes their codes, row by row. The
-    /// buffer holds old codes when it comes. If some strips cannot be read, the error of the first
-    /// of them is returned and the content of the matrix is anything.
-    ///
-    /// # Panics
-    ///
-    /// If `read` leaves a -128.
-    pub fn fill<E: Send>(
-        &mut self,
-        pool: &Pool,
-        read: impl Fn(Range<usize>, &mut [i8]) -> Result<(), E> + Sync,
-    ) -> Result<(), E> {
-        let cols = self.cols;
-        let pack = |codes: &[i8], lines: &mut [Line]| pack_strip(codes, cols, lines);
-        fill(pool, &mut self.lines, (self.rows, cols), read, pack)
-    }
-
-    /// Writes the codes of one row.
-    pub fn unpack(&self, row: usize, out: &mut [i8]) {
-        assert!(row < self.rows, "row {row} of {}", self.rows);
-        assert_eq!(out.len(), self.cols, "one code a column");
-        let place = 4 * (row % STRIP);
-        for (line, out) in self.strip_lines(row / STRIP).iter().zip(out.chunks_mut(INT8_LINE_COLS))
-        {
-            for (code, byte) in out.iter_mut().zip(&line.0[place..]) {
-                *code = (byte ^ BIAS).cast_signed();
-            }
+    fn pack(codes: &[i8], bytes: &mut [u8; 4]) {
+        for (byte, code) in bytes.iter_mut().zip(codes) {
+            *byte = code.cast_unsigned() ^ BIAS;
         }
     }
 
-    fn strip_lines(&self, strip: usize) -> &[Line] {
-        let len = lines_per_strip(self.cols);
-        &self.lines[strip * len..][..len]
-    }
-}
-
-fn lines_per_strip(cols: usize) -> usize {
-    cols.next_multiple_of(RUN) / INT8_LINE_COLS
-}
-
-/// Packs up to sixteen rows of codes.
-fn pack_strip(codes: &[i8], cols: usize, lines: &mut [Line]) {
-    assert!(!codes.contains(&i8::MIN), "-128 is not a code of a matrix");
-    for (n, row) in codes.chunks_exact(cols).enumerate() {
-        for (codes, line) in row.chunks(INT8_LINE_COLS).zip(lines.iter_mut()) {
-            for (byte, code) in line.0[4 * n..].iter_mut().zip(codes) {
-                *byte = code.cast_unsigned() ^ BIAS;
-            }
+    fn unpack(bytes: [u8; 4], codes: &mut [i8]) {
+        for (code, byte) in codes.iter_mut().zip(bytes) {
+            *code = (byte ^ BIAS).cast_signed();
         }
     }
 }
@@ -200,11 +133,8 @@ pub(crate) trait ValuePages {
     fn page(&self, i: usize) -> &[ValuePairs];
 }
 
-/// How wide the codes of a matrix are.
-pub(crate) trait Codes {
-    /// Columns in a line.
-    const LINE_COLS: usize;
-
+/// Codes that can be multiplied.
+pub(crate) trait Codes: Packing {
     /// The sums of [`Int8Sums`] for such lines.
     fn sums<C: Int8Sums, const T: usize>(
         cpu: C,
@@ -213,12 +143,7 @@ pub(crate) trait Codes {
     ) -> [[i32; STRIP]; T];
 }
 
-/// Lines of int8 codes.
-struct Bytes;
-
 impl Codes for Bytes {
-    const LINE_COLS: usize = INT8_LINE_COLS;
-
     #[inline(always)]
     fn sums<C: Int8Sums, const T: usize>(
         cpu: C,
@@ -237,20 +162,20 @@ pub(crate) fn int8_dots<C: Int8Sums>(
     xs: &[QuantRow],
     y: &mut Strip<'_, i32>,
 ) {
-    let rows = w.rows.min(STRIP * (strip + 1)) - STRIP * strip;
-    strip_dots::<C, Bytes>(cpu, w.strip_lines(strip), rows, xs, y);
+    strip_dots(cpu, w, strip, xs, y);
 }
 
-/// The dot products of a strip of `rows` rows, whose `lines` are given, with every row of `xs`.
+/// The dot products of a strip of `w` with every row of `xs`.
 #[inline(always)]
 pub(crate) fn strip_dots<C: Int8Sums, K: Codes>(
     cpu: C,
-    lines: &[Line],
-    rows: usize,
+    w: &CodeMatrix<K>,
+    strip: usize,
     xs: &[QuantRow],
     y: &mut Strip<'_, i32>,
 ) {
-    assert!(y.rows() == xs.len() && y.width() == rows, "the strip of w");
+    assert!(y.rows() == xs.len() && y.width() == w.strip_height(strip), "the strip of w");
+    let lines = w.strip_lines(strip);
     let cols = lines.len() * K::LINE_COLS;
     assert!(xs.iter().all(|x| x.codes().len() == cols), "as many codes as columns");
     let (whole, rest) = xs.as_chunks::<TOKENS>();

@@ -17,6 +17,7 @@
 mod arch;
 mod attend;
 mod bounds;
+mod code_matrix;
 mod codes;
 mod float;
 pub mod fp8;

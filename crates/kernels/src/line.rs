@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use crate::Pool;
+use crate::arch::Lines;
 
 /// Output rows in a strip.
 pub(crate) const STRIP: usize = 16;
@@ -18,22 +19,22 @@ pub(crate) const MAX_COLS: usize = 1 << 17;
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) [u8; 64]);
 
-/// Fills `lines`, which are whole strips of a matrix of `rows` by `cols`, on all threads of `pool`.
+/// The lines of a matrix of `rows` by `cols`, made strip by strip on all threads of `pool`.
 ///
 /// `read` writes the numbers of at most sixteen rows, row by row, into a buffer that holds old
-/// numbers when it comes; `pack` turns them into the lines of their strip. If some strips cannot be
-/// read, the error of the first of them is returned and the content of the lines is anything.
-pub(crate) fn fill<E: Send>(
+/// numbers when it comes; `pack` turns them into the lines of their strip, which hold `zeros` until
+/// then. If some strips cannot be read, the error of the first of them is returned.
+pub(crate) fn packed<E: Send>(
     pool: &Pool,
-    lines: &mut [Line],
     (rows, cols): (usize, usize),
+    (zeros, lines_per_strip): (Line, usize),
     read: impl Fn(Range<usize>, &mut [i8]) -> Result<(), E> + Sync,
     pack: impl Fn(&[i8], &mut [Line]) + Sync,
-) -> Result<(), E> {
-    let lines_per_strip = lines.len().checked_div(rows.div_ceil(STRIP)).unwrap_or(0);
+) -> Result<Lines, E> {
+    let strips = (rows.div_ceil(STRIP), lines_per_strip);
     let mut buffers = vec![vec![0; STRIP.min(rows) * cols]; pool.threads()];
     let first_error: Mutex<Option<(usize, E)>> = Mutex::new(None);
-    pool.rows_with(lines, lines_per_strip, &mut buffers, |strip, lines, buffer| {
+    let lines = Lines::made(pool, zeros, strips, &mut buffers, |strip, lines, buffer| {
         let range = STRIP * strip..rows.min(STRIP * (strip + 1));
         let numbers = &mut buffer[..range.len() * cols];
         match read(range, numbers) {
@@ -47,5 +48,5 @@ pub(crate) fn fill<E: Send>(
         }
     });
     let first_error = first_error.into_inner().unwrap_or_else(PoisonError::into_inner);
-    first_error.map_or(Ok(()), |(_, error)| Err(error))
+    first_error.map_or(Ok(lines), |(_, error)| Err(error))
 }

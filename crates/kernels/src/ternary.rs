@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::arch::Lines;
-use crate::line::{Line, MAX_COLS, STRIP, fill};
+use crate::line::{Line, MAX_COLS, STRIP, packed};
 use crate::quant::RUN;
 use crate::{Layout, Pool};
 
@@ -91,12 +91,35 @@ impl TernaryMatrix {
     ///
     /// As [`new`](Self::new).
     pub fn with_layout(layout: Layout, rows: usize, cols: usize, scales: Scales) -> Self {
+        let mut w = Self::without_trits(layout, rows, cols, scales);
+        let lines_len = w.strips() * w.layout.lines_per_strip(cols);
+        w.lines = Lines::filled(w.layout.zeros(), lines_len);
+        w
+    }
+
+    /// A matrix of the trits that `read` gives, made as by [`fill`](Self::fill) and in `layout` if it
+    /// can hold them. Each thread of `pool` is the first to write the memory of its part.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new) and [`fill`](Self::fill).
+    pub fn read<E: Send>(
+        (pool, layout): (&Pool, Layout),
+        (rows, cols): (usize, usize),
+        scales: Scales,
+        read: impl Fn(Range<usize>, &mut [i8]) -> Result<(), E> + Sync,
+    ) -> Result<Self, E> {
+        let mut w = Self::without_trits(layout, rows, cols, scales);
+        w.fill(pool, read)?;
+        Ok(w)
+    }
+
+    /// All but the lines.
+    fn without_trits(layout: Layout, rows: usize, cols: usize, scales: Scales) -> Self {
         assert!((1..=MAX_COLS).contains(&cols), "{cols} columns, allowed are 1 to {MAX_COLS}");
         let layout = if let Scales::Groups { .. } = scales { Layout::QuadLines } else { layout };
         let scales = StripScales::new(scales, rows, cols);
-        let lines_len = rows.div_ceil(STRIP) * layout.lines_per_strip(cols);
-        let lines = Lines::filled(layout.zeros(), lines_len);
-        Self { rows, cols, scales, layout, lines }
+        Self { rows, cols, scales, layout, lines: Lines::default() }
     }
 
     /// The same bytes taken for trits in another layout, in as many rows as they then are. Where time
@@ -135,7 +158,7 @@ impl TernaryMatrix {
     ///
     /// `read` is given a range of rows and writes their trits, row by row. The buffer holds old
     /// trits when it comes. If some strips cannot be read, the error of the first of them is
-    /// returned and the content of the matrix is anything.
+    /// returned and the matrix stays as it was.
     ///
     /// # Panics
     ///
@@ -146,8 +169,10 @@ impl TernaryMatrix {
         read: impl Fn(Range<usize>, &mut [i8]) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
         let (layout, cols) = (self.layout, self.cols);
+        let strip = (layout.zeros(), layout.lines_per_strip(cols));
         let pack = |trits: &[i8], lines: &mut [Line]| layout.pack_strip(trits, cols, lines);
-        fill(pool, &mut self.lines, (self.rows, cols), read, pack)
+        self.lines = packed(pool, (self.rows, cols), strip, read, pack)?;
+        Ok(())
     }
 
     /// Writes the trits of one row.

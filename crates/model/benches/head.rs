@@ -137,10 +137,15 @@ fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode
     let states: Vec<u8> =
         (0..STATES).flat_map(|i| floats(1_000_000 + i, COLS)).flat_map(f32::to_le_bytes).collect();
     let weights = Weights {
-        embedding: FloatTable::new(FloatEncoding::F32, COLS, 4 * COLS, &states),
+        embedding: FloatTable::new(&Pool::new(1), FloatEncoding::F32, (COLS, 4 * COLS), &states),
         layers: Vec::new(),
         output_norm: vec![1.0; COLS],
-        output: Some(FloatTable::new(encoding, COLS, table.len() / vocab_len, table)),
+        output: Some(FloatTable::new(
+            &Pool::new(1),
+            encoding,
+            (COLS, table.len() / vocab_len),
+            table,
+        )),
     };
     let options = ModelOptions {
         kv: KvDtype::F32,

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use wf_formats::FloatEncoding;
 use wf_formats::encoding::{CODES_PER_SCALE, decode_codes};
-use wf_kernels::{CodeRows, FloatRows, Kernel, Strip, half, prefer_huge_pages};
+use wf_kernels::{CodeRows, FloatRows, Kernel, Pool, Strip, half, prefer_huge_pages};
 
 use crate::compute::Compute;
 
@@ -30,23 +30,22 @@ enum Store {
 }
 
 impl FloatTable {
-    /// A table of little-endian bytes in `encoding`, as many rows as there are whole ones.
-    ///
-    /// `row_size` is the size in bytes of one row of `cols` floats.
-    pub fn new(encoding: FloatEncoding, cols: usize, row_size: usize, bytes: &[u8]) -> Self {
-        let halves = || {
-            let halves = bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b));
-            in_huge_pages(halves.len(), halves)
-        };
+    /// A table of little-endian `bytes` in `encoding`, `row_size` of which are a row of `cols` floats:
+    /// as many rows as there are whole ones. Made on all threads of `pool`, each of which is the first
+    /// to write the memory of its part.
+    pub fn new(
+        pool: &Pool,
+        encoding: FloatEncoding,
+        (cols, row_size): (usize, usize),
+        bytes: &[u8],
+    ) -> Self {
+        let halves = || numbers(pool, cols, bytes, u16::from_le_bytes);
         let store = match encoding {
-            FloatEncoding::F32 => {
-                let floats = bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b));
-                Store::F32(in_huge_pages(floats.len(), floats))
-            }
+            FloatEncoding::F32 => Store::F32(numbers(pool, cols, bytes, f32::from_le_bytes)),
             FloatEncoding::Bf16 => Store::Bf16(halves()),
             FloatEncoding::F16 => Store::F16(halves()),
             FloatEncoding::Q8_0 | FloatEncoding::Q6K | FloatEncoding::Q4_0 => {
-                codes_of(encoding, cols, row_size, bytes)
+                codes_of(pool, encoding, (cols, row_size), bytes)
             }
         };
         Self { cols, store }
@@ -137,25 +136,46 @@ impl FloatTable {
     }
 }
 
+/// Rows of plain numbers of `N` bytes.
+fn numbers<T: Copy + Default + Send, const N: usize>(
+    pool: &Pool,
+    cols: usize,
+    bytes: &[u8],
+    from_bytes: impl Fn([u8; N]) -> T + Sync,
+) -> Vec<T> {
+    let bytes = bytes.as_chunks::<N>().0;
+    let mut values = zeros(bytes.len() / cols * cols);
+    pool.rows(&mut values, cols, |row, values| {
+        for (value, bytes) in values.iter_mut().zip(&bytes[row * cols..]) {
+            *value = from_bytes(*bytes);
+        }
+    });
+    values
+}
+
 /// Rows of a block encoding, which the file was checked to have.
-fn codes_of(encoding: FloatEncoding, cols: usize, row_size: usize, bytes: &[u8]) -> Store {
-    let values = bytes.len() / row_size * cols;
-    let mut codes = in_huge_pages(values, std::iter::repeat_n(0, values));
-    let groups = values / CODES_PER_SCALE;
-    let mut scales = in_huge_pages(groups, std::iter::repeat_n(0.0, groups));
-    let rows = codes.chunks_exact_mut(cols).zip(scales.chunks_exact_mut(cols / CODES_PER_SCALE));
-    for ((codes, scales), bytes) in rows.zip(bytes.chunks_exact(row_size)) {
-        decode_codes(encoding, bytes, codes, scales)
+fn codes_of(
+    pool: &Pool,
+    encoding: FloatEncoding,
+    (cols, row_size): (usize, usize),
+    bytes: &[u8],
+) -> Store {
+    let rows = bytes.len() / row_size;
+    let groups = cols / CODES_PER_SCALE;
+    let (mut codes, mut scales) = (zeros(rows * cols), zeros(rows * groups));
+    pool.row_pairs((&mut codes, cols), (&mut scales, groups), |row, codes, scales| {
+        decode_codes(encoding, &bytes[row * row_size..][..row_size], codes, scales)
             .expect("a row's size was checked when the file was opened");
-    }
+    });
     Store::Codes { codes, scales }
 }
 
-/// A table is read from end to end: small pages would cost a quarter of the speed.
-fn in_huge_pages<T>(len: usize, values: impl Iterator<Item = T>) -> Vec<T> {
-    let mut room = Vec::with_capacity(len);
+/// Room for a table that is read from end to end: small pages would cost a quarter of the speed.
+///
+/// Zeros come from the system as pages that exist only once they are written.
+fn zeros<T: Clone + Default>(len: usize) -> Vec<T> {
+    let room = vec![T::default(); len];
     prefer_huge_pages(&room);
-    room.extend(values);
     room
 }
 

@@ -123,8 +123,9 @@ impl<'a> Loader<'a> {
             TritScales::Rows(scales) => Scales::Rows(scales),
             TritScales::Groups { len, values } => Scales::Groups { len, values },
         };
-        let mut matrix = TernaryMatrix::with_layout(self.layout, tensor.rows, tensor.cols, scales);
-        matrix.fill(&self.compute.pool, |rows, trits| self.file.trits(tensor, rows, trits))?;
+        let (how, shape) = ((&self.compute.pool, self.layout), (tensor.rows, tensor.cols));
+        let read = |rows, trits: &mut [i8]| self.file.trits(tensor, rows, trits);
+        let matrix = TernaryMatrix::read(how, shape, scales, read)?;
         self.finished(tensor);
         Ok(matrix)
     }
@@ -154,7 +155,8 @@ impl<'a> Loader<'a> {
             });
         };
         let bytes = self.file.bytes(tensor);
-        let table = FloatTable::new(encoding, tensor.cols, bytes.len() / tensor.rows, bytes);
+        let row = (tensor.cols, bytes.len() / tensor.rows);
+        let table = FloatTable::new(&self.compute.pool, encoding, row, bytes);
         self.check_finite(tensor, &table)?;
         self.finished(tensor);
         Ok(table)

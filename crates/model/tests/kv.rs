@@ -90,7 +90,12 @@ fn weights(config: &ModelConfig) -> Weights {
         .flat_map(|_| half::f32_to_bf16(unit(numbers.next())).to_le_bytes())
         .collect();
     Weights {
-        embedding: FloatTable::new(FloatEncoding::Bf16, hidden, 2 * hidden, &bytes),
+        embedding: FloatTable::new(
+            &Pool::new(1),
+            FloatEncoding::Bf16,
+            (hidden, 2 * hidden),
+            &bytes,
+        ),
         layers,
         output_norm: vec![1.0; hidden],
         output: None,

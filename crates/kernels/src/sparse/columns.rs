@@ -55,7 +55,9 @@ impl TernaryColumns {
             return None;
         }
         let per_column = rows.div_ceil(COLUMN_LINE_ROWS);
-        let mut lines = Lines::filled(Line([ZERO_TRITS; 64]), cols * per_column);
+        let (zeros, shape) = (Line([ZERO_TRITS; 64]), (cols, per_column));
+        let mut lines =
+            Lines::made(pool, zeros, shape, &mut vec![(); pool.threads()], |_, _, ()| {});
         if per_column > 0 {
             // Lines are packed side by side and then put where they belong: a trit at a time, they
             // would be written in 256 rounds through all of the memory.

@@ -44,9 +44,9 @@ impl TernaryRows {
         let scales = RowScales::new(w.scales())?;
         let (rows, cols) = (w.rows(), w.cols());
         let lines_per_row = cols.div_ceil(ROW_LINE_COLS);
-        let mut lines = Lines::filled(Line([ZERO_TRITS; 64]), rows * lines_per_row);
+        let (zeros, shape) = (Line([ZERO_TRITS; 64]), (rows, lines_per_row));
         let mut buffers = vec![vec![0; cols]; pool.threads()];
-        pool.rows_with(&mut lines, lines_per_row, &mut buffers, |row, lines, trits| {
+        let lines = Lines::made(pool, zeros, shape, &mut buffers, |row, lines, trits| {
             w.unpack(row, trits);
             for (line, trits) in lines.iter_mut().zip(trits.chunks(ROW_LINE_COLS)) {
                 *line = pack(trits);

@@ -165,24 +165,22 @@ pub(crate) fn matrix(layout: Layout, trits: &[i8], cols: usize, scales: Scales) 
 
 /// A matrix of these codes, none of which is -128.
 pub(crate) fn int8_matrix(codes: &[i8], cols: usize) -> Int8Matrix {
-    let mut matrix = Int8Matrix::new(codes.len() / cols, cols);
+    let shape = (codes.len() / cols, cols);
     let read = |rows: std::ops::Range<usize>, out: &mut [i8]| {
         out.copy_from_slice(&codes[rows.start * cols..rows.end * cols]);
         Ok::<(), ()>(())
     };
-    matrix.fill(&Pool::new(1), read).expect("reading cannot fail");
-    matrix
+    Int8Matrix::read(&Pool::new(1), shape, read).expect("reading cannot fail")
 }
 
 /// A matrix of these codes, all in 0..=15.
 pub(crate) fn nibble_matrix(codes: &[i8], cols: usize) -> NibbleMatrix {
-    let mut matrix = NibbleMatrix::new(codes.len() / cols, cols);
+    let shape = (codes.len() / cols, cols);
     let read = |rows: std::ops::Range<usize>, out: &mut [i8]| {
         out.copy_from_slice(&codes[rows.start * cols..rows.end * cols]);
         Ok::<(), ()>(())
     };
-    matrix.fill(&Pool::new(1), read).expect("reading cannot fail");
-    matrix
+    NibbleMatrix::read(&Pool::new(1), shape, read).expect("reading cannot fail")
 }
 
 /// Rows of codes with scales that are not round.

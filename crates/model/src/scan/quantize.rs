@@ -97,15 +97,18 @@ pub(super) fn bounds(
 
 /// The codes of a table.
 pub(super) fn bytes(cx: &Compute, table: &FloatTable) -> Int8Matrix {
-    let mut matrix = Int8Matrix::new(table.rows(), table.cols());
-    let Ok(()) = matrix.fill(&cx.pool, |rows, out| read(cx, table, rows, out, |code| code));
+    let shape = (table.rows(), table.cols());
+    let Ok(matrix) =
+        Int8Matrix::read(&cx.pool, shape, |rows, out| read(cx, table, rows, out, |code| code));
     matrix
 }
 
 /// Four bits of each code of a table.
 pub(super) fn nibbles(cx: &Compute, table: &FloatTable, plane: Plane) -> NibbleMatrix {
-    let mut matrix = NibbleMatrix::new(table.rows(), table.cols());
-    let Ok(()) = matrix.fill(&cx.pool, |rows, out| read(cx, table, rows, out, |c| plane.of(c)));
+    let shape = (table.rows(), table.cols());
+    let Ok(matrix) = NibbleMatrix::read(&cx.pool, shape, |rows, out| {
+        read(cx, table, rows, out, |c| plane.of(c))
+    });
     matrix
 }
 

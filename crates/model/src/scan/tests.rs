@@ -1,6 +1,7 @@
 //! A scan gives what the whole table gives, also on tables that are made to fool it.
 
 use wf_formats::FloatEncoding;
+use wf_kernels::Pool;
 use wf_kernels::half::f32_to_bf16;
 
 use super::*;
@@ -35,12 +36,12 @@ impl Random {
 /// A table in bf16, as heads are published.
 fn table(values: &[f32], cols: usize) -> FloatTable {
     let bytes: Vec<u8> = values.iter().flat_map(|&v| f32_to_bf16(v).to_le_bytes()).collect();
-    FloatTable::new(FloatEncoding::Bf16, cols, 2 * cols, &bytes)
+    FloatTable::new(&Pool::new(1), FloatEncoding::Bf16, (cols, 2 * cols), &bytes)
 }
 
 fn table_f32(values: &[f32], cols: usize) -> FloatTable {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    FloatTable::new(FloatEncoding::F32, cols, 4 * cols, &bytes)
+    FloatTable::new(&Pool::new(1), FloatEncoding::F32, (cols, 4 * cols), &bytes)
 }
 
 /// What both scans did, as counts, having compared them with the table for several `k`.

@@ -89,8 +89,8 @@ impl Maker<'_> {
         let tensor = self.tensors;
         // Two thirds of the trits count, so a row of a product is as large as its input.
         let scale = (1.5 / cols as f32).sqrt();
-        let mut matrix = TernaryMatrix::with_layout(self.layout, rows, cols, Scales::Tensor(scale));
-        let Ok(()) = matrix.fill(self.pool, |rows, trits| {
+        let (how, scale) = ((self.pool, self.layout), Scales::Tensor(scale));
+        let Ok(matrix) = TernaryMatrix::read(how, (rows, cols), scale, |rows, trits| {
             Random::new(tensor, rows.start as u64).fill_trits(trits);
             for (row, trits) in rows.zip(trits.chunks_exact_mut(cols)) {
                 edit(row, trits);
@@ -112,7 +112,7 @@ impl Maker<'_> {
             }
             bytes.as_chunks_mut().0[..constant].fill(half::f32_to_bf16(1.0).to_le_bytes());
         });
-        FloatTable::new(FloatEncoding::Bf16, cols, cols * 2, &bytes)
+        FloatTable::new(self.pool, FloatEncoding::Bf16, (cols, cols * 2), &bytes)
     }
 }
 

@@ -1,0 +1,87 @@
+//! How fast a model decodes in each layout, and which layout is measured as the faster.
+//!
+//! `cargo bench -p wf-model --bench layouts -- model.gguf`. Both copies of the model decode by turns,
+//! so that a busy machine slows both; after each turn the measurement that loading makes is asked.
+//! Printed are the ratios of turns, and what was answered.
+
+#![expect(clippy::print_stdout, reason = "what a benchmark finds, it prints")]
+
+use std::path::Path;
+use std::time::Instant;
+
+use wf_formats::{ModelFile, OpenOptions};
+use wf_kernels::Layout;
+use wf_model::{
+    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, Segment, SparseMode,
+};
+
+/// Turns, and the tokens decoded in each.
+const TURNS: usize = 15;
+const TOKENS: usize = 8;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let Some(path) = std::env::args().skip(1).find(|arg| !arg.starts_with("--")) else {
+        println!("a model is needed: -- model.gguf");
+        return Ok(());
+    };
+    let file = ModelFile::open(Path::new(&path), &OpenOptions::default())?;
+    for threads in [2, 1] {
+        let mut models = Vec::new();
+        for layout in [Layout::QuadLines, Layout::FiveTrits] {
+            let compute = Compute::new(threads).with_layout(layout);
+            models.push(Model::load(&file, compute, options(), &mut |_| {})?);
+        }
+        let compute = Compute::new(threads);
+        let mut logits = Logits::new(file.config().vocab_len);
+        let (mut quad_lines, mut ratios, mut answers) = (Vec::new(), Vec::new(), [0; 2]);
+        let mut asking = Vec::new();
+        for _ in 0..TURNS {
+            let [quad, five] = [0, 1].map(|i| seconds(|| decode(&mut models[i], &mut logits)));
+            quad_lines.push(TOKENS as f64 / quad);
+            ratios.push(quad / five);
+            asking.push(seconds(|| {
+                answers[usize::from(compute.layout_for(usize::MAX) == Layout::FiveTrits)] += 1;
+            }));
+        }
+        println!(
+            "{threads} threads: quad lines {:.1} tok/s; five trits are {:.3} times as fast; measured as faster: \
+             quad lines {}, five trits {} times, in {:.0} ms",
+            median(quad_lines),
+            median(ratios),
+            answers[0],
+            answers[1],
+            median(asking) * 1e3
+        );
+    }
+    Ok(())
+}
+
+fn options() -> ModelOptions {
+    ModelOptions {
+        kv: KvDtype::F32,
+        pages: 1,
+        max_batch_tokens: 1,
+        head: HeadMode::Scan,
+        sparse: SparseMode::Off,
+    }
+}
+
+/// One token after the other, each with a greedy pick's scores.
+fn decode(model: &mut Model, logits: &mut Logits) {
+    for position in 0..TOKENS {
+        let token = [position as u32];
+        let segment = Segment::causal(&token, position, &[0], &[0]);
+        model.forward(&[Segment { scoring: wf_model::Scoring::BEST, ..segment }], logits);
+    }
+}
+
+fn seconds(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
