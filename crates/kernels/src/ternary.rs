@@ -122,11 +122,25 @@ impl TernaryMatrix {
         Self { rows, cols, scales, layout, lines: Lines::default() }
     }
 
-    /// The same bytes taken for trits in another layout, in as many rows as they then are. Where time
-    /// is measured, it does not matter which trits those are.
-    pub(crate) fn taken_for(self, layout: Layout) -> Self {
-        let strips = self.lines.len() / layout.lines_per_strip(self.cols);
-        Self { rows: STRIP * strips, layout, ..self }
+    /// A matrix of zero trits in quad lines, first written by the threads of `pool`.
+    pub(crate) fn zeros(pool: &Pool, rows: usize, cols: usize, scales: Scales) -> Self {
+        let mut w = Self::without_trits(Layout::QuadLines, rows, cols, scales);
+        let strips = (w.strips(), w.layout.lines_per_strip(cols));
+        let mut no_scratch = vec![(); pool.threads()];
+        w.lines = Lines::made(pool, w.layout.zeros(), strips, &mut no_scratch, |_, _, ()| {});
+        w
+    }
+
+    /// From here on takes the bytes, or the first of them, for trits in another layout. Where time is
+    /// measured, it does not matter which trits those are.
+    ///
+    /// # Panics
+    ///
+    /// If there are too few bytes.
+    pub(crate) fn take_for(&mut self, layout: Layout) {
+        let needed = self.strips() * layout.lines_per_strip(self.cols);
+        assert!(needed <= self.lines.len(), "{needed} lines of {}", self.lines.len());
+        self.layout = layout;
     }
 
     /// Output rows, without padding.

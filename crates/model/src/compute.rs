@@ -37,7 +37,7 @@ impl Compute {
         Self { layout: Some(layout), ..self }
     }
 
-    /// The layout for a network of `trits` trits: the chosen one, or what this machine reads faster.
+    /// The layout for a network of `trits` trits: the chosen one, or what this machine decodes faster.
     pub fn layout_for(&self, trits: usize) -> Layout {
         match self.layout {
             Some(layout) => layout,
