@@ -401,18 +401,11 @@ pub fn open_model(
 
 /// What `options` say to compute on, with another number of threads.
 pub fn compute(options: &RunOptions, threads: usize) -> Result<Compute, OpenError> {
-    let compute = match options.isa {
-        None => Compute::new(threads),
-        Some(isa) => Compute::with_isa(isa, threads).ok_or_else(|| {
-            let names: Vec<_> = Compute::supported().map(|isa| isa.to_string()).collect();
-            let why = why_missing(isa).unwrap_or("this CPU does not have it");
-            OpenError::NoSuchIsa { wanted: isa, why, supported: names.join(", ") }
-        })?,
-    };
-    let compute = match &options.cpus {
-        Some(cpus) => compute.on_cpus(cpus.clone()),
-        None => compute,
-    };
+    let compute = Compute::chosen(options.isa, threads, options.cpus.clone()).map_err(|isa| {
+        let names: Vec<_> = Compute::supported().map(|isa| isa.to_string()).collect();
+        let why = why_missing(isa).unwrap_or("this CPU does not have it");
+        OpenError::NoSuchIsa { wanted: isa, why, supported: names.join(", ") }
+    })?;
     Ok(match options.layout {
         Some(layout) => compute.with_layout(layout),
         None => compute,

@@ -2,7 +2,7 @@
 
 use wf_kernels::{Isa, Kernel, Layout, Pool};
 
-use crate::cpus::{CpuList, pin_to};
+use crate::cpus::{CpuList, pin_to, pool_on};
 
 /// Networks with fewer trits lie in a cache, where the layout that is quickest to take apart wins.
 const WORTH_FEWER_BYTES: usize = 128 << 20;
@@ -19,16 +19,31 @@ pub struct Compute {
 impl Compute {
     /// The best kernel of this CPU on `threads` threads, the caller's among them.
     pub fn new(threads: usize) -> Self {
-        Self::on(wf_kernels::best(), threads)
+        Self::on(wf_kernels::best(), threads, None)
     }
 
     /// A chosen instruction set, or nothing if this CPU does not have it.
     pub fn with_isa(isa: Isa, threads: usize) -> Option<Self> {
-        Some(Self::on(wf_kernels::kernel(isa)?, threads))
+        Some(Self::on(wf_kernels::kernel(isa)?, threads, None))
     }
 
-    fn on(kernel: &'static dyn Kernel, threads: usize) -> Self {
-        Self { kernel, pool: Pool::new(threads), cpus: None, layout: None }
+    /// A chosen instruction set, or else the best; and each thread on a CPU of its own, if some are
+    /// chosen. Threads beyond the end of the list run anywhere; so does the caller's until
+    /// [`enter_thread`](Self::enter_thread).
+    ///
+    /// # Errors
+    ///
+    /// The instruction set, if this CPU does not have it.
+    pub fn chosen(isa: Option<Isa>, threads: usize, cpus: Option<CpuList>) -> Result<Self, Isa> {
+        let kernel = match isa {
+            None => wf_kernels::best(),
+            Some(isa) => wf_kernels::kernel(isa).ok_or(isa)?,
+        };
+        Ok(Self::on(kernel, threads, cpus))
+    }
+
+    fn on(kernel: &'static dyn Kernel, threads: usize, cpus: Option<CpuList>) -> Self {
+        Self { kernel, pool: pool_on(cpus.as_ref(), threads), cpus, layout: None }
     }
 
     /// The same with a layout for weights that are yet to be loaded.
@@ -44,16 +59,6 @@ impl Compute {
             None if trits < WORTH_FEWER_BYTES => Layout::QuadLines,
             None => Layout::measured(self.kernel, &self.pool),
         }
-    }
-
-    /// The same with each thread on a CPU of its own. Threads beyond the end of the list run
-    /// anywhere; so does the caller's until [`enter_thread`](Self::enter_thread).
-    #[must_use]
-    pub fn on_cpus(self, cpus: CpuList) -> Self {
-        let list = cpus.clone();
-        let start =
-            move |worker: usize| list.cpus().get(worker).copied().into_iter().for_each(pin_to);
-        Self { pool: Pool::starting(self.threads(), start), cpus: Some(cpus), ..self }
     }
 
     /// Keeps the calling thread on the first of the chosen CPUs, if some were chosen: it is the one

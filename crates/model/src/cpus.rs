@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use wf_kernels::Pool;
+
 /// The highest number a CPU can have here.
 const LAST_CPU: usize = 1023;
 
@@ -103,6 +105,13 @@ impl FromStr for CpuList {
             None => Ok(Self(cpus)),
         }
     }
+}
+
+/// A pool of `threads` threads, each but the caller's on a CPU of its own if some are given. Threads
+/// beyond the end of the list run anywhere.
+pub fn pool_on(cpus: Option<&CpuList>, threads: usize) -> Pool {
+    let cpus = cpus.map_or(Vec::new(), |list| list.0.clone());
+    Pool::starting(threads, move |worker| cpus.get(worker).copied().into_iter().for_each(pin_to))
 }
 
 /// Keeps the calling thread on one CPU. If the system refuses, it stays where it was: that changes

@@ -33,7 +33,7 @@ mod trace;
 pub mod weights;
 
 pub use compute::Compute;
-pub use cpus::{BadCpuList, CpuList};
+pub use cpus::{BadCpuList, CpuList, pool_on};
 pub use forward::{Model, ModelOptions};
 pub use head::{HeadCounts, HeadMode, UnknownHeadMode};
 pub use kv::{KvDtype, KvPool, PAGE_LEN, PageId, UnknownKvDtype};

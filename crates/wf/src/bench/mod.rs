@@ -69,7 +69,7 @@ fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<Report> {
 
     told("the machine");
     let clock_ghz = limits::clock_ghz();
-    let mut stream = Stream::new(plan.stream_bytes);
+    let mut stream = Stream::new(plan.stream_bytes, options.cpus.clone());
     let mut limits = limits::measure(kernel, &plan.thread_counts(threads), plan, &mut stream);
     told("making the network");
     let subject = Subject::choose(args, machine::available_bytes());

@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use wf_kernels::{Pool, ReadBuffer, Reading};
+use wf_model::{CpuList, pool_on};
 
 use super::machine;
 use super::stats::Repeats;
@@ -14,20 +15,22 @@ use super::stats::Repeats;
 pub(super) struct Stream {
     buffer: ReadBuffer,
     pool: Pool,
+    cpus: Option<CpuList>,
     reading: Reading,
     /// The most gigabytes a second so far, for each number of threads.
     best: Vec<(usize, f64)>,
 }
 
 impl Stream {
-    /// A buffer of at least `least_bytes` that no cache holds.
-    pub(super) fn new(least_bytes: usize) -> Self {
+    /// A buffer of at least `least_bytes` that no cache holds, read on `cpus`, if some are chosen.
+    pub(super) fn new(least_bytes: usize, cpus: Option<CpuList>) -> Self {
         // Where the cache is small or unknown, what was asked for is still the least.
         let cache = machine::last_cache_bytes().map_or(0, |cache| 4 * cache.min(1 << 30));
         let bytes = if least_bytes < 8 << 20 { least_bytes } else { cache.max(least_bytes) };
         Self {
             buffer: ReadBuffer::new(bytes),
             pool: Pool::new(1),
+            cpus,
             reading: Reading::Plain,
             best: Vec::new(),
         }
@@ -35,7 +38,7 @@ impl Stream {
 
     /// From here on reads on `threads` threads, in the way that is faster on them.
     pub(super) fn set_threads(&mut self, threads: usize, repeats: Repeats) {
-        self.pool = Pool::new(threads);
+        self.pool = pool_on(self.cpus.as_ref(), threads);
         let ways = [Reading::Plain, Reading::AskingAhead].map(|reading| {
             self.reading = reading;
             let mut gb_s = 0.0_f64;
@@ -79,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_best_of_all_reads_is_kept_for_each_number_of_threads() {
-        let mut stream = Stream::new(1 << 16);
+        let mut stream = Stream::new(1 << 16, None);
         assert_eq!(stream.bytes_len(), 1 << 16);
         assert_eq!(stream.best(1), None);
         for threads in [1, 2] {

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use wf_engine::{ModelSource, RunOptions, compute, load_model};
-use wf_model::{KvPool, Model, ModelConfig, ModelOptions, PAGE_LEN};
+use wf_model::{KvPool, Model, ModelConfig, ModelOptions, PAGE_LEN, pool_on};
 
 use super::args::BenchArgs;
 use super::dead_gates::Gates;
@@ -85,7 +85,7 @@ fn random_model(
         );
     }
     let compute = compute(options, options.threads)?;
-    let pool = wf_kernels::Pool::new(options.threads);
+    let pool = pool_on(options.cpus.as_ref(), options.threads);
     let layout = compute.layout_for(trits(&config));
     let weights = synthetic::weights(&config, gates, &pool, layout);
     let model_options = ModelOptions {
