@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 #[cfg(unix)]
 use tokio::net::UnixListener;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::app::{App, is_on};
@@ -98,8 +99,8 @@ pub async fn serve(bound: Bound, app: App, mut signals: mpsc::Receiver<Signal>) 
     let mut drained = None;
     loop {
         tokio::select! {
-            accepted = accept(&bound) => match accepted {
-                Ok(stream) => connections.take(stream).await,
+            accepted = connections.accept(&bound) => match accepted {
+                Ok((stream, place)) => connections.take(stream, place),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     sleep(PAUSE).await;
@@ -111,12 +112,20 @@ pub async fn serve(bound: Bound, app: App, mut signals: mpsc::Receiver<Signal>) 
                 connections.end.send_replace(true);
                 drained = Some(Box::pin(connections.drained(app.options.drain)));
             }
-            () = async { match &mut drained { Some(drained) => drained.await, None => std::future::pending().await } } => break,
+            () = wait_for(drained.as_mut()) => break,
         }
     }
     app.stop_replies();
     connections.drained(LAST_WORDS).await;
     Ok(())
+}
+
+/// Waits for something, or for ever if there is nothing to wait for.
+async fn wait_for(what: Option<&mut Pin<Box<impl Future<Output = ()>>>>) {
+    match what {
+        Some(what) => what.await,
+        None => std::future::pending().await,
+    }
 }
 
 type Stream = Box<dyn Connection>;
@@ -156,14 +165,22 @@ impl Connections {
         Self { router: router(app), limits, room, end: watch::Sender::new(false) }
     }
 
-    /// Serves a connection, once there is room for it.
-    async fn take(&self, stream: Stream) {
-        let Ok(place) = Arc::clone(&self.room).acquire_owned().await else { return };
+    /// The next connection, once there is room for it.
+    async fn accept(&self, bound: &Bound) -> io::Result<(Stream, OwnedSemaphorePermit)> {
+        let place = Arc::clone(&self.room).acquire_owned().await.map_err(io::Error::other)?;
+        Ok((accept(bound).await?, place))
+    }
+
+    /// Serves a connection.
+    fn take(&self, stream: Stream, place: OwnedSemaphorePermit) {
         let mut end = self.end.subscribe();
+        // Who comes while the server stops is answered once, to be told so.
+        let is_late = *end.borrow();
         let service = TowerToHyperService::new(self.router.clone());
         let io = TokioIo::new(StallGuard::new(stream, self.limits.stall));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
+            .keep_alive(!is_late)
             .header_read_timeout(self.limits.arrival)
             .max_headers(self.limits.headers)
             .max_buf_size(self.limits.head_bytes)
@@ -173,7 +190,7 @@ impl Connections {
             let mut connection = std::pin::pin!(connection);
             let served = tokio::select! {
                 served = connection.as_mut() => served,
-                () = is_on(&mut end) => {
+                () = is_on(&mut end), if !is_late => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }
@@ -186,11 +203,11 @@ impl Connections {
 
     /// Waits until there are no connections, but not longer than told.
     fn drained(&self, longest: Duration) -> impl Future<Output = ()> + use<> {
-        let (room, all) = (Arc::clone(&self.room), self.limits.connections as u32);
-        let until = Instant::now() + longest;
+        let (end, until) = (self.end.clone(), Instant::now() + longest);
         async move {
-            // Whether all are gone or the time is up makes no difference here.
-            let _ = timeout_at(until, room.acquire_many(all)).await;
+            // Every connection listens to this for as long as it lives. Whether all are gone or the
+            // time is up makes no difference here.
+            let _ = timeout_at(until, end.closed()).await;
         }
     }
 }

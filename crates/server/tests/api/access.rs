@@ -1,0 +1,172 @@
+//! Who gets in, and to what.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use wf_server::{App, Hosts, Keys, PUBLIC, ServerOptions, router};
+
+use crate::support::{
+    CHAT, COMPLETE, METHODS, app, bytes, call, concrete, frontend, get, options, post, refusal,
+    server, with_key,
+};
+
+fn guarded() -> axum::Router {
+    let keys = Keys::new(["secret", "other"]);
+    router(&app(ServerOptions { keys, ..options() }, frontend()))
+}
+
+async fn paths() -> Vec<String> {
+    let (_, document) = call(&server(), get("/openapi.json")).await;
+    let documented = document["paths"].as_object().unwrap().keys();
+    let others = ["/", "/docs", "/openapi.json", "/get_server_info", "/get_model_info", "/none"];
+    documented.map(|path| concrete(path)).chain(others.map(String::from)).collect()
+}
+
+#[tokio::test]
+async fn without_a_key_only_the_public_list_answers() {
+    let server = guarded();
+    for path in paths().await {
+        for method in METHODS {
+            let request = Request::builder().method(method.clone()).uri(&path);
+            let request = request.header("host", "localhost").body(Body::empty()).unwrap();
+            let status = server.clone().oneshot(request).await.unwrap().status().as_u16();
+            let is_public = PUBLIC.contains(&path.as_str());
+            assert_eq!(status == 401, !is_public, "{method} {path}: {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_way_of_writing_a_path_gets_past_the_keys() {
+    let server = guarded();
+    for trick in [
+        "/health/../v1/models",
+        "/health/%2e%2e/v1/models",
+        "//v1/models",
+        "/./v1/models",
+        "/v1//models",
+        "/v1/models/",
+        "/V1/models",
+        "/v1/models?x=/health",
+        "/v1/models;/health",
+        "/health;/v1/models",
+        "/health/",
+        "/health%2f",
+        "/health%00",
+        "/%68ealth",
+        "/v1/models%3f/health",
+        "/v1/models/%2e%2e/%2e%2e/health",
+        "/metrics#/health",
+        "http://localhost/v1/models",
+    ] {
+        let request = Request::get(trick).header("host", "localhost").body(Body::empty());
+        let Ok(request) = request else { continue };
+        let status = server.clone().oneshot(request).await.unwrap().status();
+        assert_eq!(status, 401, "{trick}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_opens_everything() {
+    let server = guarded();
+    for key in ["secret", "other"] {
+        let (status, models) = call(&server, with_key(get("/v1/models"), key)).await;
+        assert_eq!((status, &models["data"][0]["id"]), (200, &json!("demo")));
+    }
+    let response = server.clone().oneshot(with_key(get("/v1/models"), "Secret")).await.unwrap();
+    assert_eq!(response.status(), 401);
+    assert_eq!(response.headers()["www-authenticate"], "Bearer");
+    let error: Value = serde_json::from_slice(&bytes(response).await).unwrap();
+    assert_eq!(error["error"]["code"], "invalid_api_key");
+    assert!(!error.to_string().contains("Secret"));
+}
+
+#[tokio::test]
+async fn callers_with_different_keys_share_no_cache() {
+    let server = guarded();
+    let body = json!({"prompt": vec![77; 200], "max_tokens": 2, "temperature": 0}).to_string();
+    let ask = async |key: &str| {
+        let (status, answer) = call(&server, with_key(post(COMPLETE, body.clone()), key)).await;
+        assert_eq!(status, 200);
+        let cached = answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+        (cached, answer["choices"].clone())
+    };
+    let first = ask("secret").await;
+    let (cached, choices) = ask("other").await;
+    assert_eq!((first.0, cached), (0, 0));
+    assert_eq!(first.1, choices);
+    assert!(ask("secret").await.0 >= 192);
+}
+
+#[tokio::test]
+async fn other_hosts_and_pages_are_refused() {
+    let server = server();
+    let mut request = get("/v1/models");
+    request.headers_mut().insert("host", "evil.example".parse().unwrap());
+    assert_eq!(refusal(&server, request).await.0, 421);
+    let mut request = post(CHAT, "{}");
+    request.headers_mut().insert("origin", "http://evil.example".parse().unwrap());
+    let response = server.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 403);
+    assert!(!response.headers().contains_key("access-control-allow-origin"));
+}
+
+#[tokio::test]
+async fn a_page_that_is_allowed_gets_what_browsers_ask_for() {
+    let hosts = Hosts { origins: vec!["https://chat.example".into()], ..options().hosts };
+    let keys = Keys::new(["secret"]);
+    let server = router(&app(ServerOptions { hosts, keys, ..options() }, frontend()));
+    let mut preflight = Request::options(CHAT).header("host", "localhost").body(Body::empty());
+    let origin = "https://chat.example".parse().unwrap();
+    preflight.as_mut().unwrap().headers_mut().insert("origin", origin);
+    let response = server.clone().oneshot(preflight.unwrap()).await.unwrap();
+    assert_eq!(response.status(), 204);
+    assert_eq!(response.headers()["access-control-allow-origin"], "https://chat.example");
+    let mut request = get("/v1/models");
+    request.headers_mut().insert("origin", "https://chat.example".parse().unwrap());
+    let response = server.oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 401, "asking beforehand is no key");
+}
+
+#[tokio::test]
+async fn every_answer_names_its_request() {
+    let server = server();
+    let mut request = get("/v1/models");
+    request.headers_mut().insert("x-request-id", "my-request.1".parse().unwrap());
+    let response = server.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.headers()["x-request-id"], "my-request.1");
+    let response = server.clone().oneshot(get("/none")).await.unwrap();
+    assert_eq!(response.headers()["x-request-id"].len(), 32);
+    let mut request = post(
+        CHAT,
+        json!({"messages": [{"role": "user", "content": "x"}],
+                                        "max_tokens": 1})
+        .to_string(),
+    );
+    request.headers_mut().insert("x-request-id", "abc".parse().unwrap());
+    assert_eq!(call(&server, request).await.1["id"], "chatcmpl-abc");
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_are_told_so() {
+    let server = server();
+    assert_eq!(refusal(&server, get("/v1/chat")).await.0, 404);
+    assert_eq!(refusal(&server, get(CHAT)).await.0, 405);
+    let long = format!("/{}", "x".repeat(8191));
+    assert_eq!(refusal(&server, get(&long)).await.0, 404);
+    assert_eq!(refusal(&server, get(&format!("{long}x"))).await.0, 414);
+    let (status, code, param) = refusal(&server, get("/v1/models/nobody")).await;
+    assert_eq!((status, code.as_str(), param.as_str()), (404, "model_not_found", Some("model")));
+}
+
+#[tokio::test]
+async fn a_server_without_its_model_says_that_it_loads() {
+    let server = router(&App::new(options()));
+    for request in [get("/health"), get("/v1/models"), post(CHAT, "{}"), get("/props")] {
+        let (status, code, _) = refusal(&server, request).await;
+        assert_eq!((status, code.as_str()), (503, "loading"));
+    }
+    let response = server.oneshot(get("/livez")).await.unwrap();
+    assert_eq!(response.status(), 200);
+}
