@@ -201,7 +201,7 @@ const IGNORED: [&str; 24] = [
 ];
 
 /// Fields that would change the answer, with the values that would not.
-const REFUSED: [(&str, &[&str]); 27] = [
+const REFUSED: [(&str, &[&str]); 30] = [
     ("response_format", &[r#"{"type":"text"}"#]),
     ("tools", &["[]"]),
     ("tool_choice", &[r#""none""#, r#""auto""#]),
@@ -225,6 +225,9 @@ const REFUSED: [(&str, &[&str]); 27] = [
     ("truncate_prompt_tokens", &[]),
     ("prompt_logprobs", &[]),
     ("return_hidden_states", &["false"]),
+    ("return_entropy", &["false"]),
+    ("return_bytes", &["false"]),
+    ("return_text_in_logprobs", &["false"]),
     ("no_stop_trim", &["false"]),
     ("include_stop_str_in_output", &["false"]),
     ("lora_path", &[]),

@@ -1,0 +1,42 @@
+"""What people build with: litellm and langchain-openai."""
+
+import sys
+
+import litellm
+from langchain_openai import ChatOpenAI
+from server import Server
+
+
+def with_litellm(server):
+    ask = dict(
+        model="openai/wf-demo", api_base=server.base_url, api_key="none", max_tokens=16, seed=5,
+        messages=[{"role": "user", "content": "Tell me a story"}],
+    )
+    whole = litellm.completion(**ask)
+    parts = [
+        chunk.choices[0].delta.content or "" for chunk in litellm.completion(**ask, stream=True)
+    ]
+    assert "".join(parts) == whole.choices[0].message.content
+    assert whole.usage.completion_tokens == 16
+    try:
+        litellm.completion(**{**ask, "temperature": 101})
+        raise AssertionError("a temperature of 101 was taken")
+    except litellm.BadRequestError as error:
+        assert "temperature" in str(error)
+
+
+def with_langchain(server):
+    model = ChatOpenAI(
+        base_url=server.base_url, api_key="none", model="wf-demo", max_tokens=16, seed=5
+    )
+    whole = model.invoke("Tell me a story")
+    assert whole.usage_metadata["output_tokens"] == 16
+    assert "".join(chunk.content for chunk in model.stream("Tell me a story")) == whole.content
+    several = model.batch(["Tell me a story"] * 4)
+    assert {reply.content for reply in several} == {whole.content}
+
+
+with Server(sys.argv[1]) as running:
+    with_litellm(running)
+    with_langchain(running)
+print("litellm, langchain-openai: ok")
