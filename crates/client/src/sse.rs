@@ -60,6 +60,11 @@ impl EventReader {
         !self.line.is_empty() || self.data.is_some()
     }
 
+    /// Bytes of an event that wait for the rest of it.
+    pub fn unfinished_bytes(&self) -> usize {
+        self.line.len() + self.data.as_ref().map_or(0, String::len)
+    }
+
     fn end_line(&mut self) -> Option<String> {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {
