@@ -13,9 +13,10 @@ use wf_formats::encoding::I2sOrder;
 use wf_model::{CpuList, HeadMode, Isa, KvDtype, Layout, SparseMode};
 
 use crate::bench::args::BenchArgs;
-use crate::serve::args::ServeArgs;
-
+use crate::load::args::LoadArgs;
 use crate::report::UsageError;
+use crate::serve::args::ServeArgs;
+use crate::validate::ValidateArgs;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -66,6 +67,10 @@ pub(crate) enum Command {
     Eval(EvalArgs),
     /// Measure how fast this machine is, and how far that is from what it could be
     Bench(BenchArgs),
+    /// Put a running server under load, and compare its replies with those it gives alone
+    Load(LoadArgs),
+    /// Check a running server: cache, limits, many requests at once, cancelling
+    Validate(ValidateArgs),
     /// Check that this machine and this program compute right
     Doctor(DoctorArgs),
     /// Print a completion script for a shell

@@ -12,11 +12,14 @@ mod doctor;
 mod environment;
 mod eval;
 mod inspect;
+mod load;
 mod open;
 mod report;
 mod run;
 mod serve;
+mod svg;
 mod tokenize;
+mod validate;
 
 use std::process::ExitCode;
 
@@ -53,6 +56,8 @@ fn run_command() -> Result<()> {
             EvalCommand::Kv(args) => eval::kv::kv(&args),
         },
         Command::Bench(args) => bench::bench(&args),
+        Command::Load(args) => load::load(&args),
+        Command::Validate(args) => validate::validate(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

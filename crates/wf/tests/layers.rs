@@ -13,7 +13,10 @@ const ARROWS: [(&str, &[&str]); 8] = [
     // `formats` is for open.rs alone, which fetches the tokenizer out of a file.
     ("wf-engine", &["wf-formats", "wf-model", "wf-text"]),
     ("wf-server", &["wf-client", "wf-engine", "wf-text"]),
-    ("wf", &["wf-engine", "wf-formats", "wf-kernels", "wf-model", "wf-server", "wf-text"]),
+    (
+        "wf",
+        &["wf-client", "wf-engine", "wf-formats", "wf-kernels", "wf-model", "wf-server", "wf-text"],
+    ),
 ];
 
 #[test]

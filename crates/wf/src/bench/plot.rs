@@ -1,15 +1,13 @@
 //! A report as a picture: bars in an SVG file, without any library.
 
-use std::fmt::Write;
-
 use super::report::Report;
+use crate::svg::{self, INK, rect, text};
 
 const WIDTH: f64 = 900.0;
 const PANEL_HEIGHT: f64 = 260.0;
 const TOP: f64 = 60.0;
 const BAR_AREA: f64 = 170.0;
 const LEFT: f64 = 40.0;
-const INK: &str = "#222";
 const ONE_THREAD: &str = "#9db8d2";
 const ALL_THREADS: &str = "#2f6690";
 const LIMIT: &str = "#c1440e";
@@ -32,11 +30,7 @@ struct Bar {
 pub(super) fn svg(report: &Report) -> String {
     let panels = panels(report);
     let height = TOP + PANEL_HEIGHT * panels.len() as f64;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-         font-family=\"sans-serif\" font-size=\"13\" fill=\"{INK}\">\n\
-         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n"
-    );
+    let mut out = svg::begin(WIDTH, height);
     let cpu = report.cpu.as_deref().unwrap_or("unknown CPU");
     let title = format!("{} on {cpu}, {}, tokens per second", report.model, report.isa);
     text(&mut out, (LEFT, 24.0), "start", &title);
@@ -53,7 +47,7 @@ pub(super) fn svg(report: &Report) -> String {
     for (i, panel) in panels.iter().enumerate() {
         draw(&mut out, panel, TOP + PANEL_HEIGHT * i as f64);
     }
-    out.push_str("</svg>\n");
+    svg::end(&mut out);
     out
 }
 
@@ -110,19 +104,6 @@ fn draw(out: &mut String, panel: &Panel<'_>, top: f64) {
         text(out, (middle, floor + 16.0), "middle", &bar.label);
     }
     rect(out, (LEFT, floor), (WIDTH - 2.0 * LEFT, 1.0), INK);
-}
-
-fn rect(out: &mut String, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str) {
-    let _ = writeln!(
-        out,
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\"/>"
-    );
-}
-
-fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
-    let words = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let _ =
-        writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>");
 }
 
 #[cfg(test)]

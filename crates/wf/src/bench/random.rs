@@ -3,11 +3,11 @@
 use wf_model::TokenId;
 
 /// A stream of random numbers (xorshift).
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// Stream number `stream` of a family.
-    pub(super) fn new(family: u64, stream: u64) -> Self {
+    pub(crate) fn new(family: u64, stream: u64) -> Self {
         // Neighbouring numbers must not start neighbouring streams, and none may start at zero.
         let seed = (family << 32 ^ stream).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut random = Self((seed ^ seed >> 29) | 1);
@@ -15,7 +15,7 @@ impl Random {
         random
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

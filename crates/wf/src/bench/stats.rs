@@ -33,7 +33,7 @@ impl Timing {
 }
 
 /// The value below which `share` of the sorted `values` lie, between neighbours in proportion.
-fn quantile(values: &[f64], share: f64) -> f64 {
+pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let place = share * (values.len() - 1) as f64;
     let (low, high) = (values[place.floor() as usize], values[place.ceil() as usize]);
     low + (high - low) * place.fract()
