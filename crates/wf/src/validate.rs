@@ -22,10 +22,10 @@ use crate::report;
 #[command(
     args_override_self = true,
     after_help = "\
-Checks that the server is ready, that a prompt that begins like an earlier one is not computed again,
-that a prompt beyond the context is refused with figures and the longest one is not, that requests at
-once all succeed with the replies they get alone, and that a request whose client hangs up gives its
-memory back. Takes seconds with a small model. The exit code is 1 if any check fails."
+Checks that the server is ready, that a prompt that begins like an earlier one is not computed
+again, that a prompt beyond the context is refused with figures and the longest one is not, that
+requests at once all succeed with the replies they get alone, and that a request whose client hangs
+up gives its memory back. Takes seconds with a small model. Exit code 1 if any check fails."
 )]
 pub(crate) struct ValidateArgs {
     #[command(flatten)]

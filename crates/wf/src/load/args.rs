@@ -36,12 +36,12 @@ pub(crate) enum ApiChoice {
 #[command(
     args_override_self = true,
     after_help = "\
-Without --prompts the prompts are stories made up on the spot: many lengths, half of them with one of
-four beginnings in common. Everything random depends on --seed alone.
+Without --prompts the prompts are stories made up on the spot: many lengths, half of them with one
+of four beginnings in common. Everything random depends on --seed alone.
 
-Requests refused with 429 are sent again when the server says, and are no failures. The exit code is 1
-when a request failed, a reply differed, an event was lost or came twice, or the server counted
-something else than was seen here. docs/load.md says how to read the report.
+Requests refused with 429 are sent again when the server says, and are no failures. The exit code
+is 1 when a request failed, a reply differed, an event was lost or came twice, or the server
+counted something else than was seen here. docs/load.md says how to read the report.
 
 Examples:
   wf load                                        64 requests, 8 at once: is it alive, how fast
@@ -176,7 +176,7 @@ pub(crate) struct TroubleArgs {
 
     /// How fast those are
     #[arg(long, env = "WF_DRIBBLE_RATE", value_name = "BYTES_PER_SECOND", default_value = "1000",
-          value_parser = parse_rate)]
+          value_parser = parse_dribble)]
     pub(crate) dribble_rate: f64,
 }
 
@@ -202,10 +202,15 @@ fn parse_share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "a number from 0 to 1 is needed, for example 0.25".to_owned())
 }
 
-/// More than a million bytes a second is no dribble, and more requests no load of this machine.
 fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| (0.001..=1e6).contains(rate));
     rate.ok_or_else(|| "a number from 0.001 to 1000000 is needed".to_owned())
+}
+
+/// A timer has a tick of a millisecond: a byte at a time cannot be faster.
+fn parse_dribble(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.001..=1e3).contains(rate));
+    rate.ok_or_else(|| "a number from 0.001 to 1000 is needed".to_owned())
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {
@@ -223,7 +228,8 @@ mod tests {
         for wrong in ["-0.1", "1.1", "NaN", "half"] {
             assert!(parse_share(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(parse_rate("20"), Ok(20.0));
+        assert_eq!((parse_rate("2000"), parse_dribble("20")), (Ok(2000.0), Ok(20.0)));
+        assert!(parse_dribble("2000").is_err());
         assert_eq!(parse_seconds("2.5"), Ok(2.5));
         for wrong in ["0", "-1", "inf", "fast"] {
             assert!(parse_rate(wrong).is_err() && parse_seconds(wrong).is_err(), "{wrong}");
