@@ -196,7 +196,7 @@ async fn ask_server(
     let counted = now.since(before);
     let disagreements = seen.disagreements(&counted, unfinished);
     let quiet_ms = quiet.map(|time| time.as_secs_f64() * 1e3);
-    Ok(ServerSide { counted, seen, quiet_ms, disagreements })
+    Ok(ServerSide { counted, seen, unfinished, quiet_ms, disagreements })
 }
 
 /// What the server counts once nothing runs and no page is held, and how long that took; without a

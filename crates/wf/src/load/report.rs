@@ -70,6 +70,8 @@ pub(super) struct FirstDifference {
 pub(super) struct ServerSide {
     pub(super) counted: ServerCounts,
     pub(super) seen: OurCounts,
+    /// Requests of which not everything was seen.
+    pub(super) unfinished: u64,
     /// Milliseconds from the last reply until nothing ran and no page was held; none if not in time.
     pub(super) quiet_ms: Option<f64>,
     pub(super) disagreements: Vec<String>,
@@ -207,8 +209,14 @@ impl ServerSide {
             let ended: u64 = self.counted.finished.values().sum();
             let reasons: Vec<String> =
                 self.counted.finished.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+            let verdict = match self.unfinished {
+                0 => "as seen here".to_owned(),
+                n => {
+                    format!("no less than seen here, no more than with the {n} not seen to the end")
+                }
+            };
             let words = format!(
-                "{ended} replies ({}), {} tokens read and {} written: as seen here",
+                "{ended} replies ({}), {} tokens read and {} written: {verdict}",
                 reasons.join(", "),
                 self.counted.prompt_tokens,
                 self.counted.generation_tokens
@@ -239,6 +247,7 @@ mod tests {
         let server = ServerSide {
             counted: ServerCounts::default(),
             seen: OurCounts::default(),
+            unfinished: 0,
             quiet_ms: None,
             disagreements: vec!["prompt tokens: 1 seen here, 2 counted there".to_owned()],
         };

@@ -1,5 +1,7 @@
-//! `wf load` and `wf validate`: the real binary, against a scripted server that makes mistakes.
+//! `wf load` and `wf validate`: the real binary, against a scripted server that makes mistakes and
+//! against the real one with the demo model.
 
+mod real;
 mod scripted;
 
 use std::process::{Command, Output, Stdio};
@@ -8,13 +10,17 @@ use scripted::{Fault, Scripted};
 use serde_json::Value;
 
 fn wf(args: &[&str]) -> Output {
+    command(args).output().expect("wf runs")
+}
+
+fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
     command.args(args).stdin(Stdio::null());
     // What the developer has set must not decide a test.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
         command.env_remove(name);
     }
-    command.output().expect("wf runs")
+    command
 }
 
 /// A checked load of 40 requests on a server that makes `fault`: the exit code and all that is said.
