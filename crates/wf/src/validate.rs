@@ -98,11 +98,10 @@ async fn validate_server(args: &ValidateArgs) -> Result<()> {
     if found.tells {
         report::stream(&format!("{url}, model {model}\n"))?;
     }
-    let (count, patience) = (args.concurrency, args.server.patience());
     found.add("ready", ready(&client, &card).await)?;
     found.add("prefix cache", prefix_caching(&client, &card).await)?;
     found.add("context limit", context_limit(&client, &card).await)?;
-    found.add("at once", at_once(&client, &card, count, patience).await)?;
+    found.add("at once", at_once(&client, &card, args.concurrency).await)?;
     found.add("cancelling", cancelling(&client, &card).await)?;
     if args.json {
         report::json(&found)?;
@@ -171,12 +170,7 @@ async fn context_limit(client: &Client, model: &ModelCard) -> Result<String> {
 }
 
 /// Requests at once all succeed, and each gets the reply it gets alone.
-async fn at_once(
-    client: &Client,
-    model: &ModelCard,
-    count: u16,
-    patience: Duration,
-) -> Result<String> {
+async fn at_once(client: &Client, model: &ModelCard, count: u16) -> Result<String> {
     let words = (model.max_model_len / 8).clamp(4, 48);
     let asks: Vec<Ask> = (0..count)
         .map(|number| {
@@ -190,7 +184,7 @@ async fn at_once(
     let start = Instant::now();
     let mut alone = Vec::new();
     for ask in &asks {
-        let heard = drive::alone(client, ask, patience).await;
+        let heard = drive::reply_to(client, ask).await;
         alone.push(heard.map_err(|failure| anyhow!("sent alone: {failure}"))?);
     }
     let alone_time = start.elapsed();
@@ -198,7 +192,7 @@ async fn at_once(
     let mut tasks = JoinSet::new();
     for (number, ask) in asks.into_iter().enumerate() {
         let client = client.clone();
-        tasks.spawn(async move { (number, drive::alone(&client, &ask, patience).await) });
+        tasks.spawn(async move { (number, drive::reply_to(&client, &ask).await) });
     }
     let replies = tasks.join_all().await;
     let together_time = start.elapsed();

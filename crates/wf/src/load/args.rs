@@ -15,7 +15,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, env = "WF_API_KEY", value_name = "KEY", hide_env_values = true)]
     pub(crate) api_key: Option<String>,
 
-    /// The longest a request may take
+    /// The longest a request may take, all in all
     #[arg(long, env = "WF_TIMEOUT", value_name = "SECONDS", default_value = "600",
           value_parser = parse_seconds)]
     pub(crate) timeout: f64,

@@ -97,25 +97,28 @@ impl Drive {
         let mut refusals = 0;
         let began = Instant::now();
         let sending = self.patiently(&client, job, &mut heard, &mut refusals);
-        let result = match job.trouble {
-            Trouble::HangUpAfter(time) => tokio::time::timeout(time, sending).await.ok(),
-            _ => Some(sending.await),
+        let patience = match job.trouble {
+            Trouble::HangUpAfter(time) => time,
+            _ => self.patience,
         };
-        let ended = match result {
-            Some(Ok(())) => Ended::Whole,
-            None => Ended::HungUp,
-            Some(Err(Failure::Http(_))) if job.trouble.hangs_up() => Ended::HungUp,
-            Some(Err(Failure::Http(_)))
+        let ended = match tokio::time::timeout(patience, sending).await {
+            Ok(Ok(())) => Ended::Whole,
+            // A slow client that has had enough has hung up.
+            Err(_) if job.trouble != Trouble::None => Ended::HungUp,
+            Err(_) => Ended::Failed(format!("no end within {} s", patience.as_secs_f64())),
+            Ok(Err(Failure::Http(_))) if job.trouble.hangs_up() => Ended::HungUp,
+            Ok(Err(Failure::Http(_)))
                 if job.trouble.is_slow() && began.elapsed() >= LEAST_PATIENCE =>
             {
                 Ended::ClosedWhileSlow(began.elapsed())
             }
-            Some(Err(failure)) => Ended::Failed(failure.to_string()),
+            Ok(Err(failure)) => Ended::Failed(failure.to_string()),
         };
         self.progress.inc(1);
         Outcome { job: number, heard, ended, refusals }
     }
 
+    /// Sends a request, again and again while the server has too much to do.
     async fn patiently(
         &self,
         client: &Client,
@@ -123,42 +126,23 @@ impl Drive {
         heard: &mut Heard,
         refusals: &mut usize,
     ) -> Result<(), Failure> {
-        let ask = &self.asks[job.ask];
-        send_until(client, ask, job.streamed, self.gate.as_ref(), heard, refusals, self.patience)
-            .await
-    }
-}
-
-/// Sends `ask`, again and again while the server has too much to do.
-async fn send_until(
-    client: &Client,
-    ask: &Ask,
-    streamed: bool,
-    gate: Option<&Barrier>,
-    heard: &mut Heard,
-    refusals: &mut usize,
-    patience: Duration,
-) -> Result<(), Failure> {
-    let began = Instant::now();
-    loop {
-        match ask::send(client, ask, streamed, gate, heard).await {
-            Err(Failure::Http(error)) if ask::is_busy(&error) && began.elapsed() < patience => {
-                *refusals += 1;
-                tokio::time::sleep(error.retry_after().unwrap_or(RETRY_AFTER)).await;
+        let (ask, gate) = (&self.asks[job.ask], self.gate.as_ref());
+        loop {
+            match ask::send(client, ask, job.streamed, gate, heard).await {
+                Err(Failure::Http(error)) if ask::is_busy(&error) => {
+                    *refusals += 1;
+                    tokio::time::sleep(error.retry_after().unwrap_or(RETRY_AFTER)).await;
+                }
+                result => return result,
             }
-            result => return result,
         }
     }
 }
 
-/// The reply to `ask`, not streamed, when nothing else is asked.
-pub(crate) async fn alone(
-    client: &Client,
-    ask: &Ask,
-    patience: Duration,
-) -> Result<Heard, Failure> {
+/// The reply to `ask`, not streamed.
+pub(crate) async fn reply_to(client: &Client, ask: &Ask) -> Result<Heard, Failure> {
     let mut heard = Heard::new();
-    send_until(client, ask, false, None, &mut heard, &mut 0, patience).await?;
+    ask::send(client, ask, false, None, &mut heard).await?;
     Ok(heard)
 }
 

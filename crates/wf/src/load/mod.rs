@@ -113,7 +113,7 @@ async fn run(args: &LoadArgs, client: &Client) -> Result<()> {
     let mut seen = OurCounts::default();
     let start = Instant::now();
     let alone = match args.check {
-        true => ask_alone(client, &asks, args.server.patience()).await?,
+        true => ask_alone(client, &asks).await?,
         false => Vec::new(),
     };
     let alone_seconds = start.elapsed().as_secs_f64();
@@ -173,11 +173,11 @@ async fn run(args: &LoadArgs, client: &Client) -> Result<()> {
 }
 
 /// Each request by itself.
-async fn ask_alone(client: &Client, asks: &[Ask], patience: Duration) -> Result<Vec<Heard>> {
+async fn ask_alone(client: &Client, asks: &[Ask]) -> Result<Vec<Heard>> {
     let progress = drive::progress(asks.len(), "alone");
     let mut alone = Vec::with_capacity(asks.len());
     for (number, ask) in asks.iter().enumerate() {
-        let heard = drive::alone(client, ask, patience).await;
+        let heard = drive::reply_to(client, ask).await;
         let heard = heard.map_err(|failure| anyhow!("request {number}, sent alone: {failure}"))?;
         alone.push(heard);
         progress.inc(1);

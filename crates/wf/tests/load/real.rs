@@ -74,7 +74,7 @@ fn clients_that_hang_up_leave_nothing_behind() {
     assert!(report["server"]["quiet_ms"].as_f64().is_some(), "{report}");
 }
 
-/// Room for about 800 tokens: less than sixteen of the prompts have.
+/// Room for 1,696 tokens: less than sixteen of the prompts and their replies have at times.
 const SMALL_POOL: &str = "20M";
 
 #[cfg(unix)]
