@@ -5,7 +5,9 @@ use crate::svg::{self, INK, rect, text};
 
 const WIDTH: f64 = 900.0;
 const TOP: f64 = 50.0;
-const PANEL_HEIGHT: f64 = 240.0;
+const PANEL_HEIGHT: f64 = 270.0;
+/// From the top of a panel to that of its bars: a title, and a line for each mark.
+const HEADING: f64 = 74.0;
 const BAR_AREA: f64 = 150.0;
 const LEFT: f64 = 60.0;
 const BARS: usize = 60;
@@ -66,7 +68,7 @@ impl Panel<'_> {
     /// Draws the bars, and `marks` at shares of the width.
     fn draw(&self, out: &mut String, marks: &[(f64, String)]) {
         let top = TOP + PANEL_HEIGHT * self.place as f64;
-        let floor = top + 44.0 + BAR_AREA;
+        let floor = top + HEADING + BAR_AREA;
         let width = WIDTH - 2.0 * LEFT;
         let highest = self.heights.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         text(out, (LEFT, top + 16.0), "start", self.title);
@@ -79,9 +81,11 @@ impl Panel<'_> {
         for (i, (share, words)) in marks.iter().enumerate().filter(|(_, (share, _))| *share <= 1.0)
         {
             let x = LEFT + width * share;
-            rect(out, (x, floor - BAR_AREA), (1.0, BAR_AREA), MARK);
-            // Each a line lower than the one before: marks may lie close together.
-            text(out, (x + 4.0, floor - BAR_AREA + 12.0 + 15.0 * i as f64), "start", words);
+            rect(out, (x, top + 24.0), (1.0, floor - top - 24.0), MARK);
+            // Each a line lower than the one before: marks may lie close together. Those at the
+            // right have their words at their left.
+            let (x, anchor) = if *share > 0.8 { (x - 4.0, "end") } else { (x + 4.0, "start") };
+            text(out, (x, top + 34.0 + 15.0 * i as f64), anchor, words);
         }
         rect(out, (LEFT, floor), (width, 1.0), INK);
         text(out, (LEFT, floor + 18.0), "middle", "0");
