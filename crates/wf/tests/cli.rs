@@ -432,7 +432,7 @@ fn a_context_beyond_the_memory_is_refused() {
         .output()
         .unwrap();
     let message = failed(&output, 1);
-    assert!(message.contains("a context of 1000000000 tokens"), "{message}");
+    assert!(message.contains("keys and values of 1000000000 tokens"), "{message}");
 }
 
 #[cfg(unix)]

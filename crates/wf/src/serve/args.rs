@@ -11,12 +11,17 @@ use crate::args::{ComputeArgs, FileArgs, HeadArgs, parse_count, parse_number, pa
 #[derive(ClapArgs)]
 #[command(args_override_self = true)]
 pub(crate) struct ServeArgs {
-    /// The model [default: the built-in demo]
-    #[arg(env = "WF_MODEL")]
+    /// The model [default: WF_MODEL, or the built-in demo]
     pub(crate) model: Option<PathBuf>,
 
     /// Another way to name the model
-    #[arg(long = "model", visible_alias = "model-path", value_name = "MODEL", hide = true)]
+    #[arg(
+        long = "model",
+        alias = "model-path",
+        env = "WF_MODEL",
+        value_name = "MODEL",
+        hide = true
+    )]
     pub(crate) model_flag: Option<PathBuf>,
 
     /// Settings in TOML, named like the flags; a flag or a variable beats them

@@ -113,7 +113,7 @@ fn source(args: &ServeArgs) -> ModelSource {
 }
 
 fn model_path(args: &ServeArgs) -> Option<&Path> {
-    args.model_flag.as_deref().or(args.model.as_deref())
+    args.model.as_deref().or(args.model_flag.as_deref())
 }
 
 fn served(args: &ServeArgs, model: OpenedModel) -> ServedModel {
