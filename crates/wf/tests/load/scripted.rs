@@ -177,7 +177,9 @@ impl State {
             ),
             "/health" => whole("200 OK", &json!({"status": "healthy"})),
             "/metrics" => head("200 OK", &self.metrics()),
-            _ => self.reply(&path, &body),
+            "/v1/chat/completions" | "/v1/completions" => self.reply(&path, &body),
+            // Also a connection that was given up before its request was sent.
+            _ => whole("404 Not Found", &error("no such path")),
         };
         stream.write_all(answer.as_bytes())
     }
