@@ -27,7 +27,14 @@ pub(crate) fn parse() -> Result<Args, UsageError> {
         let serve_command = built.find_subcommand("serve").expect("the command was just found");
         let more = config::flags(path, serve_command, serve)?;
         let words = std::env::args_os().chain(more);
-        matches = command().try_get_matches_from(words).unwrap_or_else(|error| blame(error).exit());
+        let of_file = |error: Error| {
+            let message = error.to_string();
+            let first = message.lines().next().unwrap_or_default();
+            let what = first.strip_prefix("error: ").unwrap_or(first);
+            UsageError::new(format!("{}: {what}", path.display()))
+        };
+        // What the line and the variables say was fine a moment ago.
+        matches = command().try_get_matches_from(words).map_err(of_file)?;
     }
     let mut args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let given = |id: &str| is_flag(&matches, id);

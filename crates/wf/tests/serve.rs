@@ -1,0 +1,185 @@
+//! `wf serve` as an operator meets it: settings, refusals, signals.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A running server, killed if a test ends early.
+struct Server {
+    child: Child,
+    /// What it said when it was ready.
+    greeting: String,
+    address: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(flags: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
+    command.arg("serve").args(flags).env_remove("WF_MODEL");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn start(command: &mut Command) -> Server {
+    let mut child = command.spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut greeting = String::new();
+    while !greeting.contains("/docs") {
+        assert!(out.read_line(&mut greeting).unwrap() > 0, "it ended: {greeting}");
+    }
+    let address = greeting.split("http://").nth(1).unwrap().lines().next().unwrap().to_owned();
+    Server { child, greeting, address }
+}
+
+fn fails(command: &mut Command) -> (i32, String) {
+    let output = command.output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+impl Server {
+    fn get(&self, path: &str, head: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{head}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+}
+
+#[test]
+fn it_says_where_it_is_and_how_to_try_it() {
+    let server = start(&mut command(&["--port", "0"]));
+    for word in ["wf-demo", "http://127.0.0.1:", "thread", "context 2048 tokens", "curl", "/docs"] {
+        assert!(server.greeting.contains(word), "{word}: {}", server.greeting);
+    }
+    assert!(server.get("/health", "").contains(r#""status":"healthy""#));
+    let models = server.get("/v1/models", "");
+    let digest = "f37a42fde550";
+    assert!(models.contains("wf-demo") && models.contains(digest), "{models}");
+}
+
+#[test]
+fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wf.toml");
+    let settings = "port = 0\ncontext = 512\nmax_sequences = 7\nserved-model-name = [\"a\", \"b\"]\n\
+                    temperature = 0.25\ntop-p = 0.5\nlog = \"warn\"\nno-metrics = true\n";
+    std::fs::write(&file, settings).unwrap();
+    let mut command = command(&["--config", file.to_str().unwrap(), "--temperature", "0.75"]);
+    let server = start(command.env("WF_CONTEXT", "1024").env("WF_TEMPERATURE", "0.5"));
+    let props = server.get("/props", "");
+    for setting in [
+        r#""temperature":0.75"#,
+        r#""n_ctx":1024"#,
+        r#""top_p":0.5"#,
+        r#""top_k":0"#,
+        r#""total_slots":7"#,
+        r#""model_names":["a","b"]"#,
+    ] {
+        assert!(props.contains(setting), "{setting}: {props}");
+    }
+    assert!(server.get("/metrics", "").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn a_file_with_mistakes_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wf.toml");
+    let refusal = |settings: &str| {
+        std::fs::write(&file, settings).unwrap();
+        fails(&mut command(&["--config", file.to_str().unwrap()]))
+    };
+    for (settings, said) in [
+        ("prot = 1", "no setting is called \"prot\""),
+        ("port = true", "port: a text, a number or a list"),
+        ("mlock = 1", "mlock: true or false is needed"),
+        ("port = \"x\"", "--port"),
+        ("port = ", "wf.toml"),
+        ("config = \"x\"", "no setting is called \"config\""),
+    ] {
+        let (code, message) = refusal(settings);
+        assert_eq!(code, 2, "{settings}: {message}");
+        assert!(message.contains(said), "{settings}: {message}");
+    }
+    let (code, message) = fails(&mut command(&["--config", "/nowhere/wf.toml"]));
+    assert!(code == 2 && message.contains("/nowhere/wf.toml"), "{message}");
+}
+
+#[test]
+fn an_address_others_can_reach_needs_a_key() {
+    let (code, message) = fails(&mut command(&["--host", "0.0.0.0", "--port", "0"]));
+    assert_eq!(code, 1);
+    assert!(message.contains("--api-key-file") && message.contains("--no-key"), "{message}");
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys");
+    std::fs::write(&keys, "# ours\n\n").unwrap();
+    let file = keys.to_str().unwrap();
+    let (code, message) = fails(&mut command(&["--port", "0", "--api-key-file", file]));
+    assert!(code == 1 && message.contains("no key"), "{message}");
+
+    std::fs::write(&keys, "# ours\nfirst\n second \n").unwrap();
+    let flags = ["--host", "0.0.0.0", "--port", "0", "--api-key-file", file];
+    let mut server = start(command(&flags).env("WF_API_KEY", "third"));
+    server.address = server.address.replace("0.0.0.0", "127.0.0.1");
+    assert!(server.get("/v1/models", "").starts_with("HTTP/1.1 401"));
+    for key in ["first", "second", "third"] {
+        let head = format!("authorization: Bearer {key}\r\n");
+        assert!(server.get("/v1/models", &head).starts_with("HTTP/1.1 200"), "{key}");
+    }
+    let mut open = start(&mut command(&["--host", "0.0.0.0", "--port", "0", "--no-key"]));
+    open.address = open.address.replace("0.0.0.0", "127.0.0.1");
+    assert!(open.get("/v1/models", "").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn what_cannot_be_served_is_said() {
+    let server = start(&mut command(&["--port", "0"]));
+    let port = server.address.rsplit(':').next().unwrap();
+    let (code, message) = fails(&mut command(&["--port", port]));
+    assert!(code == 1 && message.contains("--port"), "{message}");
+    let (code, message) = fails(&mut command(&["--port", "0", "/nowhere/model.gguf"]));
+    assert!(code == 1 && message.contains("/nowhere/model.gguf"), "{message}");
+    let (code, message) = fails(&mut command(&["--port", "0", "--kv-memory", "1K"]));
+    assert!(code == 1 && message.contains("one page of 32 tokens"), "{message}");
+    let (code, _) = fails(&mut command(&["--port", "0", "--model-path", "/nowhere/x"]));
+    assert_eq!(code, 1);
+    assert!(Path::new(env!("CARGO_BIN_EXE_wf")).exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn one_signal_ends_it_gently_and_two_at_once() {
+    let mut server = start(&mut command(&["--port", "0"]));
+    server.signal("-TERM");
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+
+    let mut server = start(&mut command(&["--port", "0", "--drain", "600"]));
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let body = r#"{"prompt": "Once", "max_tokens": 2000, "ignore_eos": true, "stream": true}"#;
+    let head = format!(
+        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.read_exact(&mut [0; 12]).unwrap();
+    server.signal("-INT");
+    while !server.get("/health", "").starts_with("HTTP/1.1 503") {}
+    server.signal("-INT");
+    assert_eq!(server.child.wait().unwrap().code(), Some(130));
+}
