@@ -29,6 +29,7 @@ const CONTEXTS: usize = 4;
 
 /// Runs the command.
 pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
+    wf_kernels::share_memory_places();
     start_log(&args.log)?;
     let keys = keys(&args.access)?;
     let is_open = args.listen.socket.is_none() && !args.listen.host.is_loopback();
@@ -232,14 +233,14 @@ fn free_memory() -> Option<usize> {
     kilobytes.checked_mul(1024)
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn lock_memory() -> Result<()> {
     use rustix::mm::{MlockAllFlags, mlockall};
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
         .context("--mlock: the system does not allow it; raise `ulimit -l`")
 }
 
-#[cfg(not(unix))]
+#[cfg(not(target_os = "linux"))]
 fn lock_memory() -> Result<()> {
     anyhow::bail!("--mlock is not known on this system")
 }
