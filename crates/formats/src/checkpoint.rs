@@ -77,7 +77,8 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     pub(crate) fn open(self, options: &OpenOptions) -> Result<Parts, Error> {
         let Self { kind, version, files, entries, scheme, companions, mut decisions } = self;
-        let stored = Reader { files: &files, scheme }.stored(entries, &mut decisions)?;
+        let group_len = options.group_len;
+        let stored = Reader { files: &files, scheme, group_len }.stored(entries, &mut decisions)?;
         let tensors = stored.tensors.iter().map(|t| (t.name, t.rows));
         let Some(evidence) = Evidence::of(tensors, options.activation) else {
             let what = "tensor \"model.embed_tokens.weight\" is missing";
@@ -124,6 +125,7 @@ impl Use {
 struct Reader<'a> {
     files: &'a [SourceFile],
     scheme: WeightScheme,
+    group_len: Option<usize>,
 }
 
 impl Reader<'_> {
@@ -207,7 +209,19 @@ impl Reader<'_> {
             }
         };
         let Entry { name: source_name, file, offset, size, .. } = entry;
-        Ok(TensorInfo { name, source_name, rows, cols, encoding, offset, size, file, factor })
+        let group_len = self.group_len;
+        Ok(TensorInfo {
+            name,
+            source_name,
+            rows,
+            cols,
+            encoding,
+            offset,
+            size,
+            file,
+            factor,
+            group_len,
+        })
     }
 
     /// What the trits of `weight` are to be multiplied by: the scale stored with them, or beside them.

@@ -92,7 +92,7 @@ fn open_files(
         entries.extend(safetensors::read(&file.name, at, file.bytes.as_slice())?);
     }
     let mut decisions = Vec::new();
-    let scheme = weight_scheme(&companions.config, &mut decisions)?;
+    let scheme = weight_scheme(&companions.config, options.naive, &mut decisions)?;
     let (kind, version) = (FormatKind::HuggingFace, None);
     Checkpoint { kind, version, files, entries, scheme, companions, decisions }.open(options)
 }

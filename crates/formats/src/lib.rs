@@ -31,6 +31,7 @@ mod sglbitnt;
 mod size;
 mod summary;
 mod tensor;
+mod tensor_data;
 mod ternary_floats;
 mod vocabulary;
 #[expect(
@@ -51,5 +52,7 @@ pub use names::{LayerTensor, TensorName};
 pub use safetensors::write::{SafetensorsBody, SafetensorsWriter};
 pub use summary::{FileSummary, FormatKind, FormatSummary};
 pub use tensor::{Encoding, TensorInfo};
+pub use tensor_data::TensorData;
 pub use vocabulary::{GgufVocabulary, SpecialTokenTexts, TokenizerSource};
+pub use write::{Container, Existing, PlannedTensor, Staged, Target, fitting};
 pub use write::{GgufTarget, write_gguf, write_packed_dir, write_sglbitnt};

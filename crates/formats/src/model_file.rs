@@ -1,24 +1,24 @@
 //! A model in any supported format, opened and checked.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::config::{Activation, ModelConfig};
-use crate::encoding::{
-    EncodingError, FloatEncoding, I2sOrder, TernaryEncoding, TritScales, decode_floats,
-    decode_scales, decode_trits,
-};
+use crate::encoding::{I2sOrder, TritScales, decode_floats};
 use crate::error::Error;
 use crate::generation::GenerationDefaults;
 use crate::map::FileBytes;
 use crate::names::TensorName;
-use crate::scaling::{self, Scaling};
+use crate::scaling::Scaling;
 use crate::summary::FormatSummary;
-use crate::tensor::{Encoding, Stored, TensorInfo};
+use crate::tensor::{Stored, TensorInfo};
+use crate::tensor_data::TensorData;
 use crate::vocabulary::{ModelText, SpecialTokenTexts, TokenizerSource};
-use crate::{gguf, hugging_face, sglbitnt, size, ternary_floats};
+use crate::{gguf, hugging_face, sglbitnt, size};
 
 /// What a file cannot tell, told by the user.
 #[derive(Debug, Default, Clone)]
@@ -27,6 +27,11 @@ pub struct OpenOptions {
     pub i2s_order: Option<I2sOrder>,
     /// The function on the gate.
     pub activation: Option<Activation>,
+    /// Columns of master weights that share a scale; the whole tensor if there is no number.
+    pub group_len: Option<usize>,
+    /// Rounds the weights of a model that was not trained for it. Such a model writes nonsense: it is
+    /// for measuring speed.
+    pub naive: bool,
 }
 
 /// One file of a model: its name, for messages, and its bytes.
@@ -176,126 +181,96 @@ impl ModelFile {
         size::slice(bytes, t.offset, t.size).unwrap_or_default()
     }
 
-    /// Rows of a tensor of floats; `out` has `cols` places for each.
-    pub fn floats(&self, t: &TensorInfo, rows: Range<usize>, out: &mut [f32]) -> Result<(), Error> {
+    /// The bytes of a tensor, read into memory. Unlike [`ModelFile::bytes`] this does not fail with a
+    /// signal if the file was cut short since it was opened.
+    pub fn read<'a>(&'a self, t: &'a TensorInfo) -> Result<TensorData<'a>, Error> {
+        let len = usize::try_from(t.size).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; len.min(self.bytes(t).len())];
+        self.read_into(t, 0, &mut bytes)?;
+        Ok(TensorData { model: self, info: t, bytes: Cow::Owned(bytes) })
+    }
+
+    /// Reads some rows of a tensor of floats, as they are and decoded. Like [`ModelFile::read`], but
+    /// never more at a time than asked for.
+    pub fn read_floats(
+        &self,
+        t: &TensorInfo,
+        rows: Range<usize>,
+        bytes: &mut Vec<u8>,
+        values: &mut Vec<f32>,
+    ) -> Result<(), Error> {
         let Some(float) = t.encoding.float() else {
             return Err(self.fault(t, format!("is {}, not floats", t.encoding)));
         };
-        self.float_rows(t, float, rows, out).map_err(|e| self.fault(t, e))
+        let inside = rows.start <= rows.end && rows.end <= t.rows;
+        let row_size = float.row_size(t.cols).map_err(|e| self.fault(t, e))?;
+        let first = size::product(&[row_size, size::widen(rows.start)]);
+        let len = size::product(&[row_size, size::widen(rows.len())]);
+        let len = len.and_then(|len| usize::try_from(len).ok()).filter(|_| inside);
+        let (Some(first), Some(len)) = (first, len) else {
+            return Err(self.fault(t, format!("rows {rows:?} asked of {}", t.rows)));
+        };
+        bytes.resize(len, 0);
+        self.read_into(t, first, bytes)?;
+        values.resize(rows.len().saturating_mul(t.cols), 0.0);
+        decode_floats(float, bytes, values).map_err(|e| self.fault(t, e))
+    }
+
+    /// Fills `out` with the bytes of a tensor from `start` on.
+    fn read_into(&self, t: &TensorInfo, start: u64, out: &mut [u8]) -> Result<(), Error> {
+        let Some(file) = self.parts.files.get(t.file) else { return Ok(()) };
+        let offset = t.offset.saturating_add(start);
+        file.bytes.read_at(offset, out).map_err(|e| match e.kind() {
+            ErrorKind::UnexpectedEof => {
+                let len = file.bytes.as_slice().len();
+                self.fault(t, format!("the file was cut short: it had {len} bytes when opened"))
+            }
+            _ => Error::io(Path::new(&file.name), e),
+        })
+    }
+
+    /// Fails if one of the files was written to, or cut, since it was opened.
+    pub fn check_unchanged(&self) -> Result<(), Error> {
+        for file in &self.parts.files {
+            let changed =
+                file.bytes.has_changed().map_err(|e| Error::io(Path::new(&file.name), e))?;
+            if changed {
+                return Err(Error::unsupported(&file.name, "was written to while it was read"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the memory of mapped pages back; they are read from the files again when needed.
+    pub fn release(&self) {
+        self.parts.files.iter().for_each(|file| file.bytes.release());
+    }
+
+    /// Rows of a tensor of floats; `out` has `cols` places for each.
+    pub fn floats(&self, t: &TensorInfo, rows: Range<usize>, out: &mut [f32]) -> Result<(), Error> {
+        self.mapped(t).floats(rows, out)
     }
 
     /// Rows of a ternary tensor as −1, 0 and 1; `out` has `cols` places for each.
     pub fn trits(&self, t: &TensorInfo, rows: Range<usize>, out: &mut [i8]) -> Result<(), Error> {
-        let scaling = self.scaling(t)?;
-        let result = match t.encoding {
-            Encoding::Ternary(encoding) => {
-                decode_trits(encoding, self.bytes(t), t.rows, t.cols, rows.clone(), out)
-                    .map(|()| scaling.silence(t.cols, rows, out))
-            }
-            Encoding::MasterWeights(float) | Encoding::TernaryFloats(float) => {
-                self.rounded(t, float, rows, out, scaling)
-            }
-            Encoding::Float(_) => {
-                return Err(self.fault(t, format!("is {}, not trits", t.encoding)));
-            }
-        };
-        result.map_err(|e| self.fault(t, e))
+        self.mapped(t).trits(rows, out)
     }
 
     /// What trits are to be multiplied by: finite and not negative, and 0 only for a tensor of zeros.
     pub fn scales(&self, t: &TensorInfo) -> Result<TritScales, Error> {
-        let scales = match t.encoding {
-            // Their scale lies beside the trits, or was found when the file was opened.
-            Encoding::Ternary(TernaryEncoding::HfPacked | TernaryEncoding::SglPacked)
-            | Encoding::TernaryFloats(_) => TritScales::Tensor(1.0),
-            Encoding::Ternary(encoding) => {
-                let scales = decode_scales(encoding, self.bytes(t), t.rows, t.cols)
-                    .map_err(|e| self.fault(t, e))?;
-                scaling::fill_zeros(scales, t.rows)
-            }
-            Encoding::MasterWeights(_) => TritScales::Tensor(self.scaling(t)?.mean()),
-            Encoding::Float(_) => {
-                return Err(self.fault(t, format!("is {}, not trits", t.encoding)));
-            }
-        };
-        let scales = times(scales, t.factor);
-        scales.check(t.rows, t.cols).map_err(|e| self.fault(t, e))?;
-        Ok(scales)
+        self.mapped(t).scales()
+    }
+
+    fn mapped<'a>(&'a self, t: &'a TensorInfo) -> TensorData<'a> {
+        TensorData { model: self, info: t, bytes: Cow::Borrowed(self.bytes(t)) }
+    }
+
+    /// Where what was found about the whole of a ternary tensor is kept.
+    pub(crate) fn scaling_slot(&self, t: &TensorInfo) -> Option<&OnceLock<Scaling>> {
+        self.slots.get(&t.name).filter(|_| t.name.is_linear()).map(|slot| &slot.scaling)
     }
 
     pub(crate) fn fault(&self, t: &TensorInfo, what: impl std::fmt::Display) -> Error {
         Error::tensor(name_of(&self.parts.files, t.file), &t.source_name, t.offset, what)
     }
-
-    fn scaling(&self, t: &TensorInfo) -> Result<&Scaling, Error> {
-        let slot = self.slots.get(&t.name).filter(|_| t.name.is_linear()).map(|slot| &slot.scaling);
-        let Some(slot) = slot else {
-            return Err(self.fault(t, format!("is {}, not trits", t.encoding)));
-        };
-        if let Some(known) = slot.get() {
-            return Ok(known);
-        }
-        let found = Scaling::of(t, self.bytes(t)).map_err(|e| self.fault(t, e))?;
-        // Another thread may have been quicker; it found the same.
-        Ok(slot.get_or_init(|| found))
-    }
-
-    fn float_rows(
-        &self,
-        t: &TensorInfo,
-        float: FloatEncoding,
-        rows: Range<usize>,
-        out: &mut [f32],
-    ) -> Result<(), EncodingError> {
-        let row_size = float.row_size(t.cols)?;
-        check_rows(t, &rows, out.len())?;
-        let first = size::product(&[row_size, size::widen(rows.start)]).unwrap_or(u64::MAX);
-        let len = size::product(&[row_size, size::widen(rows.len())]).unwrap_or(u64::MAX);
-        let bytes = size::slice(self.bytes(t), first, len).unwrap_or_default();
-        decode_floats(float, bytes, out)
-    }
-
-    /// Trits out of float rows, one row at a time.
-    fn rounded(
-        &self,
-        t: &TensorInfo,
-        float: FloatEncoding,
-        rows: Range<usize>,
-        out: &mut [i8],
-        scaling: &Scaling,
-    ) -> Result<(), EncodingError> {
-        check_rows(t, &rows, out.len())?;
-        let mut weights = vec![0.0; t.cols];
-        for (row, out) in rows.zip(out.chunks_exact_mut(t.cols.max(1))) {
-            self.float_rows(t, float, row..row.saturating_add(1), &mut weights)?;
-            match scaling {
-                Scaling::Mean(mean) => mean.trits(&weights, out)?,
-                _ => ternary_floats::signs(&weights, out),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Checks that the rows are there, and that the caller's buffer has their size.
-fn check_rows(t: &TensorInfo, rows: &Range<usize>, buffer: usize) -> Result<(), EncodingError> {
-    if rows.start > rows.end || rows.end > t.rows {
-        return Err(EncodingError::Rows { start: rows.start, end: rows.end, rows: t.rows });
-    }
-    // Opening the file has proved that rows * cols fits.
-    let expected = rows.len().saturating_mul(t.cols);
-    if buffer == expected {
-        return Ok(());
-    }
-    Err(EncodingError::Buffer { expected, found: buffer })
-}
-
-fn times(mut scales: TritScales, factor: f32) -> TritScales {
-    match &mut scales {
-        TritScales::Tensor(scale) => *scale *= factor,
-        TritScales::Rows(values) | TritScales::Groups { values, .. } => {
-            values.iter_mut().for_each(|scale| *scale *= factor);
-        }
-    }
-    scales
 }

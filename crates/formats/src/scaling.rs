@@ -7,15 +7,15 @@
 
 use std::ops::Range;
 
-use crate::encoding::{AbsMeanScale, EncodingError, TernaryEncoding, TritScales, decode_scales};
+use crate::encoding::{EncodingError, TernaryEncoding, TritScales, decode_scales};
 use crate::tensor::{Encoding, TensorInfo};
-use crate::ternary_floats;
+use crate::ternary_floats::{self, Means};
 
 /// What is known of a whole tensor.
 #[derive(Debug)]
 pub(crate) enum Scaling {
-    /// The mean magnitude of master weights.
-    Mean(AbsMeanScale),
+    /// The mean magnitudes of master weights.
+    Means(Means),
     /// Stored scales of which some are 0.
     SomeZero(TritScales),
     /// Nothing that changes trits.
@@ -26,7 +26,7 @@ impl Scaling {
     pub(crate) fn of(t: &TensorInfo, bytes: &[u8]) -> Result<Self, EncodingError> {
         match t.encoding {
             Encoding::MasterWeights(float) => {
-                ternary_floats::mean(float, bytes, t.cols).map(Self::Mean)
+                ternary_floats::means(float, bytes, t.cols, t.group_len).map(Self::Means)
             }
             Encoding::Ternary(encoding) if has_own_scales(encoding) => {
                 let scales = decode_scales(encoding, bytes, t.rows, t.cols)?;
@@ -37,9 +37,9 @@ impl Scaling {
         }
     }
 
-    /// What a trit of master weights is worth.
-    pub(crate) fn mean(&self) -> f32 {
-        if let Self::Mean(mean) = self { mean.weight_scale() } else { 1.0 }
+    /// What the trits of master weights are worth.
+    pub(crate) fn means(&self, rows: usize) -> TritScales {
+        if let Self::Means(means) = self { means.scales(rows) } else { TritScales::Tensor(1.0) }
     }
 
     /// Makes the trits under a scale of 0 zeros.

@@ -80,6 +80,8 @@ pub struct TensorInfo {
     pub(crate) file: usize,
     /// What its own scales are to be multiplied by: a scale stored beside it, or 1.
     pub(crate) factor: f32,
+    /// Columns of master weights that share a scale; `None` for one scale in all.
+    pub(crate) group_len: Option<usize>,
 }
 
 impl TensorInfo {

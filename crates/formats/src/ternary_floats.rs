@@ -1,6 +1,8 @@
 //! Float weights that are trits in disguise, and master weights that become trits.
 
-use crate::encoding::{AbsMean, AbsMeanScale, EncodingError, FloatEncoding, decode_floats};
+use crate::encoding::{
+    AbsMean, AbsMeanScale, EncodingError, FloatEncoding, TritScales, decode_floats,
+};
 
 /// Calls `each` with every row of a float matrix, decoded into one buffer.
 fn for_each_row(
@@ -40,18 +42,78 @@ pub(crate) fn scale(
     Ok(ternary.then_some(scale))
 }
 
-/// The mean magnitude of master weights, by which they become trits.
-pub(crate) fn mean(
+/// The mean magnitudes of master weights, by which they become trits.
+#[derive(Debug)]
+pub(crate) struct Means {
+    /// Columns of a group; `None` if one mean is for all.
+    group_len: Option<usize>,
+    /// One, or one for each group, row after row.
+    values: Vec<AbsMeanScale>,
+    groups_per_row: usize,
+}
+
+impl Means {
+    /// What the trits are worth.
+    pub(crate) fn scales(&self, rows: usize) -> TritScales {
+        let values: Vec<f32> = self.values.iter().map(|mean| mean.weight_scale()).collect();
+        match (self.group_len, values.as_slice()) {
+            (Some(len), _) => TritScales::Groups { len, values }.simplify(rows),
+            (None, values) => TritScales::Tensor(values.first().copied().unwrap_or(1.0)),
+        }
+    }
+
+    /// The trits of one row.
+    pub(crate) fn trits(
+        &self,
+        row: usize,
+        weights: &[f32],
+        out: &mut [i8],
+    ) -> Result<(), EncodingError> {
+        let (first, len) = match self.group_len {
+            None => (0, weights.len()),
+            Some(len) => (row.saturating_mul(self.groups_per_row), len),
+        };
+        let groups = weights.chunks(len.max(1)).zip(out.chunks_mut(len.max(1)));
+        for (mean, (weights, out)) in self.values.iter().skip(first).zip(groups) {
+            mean.trits(weights, out)?;
+        }
+        Ok(())
+    }
+}
+
+/// Finds the means of a matrix of master weights.
+pub(crate) fn means(
     float: FloatEncoding,
     bytes: &[u8],
     cols: usize,
-) -> Result<AbsMeanScale, EncodingError> {
-    let mut mean = AbsMean::default();
-    for_each_row(float, bytes, cols, |row| {
-        mean.add(row);
-        true
-    })?;
-    mean.scale()
+    group_len: Option<usize>,
+) -> Result<Means, EncodingError> {
+    let mut values = Vec::new();
+    let mut groups_per_row = 0;
+    if let Some(len) = group_len {
+        groups_per_row = cols.checked_div(len).unwrap_or(0);
+        if groups_per_row.checked_mul(len) != Some(cols) || cols == 0 {
+            let (encoding, axis, multiple) = ("a scale per group", "columns", len.max(1));
+            return Err(EncodingError::Shape { encoding, axis, multiple, found: cols });
+        }
+        for_each_row(float, bytes, cols, |row| {
+            values.extend(row.chunks(len).map(|group| {
+                let mut mean = AbsMean::default();
+                mean.add(group);
+                mean.scale()
+            }));
+            true
+        })?;
+    } else {
+        let mut mean = AbsMean::default();
+        for_each_row(float, bytes, cols, |row| {
+            mean.add(row);
+            true
+        })?;
+        values.push(mean.scale());
+    }
+    let values = values.into_iter().collect::<Result<_, _>>()?;
+    Ok(Means { group_len, values, groups_per_row })
 }
 
 /// The trits of weights that [`scale`] has found to be ternary: their signs.
@@ -84,5 +146,23 @@ mod tests {
         let mut trits = [9; 4];
         signs(&[0.0, -1.5, 1.5, -0.0], &mut trits);
         assert_eq!(trits, [0, -1, 1, 0]);
+    }
+
+    #[test]
+    fn each_group_is_rounded_by_its_own_mean() {
+        let weights = [0.1f32, -0.1, 0.02, 0.0, 8.0, 8.0, -1.0, 3.0];
+        let means = means(FloatEncoding::F32, &bytes(&weights), 4, Some(2)).unwrap();
+        let TritScales::Groups { len: 2, values } = means.scales(2) else { panic!("no groups") };
+        for (found, expected) in values.iter().zip([0.1, 0.01, 8.0, 2.0]) {
+            assert!((found - expected).abs() < 1e-6, "{values:?}");
+        }
+        let mut trits = [9; 4];
+        means.trits(0, &weights[..4], &mut trits).unwrap();
+        assert_eq!(trits, [1, -1, 1, 0]);
+        means.trits(1, &weights[4..], &mut trits).unwrap();
+        // One half goes to even: -1 / 2 is 0.
+        assert_eq!(trits, [1, 1, 0, 1]);
+        let refusal = super::means(FloatEncoding::F32, &bytes(&weights), 4, Some(3)).unwrap_err();
+        assert!(refusal.to_string().contains("columns in multiples of 3, this has 4"), "{refusal}");
     }
 }

@@ -13,10 +13,12 @@ use wf_formats::encoding::I2sOrder;
 use wf_model::{CpuList, HeadMode, Isa, KvDtype, Layout, SparseMode};
 
 use crate::bench::args::BenchArgs;
+use crate::convert::args::ConvertArgs;
 use crate::load::args::LoadArgs;
 use crate::report::UsageError;
 use crate::serve::args::ServeArgs;
 use crate::validate::ValidateArgs;
+use crate::verify::args::VerifyArgs;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -29,6 +31,7 @@ Examples:
   wf run \"Once upon a time\"                 a story by the built-in demo model
   wf run bitnet-2b.gguf \"Why is it blue?\"   a model of your own
   wf inspect bitnet-2b.gguf                 what a file is, and whether it is sound
+  wf convert checkpoint/ bitnet-2b.gguf     another format, checked
   wf doctor                                 whether this machine computes right
 
 MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file or a Hugging Face directory.
@@ -61,6 +64,10 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Say what a model file is, and whether it is sound
     Inspect(InspectArgs),
+    /// Turn a model into another format
+    Convert(ConvertArgs),
+    /// Say whether two files are the same model
+    Verify(VerifyArgs),
     /// Show the tokens of a text
     Tokenize(TokenizeArgs),
     /// Measure a model: scores and perplexity
@@ -521,7 +528,7 @@ pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| "a whole number of at least 1 is needed".to_owned())
 }
 
-fn parse_threads(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_threads(text: &str) -> Result<usize, String> {
     let threads = text.parse().ok().filter(|threads| (1..=MAX_THREADS).contains(threads));
     threads.ok_or_else(|| format!("a whole number from 1 to {MAX_THREADS} is needed"))
 }

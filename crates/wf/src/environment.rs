@@ -158,7 +158,20 @@ mod tests {
                 // These are what a command works on, like the text itself, or where it writes.
                 let input =
                     ["file", "ids", "synthetic", "synthetic_sparsity", "demo", "smoke", "plot"];
-                let input = input.contains(&arg.get_id().as_str());
+                // What one conversion is to do; none of it is right for the next one.
+                let conversion = [
+                    "to",
+                    "encoding",
+                    "head_type",
+                    "pack_lm_head",
+                    "group",
+                    "naive",
+                    "dry_run",
+                    "no_verify",
+                    "force",
+                ];
+                let id = arg.get_id().as_str();
+                let input = input.contains(&id) || conversion.contains(&id);
                 if let (Some(long), false) = (arg.get_long(), input) {
                     let name = format!("WF_{}", long.to_uppercase().replace('-', "_"));
                     assert_eq!(arg.get_env(), Some(name.as_ref()), "{}", command.get_name());

@@ -7,6 +7,7 @@
 
 mod args;
 mod bench;
+mod convert;
 mod demo;
 mod doctor;
 mod environment;
@@ -20,6 +21,7 @@ mod serve;
 mod svg;
 mod tokenize;
 mod validate;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -49,6 +51,8 @@ fn run_command() -> Result<()> {
         Command::Serve(args) => serve::serve(&args),
         Command::Run(args) => run::run(&args),
         Command::Inspect(args) => inspect::inspect(&args),
+        Command::Convert(args) => convert::convert(&args),
+        Command::Verify(args) => verify::verify(&args),
         Command::Tokenize(args) => tokenize::tokenize(&args),
         Command::Eval(args) => match args.command {
             EvalCommand::Logits(args) => eval::logits::logits(&args),

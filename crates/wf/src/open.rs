@@ -21,7 +21,11 @@ pub(crate) fn source(model: Option<&Path>) -> ModelSource {
 
 impl FileArgs {
     pub(crate) fn options(&self) -> OpenOptions {
-        OpenOptions { i2s_order: self.i2s_order, activation: self.activation }
+        OpenOptions {
+            i2s_order: self.i2s_order,
+            activation: self.activation,
+            ..OpenOptions::default()
+        }
     }
 }
 

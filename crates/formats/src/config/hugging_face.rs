@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::gguf::MASK_TEXT;
 use super::settings::Settings;
-use super::{Activation, BlockDiffusion, Evidence, ModelConfig, RotaryPairs};
+use super::{Activation, BlockDiffusion, Evidence, ModelConfig, NAIVE_HINT, RotaryPairs};
 use crate::companions::Companions;
 use crate::error::{Error, quote_safely};
 
@@ -124,6 +124,7 @@ const NO_PROJECTIONS: [&str; 3] = ["lm_head", "model.embed_tokens", "model.norm"
 /// How `transformers` would read the weights, by `quantization_config`.
 pub(crate) fn weight_scheme(
     settings: &Settings,
+    naive: bool,
     decisions: &mut Vec<String>,
 ) -> Result<WeightScheme, Error> {
     let family = Family::of(settings)?;
@@ -134,6 +135,11 @@ pub(crate) fn weight_scheme(
             decisions.push("master weights become trits: weight_bits 1, input_bits 8".to_owned());
             return Ok(WeightScheme::Online);
         }
+        if naive {
+            let what = "weights are rounded to trits though the model was not trained for it";
+            decisions.push(format!("{what}: asked for by --naive, for speed tests only"));
+            return Ok(WeightScheme::Online);
+        }
         let what = if *family == LLAMA {
             "missing: not a ternary model"
         } else {
@@ -141,7 +147,7 @@ pub(crate) fn weight_scheme(
              BitNet master weights, add {\"quant_method\": \"bitnet\", \"linear_class\": \
              \"autobitlinear\", \"quantization_mode\": \"online\"}"
         };
-        return Err(settings.fault("quantization_config", what));
+        return Err(settings.fault("quantization_config", format!("{what}; {NAIVE_HINT}")));
     };
     let choice = |key: &str, usual: &'static str, allowed: &[&str]| -> Result<String, Error> {
         let value = quantization.string(key)?.unwrap_or(usual);

@@ -11,6 +11,10 @@ pub(crate) mod settings;
 use crate::error::Error;
 use crate::names::{LayerTensor, TensorName};
 
+/// What a refusal of plain float weights ends with.
+pub(crate) const NAIVE_HINT: &str =
+    "--naive rounds it all the same, for speed tests only: what it writes is nonsense";
+
 /// What decides about the network besides its configuration.
 pub(crate) struct Evidence {
     /// Rows of the embedding.
@@ -92,6 +96,22 @@ pub enum RotaryPairs {
     Halves,
     /// 2i and 2i + 1, as in GGUF files of the `llama` architecture.
     Adjacent,
+}
+
+impl RotaryPairs {
+    /// Which row of a query or key projection in the other order is `row` in this one.
+    #[expect(clippy::arithmetic_side_effects, reason = "`check` has bounded both numbers")]
+    pub fn row_before(self, row: usize, head_dim: usize) -> usize {
+        let half = (head_dim / 2).max(1);
+        let (head, dim) = (row / head_dim.max(1), row % head_dim.max(1));
+        let from = match self {
+            // 0, half, 1, half + 1, …
+            Self::Adjacent => dim / 2 + dim % 2 * half,
+            // 0, 2, 4, …, 1, 3, 5, …
+            Self::Halves => dim % half * 2 + dim / half,
+        };
+        head * head_dim + from
+    }
 }
 
 /// The function on the gate of the feed-forward part.

@@ -134,8 +134,14 @@ impl Reader<'_, '_> {
             if name.is_linear() {
                 factor = self.scale_beside(record, &scales)?;
                 if let Encoding::Float(float) = encoding {
-                    encoding = Encoding::TernaryFloats(float);
-                    factor *= self.ternary_scale(record, float, size, &config.architecture)?;
+                    encoding = match self.ternary_scale(record, float, size)? {
+                        Some(scale) => {
+                            factor *= scale;
+                            Encoding::TernaryFloats(float)
+                        }
+                        None if self.options.naive => Encoding::MasterWeights(float),
+                        None => return Err(self.not_ternary(record, float, &config.architecture)),
+                    };
                 }
             }
             stored.tensors.push(TensorInfo {
@@ -148,6 +154,7 @@ impl Reader<'_, '_> {
                 size,
                 file: 0,
                 factor,
+                group_len: self.options.group_len,
             });
         }
         self.note_order(&stored, decisions);
@@ -207,24 +214,24 @@ impl Reader<'_, '_> {
         Ok(group_len)
     }
 
-    /// The s of float weights that are all −s, 0 or s.
+    /// The s of float weights that are all −s, 0 or s; `None` if they are not.
     fn ternary_scale(
         &self,
         record: &Record,
         float: FloatEncoding,
         size: u64,
-        architecture: &str,
-    ) -> Result<f32, Error> {
+    ) -> Result<Option<f32>, Error> {
         let bytes = size::slice(self.bytes, record.offset, size).unwrap_or_default();
-        let scale =
-            ternary_floats::scale(float, bytes, record.cols).map_err(|e| self.fault(record, e))?;
-        scale.ok_or_else(|| {
-            let what = format!(
-                "is {float} and not ternary (more than one magnitude besides 0): this \
-                 {architecture} is not a ternary model"
-            );
-            self.fault(record, what)
-        })
+        ternary_floats::scale(float, bytes, record.cols).map_err(|e| self.fault(record, e))
+    }
+
+    fn not_ternary(&self, record: &Record, float: FloatEncoding, architecture: &str) -> Error {
+        let what = format!(
+            "is {float} and not ternary (more than one magnitude besides 0): this {architecture} is \
+             not a ternary model; {}",
+            config::NAIVE_HINT
+        );
+        self.fault(record, what)
     }
 
     /// llama.cpp may keep one more scale of a projection in a tensor of its own.

@@ -4,8 +4,9 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{Activation, ModelConfig};
 
-/// The configuration of a packed checkpoint, as `transformers` reads it.
-pub(super) fn config_json(config: &ModelConfig) -> String {
+/// The configuration of a packed checkpoint, as `transformers` reads it. `name` is the model's, if
+/// another than the configuration says.
+pub(super) fn config_json(config: &ModelConfig, name: Option<&str>) -> String {
     let is_llama = !config.sub_norms && config.activation == Activation::Silu;
     let (class, model_type) =
         if is_llama { ("LlamaForCausalLM", "llama") } else { ("BitNetForCausalLM", "bitnet") };
@@ -15,7 +16,7 @@ pub(super) fn config_json(config: &ModelConfig) -> String {
     };
     set("architectures", json!([class]));
     set("model_type", json!(model_type));
-    if let Some(name) = &config.name {
+    if let Some(name) = name.or(config.name.as_deref()) {
         set("_name_or_path", json!(name));
     }
     set("hidden_act", json!(config.activation.key()));

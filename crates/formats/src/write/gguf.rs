@@ -2,16 +2,15 @@
 
 use std::path::Path;
 
-use super::file::write_whole;
+use super::file::{Existing, Staged};
+use super::target::{Container, Target};
 use super::tokenizer::vocabulary_of;
-use super::{Target, dims, tensor};
+use super::{Progress, dims, tensor};
 use crate::config::{Activation, ModelConfig, RotaryPairs};
 use crate::encoding::{FloatEncoding, Rounding, TernaryEncoding};
 use crate::error::Error;
 use crate::gguf::write::{GgufWriter, MetadataValue};
 use crate::model_file::ModelFile;
-use crate::names::TensorName;
-use crate::tensor::Encoding;
 use crate::vocabulary::GgufVocabulary;
 
 /// What a GGUF file is to hold.
@@ -27,11 +26,26 @@ pub struct GgufTarget {
     pub name: Option<String>,
 }
 
-/// Writes a model as a GGUF file.
+/// Writes a model as a GGUF file, in place of one that is there.
 pub fn write_gguf(source: &ModelFile, target: &GgufTarget, out: &Path) -> Result<(), Error> {
+    let GgufTarget { trits, head, rounding, name } = target.clone();
+    let container = Container::Gguf(trits);
+    let existing = Existing::Replace;
+    let target = Target { container, head, rounding, name, existing, threads: 1 };
+    target.write(source, out)
+}
+
+/// Writes a model as a GGUF file whose projections are `trits`.
+pub(super) fn stage(
+    source: &ModelFile,
+    target: &Target,
+    trits: TernaryEncoding,
+    out: &Path,
+    progress: &mut Progress<'_>,
+) -> Result<Staged, Error> {
     let config = source.config();
     let io = |e| Error::io(out, e);
-    let (architecture, pairs) = architecture(config);
+    let (architecture, pairs) = architecture(config, trits);
     let mut writer = GgufWriter::new();
     writer.set_network(config, architecture, target.name.as_deref());
     if let Some(vocabulary) = vocabulary_of(source)? {
@@ -40,30 +54,37 @@ pub fn write_gguf(source: &ModelFile, target: &GgufTarget, out: &Path) -> Result
     if let Some(template) = source.chat_template() {
         writer.set("tokenizer.chat_template", MetadataValue::String(template.to_owned()));
     }
-    let float = |name: TensorName| if name.is_norm() { FloatEncoding::F32 } else { target.head };
-    for name in config.tensor_names() {
-        let linear = name.is_linear();
-        let encoding =
-            if linear { Encoding::Ternary(target.trits) } else { Encoding::Float(float(name)) };
-        writer.declare(&name.gguf(), &dims(tensor(source, name)), encoding).map_err(io)?;
+    for planned in target.plan(source)? {
+        let shape = dims(tensor(source, planned.name));
+        writer.declare(&planned.name.gguf(), &shape, planned.encoding).map_err(io)?;
     }
-    let target = Target { trits: target.trits, rounding: target.rounding, pairs };
-    write_whole(out, |file| {
+    let mut carrier = target.carrier(source, trits, pairs, progress);
+    Staged::file(out, target.existing, |file| {
         let mut body = writer.begin(file).map_err(io)?;
         for name in config.tensor_names() {
             let info = tensor(source, name);
-            target.copy(source, info, float(name), |bytes| body.append(bytes).map_err(io))?;
+            let float = target.float_encoding(info);
+            carrier.copy(info, float, |bytes| body.append(bytes).map_err(io))?;
         }
-        body.finish().map(drop).map_err(io)
+        body.finish().map(drop).map_err(io)?;
+        source.check_unchanged()
     })
 }
 
 /// The architecture that other readers know this network by, and its order of rotary pairs.
-fn architecture(config: &ModelConfig) -> (&'static str, RotaryPairs) {
+///
+/// bitnet.cpp and ik_llama.cpp call the squared ReLU network `bitnet-b1.58`; llama.cpp, whose
+/// encodings the others are, has had `bitnet` alone for most of its life.
+fn architecture(config: &ModelConfig, trits: TernaryEncoding) -> (&'static str, RotaryPairs) {
+    let of_llama_cpp = matches!(
+        trits,
+        TernaryEncoding::Tq1_0 | TernaryEncoding::Tq2_0 | TernaryEncoding::Q2_0 { .. }
+    );
     match (config.sub_norms, config.activation) {
-        (_, Activation::Relu2) => ("bitnet-b1.58", RotaryPairs::Halves),
-        (true, Activation::Silu) => ("bitnet", RotaryPairs::Halves),
         (false, Activation::Silu) => ("llama", RotaryPairs::Adjacent),
+        (true, Activation::Silu) => ("bitnet", RotaryPairs::Halves),
+        (true, Activation::Relu2) if of_llama_cpp => ("bitnet", RotaryPairs::Halves),
+        (_, Activation::Relu2) => ("bitnet-b1.58", RotaryPairs::Halves),
     }
 }
 

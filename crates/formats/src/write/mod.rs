@@ -5,22 +5,34 @@
 
 mod config_json;
 mod file;
+mod fitting;
 mod gguf;
 mod packed;
 mod sglbitnt;
+mod target;
 mod tokenizer;
 
+pub use file::{Existing, Staged};
+pub use fitting::fitting;
 pub use gguf::{GgufTarget, write_gguf};
 pub use packed::write_packed_dir;
 pub use sglbitnt::write_sglbitnt;
+pub use target::{Container, PlannedTensor, Target};
+
+use std::thread;
 
 use crate::config::RotaryPairs;
-use crate::encoding::{FloatEncoding, Rounding, TernaryEncoding, TritScales};
+use crate::encoding::{EncodingError, FloatEncoding, Rounding, TernaryEncoding, TritScales};
 use crate::encoding::{encode_floats, encode_trits};
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::names::{LayerTensor, TensorName};
+use crate::size;
 use crate::tensor::TensorInfo;
+use crate::tensor_data::TensorData;
+
+/// Is told how many bytes of the source are done.
+pub(crate) type Progress<'a> = dyn FnMut(u64) + 'a;
 
 /// Rows of floats that are in memory at a time.
 const CHUNK_ROWS: usize = 256;
@@ -35,95 +47,123 @@ fn dims(info: &TensorInfo) -> Vec<usize> {
     if info.name.is_norm() { vec![info.cols] } else { vec![info.rows, info.cols] }
 }
 
-/// How a file holds its tensors.
-struct Target {
+/// Carries tensors over to a file, and counts the bytes of the source that are done.
+struct Carrier<'a> {
+    source: &'a ModelFile,
     trits: TernaryEncoding,
     rounding: Rounding,
     pairs: RotaryPairs,
+    threads: usize,
+    progress: &'a mut Progress<'a>,
+    done: u64,
 }
 
-impl Target {
+impl Carrier<'_> {
     /// Hands the bytes of a tensor to `write`: a projection in one piece, floats in many.
     fn copy(
-        &self,
-        source: &ModelFile,
+        &mut self,
         info: &TensorInfo,
         float: FloatEncoding,
         mut write: impl FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if !info.name.is_linear() {
-            return copy_floats(source, info, float, write);
+        if info.name.is_linear() {
+            write(&self.projection(info)?.packed)
+        } else {
+            self.copy_floats(info, float, write)
         }
-        let (trits, scales) = projection(source, info, self.pairs)?;
-        let bytes = encode_trits(self.trits, &trits, info.rows, info.cols, &scales, self.rounding)
-            .map_err(|e| source.fault(info, e))?;
-        write(&bytes)
+    }
+
+    /// The same encoding is copied bit for bit, another one is made from the decoded values.
+    fn copy_floats(
+        &mut self,
+        info: &TensorInfo,
+        encoding: FloatEncoding,
+        mut write: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let fault = |e: EncodingError| self.source.fault(info, e);
+        let found = info.encoding.float().unwrap_or(encoding);
+        let mut bytes = Vec::new();
+        let mut values = Vec::new();
+        for first in (0..info.rows).step_by(CHUNK_ROWS) {
+            let rows = CHUNK_ROWS.min(info.rows - first);
+            // Also where bytes are copied: a number that is not finite is refused here, not later.
+            self.source.read_floats(info, first..first + rows, &mut bytes, &mut values)?;
+            if found == encoding {
+                write(&bytes)?;
+            } else {
+                write(&encode_floats(encoding, &values).map_err(fault)?)?;
+            }
+            self.done += size::widen(bytes.len());
+            (self.progress)(self.done);
+        }
+        Ok(())
+    }
+
+    /// Reads a projection, and packs its trits for the file.
+    fn projection(&mut self, info: &TensorInfo) -> Result<Projection, Error> {
+        let data = self.source.read(info)?;
+        let scales = data.scales()?;
+        let trits = read_trits(&data, info, self.threads)?;
+        let (trits, scales) = self.turned(info, trits, scales);
+        let packed = encode_trits(self.trits, &trits, info.rows, info.cols, &scales, self.rounding)
+            .map_err(|e| fitting::explained(self.source, info, &scales, e))?;
+        self.done += info.size;
+        (self.progress)(self.done);
+        Ok(Projection { packed, scale: one_scale(&scales) })
+    }
+
+    /// The rows of a projection in the order of rotary pairs that the file has.
+    fn turned(
+        &self,
+        info: &TensorInfo,
+        trits: Vec<i8>,
+        scales: TritScales,
+    ) -> (Vec<i8>, TritScales) {
+        let config = self.source.config();
+        let turns =
+            matches!(info.name, TensorName::Layer(_, LayerTensor::Query | LayerTensor::Key));
+        if !turns || config.rotary_pairs == self.pairs {
+            return (trits, scales);
+        }
+        let from = |row| self.pairs.row_before(row, config.head_dim);
+        let scales = match scales {
+            TritScales::Tensor(scale) => TritScales::Tensor(scale),
+            TritScales::Rows(values) => TritScales::Rows(reordered(&values, 1, from)),
+            TritScales::Groups { len, values } => {
+                TritScales::Groups { len, values: reordered(&values, info.cols / len, from) }
+            }
+        };
+        (reordered(&trits, info.cols, from), scales)
     }
 }
 
-/// The same encoding is copied bit for bit, another one is made from the decoded values.
-fn copy_floats(
-    source: &ModelFile,
-    info: &TensorInfo,
-    encoding: FloatEncoding,
-    mut write: impl FnMut(&[u8]) -> Result<(), Error>,
-) -> Result<(), Error> {
-    if info.encoding.float() == Some(encoding) {
-        return write(source.bytes(info));
-    }
-    let mut values = Vec::new();
-    for first in (0..info.rows).step_by(CHUNK_ROWS) {
-        let rows = first..info.rows.min(first + CHUNK_ROWS);
-        values.resize(rows.len() * info.cols, 0.0);
-        source.floats(info, rows, &mut values)?;
-        write(&encode_floats(encoding, &values).map_err(|e| source.fault(info, e))?)?;
-    }
-    Ok(())
+/// A projection as it goes into a file.
+struct Projection {
+    packed: Vec<u8>,
+    /// Its one scale, for encodings that carry none; `encode_trits` refuses more for them.
+    scale: f32,
 }
 
-/// The scale of a projection whose encoding has room for one; `encode_trits` refuses more. A tensor of
-/// zeros may have any, and these formats want a positive one.
-fn one_scale(source: &ModelFile, info: &TensorInfo) -> Result<f32, Error> {
-    let scales = source.scales(info)?;
-    Ok(scales.values().first().copied().filter(|&scale| scale > 0.0).unwrap_or(1.0))
+/// A tensor of zeros may have any scale, and formats that keep one beside it want a positive one.
+fn one_scale(scales: &TritScales) -> f32 {
+    scales.values().first().copied().filter(|&scale| scale > 0.0).unwrap_or(1.0)
 }
 
-/// All trits and scales of a projection, with its rows in the order that `pairs` asks for.
-fn projection(
-    source: &ModelFile,
-    info: &TensorInfo,
-    pairs: RotaryPairs,
-) -> Result<(Vec<i8>, TritScales), Error> {
+/// All trits of a projection, its rows shared among threads.
+fn read_trits(data: &TensorData<'_>, info: &TensorInfo, threads: usize) -> Result<Vec<i8>, Error> {
     let mut trits = vec![0; info.rows * info.cols];
-    source.trits(info, 0..info.rows, &mut trits)?;
-    let scales = source.scales(info)?;
-    let config = source.config();
-    let turns = matches!(info.name, TensorName::Layer(_, LayerTensor::Query | LayerTensor::Key));
-    if !turns || config.rotary_pairs == pairs {
-        return Ok((trits, scales));
-    }
-    let from = |row| row_before(row, config.head_dim, pairs);
-    let scales = match scales {
-        TritScales::Tensor(scale) => TritScales::Tensor(scale),
-        TritScales::Rows(values) => TritScales::Rows(reordered(&values, 1, from)),
-        TritScales::Groups { len, values } => {
-            TritScales::Groups { len, values: reordered(&values, info.cols / len, from) }
-        }
-    };
-    Ok((reordered(&trits, info.cols, from), scales))
-}
-
-/// Which row goes to `row` when the dimensions of each head are put in the order `pairs`.
-fn row_before(row: usize, head_dim: usize, pairs: RotaryPairs) -> usize {
-    let (head, dim) = (row / head_dim, row % head_dim);
-    let half = head_dim / 2;
-    let from = match pairs {
-        // 0, half, 1, half + 1, …
-        RotaryPairs::Adjacent => dim / 2 + dim % 2 * half,
-        // 0, 2, 4, …, 1, 3, 5, …
-        RotaryPairs::Halves => dim % half * 2 + dim / half,
-    };
-    head * head_dim + from
+    let share = info.rows.div_ceil(threads.max(1)).max(1);
+    let parts = trits.chunks_mut(share * info.cols).enumerate();
+    thread::scope(|scope| {
+        let parts: Vec<_> = parts
+            .map(|(at, part)| {
+                let first = at * share;
+                scope.spawn(move || data.trits(first..(first + share).min(info.rows), part))
+            })
+            .collect();
+        parts.into_iter().try_for_each(|part| part.join().expect("reading trits does not panic"))
+    })?;
+    Ok(trits)
 }
 
 fn reordered<T: Copy>(values: &[T], row_len: usize, from: impl Fn(usize) -> usize) -> Vec<T> {
@@ -138,10 +178,10 @@ mod tests {
     #[test]
     fn the_two_orders_of_a_head_undo_each_other() {
         let rows: Vec<usize> = (0..24).collect();
-        let adjacent = reordered(&rows, 1, |row| row_before(row, 8, RotaryPairs::Adjacent));
+        let adjacent = reordered(&rows, 1, |row| RotaryPairs::Adjacent.row_before(row, 8));
         assert_eq!(&adjacent[..8], [0, 4, 1, 5, 2, 6, 3, 7]);
         assert_eq!(&adjacent[8..10], [8, 12]);
-        let back = reordered(&adjacent, 1, |row| row_before(row, 8, RotaryPairs::Halves));
+        let back = reordered(&adjacent, 1, |row| RotaryPairs::Halves.row_before(row, 8));
         assert_eq!(back, rows);
     }
 }

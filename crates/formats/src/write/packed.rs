@@ -1,33 +1,61 @@
 //! Any model → a packed Hugging Face checkpoint, as `transformers` loads it.
 
-use std::fs;
 use std::path::Path;
 
 use super::config_json::config_json;
-use super::file::{write_bytes, write_whole};
-use super::tokenizer::write_tokenizer_files;
-use super::{Target, dims, one_scale, tensor};
+use super::file::{Existing, Staged, write_bytes};
+use super::target::{Container, Target};
+use super::tokenizer::{self, tokenizer_files};
+use super::{Progress, dims, one_scale, tensor};
 use crate::config::RotaryPairs;
 use crate::encoding::{FloatEncoding, Rounding, TernaryEncoding, encode_floats};
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::safetensors::write::SafetensorsWriter;
-use crate::tensor::TensorInfo;
+use crate::tensor::{Encoding, TensorInfo};
 
-/// Writes `model.safetensors`, `config.json` and the tokenizer files into a directory, which is made if
-/// it is not there.
+/// The files of a checkpoint besides those of its tokenizer.
+pub(super) const NAMES: [&str; 2] = ["model.safetensors", "config.json"];
+
+/// Writes `model.safetensors`, `config.json` and the tokenizer files into a directory of their own, in
+/// place of one that holds nothing but these.
 pub fn write_packed_dir(
     source: &ModelFile,
     head: FloatEncoding,
     directory: &Path,
 ) -> Result<(), Error> {
-    fs::create_dir_all(directory).map_err(|e| Error::io(directory, e))?;
-    write_weights(source, head, &directory.join("model.safetensors"))?;
-    write_bytes(&directory.join("config.json"), config_json(source.config()).as_bytes())?;
-    write_tokenizer_files(source, directory)
+    let (rounding, existing) = (Rounding::Exact, Existing::Replace);
+    let container = Container::Packed;
+    let target = Target { container, head, rounding, name: None, existing, threads: 1 };
+    target.write(source, directory)
 }
 
-fn write_weights(source: &ModelFile, head: FloatEncoding, out: &Path) -> Result<(), Error> {
+/// Writes a model as a packed checkpoint.
+pub(super) fn stage(
+    source: &ModelFile,
+    target: &Target,
+    directory: &Path,
+    progress: &mut Progress<'_>,
+) -> Result<Staged, Error> {
+    target.plan(source)?;
+    let tokenizer = tokenizer_files(source)?;
+    let config = config_json(source.config(), target.name.as_deref());
+    let known: Vec<&'static str> = NAMES.into_iter().chain(tokenizer::NAMES).collect();
+    Staged::directory(directory, target.existing, known, |directory| {
+        let write =
+            |name: &str, bytes: &[u8]| write_bytes(&directory.join(name), Existing::Keep, bytes);
+        write_weights(source, target, &directory.join("model.safetensors"), progress)?;
+        write("config.json", config.as_bytes())?;
+        tokenizer.iter().try_for_each(|(name, bytes)| write(name, bytes))
+    })
+}
+
+fn write_weights(
+    source: &ModelFile,
+    target: &Target,
+    out: &Path,
+    progress: &mut Progress<'_>,
+) -> Result<(), Error> {
     let io = |e| Error::io(out, e);
     let names: Vec<_> = source.config().tensor_names().collect();
     let mut writer = SafetensorsWriter::new();
@@ -36,44 +64,41 @@ fn write_weights(source: &ModelFile, head: FloatEncoding, out: &Path) -> Result<
         let hf_name = name.hugging_face();
         if name.is_linear() {
             writer.declare_bytes(&hf_name, &[info.rows / 4, info.cols]).map_err(io)?;
-            let float = scale_encoding(one_scale(source, info)?);
+            let float = scale_encoding(source, info)?;
             writer.declare(&format!("{hf_name}_scale"), &[1], float).map_err(io)?;
         } else {
-            writer.declare(&hf_name, &dims(info), float_encoding(info, head)).map_err(io)?;
+            writer.declare(&hf_name, &dims(info), target.float_encoding(info)).map_err(io)?;
         }
     }
-    let target = Target {
-        trits: TernaryEncoding::HfPacked,
-        rounding: Rounding::Exact,
-        pairs: RotaryPairs::Halves,
-    };
-    write_whole(out, |file| {
+    let trits = TernaryEncoding::HfPacked;
+    let mut carrier = target.carrier(source, trits, RotaryPairs::Halves, progress);
+    let staged = Staged::file(out, Existing::Keep, |file| {
         let mut body = writer.begin(file).map_err(io)?;
         for name in names {
             let info = tensor(source, name);
-            let float = float_encoding(info, head);
-            target.copy(source, info, float, |bytes| body.append(bytes).map_err(io))?;
             if name.is_linear() {
-                let scale = one_scale(source, info)?;
-                let bytes = encode_floats(scale_encoding(scale), &[scale])
-                    .map_err(|e| source.fault(info, e))?;
-                body.append(&bytes).map_err(io)?;
+                let projection = carrier.projection(info)?;
+                body.append(&projection.packed).map_err(io)?;
+                let float = scale_encoding(source, info)?;
+                let scale = encode_floats(float, &[projection.scale]);
+                body.append(&scale.map_err(|e| source.fault(info, e))?).map_err(io)?;
+            } else {
+                let float = target.float_encoding(info);
+                carrier.copy_floats(info, float, |bytes| body.append(bytes).map_err(io))?;
             }
         }
-        body.finish().map(drop).map_err(io)
-    })
+        body.finish().map(drop).map_err(io)?;
+        source.check_unchanged()
+    })?;
+    staged.settle()
 }
 
-/// bf16 as published checkpoints have it, where that loses nothing.
-fn scale_encoding(scale: f32) -> FloatEncoding {
-    if scale.to_bits() & 0xffff == 0 { FloatEncoding::Bf16 } else { FloatEncoding::F32 }
-}
-
-/// The embedding and head get the encoding asked for; norms keep theirs, because they are small.
-fn float_encoding(info: &TensorInfo, head: FloatEncoding) -> FloatEncoding {
-    match info.encoding.float() {
-        _ if !info.name.is_norm() => head,
-        Some(float @ (FloatEncoding::Bf16 | FloatEncoding::F16)) => float,
-        _ => FloatEncoding::F32,
+/// bf16 as published checkpoints have it, where that loses nothing. The scale of master weights takes
+/// a pass over all of them to know, and is next to never exact in bf16: it is not asked for here.
+fn scale_encoding(source: &ModelFile, info: &TensorInfo) -> Result<FloatEncoding, Error> {
+    if matches!(info.encoding, Encoding::MasterWeights(_)) {
+        return Ok(FloatEncoding::F32);
     }
+    let is_bf16 = one_scale(&source.scales(info)?).to_bits() & 0xffff == 0;
+    Ok(if is_bf16 { FloatEncoding::Bf16 } else { FloatEncoding::F32 })
 }

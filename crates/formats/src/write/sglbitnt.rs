@@ -1,43 +1,72 @@
 //! Any model → SGLBITNT, with its tokenizer files beside it.
 
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 
 use super::config_json::config_json;
-use super::file::write_whole;
-use super::tokenizer::write_tokenizer_files;
-use super::{Target, dims, one_scale, tensor};
+use super::file::{Existing, Staged, write_bytes};
+use super::target::{Container, Target};
+use super::tokenizer::tokenizer_files;
+use super::{Progress, dims, tensor};
 use crate::companions::directory_of;
 use crate::config::RotaryPairs;
 use crate::encoding::{FloatEncoding, Rounding, TernaryEncoding};
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::sglbitnt::{write_header, write_record};
-use crate::tensor::Encoding;
+use crate::size;
 
-/// Writes a model as one `.bin`, and its tokenizer files into the same directory.
+/// Writes a model as one `.bin`, and its tokenizer files into the same directory, in place of what is
+/// there.
 pub fn write_sglbitnt(source: &ModelFile, head: FloatEncoding, out: &Path) -> Result<(), Error> {
-    let config = source.config();
-    let io = |e| Error::io(out, e);
-    let names: Vec<_> = config.tensor_names().collect();
-    let trits = TernaryEncoding::SglPacked;
-    let target = Target { trits, rounding: Rounding::Exact, pairs: RotaryPairs::Halves };
-    write_whole(out, |file| {
-        write_header(file, &config_json(config), names.len()).map_err(io)?;
-        for name in names {
-            let info = tensor(source, name);
-            let float = if name.is_norm() { FloatEncoding::F32 } else { head };
-            let (dtype, encoding, dims, scale) = if name.is_linear() {
-                let packed = vec![info.rows, info.cols / 4];
-                (None, Encoding::Ternary(trits), packed, Some(one_scale(source, info)?))
-            } else {
-                (Some(float), Encoding::Float(float), dims(info), None)
-            };
-            let size = encoding.size(info.rows, info.cols).map_err(|e| source.fault(info, e))?;
-            write_record(file, &name.hugging_face(), dtype, &dims, scale, size).map_err(io)?;
-            target.copy(source, info, float, |bytes| file.write_all(bytes).map_err(io))?;
+    let (rounding, existing) = (Rounding::Exact, Existing::Replace);
+    let container = Container::Sglbitnt;
+    let target = Target { container, head, rounding, name: None, existing, threads: 1 };
+    target.write(source, out)
+}
+
+/// Writes a model as SGLBITNT. The tokenizer comes first: where the `.bin` is, everything is.
+pub(super) fn stage(
+    source: &ModelFile,
+    target: &Target,
+    out: &Path,
+    progress: &mut Progress<'_>,
+) -> Result<Staged, Error> {
+    let plan = target.plan(source)?;
+    let config = config_json(source.config(), target.name.as_deref());
+    let mut beside = Vec::new();
+    for (name, bytes) in tokenizer_files(source)? {
+        let path = directory_of(out).join(name);
+        // Another model of the same family may have put it there, or the source may be this very file.
+        if fs::read(&path).is_ok_and(|there| there == bytes) {
+            continue;
         }
-        Ok(())
+        write_bytes(&path, target.existing, &bytes)?;
+        beside.push(path);
+    }
+    let io = |e| Error::io(out, e);
+    let trits = TernaryEncoding::SglPacked;
+    let mut carrier = target.carrier(source, trits, RotaryPairs::Halves, progress);
+    let staged = Staged::file(out, target.existing, |file| {
+        write_header(file, &config, plan.len()).map_err(io)?;
+        for planned in plan {
+            let info = tensor(source, planned.name);
+            let name = planned.name.hugging_face();
+            if planned.name.is_linear() {
+                let projection = carrier.projection(info)?;
+                let (dims, scale) = ([info.rows, info.cols / 4], Some(projection.scale));
+                let len = size::widen(projection.packed.len());
+                write_record(file, &name, None, &dims, scale, len).map_err(io)?;
+                file.write_all(&projection.packed).map_err(io)?;
+            } else {
+                let float = target.float_encoding(info);
+                let (float_type, dims) = (Some(float), dims(info));
+                write_record(file, &name, float_type, &dims, None, planned.size).map_err(io)?;
+                carrier.copy_floats(info, float, |bytes| file.write_all(bytes).map_err(io))?;
+            }
+        }
+        source.check_unchanged()
     })?;
-    write_tokenizer_files(source, directory_of(out))
+    Ok(staged.with(beside))
 }

@@ -4,13 +4,10 @@
 //! is a regular expression in `tokenizer.json` and a name in GGUF, so only cuts with a known name pass.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::file::write_bytes;
 use crate::error::{Error, quote_safely};
 use crate::model_file::ModelFile;
 use crate::vocabulary::{
@@ -215,10 +212,18 @@ fn adds_a_first_token(post_processor: Option<&Value>) -> Option<bool> {
     Some(starts_with_special(processor) || nested_does())
 }
 
-/// Writes `tokenizer.json` and `tokenizer_config.json`, if the model has a tokenizer.
-pub(super) fn write_tokenizer_files(source: &ModelFile, directory: &Path) -> Result<(), Error> {
+/// The files of a tokenizer.
+pub(super) const NAMES: [&str; 2] = ["tokenizer.json", "tokenizer_config.json"];
+
+/// Whether the model has a tokenizer, and so files of one.
+pub(super) fn has_files(source: &ModelFile) -> bool {
+    !matches!(source.tokenizer(), TokenizerSource::Missing { .. })
+}
+
+/// `tokenizer.json` and `tokenizer_config.json`, if the model has a tokenizer.
+pub(super) fn tokenizer_files(source: &ModelFile) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
     let json = match source.tokenizer() {
-        TokenizerSource::Missing { .. } => return Ok(()),
+        TokenizerSource::Missing { .. } => return Ok(Vec::new()),
         TokenizerSource::Json(json) => json.clone(),
         TokenizerSource::Gguf(vocabulary) => tokenizer_json(vocabulary)
             .map_err(|what| Error::setting(source.name(), "tokenizer.ggml", what))?,
@@ -227,7 +232,8 @@ pub(super) fn write_tokenizer_files(source: &ModelFile, directory: &Path) -> Res
     let texts = source.special_token_texts();
     let mask = source.config().block_diffusion.and_then(|block| match source.tokenizer() {
         TokenizerSource::Gguf(v) => v.tokens.get(block.mask_token as usize).cloned(),
-        _ => None,
+        TokenizerSource::Json(json) => added_text(json, block.mask_token),
+        TokenizerSource::Missing { .. } => None,
     });
     let optional = [
         ("bos_token", texts.bos.as_deref()),
@@ -240,18 +246,20 @@ pub(super) fn write_tokenizer_files(source: &ModelFile, directory: &Path) -> Res
             settings[key] = json!(text);
         }
     }
-    let settings = format!("{settings:#}\n");
-    for (name, bytes) in
-        [("tokenizer.json", json.as_slice()), ("tokenizer_config.json", settings.as_bytes())]
-    {
-        let path = directory.join(name);
-        // The source may be this very file.
-        if fs::read(&path).is_ok_and(|there| there == bytes) {
-            continue;
-        }
-        write_bytes(&path, bytes)?;
+    let [json_name, settings_name] = NAMES;
+    let settings = format!("{settings:#}\n").into_bytes();
+    Ok(vec![(json_name, json), (settings_name, settings)])
+}
+
+/// The text of a token that a `tokenizer.json` adds to its vocabulary.
+fn added_text(json: &[u8], id: u32) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Added {
+        #[serde(default)]
+        added_tokens: Vec<AddedToken>,
     }
-    Ok(())
+    let added: Added = serde_json::from_slice(json).ok()?;
+    added.added_tokens.into_iter().find(|token| token.id == id).map(|token| token.content)
 }
 
 /// A `tokenizer.json` of a byte-level BPE vocabulary.

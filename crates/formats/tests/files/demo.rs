@@ -6,7 +6,7 @@ use crate::support::{open, read_trits, shared};
 
 static DEMO: &[u8] = include_bytes!("../../../wf/assets/demo.gguf");
 
-fn demo() -> ModelFile {
+pub(crate) fn demo() -> ModelFile {
     ModelFile::from_bytes("demo", DEMO, &OpenOptions::default()).unwrap()
 }
 

@@ -5,6 +5,7 @@
 mod demo;
 mod gguf_refusals;
 mod hugging_face;
+mod pairs;
 mod peers;
 mod published;
 mod roundtrip;

@@ -1,0 +1,153 @@
+//! What a model is to become.
+
+use std::path::{Path, PathBuf};
+
+use super::file::{Existing, Staged};
+use super::{Carrier, Progress, fitting, gguf, packed, sglbitnt, tensor};
+use crate::companions::directory_of;
+use crate::config::RotaryPairs;
+use crate::encoding::{FloatEncoding, Rounding, TernaryEncoding};
+use crate::error::Error;
+use crate::model_file::ModelFile;
+use crate::names::TensorName;
+use crate::tensor::{Encoding, TensorInfo};
+
+/// The kind of file, or directory of files, that a model becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Container {
+    /// One GGUF file with projections in this encoding.
+    Gguf(TernaryEncoding),
+    /// A directory as `transformers` reads it: packed safetensors, `config.json`, tokenizer.
+    Packed,
+    /// One `.bin`, with the tokenizer's files beside it.
+    Sglbitnt,
+}
+
+impl Container {
+    /// The encoding of the projections.
+    pub fn trits(self) -> TernaryEncoding {
+        match self {
+            Self::Gguf(trits) => trits,
+            Self::Packed => TernaryEncoding::HfPacked,
+            Self::Sglbitnt => TernaryEncoding::SglPacked,
+        }
+    }
+
+    /// Whether the embedding and output head can be in this encoding.
+    pub fn holds(self, head: FloatEncoding) -> bool {
+        let plain = matches!(head, FloatEncoding::F32 | FloatEncoding::F16 | FloatEncoding::Bf16);
+        plain || matches!(self, Self::Gguf(_))
+    }
+}
+
+/// What a model is to become, and how.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The kind of file.
+    pub container: Container,
+    /// Encoding of the embedding, and of the output head where it is another tensor.
+    pub head: FloatEncoding,
+    /// Whether scales may be rounded to what the encoding can hold.
+    pub rounding: Rounding,
+    /// The model's name, if another than the source's.
+    pub name: Option<String>,
+    /// What becomes of a file that is already there.
+    pub existing: Existing,
+    /// Threads that read trits. The file is the same for any number.
+    pub threads: usize,
+}
+
+/// One tensor of a file that is to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlannedTensor {
+    /// Which tensor it is.
+    pub name: TensorName,
+    /// How its numbers will lie in the file.
+    pub encoding: Encoding,
+    /// Bytes they will take.
+    pub size: u64,
+}
+
+impl Target {
+    /// Every tensor as it will be, or why one of them cannot be so. No weight is read.
+    pub fn plan(&self, source: &ModelFile) -> Result<Vec<PlannedTensor>, Error> {
+        let plan = |name: TensorName| {
+            let info = tensor(source, name);
+            let encoding = if name.is_linear() {
+                Encoding::Ternary(self.container.trits())
+            } else {
+                Encoding::Float(self.float_encoding(info))
+            };
+            let size = encoding
+                .size(info.rows, info.cols)
+                .map_err(|e| fitting::misfit(source, info, e))?;
+            Ok(PlannedTensor { name, encoding, size })
+        };
+        if !self.container.holds(self.head) {
+            let what = format!(
+                "a head of {} has no place in this format, which holds f32, f16 and bf16",
+                self.head
+            );
+            return Err(Error::unsupported(source.name(), what));
+        }
+        source.config().tensor_names().map(plan).collect()
+    }
+
+    /// Every file that writing to `out` makes or replaces.
+    pub fn files(&self, source: &ModelFile, out: &Path) -> Vec<PathBuf> {
+        let directory = match self.container {
+            Container::Gguf(_) => return vec![out.to_owned()],
+            Container::Packed => out,
+            Container::Sglbitnt => directory_of(out),
+        };
+        let mut files = match self.container {
+            Container::Packed => packed::NAMES.map(|name| directory.join(name)).to_vec(),
+            _ => vec![out.to_owned()],
+        };
+        if super::tokenizer::has_files(source) {
+            files.extend(super::tokenizer::NAMES.map(|name| directory.join(name)));
+        }
+        files
+    }
+
+    /// Writes the model, but does not yet give it its name. `progress` is told how many bytes of the
+    /// source are done.
+    pub fn stage(
+        &self,
+        source: &ModelFile,
+        out: &Path,
+        progress: &mut Progress<'_>,
+    ) -> Result<Staged, Error> {
+        match self.container {
+            Container::Gguf(trits) => gguf::stage(source, self, trits, out, progress),
+            Container::Packed => packed::stage(source, self, out, progress),
+            Container::Sglbitnt => sglbitnt::stage(source, self, out, progress),
+        }
+    }
+
+    /// Writes the model.
+    pub fn write(&self, source: &ModelFile, out: &Path) -> Result<(), Error> {
+        self.stage(source, out, &mut |_| {})?.settle()
+    }
+
+    /// The embedding and head get the encoding asked for. Norms are small and stay exact: f32, or what
+    /// they have where `transformers` may want them so.
+    pub(super) fn float_encoding(&self, info: &TensorInfo) -> FloatEncoding {
+        match (info.encoding.float(), self.container) {
+            _ if !info.name.is_norm() => self.head,
+            (Some(float @ (FloatEncoding::Bf16 | FloatEncoding::F16)), Container::Packed) => float,
+            _ => FloatEncoding::F32,
+        }
+    }
+
+    pub(super) fn carrier<'a>(
+        &self,
+        source: &'a ModelFile,
+        trits: TernaryEncoding,
+        pairs: RotaryPairs,
+        progress: &'a mut Progress<'a>,
+    ) -> Carrier<'a> {
+        let (rounding, threads) = (self.rounding, self.threads);
+        Carrier { source, trits, rounding, pairs, threads, progress, done: 0 }
+    }
+}

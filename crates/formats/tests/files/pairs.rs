@@ -1,0 +1,96 @@
+//! The built-in model from every format into every other: the same bytes as straight from the source.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use crate::demo::demo;
+use crate::support::open;
+use wf_formats::{
+    Container, Existing, FloatEncoding, I2sOrder, ModelFile, Rounding, Target, TernaryEncoding,
+};
+
+const FORMATS: [Container; 10] = [
+    Container::Gguf(TernaryEncoding::I2s(I2sOrder::Groups128)),
+    Container::Gguf(TernaryEncoding::Tq1_0),
+    Container::Gguf(TernaryEncoding::Tq2_0),
+    Container::Gguf(TernaryEncoding::Q2_0 { group_len: 64 }),
+    Container::Gguf(TernaryEncoding::Q2_0 { group_len: 128 }),
+    Container::Gguf(TernaryEncoding::Iq2Bn),
+    Container::Gguf(TernaryEncoding::Iq1Bn),
+    Container::Gguf(TernaryEncoding::Iq2BnR4),
+    Container::Packed,
+    Container::Sglbitnt,
+];
+
+fn write(source: &ModelFile, container: Container, directory: &Path) -> PathBuf {
+    let out = match container {
+        Container::Gguf(_) => directory.join("model.gguf"),
+        Container::Packed => directory.join("packed"),
+        Container::Sglbitnt => directory.join("model.bin"),
+    };
+    let target = Target {
+        container,
+        head: FloatEncoding::Bf16,
+        rounding: Rounding::Exact,
+        name: None,
+        existing: Existing::Keep,
+        // Any number must do.
+        threads: 1 + directory.as_os_str().len() % 4,
+    };
+    fs::create_dir(directory).unwrap();
+    target.write(source, &out).unwrap();
+    out
+}
+
+/// Every file under a directory, by name.
+fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push((
+                path.file_name().unwrap().to_str().unwrap().to_owned(),
+                fs::read(&path).unwrap(),
+            ));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn every_pair_of_formats_gives_the_same_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: String| directory.path().join(name);
+    let demo = demo();
+    let straight: Vec<PathBuf> = FORMATS
+        .iter()
+        .enumerate()
+        .map(|(to, format)| write(&demo, *format, &at(format!("{to}"))))
+        .collect();
+    let halves = [(0..FORMATS.len() / 2), (FORMATS.len() / 2..FORMATS.len())];
+    thread::scope(|scope| {
+        for half in halves {
+            let (straight, at) = (&straight, &at);
+            scope.spawn(move || {
+                for from in half {
+                    let source = open(&straight[from]);
+                    for (to, format) in FORMATS.iter().enumerate() {
+                        let there = at(format!("{from}-{to}"));
+                        write(&source, *format, &there);
+                        for (ours, theirs) in files(&there).iter().zip(files(&at(format!("{to}")))) {
+                            let pair = format!("{:?} to {format:?}: {}", FORMATS[from], ours.0);
+                            assert_eq!(ours.0, theirs.0, "{pair}");
+                            let differs = ours.1.iter().zip(&theirs.1).position(|(a, b)| a != b);
+                            assert_eq!((ours.1.len(), differs), (theirs.1.len(), None), "{pair}");
+                        }
+                        fs::remove_dir_all(&there).unwrap();
+                    }
+                }
+            });
+        }
+    });
+}

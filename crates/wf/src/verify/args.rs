@@ -1,0 +1,40 @@
+//! The flags of `wf verify`.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+
+use crate::args::FileArgs;
+
+#[derive(ClapArgs)]
+#[command(
+    args_override_self = true,
+    after_help = "\
+Trits must be equal. Scales may differ by the rounding to f16 where a file stores them so, and the
+embedding by the rounding of its type; --exact allows neither. The exit code is 1 if the models differ."
+)]
+pub(crate) struct VerifyArgs {
+    /// A model
+    #[arg(value_name = "A")]
+    pub(crate) first: PathBuf,
+
+    /// The model to compare it with
+    #[arg(value_name = "B")]
+    pub(crate) second: PathBuf,
+
+    /// Allow no rounding: every number must be equal
+    #[arg(long, env = "WF_EXACT")]
+    pub(crate) exact: bool,
+
+    /// Threads to compute on [default: all cores]
+    #[arg(long, short, env = "WF_THREADS", value_name = "N",
+          value_parser = crate::args::parse_threads)]
+    pub(crate) threads: Option<usize>,
+
+    /// Print one JSON object
+    #[arg(long, env = "WF_JSON")]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+}
