@@ -46,8 +46,10 @@ pub(super) fn misfit(source: &ModelFile, info: &TensorInfo, error: EncodingError
         return source.fault(info, error);
     }
     let mut fit: Vec<String> = fitting(source).iter().map(ToString::to_string).collect();
-    let quarters = |t: &TensorInfo| !t.name.is_linear() || t.rows.is_multiple_of(4);
-    if source.tensors().iter().all(quarters) {
+    let one_scale =
+        |t: &TensorInfo| t.group_len.is_none() || !matches!(t.encoding, Encoding::MasterWeights(_));
+    let packs = |t: &TensorInfo| !t.name.is_linear() || (t.rows.is_multiple_of(4) && one_scale(t));
+    if source.tensors().iter().all(packs) {
         fit.push("packed safetensors".to_owned());
     }
     source.fault(info, format!("{error}; what fits every tensor: {}", listed(&fit)))

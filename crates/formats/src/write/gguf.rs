@@ -48,8 +48,10 @@ pub(super) fn stage(
     let (architecture, pairs) = architecture(config, trits);
     let mut writer = GgufWriter::new();
     writer.set_network(config, architecture, target.name.as_deref());
-    if let Some(vocabulary) = vocabulary_of(source)? {
-        writer.set_vocabulary(&vocabulary);
+    match (vocabulary_of(source)?, config.bos) {
+        (Some(vocabulary), _) => writer.set_vocabulary(&vocabulary),
+        (None, Some(bos)) => writer.set("tokenizer.ggml.bos_token_id", MetadataValue::U32(bos)),
+        (None, None) => {}
     }
     if let Some(template) = source.chat_template() {
         writer.set("tokenizer.chat_template", MetadataValue::String(template.to_owned()));

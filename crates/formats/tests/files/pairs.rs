@@ -81,7 +81,8 @@ fn every_pair_of_formats_gives_the_same_bytes() {
                     for (to, format) in FORMATS.iter().enumerate() {
                         let there = at(format!("{from}-{to}"));
                         write(&source, *format, &there);
-                        for (ours, theirs) in files(&there).iter().zip(files(&at(format!("{to}")))) {
+                        for (ours, theirs) in files(&there).iter().zip(files(&at(format!("{to}"))))
+                        {
                             let pair = format!("{:?} to {format:?}: {}", FORMATS[from], ours.0);
                             assert_eq!(ours.0, theirs.0, "{pair}");
                             let differs = ours.1.iter().zip(&theirs.1).position(|(a, b)| a != b);

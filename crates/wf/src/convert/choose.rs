@@ -71,7 +71,10 @@ fn by_name(path: &Path) -> Result<Format> {
 fn usual_encoding(source: &ModelFile) -> Result<TernaryEncoding> {
     match fitting(source).first() {
         Some(encoding) => Ok(*encoding),
-        None => bail!("no encoding of GGUF fits the rows of this model: try packed safetensors"),
+        None => bail!(
+            "no encoding of GGUF fits rows that are no multiple of 64, or scales of such groups: \
+             packed safetensors (a directory as DST) hold any row, with one scale a tensor"
+        ),
     }
 }
 

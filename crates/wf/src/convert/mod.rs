@@ -4,12 +4,13 @@ pub(crate) mod args;
 pub(crate) mod bar;
 mod choose;
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
-use wf_formats::{Container, Encoding, ModelFile, OpenOptions, PlannedTensor, Target};
+use wf_formats::{Container, Encoding, ModelFile, OpenOptions, PlannedTensor, Staged, Target};
 
 use self::args::ConvertArgs;
 use crate::verify::{self, Comparison};
@@ -43,7 +44,9 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<()> {
     if !args.dry_run {
         check_destination(args, &source, &target)?;
         let started = Instant::now();
-        let staged = stage(&source, &target, &args.destination)?;
+        let needed = conversion.tensor_bytes;
+        let staged =
+            stage(&source, &target, &args.destination).map_err(|error| with_room(error, needed))?;
         conversion.seconds = Some(started.elapsed().as_secs_f64());
         if !args.no_verify {
             let written = ModelFile::open(staged.path(), &OpenOptions::default())
@@ -59,11 +62,22 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<()> {
     if args.json { report::json(&conversion) } else { print_text(&conversion, &target) }
 }
 
-fn stage(source: &ModelFile, target: &Target, out: &Path) -> Result<wf_formats::Staged> {
+/// Says how much room is needed where there was too little.
+fn with_room(error: wf_formats::Error, needed: u64) -> anyhow::Error {
+    let is_full = matches!(&error, wf_formats::Error::Io { source, .. }
+        if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded));
+    if is_full {
+        anyhow!("{error}: {} are needed", report::megabytes(needed))
+    } else {
+        error.into()
+    }
+}
+
+fn stage(source: &ModelFile, target: &Target, out: &Path) -> Result<Staged, wf_formats::Error> {
     let bar = bar::bytes("converting", source.tensors().iter().map(|t| t.size).sum());
     let staged = target.stage(source, out, &mut |done| bar.set_position(done));
     bar.finish_and_clear();
-    Ok(staged?)
+    staged
 }
 
 fn check_group(args: &ConvertArgs, source: &ModelFile) -> Result<()> {
