@@ -1,5 +1,7 @@
 //! `wf convert` and `wf verify`: what they write, what they refuse, and what is left when they die.
 
+#![expect(clippy::unwrap_used, reason = "a test whose premise does not hold should stop")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -359,6 +361,6 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "code 1\ncode 1\n");
     let message = stderr(&output);
     assert_eq!(message.matches("No space left").count(), 2, "{message}");
-    assert_eq!(message.matches("17.6 MB are needed").count(), 2, "{message}");
+    assert_eq!(message.matches(" MB are needed").count(), 2, "{message}");
     assert!(message.contains("small/model.gguf: "), "{message}");
 }

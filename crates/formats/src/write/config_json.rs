@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
+use super::target::Target;
 use crate::config::{Activation, ModelConfig};
+use crate::encoding::FloatEncoding;
 
-/// The configuration of a packed checkpoint, as `transformers` reads it. `name` is the model's, if
-/// another than the configuration says.
-pub(super) fn config_json(config: &ModelConfig, name: Option<&str>) -> String {
+/// The configuration of a packed checkpoint, as `transformers` reads it.
+pub(super) fn config_json(config: &ModelConfig, target: &Target) -> String {
     let is_llama = !config.sub_norms && config.activation == Activation::Silu;
     let (class, model_type) =
         if is_llama { ("LlamaForCausalLM", "llama") } else { ("BitNetForCausalLM", "bitnet") };
@@ -16,11 +17,16 @@ pub(super) fn config_json(config: &ModelConfig, name: Option<&str>) -> String {
     };
     set("architectures", json!([class]));
     set("model_type", json!(model_type));
-    if let Some(name) = name.or(config.name.as_deref()) {
+    if let Some(name) = target.name.as_deref().or(config.name.as_deref()) {
         set("_name_or_path", json!(name));
     }
     set("hidden_act", json!(config.activation.key()));
-    set("torch_dtype", json!("bfloat16"));
+    let dtype = match target.head {
+        FloatEncoding::F32 => "float32",
+        FloatEncoding::F16 => "float16",
+        _ => "bfloat16",
+    };
+    set("torch_dtype", json!(dtype));
     set("vocab_size", json!(config.vocab_len));
     set("hidden_size", json!(config.hidden_len));
     set("intermediate_size", json!(config.ffn_len));

@@ -56,17 +56,17 @@ pub(super) fn stage(
     if let Some(template) = source.chat_template() {
         writer.set("tokenizer.chat_template", MetadataValue::String(template.to_owned()));
     }
-    for planned in target.plan(source)? {
+    let plan = target.plan(source)?;
+    for planned in &plan {
         let shape = dims(tensor(source, planned.name));
         writer.declare(&planned.name.gguf(), &shape, planned.encoding).map_err(io)?;
     }
     let mut carrier = target.carrier(source, trits, pairs, progress);
     Staged::file(out, target.existing, |file| {
         let mut body = writer.begin(file).map_err(io)?;
-        for name in config.tensor_names() {
-            let info = tensor(source, name);
-            let float = target.float_encoding(info);
-            carrier.copy(info, float, |bytes| body.append(bytes).map_err(io))?;
+        for planned in &plan {
+            let info = tensor(source, planned.name);
+            carrier.copy(info, planned.float(), |bytes| body.append(bytes).map_err(io))?;
         }
         body.finish().map(drop).map_err(io)?;
         source.check_unchanged()

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::config_json::config_json;
 use super::file::{Existing, Staged, write_bytes};
-use super::target::{Container, Target};
+use super::target::{Container, PlannedTensor, Target};
 use super::tokenizer::{self, tokenizer_files};
 use super::{Progress, dims, one_scale, tensor};
 use crate::config::RotaryPairs;
@@ -37,14 +37,14 @@ pub(super) fn stage(
     directory: &Path,
     progress: &mut Progress<'_>,
 ) -> Result<Staged, Error> {
-    target.plan(source)?;
+    let plan = target.plan(source)?;
     let tokenizer = tokenizer_files(source)?;
-    let config = config_json(source.config(), target.name.as_deref());
+    let config = config_json(source.config(), target);
     let known: Vec<&'static str> = NAMES.into_iter().chain(tokenizer::NAMES).collect();
     Staged::directory(directory, target.existing, known, |directory| {
         let write =
             |name: &str, bytes: &[u8]| write_bytes(&directory.join(name), Existing::Keep, bytes);
-        write_weights(source, target, &directory.join("model.safetensors"), progress)?;
+        write_weights(source, target, &plan, &directory.join("model.safetensors"), progress)?;
         write("config.json", config.as_bytes())?;
         tokenizer.iter().try_for_each(|(name, bytes)| write(name, bytes))
     })
@@ -53,13 +53,14 @@ pub(super) fn stage(
 fn write_weights(
     source: &ModelFile,
     target: &Target,
+    plan: &[PlannedTensor],
     out: &Path,
     progress: &mut Progress<'_>,
 ) -> Result<(), Error> {
     let io = |e| Error::io(out, e);
-    let names: Vec<_> = source.config().tensor_names().collect();
     let mut writer = SafetensorsWriter::new();
-    for &name in &names {
+    for planned in plan {
+        let name = planned.name;
         let info = tensor(source, name);
         let hf_name = name.hugging_face();
         if name.is_linear() {
@@ -67,24 +68,24 @@ fn write_weights(
             let float = scale_encoding(source, info)?;
             writer.declare(&format!("{hf_name}_scale"), &[1], float).map_err(io)?;
         } else {
-            writer.declare(&hf_name, &dims(info), target.float_encoding(info)).map_err(io)?;
+            writer.declare(&hf_name, &dims(info), planned.float()).map_err(io)?;
         }
     }
     let trits = TernaryEncoding::HfPacked;
     let mut carrier = target.carrier(source, trits, RotaryPairs::Halves, progress);
     let staged = Staged::file(out, Existing::Keep, |file| {
         let mut body = writer.begin(file).map_err(io)?;
-        for name in names {
-            let info = tensor(source, name);
-            if name.is_linear() {
+        for planned in plan {
+            let info = tensor(source, planned.name);
+            if planned.name.is_linear() {
                 let projection = carrier.projection(info)?;
                 body.append(&projection.packed).map_err(io)?;
                 let float = scale_encoding(source, info)?;
                 let scale = encode_floats(float, &[projection.scale]);
                 body.append(&scale.map_err(|e| source.fault(info, e))?).map_err(io)?;
             } else {
-                let float = target.float_encoding(info);
-                carrier.copy_floats(info, float, |bytes| body.append(bytes).map_err(io))?;
+                let append = |bytes: &[u8]| body.append(bytes).map_err(io);
+                carrier.copy_floats(info, planned.float(), append)?;
             }
         }
         body.finish().map(drop).map_err(io)?;

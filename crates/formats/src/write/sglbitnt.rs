@@ -34,7 +34,7 @@ pub(super) fn stage(
     progress: &mut Progress<'_>,
 ) -> Result<Staged, Error> {
     let plan = target.plan(source)?;
-    let config = config_json(source.config(), target.name.as_deref());
+    let config = config_json(source.config(), target);
     let mut beside = Vec::new();
     for (name, bytes) in tokenizer_files(source)? {
         let path = directory_of(out).join(name);
@@ -60,7 +60,7 @@ pub(super) fn stage(
                 write_record(file, &name, None, &dims, scale, len).map_err(io)?;
                 file.write_all(&projection.packed).map_err(io)?;
             } else {
-                let float = target.float_encoding(info);
+                let float = planned.float();
                 let (float_type, dims) = (Some(float), dims(info));
                 write_record(file, &name, float_type, &dims, None, planned.size).map_err(io)?;
                 carrier.copy_floats(info, float, |bytes| file.write_all(bytes).map_err(io))?;

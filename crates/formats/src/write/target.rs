@@ -6,7 +6,7 @@ use super::file::{Existing, Staged};
 use super::{Carrier, Progress, fitting, gguf, packed, sglbitnt, tensor};
 use crate::companions::directory_of;
 use crate::config::RotaryPairs;
-use crate::encoding::{FloatEncoding, Rounding, TernaryEncoding};
+use crate::encoding::{FloatEncoding, Rounding, TernaryEncoding, decode_floats, encode_floats};
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::names::TensorName;
@@ -68,15 +68,39 @@ pub struct PlannedTensor {
     pub size: u64,
 }
 
+impl PlannedTensor {
+    /// The encoding of its floats; a projection has none.
+    pub(super) fn float(&self) -> FloatEncoding {
+        self.encoding.float().unwrap_or(FloatEncoding::F32)
+    }
+}
+
 impl Target {
-    /// Every tensor as it will be, or why one of them cannot be so. No weight is read.
+    /// The type of head that a source is carried over with if nothing else is asked for: its own, or
+    /// f32 where the container has no such type or norms would change in it.
+    pub fn usual_head(source: &ModelFile, container: Container) -> Result<FloatEncoding, Error> {
+        let found = source.tensor(TensorName::Embedding).and_then(|t| t.encoding.float());
+        let Some(found) = found.filter(|&float| container.holds(float)) else {
+            return Ok(FloatEncoding::F32);
+        };
+        let norms = source.tensors().iter().filter(|t| t.name.is_norm());
+        for norm in norms.filter(|_| container == Container::Packed) {
+            if !is_exact(source, norm, found)? {
+                return Ok(FloatEncoding::F32);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Every tensor as it will be, or why one of them cannot be so. Of the weights, at most norms are
+    /// read.
     pub fn plan(&self, source: &ModelFile) -> Result<Vec<PlannedTensor>, Error> {
         let plan = |name: TensorName| {
             let info = tensor(source, name);
             let encoding = if name.is_linear() {
                 Encoding::Ternary(self.container.trits())
             } else {
-                Encoding::Float(self.float_encoding(info))
+                Encoding::Float(self.float_encoding(source, info)?)
             };
             let size = encoding
                 .size(info.rows, info.cols)
@@ -130,14 +154,19 @@ impl Target {
         self.stage(source, out, &mut |_| {})?.settle()
     }
 
-    /// The embedding and head get the encoding asked for. Norms are small and stay exact: f32, or what
-    /// they have where `transformers` may want them so.
-    pub(super) fn float_encoding(&self, info: &TensorInfo) -> FloatEncoding {
-        match (info.encoding.float(), self.container) {
-            _ if !info.name.is_norm() => self.head,
-            (Some(float @ (FloatEncoding::Bf16 | FloatEncoding::F16)), Container::Packed) => float,
-            _ => FloatEncoding::F32,
+    /// The embedding and head get the encoding asked for. Norms are small and stay exact, in f32; but
+    /// `transformers` runs a packed checkpoint only if all its floats are of one type, so there they
+    /// follow the head where that changes none of them.
+    fn float_encoding(
+        &self,
+        source: &ModelFile,
+        info: &TensorInfo,
+    ) -> Result<FloatEncoding, Error> {
+        if !info.name.is_norm() {
+            return Ok(self.head);
         }
+        let follows = self.container == Container::Packed && is_exact(source, info, self.head)?;
+        Ok(if follows { self.head } else { FloatEncoding::F32 })
     }
 
     pub(super) fn carrier<'a>(
@@ -150,4 +179,14 @@ impl Target {
         let (rounding, threads) = (self.rounding, self.threads);
         Carrier { source, trits, rounding, pairs, threads, progress, done: 0 }
     }
+}
+
+/// Whether every value of a small tensor is the same in another encoding.
+fn is_exact(source: &ModelFile, info: &TensorInfo, float: FloatEncoding) -> Result<bool, Error> {
+    let (mut bytes, mut values) = (Vec::new(), Vec::new());
+    source.read_floats(info, 0..info.rows, &mut bytes, &mut values)?;
+    let mut stored = vec![0.0; values.len()];
+    let encoded = encode_floats(float, &values);
+    let decoded = encoded.and_then(|bytes| decode_floats(float, &bytes, &mut stored));
+    Ok(decoded.is_ok() && values == stored)
 }

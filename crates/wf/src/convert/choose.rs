@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use wf_formats::{
-    Container, Encoding, Existing, FloatEncoding, ModelFile, Rounding, Target, TensorName,
-    TernaryEncoding, fitting,
+    Container, Existing, FloatEncoding, ModelFile, Rounding, Target, TensorName, TernaryEncoding,
+    fitting,
 };
 
 use super::args::{ConvertArgs, Format};
@@ -87,11 +87,10 @@ fn head(args: &ConvertArgs, source: &ModelFile, container: Container) -> Result<
         let fits = embedding.is_some_and(|t| FloatEncoding::Q6K.row_size(t.cols).is_ok());
         return Ok(if fits { FloatEncoding::Q6K } else { FloatEncoding::Q8_0 });
     }
-    let found = match embedding.map(|t| t.encoding) {
-        Some(Encoding::Float(float)) if container.holds(float) => float,
-        _ => FloatEncoding::F32,
-    };
-    Ok(args.head_type.unwrap_or(found))
+    match args.head_type {
+        Some(head) => Ok(head),
+        None => Ok(Target::usual_head(source, container)?),
+    }
 }
 
 /// What a head costs in quality, as published for BitNet-b1.58-2B-4T.

@@ -1,0 +1,52 @@
+"""Our GGUF files in llama.cpp: python llama_cpp_check.py WF MODEL
+
+Needs llama-cpp-python. Exits with 1 if a file does not open, or if tokens or scores are not alike.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import llama_cpp
+import numpy as np
+
+TEXTS = [
+    "Once upon a time, there was a little girl named Lily.",
+    "  Two spaces, 12345 numbers, it's John's, and\n\n\ttabs.",
+    "Caf\u00e9 \u201cquotes\u201d \u65e5\u672c\u8a9e \U0001f600!",
+]
+# Both sides round activations to eight bits, in blocks of different lengths.
+LEAST_COSINE = 0.99
+
+
+def wf(binary, *args):
+    return subprocess.run([binary, *args], check=True, capture_output=True, text=True).stdout
+
+
+def check(binary, source, encoding, directory):
+    path = str(Path(directory) / f"{encoding}.gguf")
+    wf(binary, "convert", source, path, "--encoding", encoding)
+    theirs = llama_cpp.Llama(path, n_ctx=128, verbose=False, logits_all=True, n_threads=2)
+    lowest = 1.0
+    for text in TEXTS:
+        ids = theirs.tokenize(text.encode(), add_bos=False, special=False)
+        ours = json.loads(wf(binary, "tokenize", path, text, "--json"))["ids"]
+        assert ids == ours, f"{encoding}: {text!r}: {ids} and {ours}"
+        theirs.reset()
+        theirs.eval(ids)
+        listed = ",".join(map(str, ids))
+        scores = json.loads(
+            wf(binary, "eval", "logits", path, "--ids", listed, "--activation", "silu", "--all", "--json")
+        )["logits"]
+        a, b = np.array(scores), np.array(theirs.scores[len(ids) - 1])
+        lowest = min(lowest, a @ b / np.sqrt((a @ a) * (b @ b)))
+    print(f"{encoding}: {len(TEXTS)} texts give the same tokens, scores have a cosine of {lowest:.5f}")
+    assert lowest >= LEAST_COSINE, f"{encoding}: cosine {lowest}"
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as directory:
+        for name in ["tq1_0", "tq2_0", "q2_0"]:
+            check(sys.argv[1], sys.argv[2], name, directory)
