@@ -91,7 +91,10 @@ impl Carrier<'_> {
             if found == encoding {
                 write(&bytes)?;
             } else {
-                write(&encode_floats(encoding, &values).map_err(fault)?)?;
+                let share = rows.div_ceil(self.threads.max(1)) * info.cols;
+                for part in encode_shared(encoding, &values, share) {
+                    write(&part.map_err(fault)?)?;
+                }
             }
             self.done += size::widen(bytes.len());
             (self.progress)(self.done);
@@ -135,6 +138,22 @@ impl Carrier<'_> {
         };
         (reordered(&trits, info.cols, from), scales)
     }
+}
+
+/// Encodes whole rows, each share of the values on a thread of its own: Q6_K takes its time.
+fn encode_shared(
+    encoding: FloatEncoding,
+    values: &[f32],
+    share: usize,
+) -> Vec<Result<Vec<u8>, EncodingError>> {
+    thread::scope(|scope| {
+        let parts: Vec<_> = values
+            .chunks(share.max(1))
+            .map(|part| scope.spawn(move || encode_floats(encoding, part)))
+            .collect();
+        let joined = parts.into_iter().map(|part| part.join());
+        joined.map(|part| part.expect("encoding does not panic")).collect()
+    })
 }
 
 /// A projection as it goes into a file.
