@@ -13,6 +13,7 @@ use wf_formats::encoding::I2sOrder;
 use wf_model::{CpuList, HeadMode, Isa, KvDtype, Layout, SparseMode};
 
 use crate::bench::args::BenchArgs;
+use crate::cache::CacheArgs;
 use crate::convert::args::ConvertArgs;
 use crate::load::args::LoadArgs;
 use crate::report::UsageError;
@@ -34,8 +35,8 @@ Examples:
   wf convert checkpoint/ bitnet-2b.gguf     another format, checked
   wf doctor                                 whether this machine computes right
 
-MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file or a Hugging Face directory.
-Left out, it is the demo model inside this program.
+MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file, a Hugging Face directory, or a model on
+the Hugging Face Hub: hf:owner/repo[@revision][:file]. Left out, it is the demo model inside this program.
 Every setting can also be given as WF_<FLAG>, for example WF_THREADS=4; a flag beats its variable.";
 
 /// What a command does comes first, then how it is called, then what its words mean.
@@ -68,6 +69,8 @@ pub(crate) enum Command {
     Convert(ConvertArgs),
     /// Say whether two files are the same model
     Verify(VerifyArgs),
+    /// Show or remove what is kept of models from the hub
+    Cache(CacheArgs),
     /// Show the tokens of a text
     Tokenize(TokenizeArgs),
     /// Measure a model: scores and perplexity

@@ -168,6 +168,7 @@ mod tests {
                     "naive",
                     "dry_run",
                     "no_verify",
+                    "all_kept",
                     "force",
                 ];
                 let id = arg.get_id().as_str();

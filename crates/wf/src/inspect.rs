@@ -91,7 +91,7 @@ struct Blocks {
 
 /// Runs the command.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
-    let file = open::source(args.model.as_deref()).open(&args.file.options())?;
+    let file = open::original(args.model.as_deref())?.open(&args.file.options())?;
     let mut inspection = describe(&file, args.tensors);
     if !args.quick {
         check_weights(&file, &mut inspection);

@@ -7,11 +7,13 @@
 
 mod args;
 mod bench;
+mod cache;
 mod convert;
 mod demo;
 mod doctor;
 mod environment;
 mod eval;
+mod hub;
 mod inspect;
 mod load;
 mod open;
@@ -53,6 +55,7 @@ fn run_command() -> Result<()> {
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Convert(args) => convert::convert(&args),
         Command::Verify(args) => verify::verify(&args),
+        Command::Cache(args) => cache::cache(&args),
         Command::Tokenize(args) => tokenize::tokenize(&args),
         Command::Eval(args) => match args.command {
             EvalCommand::Logits(args) => eval::logits::logits(&args),

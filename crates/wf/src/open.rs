@@ -12,11 +12,22 @@ use wf_formats::OpenOptions;
 use wf_model::{CpuList, HeadMode, SparseMode};
 
 use crate::args::{ComputeArgs, FileArgs};
-use crate::demo;
+use crate::{demo, hub};
 
-/// The model a command names, or the demo.
-pub(crate) fn source(model: Option<&Path>) -> ModelSource {
-    model.map_or(demo::SOURCE, ModelSource::from)
+/// The model a command names, ready to be run, or the demo. A model on the hub is fetched.
+pub(crate) fn source(model: Option<&Path>) -> Result<ModelSource> {
+    Ok(match model {
+        None => demo::SOURCE,
+        Some(model) => ModelSource::Path(hub::ready(model)?),
+    })
+}
+
+/// The same as it was published, for commands that look at files.
+pub(crate) fn original(model: Option<&Path>) -> Result<ModelSource> {
+    Ok(match model {
+        None => demo::SOURCE,
+        Some(model) => ModelSource::Path(hub::original(model)?),
+    })
 }
 
 impl FileArgs {

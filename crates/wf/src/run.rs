@@ -19,7 +19,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let (model, prompt) = args.words.split("prompt")?;
     let prompt = open::text_or_stdin(prompt)?;
     ensure!(!prompt.is_empty(), "the prompt is empty: give it a text to answer or to continue");
-    let source = open::source(model);
+    let source = open::source(model)?;
     let head = args.head.head;
     // No copy is made for picks that look at every score, unless asked for.
     let looks_at_all = args.sampling.params().scoring() == Scoring::All;

@@ -27,7 +27,7 @@ pub(crate) fn tokenize(args: &TokenizeArgs) -> Result<()> {
             Tokenizer::from_json(&json).with_context(|| format!("{}", path.display()))?
         }
         None => {
-            let file = open::source(model).open(&OpenOptions::default())?;
+            let file = open::original(model)?.open(&OpenOptions::default())?;
             read_text(&file)?.tokenizer
         }
     };

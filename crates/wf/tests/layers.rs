@@ -4,18 +4,28 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 /// Who may use whom, among our own crates.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("wf-kernels", &[]),
     ("wf-formats", &[]),
     ("wf-text", &[]),
     ("wf-client", &[]),
+    ("wf-hub", &[]),
     ("wf-model", &["wf-formats", "wf-kernels"]),
     // `formats` is for open.rs alone, which fetches the tokenizer out of a file.
     ("wf-engine", &["wf-formats", "wf-model", "wf-text"]),
     ("wf-server", &["wf-client", "wf-engine", "wf-text"]),
     (
         "wf",
-        &["wf-client", "wf-engine", "wf-formats", "wf-kernels", "wf-model", "wf-server", "wf-text"],
+        &[
+            "wf-client",
+            "wf-engine",
+            "wf-formats",
+            "wf-hub",
+            "wf-kernels",
+            "wf-model",
+            "wf-server",
+            "wf-text",
+        ],
     ),
 ];
 

@@ -24,16 +24,16 @@ pub(super) enum Subject {
 impl Subject {
     /// What the arguments name. With no word from them, the shape people ask about, or the demo
     /// where `available_bytes` of memory are too few for it.
-    pub(super) fn choose(args: &BenchArgs, available_bytes: Option<usize>) -> Self {
-        match (&args.model, args.synthetic, args.demo) {
-            (Some(model), ..) => Self::File(open::source(Some(model))),
+    pub(super) fn choose(args: &BenchArgs, available_bytes: Option<usize>) -> Result<Self> {
+        Ok(match (&args.model, args.synthetic, args.demo) {
+            (Some(model), ..) => Self::File(open::source(Some(model))?),
             (None, Some(shape), _) => Self::Synthetic(shape, args.synthetic_sparsity),
             (None, None, true) => Self::File(demo::SOURCE),
             (None, None, false) => match available_bytes {
                 Some(bytes) if bytes < MEMORY_FOR_2B => Self::File(demo::SOURCE),
                 _ => Self::Synthetic(Shape::Bitnet2b, args.synthetic_sparsity),
             },
-        }
+        })
     }
 
     pub(super) fn name(&self) -> String {
@@ -122,7 +122,7 @@ mod tests {
     fn chosen(words: &[&str], available_bytes: Option<usize>) -> String {
         let words = ["wf", "bench"].iter().chain(words);
         let Command::Bench(args) = Args::parse_from(words).command else { panic!("not bench") };
-        Subject::choose(&args, available_bytes).name()
+        Subject::choose(&args, available_bytes).unwrap().name()
     }
 
     #[test]

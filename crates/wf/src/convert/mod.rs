@@ -36,7 +36,7 @@ struct Conversion {
 /// Runs the command.
 pub(crate) fn convert(args: &ConvertArgs) -> Result<()> {
     let options = OpenOptions { group_len: args.group, naive: args.naive, ..args.file.options() };
-    let source = open::source(Some(&args.source)).open(&options)?;
+    let source = open::original(Some(&args.source))?.open(&options)?;
     check_group(args, &source)?;
     let target = choose::target(args, &source)?;
     let plan = target.plan(&source)?;

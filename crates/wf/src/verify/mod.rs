@@ -23,15 +23,15 @@ pub(crate) struct Comparison {
     notes: Vec<String>,
     #[serde(flatten)]
     tensors: Tensors,
-    /// Nothing if the networks cannot give the same scores anyway.
+    /// Nothing if the two were not run, or cannot give the same scores anyway.
     probe: Option<Probe>,
 }
 
 /// Runs the command.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
     let options = args.file.options();
-    let first = open::source(Some(&args.first)).open(&options)?;
-    let second = open::source(Some(&args.second)).open(&options)?;
+    let first = open::original(Some(&args.first))?.open(&options)?;
+    let second = open::original(Some(&args.second))?.open(&options)?;
     let comparison = compare(&first, &second, args.threads.unwrap_or_else(open::cores))?;
     let fault = match comparison.fault() {
         None if args.exact => comparison.tensors.rounding(),
@@ -53,6 +53,15 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
 
 /// Compares two models: settings, tokens, every tensor, and the scores of a few tokens.
 pub(crate) fn compare(first: &ModelFile, second: &ModelFile, threads: usize) -> Result<Comparison> {
+    let mut found = compare_numbers(first, second)?;
+    if found.fault().is_none() {
+        found.probe = Some(probe::compare(first, second, &found.tensors, threads)?);
+    }
+    Ok(found)
+}
+
+/// The same without running the two.
+pub(crate) fn compare_numbers(first: &ModelFile, second: &ModelFile) -> Result<Comparison> {
     let settings = config::differences(first, second);
     let mut notes = Vec::new();
     if first.chat_template() != second.chat_template() {
@@ -63,11 +72,7 @@ pub(crate) fn compare(first: &ModelFile, second: &ModelFile, threads: usize) -> 
         return Ok(Comparison { settings, notes, tensors, probe: None });
     }
     let tensors = tensors::compare(first, second)?;
-    let probe = match tensors.fault() {
-        Some(_) => None,
-        None => Some(probe::compare(first, second, &tensors, threads)?),
-    };
-    Ok(Comparison { settings, notes, tensors, probe })
+    Ok(Comparison { settings, notes, tensors, probe: None })
 }
 
 impl Comparison {

@@ -1,0 +1,151 @@
+//! What the hub says over HTTP.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use ureq::Agent;
+use ureq::Body;
+use ureq::http::Response;
+
+use crate::digest::Digest;
+use crate::error::HubError;
+use crate::reference::{Reference, is_file};
+
+/// Longest list of files. A repository of a thousand shards has one of 300 KB.
+const MAX_LISTING: u64 = 16 << 20;
+/// How long to wait for a connection, and for the first byte of an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The hub, or a mirror of it.
+pub(crate) struct Api {
+    agent: Agent,
+    endpoint: String,
+    token: Option<String>,
+}
+
+/// One revision of a repository: its commit, and every file in it.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) commit: String,
+    pub(crate) files: Vec<RemoteFile>,
+}
+
+/// A file of a repository.
+#[derive(Debug, Clone)]
+pub(crate) struct RemoteFile {
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    pub(crate) digest: Digest,
+}
+
+#[derive(Deserialize)]
+struct RawListing {
+    sha: String,
+    #[serde(default)]
+    siblings: Vec<RawFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawFile {
+    rfilename: String,
+    size: Option<u64>,
+    blob_id: Option<String>,
+    lfs: Option<RawLfs>,
+}
+
+#[derive(Deserialize)]
+struct RawLfs {
+    sha256: String,
+    size: u64,
+}
+
+impl Api {
+    pub(crate) fn new(endpoint: &str, token: Option<&str>) -> Self {
+        let config = Agent::config_builder()
+            .timeout_connect(Some(PATIENCE))
+            .timeout_recv_response(Some(PATIENCE))
+            // An answer that is no success has words in it that the user should see.
+            .http_status_as_error(false)
+            .user_agent(concat!("wrinklefree/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        Self { agent: config.into(), endpoint, token: token.map(str::to_owned) }
+    }
+
+    /// Lists the files of a revision, with their digests.
+    pub(crate) fn list(&self, reference: &Reference) -> Result<Listing, HubError> {
+        let Reference { repo, revision, .. } = reference;
+        let revision = revision.replace('/', "%2F");
+        let url = format!("{}/api/models/{repo}/revision/{revision}?blobs=true", self.endpoint);
+        let mut response = self.get(&url, 0)?;
+        let fault = |what: String| HubError::Network { url: url.clone(), what };
+        match response.status().as_u16() {
+            200 => {}
+            401 | 403 => {
+                return Err(fault(
+                    "access denied: the model does not exist, or it needs a token (HF_TOKEN) that \
+                     may read it"
+                        .to_owned(),
+                ));
+            }
+            404 => return Err(fault("no such model or revision".to_owned())),
+            other => return Err(fault(format!("the server answered {other}"))),
+        }
+        let body = response.body_mut().with_config().limit(MAX_LISTING).read_to_vec();
+        let body = body.map_err(|e| fault(e.to_string()))?;
+        let raw: RawListing = serde_json::from_slice(&body).map_err(|e| fault(e.to_string()))?;
+        raw.listing().map_err(fault)
+    }
+
+    /// Asks for a file of a commit, from byte `start` on.
+    pub(crate) fn file(
+        &self,
+        repo: &str,
+        commit: &str,
+        name: &str,
+        start: u64,
+    ) -> Result<Response<Body>, HubError> {
+        let url = format!("{}/{repo}/resolve/{commit}/{name}", self.endpoint);
+        let response = self.get(&url, start)?;
+        match response.status().as_u16() {
+            200 | 206 | 416 => Ok(response),
+            other => Err(HubError::Network { url, what: format!("the server answered {other}") }),
+        }
+    }
+
+    fn get(&self, url: &str, start: u64) -> Result<Response<Body>, HubError> {
+        let mut request = self.agent.get(url);
+        // Redirects lead to other hosts: the agent does not send the token there.
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        if start > 0 {
+            request = request.header("Range", format!("bytes={start}-"));
+        }
+        request.call().map_err(|e| HubError::Network { url: url.to_owned(), what: e.to_string() })
+    }
+}
+
+impl RawListing {
+    /// Keeps files whose names can be paths here, and whose content has a digest.
+    fn listing(self) -> Result<Listing, String> {
+        if !is_hex(&self.sha, 40) {
+            return Err(format!("the commit {:?} is none", self.sha));
+        }
+        let files = self.siblings.into_iter().filter(|file| is_file(&file.rfilename));
+        let files = files.filter_map(|file| {
+            let (digest, size) = match (file.lfs, file.blob_id) {
+                (Some(lfs), _) if is_hex(&lfs.sha256, 64) => (Digest::Sha256(lfs.sha256), lfs.size),
+                (None, Some(id)) if is_hex(&id, 40) => (Digest::GitBlob(id), file.size?),
+                _ => return None,
+            };
+            Some(RemoteFile { name: file.rfilename, size, digest })
+        });
+        Ok(Listing { commit: self.sha, files: files.collect() })
+    }
+}
+
+fn is_hex(text: &str, len: usize) -> bool {
+    text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}

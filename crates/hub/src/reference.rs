@@ -1,0 +1,125 @@
+//! `hf:owner/repo[@revision][:file]`.
+
+use std::fmt;
+
+use crate::error::HubError;
+
+/// How a reference to the hub begins.
+const SCHEME: &str = "hf:";
+/// The revision that is meant if none is named.
+const MAIN: &str = "main";
+
+/// A model on the hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    /// `owner/repo`.
+    pub repo: String,
+    /// A branch, a tag or a commit.
+    pub revision: String,
+    /// One file of the repository, where one is meant.
+    pub file: Option<String>,
+}
+
+impl Reference {
+    /// Reads a reference; `None` if the text is a path.
+    pub fn parse(text: &str) -> Option<Result<Self, HubError>> {
+        text.strip_prefix(SCHEME).map(|rest| Self::parts(text, rest))
+    }
+
+    fn parts(text: &str, rest: &str) -> Result<Self, HubError> {
+        let bad = |what: &str| {
+            let what = format!("{what}; a model on the hub is hf:owner/repo[@revision][:file]");
+            HubError::Reference { text: text.to_owned(), what }
+        };
+        let (rest, file) = match rest.split_once(':') {
+            Some((rest, file)) => (rest, Some(file)),
+            None => (rest, None),
+        };
+        let (repo, revision) = rest.split_once('@').unwrap_or((rest, MAIN));
+        let mut names = repo.split('/');
+        let is_repo = names.clone().count() == 2 && names.all(is_name);
+        if !is_repo {
+            return Err(bad("no owner and repository"));
+        }
+        if !revision.split('/').all(is_name) {
+            return Err(bad("no revision after @"));
+        }
+        if file.is_some_and(|file| !is_file(file)) {
+            return Err(bad("no file after the second colon"));
+        }
+        let (repo, revision) = (repo.to_owned(), revision.to_owned());
+        Ok(Self { repo, revision, file: file.map(str::to_owned) })
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}", self.repo)?;
+        if self.revision != MAIN {
+            write!(f, "@{}", self.revision)?;
+        }
+        self.file.iter().try_for_each(|file| write!(f, ":{file}"))
+    }
+}
+
+/// A part of a path that stays where it is put: no separator, no way up, nothing hidden.
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !name.is_empty() && name.len() <= 96 && !name.starts_with('.') && name.chars().all(plain)
+}
+
+/// Whether a name out of a repository may become a path below a folder of ours.
+pub(crate) fn is_file(path: &str) -> bool {
+    path.split('/').all(is_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Reference, String> {
+        Reference::parse(text).unwrap().map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_reference_has_up_to_three_parts() {
+        let plain = parse("hf:microsoft/bitnet-b1.58-2B-4T").unwrap();
+        assert_eq!(
+            (plain.repo.as_str(), plain.revision.as_str()),
+            ("microsoft/bitnet-b1.58-2B-4T", "main")
+        );
+        let full = parse("hf:a/b@refs/pr/3:sub/model.gguf").unwrap();
+        assert_eq!(
+            (full.revision.as_str(), full.file.as_deref()),
+            ("refs/pr/3", Some("sub/model.gguf"))
+        );
+        for text in ["hf:a/b", "hf:a/b@v1", "hf:a/b:m.gguf", "hf:a/b@v1:x/m.gguf"] {
+            assert_eq!(parse(text).unwrap().to_string(), text);
+        }
+        assert!(Reference::parse("model.gguf").is_none());
+        assert!(Reference::parse("C:model.gguf").is_none());
+    }
+
+    #[test]
+    fn what_could_leave_its_folder_is_no_reference() {
+        for text in [
+            "hf:",
+            "hf:a",
+            "hf:a/b/c",
+            "hf:../b",
+            "hf:a/..",
+            "hf:a/b@",
+            "hf:a/b@../x",
+            "hf:a/b:",
+            "hf:a/b:../x",
+            "hf:a/b:/etc/x",
+            "hf:a/b:x/../y",
+            "hf:a/b:.x",
+            "hf:a b/c",
+            "hf:a/b\\c",
+        ] {
+            let message = parse(text).unwrap_err();
+            assert!(message.contains("hf:owner/repo[@revision][:file]"), "{text}: {message}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Where files of the hub lie on this machine, in the order that `huggingface_hub` gives them.
+//!
+//! ```text
+//! models--owner--repo/
+//!   refs/main                     the commit that a branch was at
+//!   blobs/<digest>                the content, once
+//!   blobs/<digest>.incomplete     what has arrived of it
+//!   snapshots/<commit>/<file>     a link to the content (a copy, where there are no links)
+//! .locks/models--owner--repo/<digest>.lock
+//! ```
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::digest::Digest;
+use crate::error::HubError;
+use crate::reference::Reference;
+
+/// The part of the store that holds one repository.
+pub(crate) struct RepoStore {
+    root: PathBuf,
+    locks: PathBuf,
+}
+
+impl RepoStore {
+    pub(crate) fn new(cache: &Path, repo: &str) -> Self {
+        let name = format!("models--{}", repo.replace('/', "--"));
+        Self { root: cache.join(&name), locks: cache.join(".locks").join(name) }
+    }
+
+    /// The folder of one commit.
+    pub(crate) fn snapshot(&self, commit: &str) -> PathBuf {
+        self.root.join("snapshots").join(commit)
+    }
+
+    /// The commit that a revision was at when it was last asked for.
+    pub(crate) fn known_commit(&self, reference: &Reference) -> Option<String> {
+        if self.snapshot(&reference.revision).is_dir() {
+            return Some(reference.revision.clone());
+        }
+        let commit = fs::read_to_string(self.root.join("refs").join(&reference.revision)).ok()?;
+        Some(commit.trim().to_owned()).filter(|commit| self.snapshot(commit).is_dir())
+    }
+
+    /// Remembers the commit of a revision.
+    pub(crate) fn remember(&self, reference: &Reference, commit: &str) -> Result<(), HubError> {
+        let path = self.root.join("refs").join(&reference.revision);
+        make_parent(&path)?;
+        fs::write(&path, commit).map_err(HubError::io(&path))
+    }
+
+    /// Where content lies, and where it lies until it is whole.
+    pub(crate) fn blob(&self, digest: &Digest) -> (PathBuf, PathBuf) {
+        let blob = self.root.join("blobs").join(digest.name());
+        (blob.clone(), blob.with_extension("incomplete"))
+    }
+
+    /// Waits until no one else fetches this content. Released when dropped.
+    pub(crate) fn lock(&self, digest: &Digest) -> Result<File, HubError> {
+        let path = self.locks.join(format!("{}.lock", digest.name()));
+        make_parent(&path)?;
+        let file = File::options().create(true).write(true).truncate(false).open(&path);
+        let file = file.map_err(HubError::io(&path))?;
+        file.lock().map_err(HubError::io(&path))?;
+        Ok(file)
+    }
+
+    /// Gives content its name in a commit.
+    pub(crate) fn link(&self, commit: &str, name: &str, digest: &Digest) -> Result<(), HubError> {
+        let path = self.snapshot(commit).join(name);
+        make_parent(&path)?;
+        if path.exists() {
+            return Ok(());
+        }
+        let depth = name.matches('/').count() + 2;
+        let target = format!("{}blobs/{}", "../".repeat(depth), digest.name());
+        // Under a name of its own, and renamed: others may do the same at this moment, or look.
+        let own = (0..).map(|number| own_name(&path, number)).find_map(|own| {
+            match symlink(Path::new(&target), &own) {
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => None,
+                Err(e) if e.kind() == ErrorKind::Unsupported => {
+                    Some(fs::copy(self.blob(digest).0, &own).map(|_| own))
+                }
+                made => Some(made.map(|()| own)),
+            }
+        });
+        let own = own.expect("numbers do not run out").map_err(HubError::io(&path))?;
+        fs::rename(&own, &path).map_err(HubError::io(&path))
+    }
+}
+
+fn own_name(path: &Path, number: u32) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    path.with_file_name(format!(".{name}.{}-{number}", std::process::id()))
+}
+
+#[cfg(unix)]
+fn symlink(target: &Path, path: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(target, path)
+}
+
+#[cfg(not(unix))]
+fn symlink(_target: &Path, _path: &Path) -> std::io::Result<()> {
+    // Links need a privilege on Windows; the content is copied instead.
+    Err(ErrorKind::Unsupported.into())
+}
+
+/// Makes the folder that a file is to lie in.
+pub(crate) fn make_parent(path: &Path) -> Result<(), HubError> {
+    let parent = path.parent().unwrap_or(path);
+    fs::create_dir_all(parent).map_err(HubError::io(parent))
+}
