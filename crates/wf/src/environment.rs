@@ -172,7 +172,8 @@ mod tests {
                     "force",
                 ];
                 let id = arg.get_id().as_str();
-                let input = input.contains(&id) || conversion.contains(&id);
+                // The variable of `serve --model` is that of the word it stands for.
+                let input = input.contains(&id) || conversion.contains(&id) || id == "model_flag";
                 if let (Some(long), false) = (arg.get_long(), input) {
                     let name = format!("WF_{}", long.to_uppercase().replace('-', "_"));
                     assert_eq!(arg.get_env(), Some(name.as_ref()), "{}", command.get_name());

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
 use tracing_subscriber::EnvFilter;
-use wf_engine::{KvRoom, ModelSource, OpenedModel, RunOptions, open_model};
+use wf_engine::{KvRoom, OpenedModel, RunOptions, open_model};
 use wf_formats::GenerationDefaults;
 use wf_server::{App, Bound, Hosts, Keys, Limits, SamplingDefaults, ServedModel, ServerOptions};
 
@@ -63,8 +63,12 @@ async fn run(args: &ServeArgs, keys: Keys) -> Result<()> {
     let place = place(args, &bound);
     // Who asks while the model is being loaded is told so.
     let serving = tokio::spawn(wf_server::serve(bound, app.clone(), signals::listen()?));
-    let (source, options) = (source(args), run_options(args));
-    let model = spawn_blocking(move || open_model(&source, &options, &mut |_| {})).await??;
+    let (path, options) = (model_path(args).map(Path::to_owned), run_options(args));
+    let load = move || -> Result<OpenedModel> {
+        let source = open::source(path.as_deref())?;
+        Ok(open_model(&source, &options, &mut |_| {})?)
+    };
+    let model = spawn_blocking(load).await??;
     if args.load.mlock {
         lock_memory()?;
     }
@@ -107,10 +111,6 @@ fn run_options(args: &ServeArgs) -> RunOptions {
         digest: true,
         ..args.compute.options(&args.file)
     }
-}
-
-fn source(args: &ServeArgs) -> ModelSource {
-    open::source(model_path(args))
 }
 
 fn model_path(args: &ServeArgs) -> Option<&Path> {
