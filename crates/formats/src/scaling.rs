@@ -62,8 +62,9 @@ impl Scaling {
 }
 
 /// Whether the scales lie among the trits.
-fn has_own_scales(encoding: TernaryEncoding) -> bool {
-    !matches!(encoding, TernaryEncoding::HfPacked | TernaryEncoding::SglPacked)
+pub(crate) fn has_own_scales(encoding: TernaryEncoding) -> bool {
+    use TernaryEncoding as E;
+    !matches!(encoding, E::HfPacked | E::SglPacked | E::Tl1(_) | E::Tl2(_))
 }
 
 /// Gives zero scales, under which all trits are 0, the value of another scale.

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::encoding::{
-    EncodingError, FloatEncoding, TernaryEncoding, TritScales, decode_floats, decode_scales,
-    decode_trits,
+    EncodingError, FloatEncoding, TritScales, decode_floats, decode_scales, decode_trits,
 };
 use crate::error::Error;
 use crate::model_file::ModelFile;
@@ -59,8 +58,10 @@ impl TensorData<'_> {
         let t = self.info;
         let scales = match t.encoding {
             // Their scale lies beside the trits, or was found when the file was opened.
-            Encoding::Ternary(TernaryEncoding::HfPacked | TernaryEncoding::SglPacked)
-            | Encoding::TernaryFloats(_) => TritScales::Tensor(1.0),
+            Encoding::TernaryFloats(_) => TritScales::Tensor(1.0),
+            Encoding::Ternary(encoding) if !scaling::has_own_scales(encoding) => {
+                TritScales::Tensor(1.0)
+            }
             Encoding::Ternary(encoding) => {
                 let scales = decode_scales(encoding, &self.bytes, t.rows, t.cols)
                     .map_err(|e| self.fault(e))?;

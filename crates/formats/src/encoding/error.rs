@@ -108,6 +108,42 @@ pub enum EncodingError {
         /// How many trits such a byte holds.
         trits: usize,
     },
+    /// A byte that holds no pair or triple of trits.
+    #[error(
+        "byte {offset} (row {row}, column {col}): found {byte:#04x}, which no {encoding} byte is"
+    )]
+    TiledCode {
+        /// Name of the encoding.
+        encoding: &'static str,
+        /// Byte within the tensor.
+        offset: usize,
+        /// Row of the byte's trits.
+        row: usize,
+        /// Column of the byte's first trit.
+        col: usize,
+        /// The byte found.
+        byte: u8,
+    },
+    /// Tiles that the encoding cannot be cut into.
+    #[error("{encoding} cannot have tiles of {rows} x {cols} with strips of {strip} rows")]
+    Tiles {
+        /// Name of the encoding.
+        encoding: &'static str,
+        /// Rows of a tile.
+        rows: usize,
+        /// Columns of a tile.
+        cols: usize,
+        /// Rows of a strip.
+        strip: usize,
+    },
+    /// An encoding that is read and not written.
+    #[error(
+        "{encoding} is not written: files of it mean nothing without tables that are not in them"
+    )]
+    ReadOnly {
+        /// Name of the encoding.
+        encoding: &'static str,
+    },
     /// A scale that cannot be one.
     #[error("byte {offset}: found scale {value}, allowed are finite numbers from 0 up")]
     Scale {

@@ -22,6 +22,7 @@ mod q6_k;
 mod scales;
 mod stacked;
 mod ternary;
+mod tl;
 mod tq;
 
 pub use absmean::{AbsMean, AbsMeanScale};
@@ -30,6 +31,7 @@ pub use error::EncodingError;
 pub use floats::{FloatEncoding, decode_floats, encode_floats};
 pub use scales::{Rounding, TritScales, decode_scales};
 pub use ternary::{I2sOrder, TernaryEncoding, decode_trits, encode_trits};
+pub use tl::Tiles;
 
 #[cfg(test)]
 mod tests;

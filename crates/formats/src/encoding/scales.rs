@@ -177,7 +177,10 @@ impl Places {
                 step: bundle,
                 fours: true,
             }),
-            TernaryEncoding::HfPacked | TernaryEncoding::SglPacked => None,
+            TernaryEncoding::HfPacked
+            | TernaryEncoding::SglPacked
+            | TernaryEncoding::Tl1(_)
+            | TernaryEncoding::Tl2(_) => None,
         })
     }
 

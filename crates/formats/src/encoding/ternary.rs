@@ -12,6 +12,7 @@ use super::base3::BadByte;
 use super::error::EncodingError;
 use super::fields::{self, BadCode, HIGH_FIRST, LOW_FIRST};
 use super::scales::{Rounding, TritScales, write_scales};
+use super::tl::{self, BadTile, Tiles};
 use super::{iq_bn, q2_0, stacked, tq};
 
 /// In which order I2_S has its trits. The file does not say; it depends on the program that wrote it.
@@ -74,6 +75,10 @@ pub enum TernaryEncoding {
     HfPacked,
     /// SGLBITNT: u8 of [rows, columns / 4] in I2_S order 128, the scale in the tensor's header.
     SglPacked,
+    /// bitnet.cpp on Arm: pairs of trits in tiles, the scale in a tensor beside it. Read, not written.
+    Tl1(Tiles),
+    /// bitnet.cpp on x86: triples of trits in tiles, the scale in a tensor beside it. Read, not written.
+    Tl2(Tiles),
 }
 
 impl fmt::Display for TernaryEncoding {
@@ -81,6 +86,9 @@ impl fmt::Display for TernaryEncoding {
         match self {
             Self::I2s(order) => write!(f, "I2_S order {order}"),
             Self::Q2_0 { group_len } => write!(f, "Q2_0 groups of {group_len}"),
+            Self::Tl1(tiles) | Self::Tl2(tiles) => {
+                write!(f, "{} tiles of {} x {}", self.name(), tiles.rows, tiles.cols)
+            }
             _ => f.write_str(self.name()),
         }
     }
@@ -112,6 +120,8 @@ impl TernaryEncoding {
             Self::Iq2BnR4 => "IQ2_BN_R4",
             Self::HfPacked => "HF packed",
             Self::SglPacked => "SGLBITNT packed",
+            Self::Tl1(_) => "TL1",
+            Self::Tl2(_) => "TL2",
         }
     }
 
@@ -120,6 +130,12 @@ impl TernaryEncoding {
         let encoding = self.name();
         if rows == 0 || cols == 0 {
             return Err(EncodingError::Empty { encoding, rows, cols });
+        }
+        let addressable = rows.checked_mul(cols).is_some_and(|trits| trits <= isize::MAX as usize);
+        match self {
+            Self::Tl1(tiles) if addressable => return tiles.tl1_size(rows, cols),
+            Self::Tl2(tiles) if addressable => return tiles.tl2_size(rows, cols),
+            _ => {}
         }
         let bundles = self.bundles(cols)?;
         for (axis, found, multiple) in
@@ -134,7 +150,7 @@ impl TernaryEncoding {
             .checked_mul(bundles.bytes as u64)
             .and_then(|bytes| bytes.checked_add(tail))
             // Trits are decoded to a byte each, and slices cannot be longer than this.
-            .filter(|_| rows.checked_mul(cols).is_some_and(|trits| trits <= isize::MAX as usize))
+            .filter(|_| addressable)
             .ok_or(EncodingError::TooLarge { encoding, rows, cols })
     }
 
@@ -160,6 +176,8 @@ impl TernaryEncoding {
             Self::Iq1Bn => {
                 plain(iq_bn::RUN_LEN, head(2, cols / iq_bn::RUN_LEN * iq_bn::IQ1_RUN_BYTES))
             }
+            // They have no bundles; what is larger than any matrix is refused with these.
+            Self::Tl1(_) | Self::Tl2(_) => plain(1, cols / 4),
             Self::Iq2BnR4 => Bundles {
                 rows: iq_bn::R4_ROWS,
                 bytes: head(16, cols),
@@ -217,6 +235,18 @@ pub fn decode_trits(
     let expected = rows.len() * cols;
     if out.len() != expected {
         return Err(EncodingError::Buffer { expected, found: out.len() });
+    }
+    if let TernaryEncoding::Tl1(tiles) | TernaryEncoding::Tl2(tiles) = encoding {
+        for (row, out) in rows.zip(out.chunks_exact_mut(cols)) {
+            let decoded = match encoding {
+                TernaryEncoding::Tl1(_) => tl::decode_row_1(tiles, bytes, row, out),
+                _ => tl::decode_row_2(tiles, bytes, rows_total, row, out),
+            };
+            decoded.map_err(|BadTile { byte: offset, col, value: byte }| {
+                EncodingError::TiledCode { encoding: encoding.name(), offset, row, col, byte }
+            })?;
+        }
+        return Ok(());
     }
     let bundle_bytes = encoding.bundle_bytes(cols)?;
     for (row, out) in rows.zip(out.chunks_exact_mut(cols)) {
@@ -282,6 +312,8 @@ fn decode_row(
             iq_bn::decode_row_1(packed, out)
                 .map_err(|bad| Bad::Base3(BadByte { byte: 2 + bad.byte, ..bad }))
         }
+        // Decoded as a whole, not by bundles.
+        TernaryEncoding::Tl1(_) | TernaryEncoding::Tl2(_) => Ok(()),
         TernaryEncoding::Iq2BnR4 => {
             let packed = bundle.get(16..).unwrap_or_default();
             iq_bn::decode_row_r4(packed, row % iq_bn::R4_ROWS, out).map_err(after(16))
@@ -303,6 +335,9 @@ pub fn encode_trits(
     rounding: Rounding,
 ) -> Result<Vec<u8>, EncodingError> {
     let size = encoding.size(rows, cols)?;
+    if let TernaryEncoding::Tl1(_) | TernaryEncoding::Tl2(_) = encoding {
+        return Err(EncodingError::ReadOnly { encoding: encoding.name() });
+    }
     // `size` has proved that rows * cols fits.
     let expected = rows * cols;
     if trits.len() != expected {
@@ -345,6 +380,8 @@ fn encode_row(encoding: TernaryEncoding, trits: &[i8], row: usize, rows: usize, 
         TernaryEncoding::Iq1Bn => {
             iq_bn::encode_row_1(trits, bundle.get_mut(2..).unwrap_or_default());
         }
+        // Refused before.
+        TernaryEncoding::Tl1(_) | TernaryEncoding::Tl2(_) => {}
         TernaryEncoding::Iq2BnR4 => {
             let packed = bundle.get_mut(16..).unwrap_or_default();
             iq_bn::encode_row_r4(trits, row % iq_bn::R4_ROWS, packed);

@@ -1,6 +1,7 @@
 //! GGUF files, read and written.
 
 pub(crate) mod read;
+mod tiles;
 pub(crate) mod types;
 pub(crate) mod value;
 pub(crate) mod write;
@@ -8,6 +9,7 @@ pub(crate) mod write;
 use std::collections::HashMap;
 
 use read::{Gguf, Record};
+use tiles::TileTable;
 
 use crate::config::Evidence;
 use crate::encoding::{FloatEncoding, I2sOrder, TernaryEncoding};
@@ -38,7 +40,9 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
     check_vocabulary(file, vocabulary.as_ref(), evidence.vocab_len)?;
     let config =
         config::gguf::read(&gguf.metadata, &evidence, vocabulary.as_ref(), &mut decisions)?;
-    let stored = Reader { file, bytes: source.bytes.as_slice(), gguf: &gguf, options }
+    let has_tiles = gguf.tensors.iter().any(|record| matches!(record.type_id, 38 | 39));
+    let tiles = if has_tiles { TileTable::beside(file)? } else { TileTable::default() };
+    let stored = Reader { file, bytes: source.bytes.as_slice(), gguf: &gguf, options, tiles }
         .stored(&config, &mut decisions)?;
     let text = ModelText {
         special_tokens: special_tokens(vocabulary.as_ref()),
@@ -109,6 +113,7 @@ struct Reader<'r, 'a> {
     bytes: &'r [u8],
     gguf: &'r Gguf<'a>,
     options: &'r OpenOptions,
+    tiles: TileTable,
 }
 
 impl Reader<'_, '_> {
@@ -120,7 +125,8 @@ impl Reader<'_, '_> {
         let q2_group_len = self.q2_group_len(decisions)?;
         let mut stored = Stored::default();
         // Looked up by name: a search through all tensors for each of 65,536 takes seconds.
-        let scales = self.gguf.tensors.iter().filter(|record| record.name.ends_with(".scale"));
+        let is_scale = |name: &str| name.ends_with(".scale") || name.ends_with(".weight_scale");
+        let scales = self.gguf.tensors.iter().filter(|record| is_scale(&record.name));
         let scales = scales.map(|record| (record.name.as_str(), record)).collect();
         for record in &self.gguf.tensors {
             let Some(name) = TensorName::from_gguf(&record.name) else {
@@ -158,6 +164,7 @@ impl Reader<'_, '_> {
             });
         }
         self.note_order(&stored, decisions);
+        self.note_tiles(&stored, decisions);
         Ok(stored)
     }
 
@@ -176,13 +183,22 @@ impl Reader<'_, '_> {
                     .map_err(|what| self.fault(record, what))
             }
             42 => Ok(Encoding::Ternary(TernaryEncoding::Q2_0 { group_len: q2_group_len })),
-            38 | 39 => Err(self.fault(record, types::tiled(record.type_id))),
+            38 | 39 => self.tiled(record).map_err(|what| self.fault(record, what)),
             other => {
                 let name = types::foreign_name(other);
                 let what = format!("type {other} ({name}) is not supported; {}", types::SUPPORTED);
                 Err(self.fault(record, what))
             }
         }
+    }
+
+    fn tiled(&self, record: &Record) -> Result<Encoding, String> {
+        types::check_tiled(record.type_id, record.weights(), record.room)?;
+        let is_tl1 = record.type_id == 38;
+        let (tiles, _) = self.tiles.find(is_tl1, record.rows, record.cols)?;
+        let encoding =
+            if is_tl1 { TernaryEncoding::Tl1(tiles) } else { TernaryEncoding::Tl2(tiles) };
+        Ok(Encoding::Ternary(encoding))
     }
 
     /// The group length of type 42: every tensor of a file has the same.
@@ -237,8 +253,15 @@ impl Reader<'_, '_> {
     /// llama.cpp may keep one more scale of a projection in a tensor of its own.
     fn scale_beside(&self, record: &Record, scales: &HashMap<&str, &Record>) -> Result<f32, Error> {
         let Some(stem) = record.name.strip_suffix(".weight") else { return Ok(1.0) };
-        let name = format!("{stem}.scale");
-        let Some(&beside) = scales.get(name.as_str()) else { return Ok(1.0) };
+        // bitnet.cpp's converter has another name for that of TL1 and TL2, which have no scale else.
+        let is_tiled = matches!(record.type_id, 38 | 39);
+        let name = format!("{stem}{}", if is_tiled { ".weight_scale" } else { ".scale" });
+        let Some(&beside) = scales.get(name.as_str()) else {
+            if is_tiled {
+                return Err(self.fault(record, format!("has no scale \"{}\"", quote_safely(&name))));
+            }
+            return Ok(1.0);
+        };
         let bytes = size::slice(self.bytes, beside.offset, 4.min(beside.room.bytes));
         bytes
             .and_then(|bytes| bytes.try_into().ok())
@@ -258,6 +281,7 @@ impl Reader<'_, '_> {
         let Some((_, part)) = layer_and_part(name, "blk.") else { return Ok(()) };
         let is_scale = part
             .strip_suffix(".scale")
+            .or_else(|| part.strip_suffix(".weight_scale"))
             .map(|stem| format!("blk.0.{stem}.weight"))
             .and_then(|weight| TensorName::from_gguf(&weight))
             .is_some_and(TensorName::is_linear);
@@ -267,6 +291,28 @@ impl Reader<'_, '_> {
         let known = LayerTensor::ALL.map(|t| TensorName::Layer(0, t).gguf()).join(", ");
         let known = known.replace("blk.0.", "").replace(".weight", "");
         Err(self.fault(record, format!("is no part of this network, whose layers have {known}")))
+    }
+
+    fn note_tiles(&self, stored: &Stored, decisions: &mut Vec<String>) {
+        let tiled: Vec<_> = stored
+            .tensors
+            .iter()
+            .filter_map(|t| match t.encoding {
+                Encoding::Ternary(TernaryEncoding::Tl1(_)) => Some((t, true)),
+                Encoding::Ternary(TernaryEncoding::Tl2(_)) => Some((t, false)),
+                _ => None,
+            })
+            .collect();
+        let Some((first, is_tl1)) = tiled.first() else { return };
+        let name = if *is_tl1 { "TL1" } else { "TL2" };
+        if let Ok((_, from)) = self.tiles.find(*is_tl1, first.rows, first.cols) {
+            decisions.push(format!("the tiles of {name} are those of {from}: the file has none"));
+        }
+        if tiled.iter().all(|(t, _)| t.factor == 1.0) {
+            let why = "bitnet.cpp's converter loses the scales of packed checkpoints so";
+            decisions
+                .push(format!("every scale is 1: {why}; if this is such a file, it is broken"));
+        }
     }
 
     fn note_order(&self, stored: &Stored, decisions: &mut Vec<String>) {

@@ -16,7 +16,7 @@ use crate::tensor::Encoding;
 
 /// What our GGUF reader can read, for messages.
 pub(crate) const SUPPORTED: &str = "supported are F32 (0), F16 (1), Q4_0 (2), Q8_0 (8), Q6_K (14), \
-     BF16 (30), TQ1_0 (34), TQ2_0 (35), I2_S (36), Q2_0 (42), IQ1_BN (134), IQ2_BN (135) and IQ2_BN_R4 (335)";
+     BF16 (30), TQ1_0 (34), TQ2_0 (35), I2_S (36), TL1 (38), TL2 (39), Q2_0 (42), IQ1_BN (134), IQ2_BN (135) and IQ2_BN_R4 (335)";
 
 /// Type numbers on which all projects agree.
 const AGREED: [(u32, Encoding); 11] = [
@@ -122,15 +122,17 @@ pub(crate) fn type_42(weights: u64, room: Room) -> Result<Option<usize>, String>
     }
 }
 
-/// Why types 38 and 39 are refused.
-pub(crate) fn tiled(type_id: u32) -> String {
-    let mxfp4 =
-        if type_id == 39 { " (39 is MXFP4 in llama.cpp, which is not ternary)" } else { "" };
-    let name = if type_id == 38 { "TL1" } else { "TL2" };
-    format!(
-        "type {type_id} is {name} of BitNet's fork{mxfp4}: it needs tile tables that are not in the \
-         file; convert the model from I2_S or from its Hugging Face checkpoint instead"
-    )
+/// Refuses numbers 38 and 39 where the room says that they are not TL1 and TL2.
+pub(crate) fn check_tiled(type_id: u32, weights: u64, room: Room) -> Result<(), String> {
+    let (other, bytes) = if type_id == 38 { ("IQ4_NL_8_8", 18) } else { ("MXFP4", 17) };
+    let len = size::product(&[weights / 32, bytes]);
+    if len.is_some_and(|len| room.is_filled_by(len)) {
+        return Err(format!(
+            "type {type_id} with {bytes} bytes for 32 weights is {other} of llama.cpp, which is not \
+             ternary"
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -293,7 +293,7 @@ fn retyped(name: TensorName, type_id: u32) -> Vec<u8> {
 fn types_that_are_not_ternary_or_not_known_are_refused() {
     let gate = TensorName::Layer(0, wf_formats::LayerTensor::Gate);
     refused(retyped(gate, 38), "tile tables that are not in the file");
-    refused(retyped(gate, 39), "39 is MXFP4 in llama.cpp");
+    refused(retyped(gate, 39), "TL2 needs tile tables that are not in the file");
     refused(retyped(gate, 12), "type 12 (Q4_K) is not supported; supported are F32 (0)");
     refused(retyped(gate, 7777), "type 7777 (unknown)");
     refused(retyped(gate, 42), "fits neither groups of 64");

@@ -11,3 +11,4 @@ mod published;
 mod roundtrip;
 mod sglbitnt;
 mod support;
+mod tiled;

@@ -6,6 +6,7 @@ mod golden;
 mod hostile;
 mod places;
 mod scales;
+mod tiled;
 
 use super::{I2sOrder, TernaryEncoding};
 

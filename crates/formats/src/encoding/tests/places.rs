@@ -26,6 +26,7 @@ fn field(e: TernaryEncoding, rows: usize, cols: usize, r: usize, c: usize) -> Fi
         TernaryEncoding::I2s(I2sOrder::FourRows) => {
             Field::Bits { byte: r / 4 * cols + c, shift: 6 - r % 4 * 2 }
         }
+        TernaryEncoding::Tl1(_) | TernaryEncoding::Tl2(_) => unreachable!("see `tiled`"),
         TernaryEncoding::Tq1_0 => {
             let (group, at) = (flat / 256 * 54, flat % 256);
             let (byte, digit) = match at {
