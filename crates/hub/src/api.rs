@@ -123,7 +123,13 @@ impl Api {
         if start > 0 {
             request = request.header("Range", format!("bytes={start}-"));
         }
-        request.call().map_err(|e| HubError::Network { url: url.to_owned(), what: e.to_string() })
+        request.call().map_err(|e| {
+            let what = match e {
+                ureq::Error::TlsRequired => "this program was built without TLS".to_owned(),
+                other => other.to_string(),
+            };
+            HubError::Network { url: url.to_owned(), what }
+        })
     }
 }
 

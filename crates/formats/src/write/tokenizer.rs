@@ -62,7 +62,10 @@ pub(super) fn vocabulary_of(source: &ModelFile) -> Result<Option<GgufVocabulary>
         TokenizerSource::Json(json) => {
             let config = source.config();
             let mut vocabulary = GgufVocabulary::from_tokenizer_json(json, config.vocab_len)
-                .map_err(|what| Error::setting(source.name(), "tokenizer.json", what))?;
+                .map_err(|what| {
+                    let what = format!("{what}; packed safetensors take it as it is");
+                    Error::setting(source.name(), "tokenizer.json", what)
+                })?;
             vocabulary.bos = config.bos;
             let eos = source.special_token_texts().eos.as_deref();
             let named = eos.and_then(|text| vocabulary.find(text));
@@ -225,8 +228,10 @@ pub(super) fn tokenizer_files(source: &ModelFile) -> Result<Vec<(&'static str, V
     let json = match source.tokenizer() {
         TokenizerSource::Missing { .. } => return Ok(Vec::new()),
         TokenizerSource::Json(json) => json.clone(),
-        TokenizerSource::Gguf(vocabulary) => tokenizer_json(vocabulary)
-            .map_err(|what| Error::setting(source.name(), "tokenizer.ggml", what))?,
+        TokenizerSource::Gguf(vocabulary) => tokenizer_json(vocabulary).map_err(|what| {
+            let what = format!("{what}; GGUF takes it as it is");
+            Error::setting(source.name(), "tokenizer.ggml", what)
+        })?,
     };
     let mut settings = json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
     let texts = source.special_token_texts();
