@@ -1,5 +1,7 @@
 //! A step that panics ends its own requests, and nobody else's.
 
+#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
+
 use std::time::{Duration, Instant};
 
 use wf_engine::fake::FakeModel;

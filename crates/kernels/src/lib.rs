@@ -42,7 +42,9 @@ mod tiles;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod trial;
 
-pub use arch::{DotInstruction, ReadBuffer, Reading, dot_instructions, prefer_huge_pages, share_memory_places};
+pub use arch::{
+    DotInstruction, ReadBuffer, Reading, dot_instructions, prefer_huge_pages, share_memory_places,
+};
 pub use attend::{AttendScratch, CHUNK, Queries, attend, clear, finish, part_len};
 pub use bounds::{RowBounds, ScoreBounds, VectorBounds};
 pub use codes::CodeRows;

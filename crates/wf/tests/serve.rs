@@ -1,5 +1,7 @@
 //! `wf serve` as an operator meets it: settings, refusals, signals.
 
+#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;

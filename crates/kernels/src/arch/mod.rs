@@ -12,8 +12,8 @@ mod aarch64;
 mod x86_64;
 
 use crate::{Isa, Kernel};
-pub use memory::{prefer_huge_pages, share_memory_places};
 pub(crate) use memory::{Lines, Plain, ZeroLines, numbers, numbers_mut};
+pub use memory::{prefer_huge_pages, share_memory_places};
 pub use peak::{DotInstruction, dot_instructions};
 pub(crate) use scalar::Scalar;
 pub use stream::{ReadBuffer, Reading};

@@ -16,7 +16,8 @@ fn story() -> Value {
 }
 
 fn with(mut body: Value, more: Value) -> Value {
-    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let Value::Object(more) = more else { panic!("no object: {more}") };
+    body.as_object_mut().unwrap().extend(more);
     body
 }
 
