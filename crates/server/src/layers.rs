@@ -9,11 +9,13 @@ use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::ResponseForPanic;
+use tracing::{Instrument, Span};
 
 use crate::PUBLIC;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::request_id::{self, RequestId};
+use crate::trace::{record_status, request_span};
 
 /// Routes that are asked so often that nobody wants to read of it.
 const UNLOGGED: [&str; 3] = ["/health", "/livez", "/metrics"];
@@ -31,11 +33,17 @@ pub(crate) async fn name_and_count(
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let route = route.unwrap_or_else(|| "other".to_owned());
     request.extensions_mut().insert(id.clone());
-    let mut response = next.run(request).await;
+    let is_told = !UNLOGGED.contains(&route.as_str());
+    let span = match is_told {
+        true => request_span(&method, &route, &id, request.headers()),
+        false => Span::none(),
+    };
+    let mut response = next.run(request).instrument(span.clone()).await;
     response.headers_mut().insert(request_id::HEADER, id.header());
     let status = response.status().as_u16();
     app.metrics.count_answer(&route, status);
-    if !UNLOGGED.contains(&route.as_str()) {
+    record_status(&span, status);
+    if is_told {
         let ms = start.elapsed().as_secs_f64() * 1e3;
         tracing::info!(%method, route, status, ms, id = id.as_str(), "request");
     }

@@ -26,6 +26,9 @@ mod routes;
 mod serve;
 mod stall;
 mod stream;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
+mod trace;
 
 use axum::routing::get;
 use axum::{Router, middleware};
@@ -39,6 +42,8 @@ pub use auth::Keys;
 pub use guard::Hosts;
 pub use options::{Limits, SamplingDefaults, ServerOptions};
 pub use serve::{Bound, Signal, bind, serve};
+pub use tls::{Tls, TlsError};
+pub use trace::SPANS;
 
 use dialects::sglang;
 use routes::{chat, completions, docs, health, info, models, tokens};

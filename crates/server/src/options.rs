@@ -6,6 +6,7 @@ use wf_engine::SamplingParams;
 
 use crate::auth::Keys;
 use crate::guard::Hosts;
+use crate::tls::Tls;
 
 /// How the server behaves. Each limit has a test at its border.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct ServerOptions {
     pub drain: Duration,
     /// Whether `/metrics` is there.
     pub metrics: bool,
+    /// Encrypts connections, where it is there.
+    pub tls: Option<Tls>,
 }
 
 /// What no request may exceed.
@@ -35,7 +38,7 @@ pub struct Limits {
     pub headers: usize,
     /// Bytes of a request's head.
     pub head_bytes: usize,
-    /// How long a head may take to arrive, and each kilobyte of a body.
+    /// How long a handshake may take, a head to arrive, and each kilobyte of a body.
     pub arrival: Duration,
     /// How long a client may take nothing of what is sent to it.
     pub stall: Duration,

@@ -6,17 +6,24 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Instant;
 
+use tracing::Span;
 use wf_engine::{Finish, FrontendError, Generate, Piece, TextStream, TokenId};
 
 use crate::app::{App, ServedModel};
 use crate::error::ApiError;
 use crate::in_flight::Place;
+use crate::trace::{Written, record_written};
+
+/// How a reply ended whose reader went away.
+const ABORTED: &str = "abort";
 
 /// The replies to one request. Dropping it cancels what is not written yet.
 pub(crate) struct Replies {
     replies: Vec<Reply>,
     /// Who is looked at first, so that nobody always is.
     turn: usize,
+    /// The request's, which lasts as long as its replies.
+    span: Span,
 }
 
 /// One reply and what is counted of it.
@@ -28,8 +35,8 @@ struct Reply {
     last_token: Option<Instant>,
     /// How many replies its prompt has, if it is the first of them: prompts are counted once.
     counts_prompt: Option<usize>,
-    /// Whether its end was counted.
-    ended: bool,
+    /// How it ended, once that was counted.
+    end: Option<&'static str>,
 }
 
 impl Replies {
@@ -42,7 +49,8 @@ impl Replies {
         choices: u32,
         generate: &Generate,
     ) -> Result<Self, ApiError> {
-        let arrived = Instant::now();
+        let (arrived, span) = (Instant::now(), Span::current());
+        span.record("gen_ai.request.model", model.name());
         let mut replies = Vec::with_capacity(prompts.len() * choices as usize);
         for prompt in prompts {
             for choice in 0..choices {
@@ -57,11 +65,11 @@ impl Replies {
                     arrived,
                     last_token: None,
                     counts_prompt: (choice == 0).then_some(choices as usize),
-                    ended: false,
+                    end: None,
                 });
             }
         }
-        Ok(Self { replies, turn: 0 })
+        Ok(Self { replies, turn: 0, span })
     }
 
     /// The next piece of any reply, with the reply's place; nothing once all have ended.
@@ -71,7 +79,7 @@ impl Replies {
             let mut all_ended = true;
             for at in (0..count).map(|i| (self.turn + i) % count) {
                 let reply = &mut self.replies[at];
-                if reply.ended {
+                if reply.end.is_some() {
                     continue;
                 }
                 // Whoever stops waiting for a piece loses nothing.
@@ -102,6 +110,23 @@ impl Replies {
     }
 }
 
+impl Drop for Replies {
+    fn drop(&mut self) {
+        if self.span.is_disabled() {
+            return;
+        }
+        let mut written = Written::default();
+        for reply in &self.replies {
+            if reply.counts_prompt.is_some() {
+                written.prompt_tokens += reply.stream.prompt_ids().len();
+            }
+            written.reply_tokens += reply.stream.ids().len();
+            written.reasons.push(reply.end.unwrap_or(ABORTED));
+        }
+        record_written(&self.span, &written);
+    }
+}
+
 impl Reply {
     fn count(&mut self, piece: &Result<Piece, FrontendError>) {
         match piece {
@@ -119,11 +144,11 @@ impl Reply {
                 self.place.written.fetch_add(1, Ordering::Relaxed);
             }
             Ok(Piece::Done(Finish { reason, timings, .. })) => {
-                self.ended = true;
+                self.end = Some(reason.name());
                 self.app.metrics.count_end(reason.name(), Some(timings));
             }
             Err(_) => {
-                self.ended = true;
+                self.end = Some("error");
                 self.app.metrics.count_end("error", None);
             }
             Ok(
@@ -135,8 +160,8 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        if !self.ended {
-            self.app.metrics.count_end("abort", None);
+        if self.end.is_none() {
+            self.app.metrics.count_end(ABORTED, None);
         }
     }
 }

@@ -16,12 +16,13 @@ use tokio::net::TcpListener;
 #[cfg(unix)]
 use tokio::net::UnixListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::app::{App, is_on};
 use crate::options::Limits;
 use crate::router;
 use crate::stall::StallGuard;
+use crate::tls::Tls;
 
 /// How long a listener that is out of file descriptors waits for others to be closed.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -153,6 +154,7 @@ async fn accept(bound: &Bound) -> io::Result<Stream> {
 struct Connections {
     router: Router,
     limits: Limits,
+    tls: Option<Tls>,
     room: Arc<Semaphore>,
     /// True once connections must end with what they are doing.
     end: watch::Sender<bool>,
@@ -162,7 +164,8 @@ impl Connections {
     fn new(app: &App) -> Self {
         let limits = app.options.limits;
         let room = Arc::new(Semaphore::new(limits.connections));
-        Self { router: router(app), limits, room, end: watch::Sender::new(false) }
+        let tls = app.options.tls.clone();
+        Self { router: router(app), limits, tls, room, end: watch::Sender::new(false) }
     }
 
     /// The next connection, once there is room for it.
@@ -171,32 +174,19 @@ impl Connections {
         Ok((accept(bound).await?, place))
     }
 
-    /// Serves a connection.
+    /// Serves a connection, in a task of its own: who is slow to begin holds nobody up.
     fn take(&self, stream: Stream, place: OwnedSemaphorePermit) {
+        let (router, limits, tls) = (self.router.clone(), self.limits, self.tls.clone());
         let mut end = self.end.subscribe();
-        // Who comes while the server stops is answered once, to be told so.
-        let is_late = *end.borrow();
-        let service = TowerToHyperService::new(self.router.clone());
-        let io = TokioIo::new(StallGuard::new(stream, self.limits.stall));
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .keep_alive(!is_late)
-            .header_read_timeout(self.limits.arrival)
-            .max_headers(self.limits.headers)
-            .max_buf_size(self.limits.head_bytes)
-            .serve_connection(io, service);
         tokio::spawn(async move {
             let _place = place;
-            let mut connection = std::pin::pin!(connection);
-            let served = tokio::select! {
-                served = connection.as_mut() => served,
-                () = is_on(&mut end), if !is_late => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
+            let stream = match tls {
+                None => Ok(stream),
+                Some(tls) => encrypt(&tls, stream, limits.arrival, &mut end).await,
             };
-            if let Err(error) = served {
-                tracing::debug!(%error, "a connection ended early");
+            match stream {
+                Ok(stream) => talk(stream, router, &limits, end).await,
+                Err(error) => tracing::debug!(%error, "a connection could not be encrypted"),
             }
         });
     }
@@ -209,5 +199,45 @@ impl Connections {
             // time is up makes no difference here.
             let _ = timeout_at(until, end.closed()).await;
         }
+    }
+}
+
+/// The same connection after its handshake. A server that is told to stop waits for none: nobody has
+/// asked anything yet.
+async fn encrypt(
+    tls: &Tls,
+    stream: Stream,
+    longest: Duration,
+    end: &mut watch::Receiver<bool>,
+) -> io::Result<Stream> {
+    let is_late = *end.borrow();
+    tokio::select! {
+        shaken = timeout(longest, tls.accept(stream)) => Ok(Box::new(shaken??)),
+        () = is_on(end), if !is_late => Err(io::Error::other("the server stops")),
+    }
+}
+
+/// Answers all requests of a connection.
+async fn talk(stream: Stream, router: Router, limits: &Limits, mut end: watch::Receiver<bool>) {
+    // Who comes while the server stops is answered once, to be told so.
+    let is_late = *end.borrow();
+    let io = TokioIo::new(StallGuard::new(stream, limits.stall));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .keep_alive(!is_late)
+        .header_read_timeout(limits.arrival)
+        .max_headers(limits.headers)
+        .max_buf_size(limits.head_bytes)
+        .serve_connection(io, TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = is_on(&mut end), if !is_late => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection ended early");
     }
 }

@@ -6,4 +6,6 @@ mod access;
 mod answers;
 mod fields;
 mod support;
+#[cfg(feature = "tls")]
+mod tls;
 mod wire;

@@ -67,6 +67,14 @@ pub(crate) struct ListenArgs {
     /// Listen on a Unix socket instead
     #[arg(long, env = "WF_SOCKET", value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+
+    /// Encrypt connections with this certificate, and those that vouch for it, in PEM
+    #[arg(long, env = "WF_TLS_CERT", value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// The certificate's private key, in PEM
+    #[arg(long, env = "WF_TLS_KEY", value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
 }
 
 /// Who may use the server.
@@ -175,6 +183,10 @@ pub(crate) struct LogArgs {
     /// What to log: error, warn, info, debug or trace, also by part, as for RUST_LOG
     #[arg(long, env = "WF_LOG", value_name = "LEVEL", default_value = "info")]
     pub(crate) log: String,
+
+    /// Send a trace of each request to this OpenTelemetry collector, such as http://localhost:4318
+    #[arg(long, env = "WF_OTLP", value_name = "URL")]
+    pub(crate) otlp: Option<String>,
 
     /// Do not answer at /metrics
     #[arg(long, env = "WF_NO_METRICS")]

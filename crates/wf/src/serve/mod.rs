@@ -2,6 +2,8 @@
 
 pub(crate) mod args;
 pub(crate) mod config;
+#[cfg_attr(not(feature = "otlp"), path = "no_otlp.rs")]
+mod otlp;
 mod signals;
 
 use std::io::IsTerminal;
@@ -12,12 +14,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 use wf_engine::{KvRoom, OpenedModel, RunOptions, open_model};
 use wf_formats::GenerationDefaults;
-use wf_server::{App, Bound, Hosts, Keys, Limits, SamplingDefaults, ServedModel, ServerOptions};
+use wf_server::{
+    App, Bound, Hosts, Keys, Limits, SamplingDefaults, ServedModel, ServerOptions, Tls,
+};
 
-use crate::serve::args::{AccessArgs, DefaultsArgs, LogArgs, LogFormat, ServeArgs};
+use crate::report::UsageError;
+use crate::serve::args::{AccessArgs, DefaultsArgs, ListenArgs, LogArgs, LogFormat, ServeArgs};
+use crate::serve::otlp::Traces;
 use crate::{demo, open, report};
 
 /// Threads for connections. Computing has its own.
@@ -30,8 +38,8 @@ const CONTEXTS: usize = 4;
 /// Runs the command.
 pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     wf_kernels::share_memory_places();
-    start_log(&args.log)?;
     let keys = keys(&args.access)?;
+    let tls = tls(&args.listen)?;
     let is_open = args.listen.socket.is_none() && !args.listen.host.is_loopback();
     ensure!(
         !is_open || !keys.is_empty() || args.access.no_key,
@@ -46,10 +54,18 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
         .enable_all()
         .build()
         .context("starting threads")?;
-    runtime.block_on(run(args, keys))
+    let traces = args.log.otlp.as_deref().map(|url| Traces::start(url, runtime.handle()));
+    let traces = traces.transpose()?;
+    start_log(&args.log, traces.as_ref())?;
+    let served = runtime.block_on(run(args, keys, tls));
+    // The runtime's threads are still there to move the bytes.
+    if let Some(Err(error)) = traces.map(|traces| traces.finish()) {
+        report::note(&format!("warning: {}", report::explain(&error)));
+    }
+    served
 }
 
-async fn run(args: &ServeArgs, keys: Keys) -> Result<()> {
+async fn run(args: &ServeArgs, keys: Keys, tls: Option<Tls>) -> Result<()> {
     let address = SocketAddr::new(args.listen.host, args.listen.port);
     let bound =
         wf_server::bind(address, args.listen.socket.clone()).await.with_context(|| match &args
@@ -59,7 +75,7 @@ async fn run(args: &ServeArgs, keys: Keys) -> Result<()> {
             Some(path) => format!("listening on {}", path.display()),
             None => format!("listening on {address}: choose another port with --port"),
         })?;
-    let app = App::new(options(args, keys, &bound));
+    let app = App::new(options(args, keys, tls, &bound));
     let place = place(args, &bound);
     // Who asks while the model is being loaded is told so.
     let serving = tokio::spawn(wf_server::serve(bound, app.clone(), signals::listen()?));
@@ -78,7 +94,7 @@ async fn run(args: &ServeArgs, keys: Keys) -> Result<()> {
     Ok(serving.await??)
 }
 
-fn options(args: &ServeArgs, keys: Keys, bound: &Bound) -> ServerOptions {
+fn options(args: &ServeArgs, keys: Keys, tls: Option<Tls>, bound: &Bound) -> ServerOptions {
     let load = &args.load;
     ServerOptions {
         keys,
@@ -94,6 +110,7 @@ fn options(args: &ServeArgs, keys: Keys, bound: &Bound) -> ServerOptions {
         },
         drain: Duration::from_secs(load.drain.into()),
         metrics: !args.log.no_metrics,
+        tls,
     }
 }
 
@@ -164,10 +181,14 @@ fn defaults(args: &DefaultsArgs, model: GenerationDefaults) -> SamplingDefaults 
 /// Where the server is, as one would type it.
 fn place(args: &ServeArgs, bound: &Bound) -> String {
     match (bound.address(), &args.listen.socket) {
-        (Some(address), _) => format!("http://{address}"),
+        (Some(address), _) => format!("{}://{address}", scheme(args)),
         (None, Some(path)) => format!("unix:{}", path.display()),
         (None, None) => String::new(),
     }
+}
+
+fn scheme(args: &ServeArgs) -> &'static str {
+    if args.listen.tls_cert.is_some() { "https" } else { "http" }
 }
 
 fn greeting(model: &OpenedModel, args: &ServeArgs, place: &str) -> String {
@@ -178,8 +199,10 @@ fn greeting(model: &OpenedModel, args: &ServeArgs, place: &str) -> String {
         " \\\n       -H \"authorization: Bearer $KEY\""
     };
     let (curl, url) = match place.strip_prefix("unix:") {
-        Some(path) => (format!("curl --unix-socket {path}"), "http://localhost"),
-        None => ("curl".to_owned(), place),
+        Some(path) => {
+            (format!("curl --unix-socket {path}"), format!("{}://localhost", scheme(args)))
+        }
+        None => ("curl".to_owned(), place.to_owned()),
     };
     format!(
         "{name} on {place}\n  {isa} on {threads} · context {context} tokens · keys and values in \
@@ -193,6 +216,20 @@ fn greeting(model: &OpenedModel, args: &ServeArgs, place: &str) -> String {
         kv = args.compute.kv,
         room = engine.kv_tokens(),
     )
+}
+
+/// What encrypts connections, if they are to be.
+fn tls(args: &ListenArgs) -> Result<Option<Tls>> {
+    let needs = |one: &str, other: &str| UsageError::new(format!("{one} needs {other}"));
+    match (&args.tls_cert, &args.tls_key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => {
+            let tls = Tls::from_files(certificate, key);
+            Ok(Some(tls.context("--tls-cert, --tls-key")?))
+        }
+        (Some(_), None) => Err(needs("--tls-cert", "--tls-key, the certificate's key").into()),
+        (None, Some(_)) => Err(needs("--tls-key", "--tls-cert, the key's certificate").into()),
+    }
 }
 
 /// The keys of the flag, of the variable and of the file.
@@ -211,17 +248,18 @@ fn keys(args: &AccessArgs) -> Result<Keys> {
     Ok(Keys::new(all))
 }
 
-fn start_log(args: &LogArgs) -> Result<()> {
+fn start_log(args: &LogArgs, traces: Option<&Traces>) -> Result<()> {
     let filter = EnvFilter::try_new(&args.log)
         .with_context(|| format!("--log is {:?}: use a level such as info", args.log))?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let log = tracing_subscriber::fmt::layer()
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
-    match args.log_format {
-        LogFormat::Text => log.with_target(false).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
-    }
+    let log = match args.log_format {
+        LogFormat::Text => log.with_target(false).with_filter(filter).boxed(),
+        LogFormat::Json => log.json().flatten_event(true).with_filter(filter).boxed(),
+    };
+    let layers: Vec<_> = [log].into_iter().chain(traces.map(Traces::layer)).collect();
+    tracing_subscriber::registry().with(layers).init();
     Ok(())
 }
 

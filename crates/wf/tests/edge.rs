@@ -1,0 +1,205 @@
+//! `wf serve` at the edge: encrypted connections and traces, or how to build them.
+
+use std::process::{Command, Output, Stdio};
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
+    command.args(["serve", "--port", "0"]).args(args).stdin(Stdio::null());
+    // What the developer has set must not decide a test.
+    let is_ours = |name: &String| name.starts_with("WF_") || name.starts_with("OTEL_");
+    for (name, _) in std::env::vars().filter(|(name, _)| is_ours(name)) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// What a server says that does not start.
+fn refused(args: &[&str]) -> String {
+    let Output { status, stderr, .. } = command(args).output().expect("wf runs");
+    assert!(!status.success());
+    String::from_utf8(stderr).expect("text")
+}
+
+#[cfg(any(feature = "tls", feature = "otlp"))]
+mod running {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Stdio};
+
+    /// A server that ends with the test.
+    pub(crate) struct Running(pub(crate) Child);
+
+    /// A server, and the first line it says, which comes when the model is loaded.
+    pub(crate) fn start(args: &[&str]) -> (Running, String) {
+        let mut child = super::command(args).stdout(Stdio::piped()).spawn().expect("wf serves");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("a pipe");
+        let running = Running(child);
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        (running, line.trim().to_owned())
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            // Already gone is as good.
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+#[test]
+fn a_tls_file_needs_the_other() {
+    let said = refused(&["--tls-cert", "cert.pem"]);
+    assert!(said.contains("--tls-cert needs --tls-key"), "{said}");
+    let said = refused(&["--tls-key", "key.pem"]);
+    assert!(said.contains("--tls-key needs --tls-cert"), "{said}");
+}
+
+#[cfg(not(feature = "tls"))]
+#[test]
+fn without_tls_it_is_said_how_to_build_it() {
+    let said = refused(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    assert!(said.contains("build it with --features tls"), "{said}");
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn tls_is_greeted_as_https_and_wrong_files_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(file("cert.pem"), pair.cert.pem()).unwrap();
+    std::fs::write(file("key.pem"), pair.signing_key.serialize_pem()).unwrap();
+    let (_server, line) =
+        running::start(&["--tls-cert", &file("cert.pem"), "--tls-key", &file("key.pem")]);
+    assert!(line.contains(" on https://127.0.0.1:"), "{line}");
+    let said = refused(&["--tls-cert", &file("cert.pem"), "--tls-key", &file("absent.pem")]);
+    assert!(said.contains("--tls-cert, --tls-key: ") && said.contains("absent.pem"), "{said}");
+}
+
+#[cfg(not(feature = "otlp"))]
+#[test]
+fn without_otlp_it_is_said_how_to_build_it() {
+    let said = refused(&["--otlp", "http://127.0.0.1:4318"]);
+    assert!(said.contains("build it with --features otlp"), "{said}");
+}
+
+#[cfg(feature = "otlp")]
+mod otlp {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::process::Command;
+    use std::thread::{self, JoinHandle};
+
+    use super::refused;
+    use super::running::start;
+
+    const TRACE: [u8; 16] = *b"\x4b\xf9\x2f\x35\x77\xb3\x4d\xa6\xa3\xce\x92\x9d\x0e\x0e\x47\x36";
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const KEY: &str = "sk-nobody-may-see-this";
+    const PROMPT: &str = "Marmalade";
+
+    /// A collector that takes one post: its address, and the head and the body it will have seen.
+    fn collector() -> (String, JoinHandle<(String, Vec<u8>)>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let seen = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+            loop {
+                let count = stream.read(&mut buffer).expect("bytes");
+                assert!(count > 0, "all of it comes");
+                bytes.extend_from_slice(&buffer[..count]);
+                let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+                    continue;
+                };
+                let head = String::from_utf8(bytes[..end].to_vec()).expect("text");
+                if bytes.len() - end - 4 == content_length(&head) {
+                    stream
+                        .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+                        .expect("a reader");
+                    return (head, bytes.split_off(end + 4));
+                }
+            }
+        });
+        (url, seen)
+    }
+
+    fn content_length(head: &str) -> usize {
+        let lines = head.lines().map(str::to_ascii_lowercase);
+        let mut lengths =
+            lines.filter_map(|line| Some(line.strip_prefix("content-length: ")?.to_owned()));
+        lengths.next().expect("a length").parse().expect("a number")
+    }
+
+    fn has(bytes: &[u8], part: impl AsRef<[u8]>) -> bool {
+        let part = part.as_ref();
+        bytes.windows(part.len()).any(|window| window == part)
+    }
+
+    /// The whole answer to a completion that belongs to a trace.
+    fn complete(address: &str, stream: bool) -> String {
+        let body = format!(
+            r#"{{"prompt": "{PROMPT}", "max_tokens": 7, "ignore_eos": true, "stream": {stream}}}"#
+        );
+        let mut connection = TcpStream::connect(address).expect("a server");
+        write!(
+            connection,
+            "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-type: application/json\r\nauthorization: Bearer {KEY}\r\n\
+             traceparent: {PARENT}\r\nx-request-id: named-by-us\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .expect("a reader");
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).expect("text");
+        answer
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn otlp_spans_are_flushed_by_a_gentle_stop() {
+        for stream in [false, true] {
+            let (url, seen) = collector();
+            let (mut server, line) = start(&["--otlp", &url, "--api-key", KEY]);
+            let address = line.rsplit("http://").next().unwrap();
+            let answer = complete(address, stream);
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            let pid = server.0.id().to_string();
+            assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+            assert!(server.0.wait().unwrap().success());
+
+            // Whoever has not come by now never will: then this is what the collector takes.
+            let _ = TcpStream::connect(url.trim_start_matches("http://"));
+            let (head, body) = seen.join().unwrap();
+            assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
+            assert!(head.to_ascii_lowercase().contains("application/x-protobuf"), "{head}");
+            assert!(has(&body, TRACE), "the trace that was sent");
+            assert!(has(&body, b"\x00\xf0\x67\xaa\x0b\xa9\x02\xb7"), "the span that was sent");
+            for told in [
+                "wrinklefree",
+                "POST /v1/completions",
+                "http.response.status_code",
+                "named-by-us",
+                "gen_ai.request.model",
+                "gen_ai.usage.input_tokens",
+                "gen_ai.usage.output_tokens",
+                "length",
+            ] {
+                assert!(has(&body, told), "{told}: {}", String::from_utf8_lossy(&body));
+            }
+            // In protobuf: the value (field 2) has two bytes, of which an integer (field 3) is 7.
+            assert!(has(&body, b"gen_ai.usage.output_tokens\x12\x02\x18\x07"), "seven tokens");
+            assert!(has(&body, b"http.response.status_code\x12\x03\x18\xc8\x01"), "200");
+            for secret in [PROMPT, KEY, "Bearer"] {
+                assert!(!has(&body, secret), "{secret}");
+            }
+        }
+    }
+
+    #[test]
+    fn otlp_addresses_that_are_none_are_refused() {
+        let said = refused(&["--otlp", "https://collector.example"]);
+        assert!(said.contains("--otlp") && said.contains("https is not spoken"), "{said}");
+    }
+}
