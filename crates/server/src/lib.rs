@@ -13,6 +13,7 @@ mod auth;
 mod body;
 mod dialects;
 mod error;
+mod form;
 mod guard;
 mod in_flight;
 mod layers;

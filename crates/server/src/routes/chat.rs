@@ -15,11 +15,12 @@ use wf_client::wire::{
 use wf_engine::{ChatOptions, Finish, Picked, Piece, TokenId};
 use wf_text::ChatMessage;
 
-use crate::app::{App, ServedModel, now};
+use crate::app::{App, ServedModel};
 use crate::asked::{Asked, check_count, check_rest};
 use crate::auth::Caller;
 use crate::body::read_json;
 use crate::error::ApiError;
+use crate::form::Form;
 use crate::logprobs::of_chat;
 use crate::replies::Replies;
 use crate::request_id::RequestId;
@@ -51,9 +52,9 @@ pub(crate) async fn chat(
     asked.check_room(model, &prompts, "messages")?;
     let replies =
         Replies::start(&app, model, id.as_str(), prompts, asked.choices, &asked.generate)?;
-    let form = ChatForm::new(model, &id, &asked);
+    let form = Form::new(&app, model, "chatcmpl", &id, &asked);
     if asked.stream {
-        return Ok(stream::respond(&app, replies, ChatWriter { form, app: app.clone() }));
+        return Ok(stream::respond(&app, replies, ChatWriter { form }));
     }
     whole(&app, model, &form, replies).await.map(|whole| Json(whole).into_response())
 }
@@ -174,36 +175,8 @@ pub(crate) async fn prompt_ids(
     Ok(ids.await.map_err(|_| ApiError::internal())??)
 }
 
-/// What all parts of an answer have in common.
-struct ChatForm {
-    id: String,
-    created: u64,
-    model: String,
-    fingerprint: String,
-    seed: i64,
-    choices: usize,
-    include_usage: bool,
-    token_ids: bool,
-    progress: bool,
-    logprobs: bool,
-}
-
-impl ChatForm {
-    fn new(model: &ServedModel, id: &RequestId, asked: &Asked) -> Self {
-        Self {
-            id: format!("chatcmpl-{}", id.as_str()),
-            created: now(),
-            model: model.name().to_owned(),
-            fingerprint: model.fingerprint(),
-            seed: asked.seed,
-            choices: asked.choices as usize,
-            include_usage: asked.include_usage,
-            token_ids: asked.token_ids,
-            progress: asked.progress,
-            logprobs: asked.generate.logprobs.is_some(),
-        }
-    }
-
+impl Form {
+    /// A part of an answer with nothing but what is new of its replies.
     fn chunk(&self, choices: Vec<ChatChunkChoice>) -> ChatChunk {
         ChatChunk {
             id: self.id.clone(),
@@ -221,7 +194,7 @@ impl ChatForm {
 async fn whole(
     app: &App,
     model: &ServedModel,
-    form: &ChatForm,
+    form: &Form,
     mut replies: Replies,
 ) -> Result<ChatCompletion, ApiError> {
     let tokenizer = model.frontend.tokenizer();
@@ -275,8 +248,7 @@ async fn whole(
 }
 
 struct ChatWriter {
-    form: ChatForm,
-    app: App,
+    form: Form,
 }
 
 impl Writer for ChatWriter {
@@ -341,7 +313,7 @@ impl ChatWriter {
         }
         let token_ids = token.as_ref().map(|token| vec![token.token]).filter(|_| form.token_ids);
         let logprobs = token.and_then(|Picked { token, logprobs }| {
-            let model = self.app.model().ok()?;
+            let model = form.app.model().ok()?;
             let one = of_chat(model.frontend.tokenizer(), token, &logprobs?);
             Some(ChatLogprobs { content: vec![one], refusal: None })
         });

@@ -13,11 +13,12 @@ use wf_client::wire::{
 use wf_engine::{Input, Logprobs, Picked, Piece, TokenId};
 use wf_text::Detokenizer;
 
-use crate::app::{App, ServedModel, now};
+use crate::app::{App, ServedModel};
 use crate::asked::{Asked, check_rest};
 use crate::auth::Caller;
 use crate::body::read_json;
 use crate::error::ApiError;
+use crate::form::Form;
 use crate::logprobs::push_completion;
 use crate::replies::Replies;
 use crate::request_id::RequestId;
@@ -57,8 +58,8 @@ pub(crate) async fn completions(
     asked.check_room(model, &prompts, "prompt")?;
     let replies =
         Replies::start(&app, model, id.as_str(), prompts, asked.choices, &asked.generate)?;
-    let form = Form::new(&app, model, &id, &asked, echo);
-    let writing = (0..replies.len()).map(|at| Writing::new(&form, &replies, at)).collect();
+    let form = Form::new(&app, model, "cmpl", &id, &asked);
+    let writing = (0..replies.len()).map(|at| Writing::new(model, echo, &replies, at)).collect();
     let mut writer = CompletionWriter { seed: Some(asked.seed), form, writing };
     if asked.stream {
         return Ok(stream::respond(&app, replies, writer));
@@ -129,40 +130,8 @@ fn inputs(
     Ok(inputs)
 }
 
-/// What all parts of an answer have in common.
-struct Form {
-    app: App,
-    id: String,
-    created: u64,
-    model: String,
-    fingerprint: String,
-    seed: i64,
-    choices: usize,
-    include_usage: bool,
-    token_ids: bool,
-    progress: bool,
-    logprobs: bool,
-    echo: bool,
-}
-
 impl Form {
-    fn new(app: &App, model: &ServedModel, id: &RequestId, asked: &Asked, echo: bool) -> Self {
-        Self {
-            app: app.clone(),
-            id: format!("cmpl-{}", id.as_str()),
-            created: now(),
-            model: model.name().to_owned(),
-            fingerprint: model.fingerprint(),
-            seed: asked.seed,
-            choices: asked.choices as usize,
-            include_usage: asked.include_usage,
-            token_ids: asked.token_ids,
-            progress: asked.progress,
-            logprobs: asked.generate.logprobs.is_some(),
-            echo,
-        }
-    }
-
+    /// A part of an answer with nothing but what is new of its replies.
     fn part(&self, choices: Vec<CompletionChoice>) -> Completion {
         Completion {
             id: self.id.clone(),
@@ -187,12 +156,12 @@ struct Writing {
 }
 
 impl Writing {
-    fn new(form: &Form, replies: &Replies, at: usize) -> Self {
-        let echo = match form.app.model() {
-            Ok(model) if form.echo => echo(model, replies.stream(at).prompt_ids()),
-            _ => Vec::new(),
+    fn new(model: &ServedModel, echoes: bool, replies: &Replies, at: usize) -> Self {
+        let echo = match echoes {
+            true => echo(model, replies.stream(at).prompt_ids()),
+            false => Vec::new(),
         };
-        Self { chars: 0, awaits_echo: form.echo, echo: echo.into_iter() }
+        Self { chars: 0, awaits_echo: echoes, echo: echo.into_iter() }
     }
 }
 

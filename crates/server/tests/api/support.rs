@@ -33,7 +33,7 @@ pub(crate) fn options() -> ServerOptions {
         keys: Keys::default(),
         hosts: Hosts { bound: Some(([127, 0, 0, 1], 30000).into()), ..Hosts::default() },
         limits: Limits::default(),
-        drain: Duration::from_secs(10),
+        drain: Duration::from_secs(300),
         metrics: true,
         tls: None,
     }
