@@ -22,7 +22,7 @@ pub(crate) struct Stats {
     pub(crate) zero_codes: Counter,
 }
 
-/// [`Stats`] at one moment.
+/// What the engine has done and is doing, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatsSnapshot {
     /// Requests that wait for their turn or their pages.

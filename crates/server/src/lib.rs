@@ -1,7 +1,7 @@
 //! HTTP: routes, streaming, metrics.
 //!
 //! A request passes the layers of [`router`] from the outside in: it gets a name, is counted and
-//! logged, must be for us ([`guard`]), must have a key ([`auth`]), and reaches its route, which turns
+//! logged, must be for us (`guard.rs`), must have a key (`auth.rs`), and reaches its route, which turns
 //! bytes into a [`wf_engine::Generate`] and pieces of text into bytes. Nothing here computes: the
 //! engine has threads of its own, and a reader that goes away drops its replies, which cancels them.
 

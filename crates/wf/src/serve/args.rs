@@ -104,7 +104,7 @@ pub(crate) struct AccessArgs {
     #[arg(long, env = "WF_ALLOW_HOST", value_name = "NAME", value_delimiter = ',')]
     pub(crate) allow_host: Vec<String>,
 
-    /// An origin whose pages may use the server, such as https://chat.example, or * for any
+    /// An origin whose pages may use the server (scheme, host and port), or * for any
     #[arg(long, env = "WF_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
     pub(crate) allow_origin: Vec<String>,
 }
