@@ -247,15 +247,22 @@ impl ModelText {
         Ok(template.render(messages, &self.render_options(options))?)
     }
 
+    /// The token numbers of a text: whether the model's begin token goes before it, and whether the
+    /// names of special tokens in it stand for those tokens.
+    pub fn text_ids(&self, text: &str, begins: bool, specials: bool) -> Vec<TokenId> {
+        let ids = match specials {
+            true => self.tokenizer.encode_with_specials(text),
+            false => self.tokenizer.encode(text),
+        };
+        if begins { [&self.prompt_prefix[..], &ids].concat() } else { ids }
+    }
+
     /// The token numbers of a prompt.
     pub fn prompt_ids(&self, input: &Input) -> Result<Vec<TokenId>, FrontendError> {
-        let after_prefix = |ids: Vec<TokenId>| [&self.prompt_prefix[..], &ids].concat();
         match input {
             Input::Ids(ids) => Ok(ids.clone()),
-            Input::Raw(text) => Ok(after_prefix(self.tokenizer.encode(text))),
-            Input::RawWithSpecials(text) => {
-                Ok(after_prefix(self.tokenizer.encode_with_specials(text)))
-            }
+            Input::Raw(text) => Ok(self.text_ids(text, true, false)),
+            Input::RawWithSpecials(text) => Ok(self.text_ids(text, true, true)),
             Input::Chat(messages) => {
                 let prompt = self.chat_prompt(messages, ChatOptions::default())?;
                 Ok(self.tokenizer.encode_prompt(&prompt))

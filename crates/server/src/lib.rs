@@ -42,7 +42,7 @@ pub use app::{App, ServedModel};
 pub use auth::Keys;
 pub use guard::Hosts;
 pub use options::{Limits, SamplingDefaults, ServerOptions};
-pub use serve::{Bound, Signal, bind, serve};
+pub use serve::{Bound, bind, serve};
 pub use tls::{Tls, TlsError};
 pub use trace::SPANS;
 

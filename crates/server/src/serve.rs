@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 #[cfg(unix)]
 use tokio::net::UnixListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::app::{App, is_on};
@@ -39,13 +39,6 @@ pub enum Bound {
     /// On a socket in the file system, which is removed at the end.
     #[cfg(unix)]
     Unix(UnixListener, PathBuf),
-}
-
-/// What an operator tells a running server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
-    /// Finish what is being written, then end.
-    Drain,
 }
 
 /// Listens on a path, or else on an address.
@@ -94,8 +87,9 @@ impl Drop for Bound {
     }
 }
 
-/// Serves until told to stop, and all replies are written or out of time.
-pub async fn serve(bound: Bound, app: App, mut signals: mpsc::Receiver<Signal>) -> io::Result<()> {
+/// Serves until `stop`, and then until all replies are written or out of time.
+pub async fn serve(bound: Bound, app: App, stop: impl Future<Output = ()>) {
+    let mut stop = pin!(stop);
     let connections = Connections::new(&app);
     let mut drained = None;
     loop {
@@ -107,8 +101,8 @@ pub async fn serve(bound: Bound, app: App, mut signals: mpsc::Receiver<Signal>) 
                     sleep(PAUSE).await;
                 }
             },
-            signal = signals.recv(), if drained.is_none() => {
-                tracing::info!(?signal, replies = app.in_flight.list().len(), "stopping");
+            () = stop.as_mut(), if drained.is_none() => {
+                tracing::info!(replies = app.in_flight.list().len(), "stopping");
                 app.start_draining();
                 connections.end.send_replace(true);
                 drained = Some(Box::pin(connections.drained(app.options.drain)));
@@ -118,7 +112,6 @@ pub async fn serve(bound: Bound, app: App, mut signals: mpsc::Receiver<Signal>) 
     }
     app.stop_replies();
     connections.drained(LAST_WORDS).await;
-    Ok(())
 }
 
 /// Waits for something, or for ever if there is nothing to wait for.

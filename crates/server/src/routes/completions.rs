@@ -10,7 +10,7 @@ use wf_client::sse;
 use wf_client::wire::{
     Completion, CompletionChoice, CompletionLogprobs, CompletionRequest, ErrorBody, Prompt,
 };
-use wf_engine::{Input, Logprobs, Picked, Piece, TokenId};
+use wf_engine::{Logprobs, ModelText, Picked, Piece, TokenId};
 use wf_text::Detokenizer;
 
 use crate::app::{App, ServedModel};
@@ -48,13 +48,10 @@ pub(crate) async fn completions(
 ) -> Result<Response, ApiError> {
     let model = app.model_for_work()?;
     let request: CompletionRequest = read_json(request, &app.options.limits).await?;
-    let (asked, echo, inputs) = check(&app, model, caller, request)?;
-    let frontend = model.frontend.clone();
-    let encoded = spawn_blocking(move || {
-        let ids = inputs.iter().map(|input| frontend.text().prompt_ids(input));
-        ids.collect::<Result<Vec<_>, _>>()
-    });
-    let prompts = encoded.await.map_err(|_| ApiError::internal())??;
+    let (asked, source) = check(&app, model, caller, request)?;
+    let (frontend, echo) = (model.frontend.clone(), source.echo);
+    let encoded = spawn_blocking(move || source.prompt_ids(frontend.text()));
+    let prompts = encoded.await.map_err(|_| ApiError::internal())?;
     asked.check_room(model, &prompts, "prompt")?;
     let replies =
         Replies::start(&app, model, id.as_str(), prompts, asked.choices, &asked.generate)?;
@@ -73,7 +70,7 @@ fn check(
     model: &ServedModel,
     caller: Caller,
     mut request: CompletionRequest,
-) -> Result<(Asked, bool, Vec<Input>), ApiError> {
+) -> Result<(Asked, Source), ApiError> {
     model.check_name(request.model.as_deref())?;
     check_rest(&request.rest)?;
     let limits = &app.options.limits;
@@ -94,9 +91,10 @@ fn check(
         let nothing_else = asked.generate.max_tokens == Some(0);
         asked.generate.prompt_logprobs = asked.generate.logprobs.or(nothing_else.then_some(0));
     }
-    let with_begin = request.add_special_tokens.unwrap_or(true);
-    let inputs = inputs(model, request.prompt, with_begin)?;
-    let replies = inputs.len() * asked.choices as usize;
+    let missing = || ApiError::field("prompt", "prompt: a text or a list of tokens is needed");
+    let prompt = request.prompt.ok_or_else(missing)?;
+    let source = Source { prompt, begins: request.add_special_tokens.unwrap_or(true), echo };
+    let replies = source.count() * asked.choices as usize;
     if replies > limits.replies {
         let message = format!(
             "prompt: {replies} replies in one request, at most {} are allowed",
@@ -104,30 +102,39 @@ fn check(
         );
         return Err(ApiError::field("prompt", message));
     }
-    Ok((asked, echo, inputs))
+    Ok((asked, source))
 }
 
-fn inputs(
-    model: &ServedModel,
-    prompt: Option<Prompt>,
-    with_begin: bool,
-) -> Result<Vec<Input>, ApiError> {
-    // What a program composed may name special tokens, as with every other server of this API.
-    let text = |text: String| match with_begin {
-        true => Input::RawWithSpecials(text),
-        false => Input::Ids(model.frontend.tokenizer().encode_with_specials(&text)),
-    };
-    let inputs = match prompt {
-        None => Vec::new(),
-        Some(Prompt::Text(one)) => vec![text(one)],
-        Some(Prompt::Texts(texts)) => texts.into_iter().map(text).collect(),
-        Some(Prompt::Ids(ids)) => vec![Input::Ids(ids)],
-        Some(Prompt::ManyIds(many)) => many.into_iter().map(Input::Ids).collect(),
-    };
-    if inputs.is_empty() {
-        return Err(ApiError::field("prompt", "prompt: a text or a list of tokens is needed"));
+/// What to continue.
+struct Source {
+    prompt: Prompt,
+    /// Whether the model's begin token goes before a text.
+    begins: bool,
+    /// Whether the reply begins with it.
+    echo: bool,
+}
+
+impl Source {
+    /// How many prompts that is.
+    fn count(&self) -> usize {
+        match &self.prompt {
+            Prompt::Text(_) | Prompt::Ids(_) => 1,
+            Prompt::Texts(texts) => texts.len(),
+            Prompt::ManyIds(many) => many.len(),
+        }
     }
-    Ok(inputs)
+
+    /// The token numbers of each prompt.
+    fn prompt_ids(self, model: &ModelText) -> Vec<Vec<TokenId>> {
+        // What a program composed may name special tokens, as with every other server of this API.
+        let ids = |text: &String| model.text_ids(text, self.begins, true);
+        match self.prompt {
+            Prompt::Text(text) => vec![ids(&text)],
+            Prompt::Texts(texts) => texts.iter().map(ids).collect(),
+            Prompt::Ids(one) => vec![one],
+            Prompt::ManyIds(many) => many,
+        }
+    }
 }
 
 impl Form {

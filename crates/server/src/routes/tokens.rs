@@ -10,7 +10,7 @@ use wf_client::wire::{
     ApplyTemplateRequest, ApplyTemplateResponse, DetokenizeRequest, DetokenizeResponse, ErrorBody,
     TokenizeRequest, TokenizeResponse, TokenizerInfo,
 };
-use wf_engine::{ChatOptions, Input};
+use wf_engine::ChatOptions;
 
 use crate::app::{App, ServedModel};
 use crate::body::read_json;
@@ -66,16 +66,8 @@ async fn text_ids(
     specials: bool,
 ) -> Result<Vec<u32>, ApiError> {
     let frontend = model.frontend.clone();
-    let ids = spawn_blocking(move || {
-        let tokenizer = frontend.tokenizer();
-        match (begins, specials) {
-            (true, true) => frontend.text().prompt_ids(&Input::RawWithSpecials(text)),
-            (true, false) => frontend.text().prompt_ids(&Input::Raw(text)),
-            (false, true) => Ok(tokenizer.encode_with_specials(&text)),
-            (false, false) => Ok(tokenizer.encode(&text)),
-        }
-    });
-    Ok(ids.await.map_err(|_| ApiError::internal())??)
+    let ids = spawn_blocking(move || frontend.text().text_ids(&text, begins, specials));
+    ids.await.map_err(|_| ApiError::internal())
 }
 
 /// Join tokens to a text.

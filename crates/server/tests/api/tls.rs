@@ -15,7 +15,7 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
-use wf_server::{Limits, ServerOptions, Signal, Tls, bind, serve};
+use wf_server::{Limits, ServerOptions, Tls, bind, serve};
 
 use crate::support::{app, frontend, options};
 
@@ -52,8 +52,8 @@ impl Pair {
 
 struct Running {
     address: std::net::SocketAddr,
-    signals: mpsc::Sender<Signal>,
-    ended: JoinHandle<std::io::Result<()>>,
+    signals: mpsc::Sender<()>,
+    ended: JoinHandle<()>,
     pair: Pair,
 }
 
@@ -61,14 +61,16 @@ async fn start(arrival: Duration) -> Running {
     let pair = Pair::new();
     let bound = bind(([127, 0, 0, 1], 0).into(), None).await.unwrap();
     let address = bound.address().unwrap();
-    let (signals, receiver) = mpsc::channel(1);
+    let (signals, mut receiver) = mpsc::channel(1);
     let options = ServerOptions {
         limits: Limits { arrival, ..Limits::default() },
         tls: Some(pair.tls("cert.pem", "key.pem").unwrap()),
         drain: LONG,
         ..options()
     };
-    let ended = tokio::spawn(serve(bound, app(options, frontend()), receiver));
+    let ended = tokio::spawn(serve(bound, app(options, frontend()), async move {
+        let _ = receiver.recv().await;
+    }));
     Running { address, signals, ended, pair }
 }
 
@@ -158,9 +160,9 @@ async fn a_stopping_server_waits_for_no_tls_handshake() {
     let mut silent = server.connect().await;
     // Connections are taken in the order in which they come.
     assert!(server.ask(&TLS13, LIVEZ).await.starts_with("HTTP/1.1 200"));
-    server.signals.send(Signal::Drain).await.unwrap();
+    server.signals.send(()).await.unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(60), server.ended).await;
-    ended.expect("long before a handshake is out of time").unwrap().unwrap();
+    ended.expect("long before a handshake is out of time").unwrap();
     let read = silent.read_to_end(&mut Vec::new()).await;
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
 }

@@ -9,14 +9,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use wf_client::sse::{DONE, EventReader};
 use wf_engine::Frontend;
-use wf_server::{App, Limits, ServerOptions, Signal, bind, serve};
+use wf_server::{App, Limits, ServerOptions, bind, serve};
 
 use crate::support::{app, frontend, options};
 
 struct Running {
     address: std::net::SocketAddr,
-    signals: mpsc::Sender<Signal>,
-    ended: JoinHandle<std::io::Result<()>>,
+    signals: mpsc::Sender<()>,
+    ended: JoinHandle<()>,
     frontend: Frontend,
 }
 
@@ -28,8 +28,10 @@ async fn start_with(options: ServerOptions, frontend: Frontend) -> Running {
     let bound = bind(([127, 0, 0, 1], 0).into(), None).await.unwrap();
     let address = bound.address().unwrap();
     let app: App = app(options, frontend.clone());
-    let (signals, receiver) = mpsc::channel(1);
-    let ended = tokio::spawn(serve(bound, app, receiver));
+    let (signals, mut receiver) = mpsc::channel(1);
+    let ended = tokio::spawn(serve(bound, app, async move {
+        let _ = receiver.recv().await;
+    }));
     Running { address, signals, ended, frontend }
 }
 
@@ -180,7 +182,7 @@ async fn a_stopping_server_finishes_what_it_writes() {
         stream.read_exact(&mut [0; 12]).await.unwrap();
         streams.push(stream);
     }
-    server.signals.send(Signal::Drain).await.unwrap();
+    server.signals.send(()).await.unwrap();
     let health = b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     while !server.say(health).await.starts_with("HTTP/1.1 503") {}
     assert!(server.say(&bytes).await.starts_with("HTTP/1.1 503"), "no new work");
@@ -188,7 +190,7 @@ async fn a_stopping_server_finishes_what_it_writes() {
         let events = complete(&read_all(stream).await);
         assert!(events.last().unwrap().contains("\"finish_reason\":\"length\""));
     }
-    server.ended.await.unwrap().unwrap();
+    server.ended.await.unwrap();
 }
 
 #[tokio::test]
@@ -198,10 +200,10 @@ async fn replies_that_take_too_long_are_told_that_the_server_stops() {
     let mut stream = server.connect().await;
     stream.write_all(&long_stream()).await.unwrap();
     stream.read_exact(&mut [0; 12]).await.unwrap();
-    server.signals.send(Signal::Drain).await.unwrap();
+    server.signals.send(()).await.unwrap();
     let events = complete(&read_all(&mut stream).await);
     assert!(events.last().unwrap().contains("shutting_down"), "{events:?}");
-    server.ended.await.unwrap().unwrap();
+    server.ended.await.unwrap();
 }
 
 #[tokio::test]
@@ -221,16 +223,18 @@ async fn a_socket_in_the_file_system_comes_and_goes() {
         let bound = bind(([127, 0, 0, 1], 0).into(), Some(path.clone())).await.unwrap();
         let mut options = options();
         options.hosts.bound = None;
-        let (signals, receiver) = mpsc::channel(1);
-        let ended = tokio::spawn(serve(bound, app(options, frontend()), receiver));
+        let (signals, mut receiver) = mpsc::channel(1);
+        let ended = tokio::spawn(serve(bound, app(options, frontend()), async move {
+            let _ = receiver.recv().await;
+        }));
         let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
         let bytes = b"GET /livez HTTP/1.1\r\nhost: anything\r\nconnection: close\r\n\r\n";
         stream.write_all(bytes).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        signals.send(Signal::Drain).await.unwrap();
-        ended.await.unwrap().unwrap();
+        signals.send(()).await.unwrap();
+        ended.await.unwrap();
         assert!(!path.exists());
     }
 }

@@ -91,7 +91,7 @@ async fn run(args: &ServeArgs, keys: Keys, tls: Option<Tls>) -> Result<()> {
     let greeting = greeting(&model, args, &place);
     app.set_model(served(args, model));
     report::stream(&greeting)?;
-    Ok(serving.await??)
+    Ok(serving.await?)
 }
 
 fn options(args: &ServeArgs, keys: Keys, tls: Option<Tls>, bound: &Bound) -> ServerOptions {

@@ -3,27 +3,29 @@
 use std::process::exit;
 
 use anyhow::Result;
-use tokio::sync::mpsc;
-use wf_server::Signal;
+use tokio::sync::oneshot;
 
 use crate::report;
 
 /// The exit code of a server that was told twice to stop.
 const INTERRUPTED: i32 = 130;
 
-/// The first signal asks for a gentle end, the second ends the process.
-pub(crate) fn listen() -> Result<mpsc::Receiver<Signal>> {
-    let (sender, receiver) = mpsc::channel(1);
+/// Waits for the signal that asks for a gentle end. The one after it ends the process.
+pub(crate) fn listen() -> Result<impl Future<Output = ()>> {
+    let (sender, receiver) = oneshot::channel();
     let mut signals = Signals::new()?;
     tokio::spawn(async move {
         signals.next().await;
         report::note("stopping: replies being written are finished first; once more to stop now");
         // A server that has ended needs no telling.
-        let _ = sender.send(Signal::Drain).await;
+        let _ = sender.send(());
         signals.next().await;
         exit(INTERRUPTED);
     });
-    Ok(receiver)
+    Ok(async {
+        // Nobody who could tell being left is a reason to end, too.
+        let _ = receiver.await;
+    })
 }
 
 #[cfg(unix)]
