@@ -12,10 +12,12 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Error, FromArgMatches};
 
-use crate::args::{Args, Command as Chosen, RunArgs, TokenizeArgs};
+use crate::args::{Args, Command as Chosen};
 use crate::bench::args::BenchArgs;
 use crate::report::UsageError;
+use crate::run::RunArgs;
 use crate::serve::config;
+use crate::tokenize::TokenizeArgs;
 
 /// The arguments of this process. A call for help, or a mistake of form, ends it here.
 pub(crate) fn parse() -> Result<Args, UsageError> {

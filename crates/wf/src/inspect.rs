@@ -1,15 +1,39 @@
 //! `wf inspect`: say what a model file is, and whether it is sound.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use clap::Args as ClapArgs;
 use serde::Serialize;
 use wf_engine::read_text;
 use wf_formats::encoding::TritScales;
 use wf_formats::{ModelConfig, ModelFile, TensorInfo, TokenizerSource};
 
-use crate::args::InspectArgs;
+use crate::args::FileArgs;
 use crate::{open, report};
+
+#[derive(ClapArgs)]
+pub(crate) struct InspectArgs {
+    /// The model [default: the built-in demo]
+    #[arg(env = "WF_MODEL")]
+    pub(crate) model: Option<PathBuf>,
+
+    /// List every tensor
+    #[arg(long, env = "WF_TENSORS")]
+    pub(crate) tensors: bool,
+
+    /// Look at the structure only, not at every weight
+    #[arg(long, env = "WF_QUICK")]
+    pub(crate) quick: bool,
+
+    /// Print one JSON object
+    #[arg(long, env = "WF_JSON")]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+}
 
 /// Rows read at once while checking weights: bounds the memory it takes.
 const ROWS_AT_ONCE: usize = 64;

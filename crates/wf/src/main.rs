@@ -29,7 +29,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::args::{Command, EvalCommand};
+use crate::args::Command;
+use crate::eval::args::EvalCommand;
 use crate::report::UsageError;
 
 fn main() -> ExitCode {

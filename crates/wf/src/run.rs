@@ -3,16 +3,56 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use clap::Args as ClapArgs;
 use serde::Serialize;
 use wf_engine::{
-    Finish, FinishReason, Frontend, Generate, Input, OpenedModel, Piece, RunOptions,
-    SamplingParams, TextStream, TokenId, open_model,
+    Finish, FinishReason, Frontend, Input, OpenedModel, Piece, RunOptions, TextStream, TokenId,
+    open_model,
 };
 use wf_model::{HeadCounts, HeadMode, Scoring};
 use wf_text::ChatMessage;
 
-use crate::args::{RunArgs, SamplingArgs};
+use crate::args::{ComputeArgs, FileArgs, HELP, HeadArgs, ModelAndWord, SamplingArgs};
 use crate::{open, report};
+
+#[derive(ClapArgs)]
+#[command(
+    args_override_self = true,
+    help_template = HELP,
+    override_usage = "wf run [OPTIONS] [MODEL] <PROMPT>",
+    before_help = "\
+MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file or a Hugging Face directory
+[default: WF_MODEL, or the built-in demo]. PROMPT is a text; - reads it from standard input."
+)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) words: ModelAndWord,
+
+    /// Continue the prompt as it is, without the chat template
+    #[arg(long, env = "WF_RAW")]
+    pub(crate) raw: bool,
+
+    /// With --raw: let names such as <|eot_id|> in the prompt stand for those tokens
+    #[arg(long, env = "WF_SPECIALS")]
+    pub(crate) specials: bool,
+
+    /// A system message before the prompt
+    #[arg(long, env = "WF_SYSTEM", value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+
+    /// Print one JSON object: prompt_ids, ids, text, finish_reason, seed, timings
+    #[arg(long, env = "WF_JSON")]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+    #[command(flatten)]
+    pub(crate) compute: ComputeArgs,
+    #[command(flatten)]
+    pub(crate) head: HeadArgs,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
@@ -63,34 +103,6 @@ fn input(args: &RunArgs, prompt: String, frontend: &Frontend) -> Input {
     }
     let system = args.system.iter().map(|text| ChatMessage::new("system", text));
     Input::Chat(system.chain([ChatMessage::new("user", &prompt)]).collect())
-}
-
-impl SamplingArgs {
-    fn params(&self) -> SamplingParams {
-        SamplingParams {
-            temperature: self.temperature,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repetition_penalty: self.repetition_penalty,
-            presence_penalty: self.presence_penalty,
-            frequency_penalty: self.frequency_penalty,
-            logit_bias: self.logit_bias.clone(),
-            ..SamplingParams::default()
-        }
-    }
-
-    fn generate(&self, input: Input) -> Generate {
-        Generate {
-            sampling: self.params(),
-            seed: self.seed,
-            max_tokens: Some(self.max_tokens),
-            min_tokens: self.min_tokens,
-            stop: self.stop.clone(),
-            ignore_eos: self.ignore_eos,
-            ..Generate::new(input)
-        }
-    }
 }
 
 fn print_text(mut reply: TextStream, model: &OpenedModel) -> Result<()> {

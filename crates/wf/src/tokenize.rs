@@ -1,16 +1,54 @@
 //! `wf tokenize`: show the tokens of a text.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::Args as ClapArgs;
 use serde::Serialize;
 use wf_engine::{TokenId, read_text};
 use wf_formats::OpenOptions;
 use wf_text::Tokenizer;
 
-use crate::args::TokenizeArgs;
 use crate::report::UsageError;
 use crate::{open, report};
+
+#[derive(ClapArgs)]
+#[command(override_usage = "wf tokenize [OPTIONS] [MODEL] <TEXT>\n       \
+                            wf tokenize [OPTIONS] [MODEL] --file <FILE>\n       \
+                            wf tokenize [OPTIONS] --tokenizer <FILE> <TEXT>")]
+pub(crate) struct TokenizeArgs {
+    /// The model (left out: the built-in demo), and the text; - reads standard input
+    #[arg(value_name = "MODEL TEXT")]
+    pub(crate) words: Vec<OsString>,
+
+    /// Another way to name the model
+    #[arg(long, env = "WF_MODEL", value_name = "MODEL", hide = true)]
+    pub(crate) model: Option<PathBuf>,
+
+    /// Use this tokenizer.json instead of a model's
+    #[arg(long, env = "WF_TOKENIZER", value_name = "FILE")]
+    pub(crate) tokenizer: Option<PathBuf>,
+
+    /// Read the text from a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Let names such as <|eot_id|> in the text stand for those tokens
+    #[arg(long, env = "WF_SPECIALS")]
+    pub(crate) specials: bool,
+
+    /// Print one JSON object: ids, pieces
+    #[arg(long, env = "WF_JSON")]
+    pub(crate) json: bool,
+}
+
+impl TokenizeArgs {
+    /// Whether a word is left for the model once the text has its own.
+    pub(crate) fn names_a_model(&self) -> bool {
+        self.words.len() > usize::from(self.file.is_none())
+    }
+}
 
 #[derive(Serialize)]
 struct Tokens {

@@ -8,10 +8,17 @@ mod machine;
 mod reference;
 
 use anyhow::{Result, bail};
+use clap::Args as ClapArgs;
 use serde::Serialize;
 
-use crate::args::DoctorArgs;
 use crate::report;
+
+#[derive(ClapArgs)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long, env = "WF_JSON")]
+    pub(crate) json: bool,
+}
 
 /// One thing looked at.
 #[derive(Serialize)]

@@ -11,8 +11,8 @@ use serde::Serialize;
 use wf_engine::{TokenId, load_model, read_text};
 use wf_model::{Forward, KvDtype, KvPool, Model, PAGE_LEN, PageId, Segment, math};
 
+use super::args::KvArgs;
 use super::{nll, score};
-use crate::args::KvArgs;
 use crate::{open, report};
 
 #[derive(Serialize)]

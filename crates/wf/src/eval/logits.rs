@@ -4,8 +4,8 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 use wf_engine::{TokenId, load_model, read_text};
 
+use super::args::LogitsArgs;
 use super::{nll, score};
-use crate::args::LogitsArgs;
 use crate::{open, report};
 
 /// How many of the best scores are shown.

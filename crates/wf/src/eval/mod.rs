@@ -1,5 +1,6 @@
 //! `wf eval`: measure a model on its own, without the engine.
 
+pub(crate) mod args;
 pub(crate) mod kv;
 pub(crate) mod logits;
 pub(crate) mod perplexity;

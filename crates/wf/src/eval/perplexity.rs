@@ -10,8 +10,8 @@ use serde::Serialize;
 use wf_engine::{RunOptions, TokenId, load_model, read_text};
 use wf_model::math;
 
+use super::args::PerplexityArgs;
 use super::{nll, score};
-use crate::args::PerplexityArgs;
 use crate::{open, report};
 
 #[derive(Serialize)]

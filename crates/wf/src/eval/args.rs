@@ -1,0 +1,106 @@
+//! The flags of `wf eval`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand};
+use wf_engine::TokenId;
+
+use crate::args::{
+    ComputeArgs, EveryScoreArgs, FileArgs, HELP, ModelAndWord, parse_count, parse_whole,
+};
+
+#[derive(ClapArgs)]
+pub(crate) struct EvalArgs {
+    #[command(subcommand)]
+    pub(crate) command: EvalCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum EvalCommand {
+    /// The scores a model gives after some tokens
+    Logits(LogitsArgs),
+    /// How well a model predicts a text: lower is better
+    Perplexity(PerplexityArgs),
+    /// What each type of keys and values costs: memory, cosine and perplexity against f32
+    Kv(KvArgs),
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct LogitsArgs {
+    /// The model [default: the built-in demo]
+    #[arg(env = "WF_MODEL")]
+    pub(crate) model: Option<PathBuf>,
+
+    /// Token numbers, separated by commas
+    #[arg(long, value_name = "IDS", value_delimiter = ',', required = true,
+          value_parser = parse_whole::<TokenId>)]
+    pub(crate) ids: Vec<TokenId>,
+
+    /// Every score of the last position, in `logits`
+    #[arg(long, env = "WF_ALL")]
+    pub(crate) all: bool,
+
+    /// Print one JSON object: mean_nll, top, logits
+    #[arg(long, env = "WF_JSON")]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) compute: ComputeArgs,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+}
+
+#[derive(ClapArgs)]
+#[command(
+    args_override_self = true,
+    help_template = HELP,
+    override_usage = "wf eval perplexity [OPTIONS] [MODEL] <FILE>",
+    before_help = "\
+MODEL is left out for WF_MODEL or the built-in demo. FILE is a UTF-8 text; - reads standard input."
+)]
+pub(crate) struct PerplexityArgs {
+    #[command(flatten)]
+    pub(crate) words: ModelAndWord,
+
+    /// Tokens of the windows the text is cut into [default: the context]
+    #[arg(long, env = "WF_WINDOW", value_name = "TOKENS", value_parser = parse_count)]
+    pub(crate) window: Option<usize>,
+
+    /// Print one JSON object: perplexity, mean_nll, tokens
+    #[arg(long, env = "WF_JSON")]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) compute: ComputeArgs,
+    #[command(flatten)]
+    pub(crate) head: EveryScoreArgs,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+}
+
+#[derive(ClapArgs)]
+#[command(
+    args_override_self = true,
+    help_template = HELP,
+    override_usage = "wf eval kv [OPTIONS] [MODEL] <FILE>",
+    before_help = "\
+MODEL is left out for WF_MODEL or the built-in demo. FILE is a UTF-8 text; - reads standard input.
+All types are measured, whatever --kv says."
+)]
+pub(crate) struct KvArgs {
+    #[command(flatten)]
+    pub(crate) words: ModelAndWord,
+
+    /// Tokens of the windows the text is cut into [default: the context]
+    #[arg(long, env = "WF_WINDOW", value_name = "TOKENS", value_parser = parse_count)]
+    pub(crate) window: Option<usize>,
+
+    /// Print one JSON object: tokens, window, types
+    #[arg(long, env = "WF_JSON")]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) compute: ComputeArgs,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+}
