@@ -15,6 +15,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use wf_formats::{Container, Existing, FloatEncoding, ModelFile, OpenOptions, Rounding, Target};
+
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let write = |target: &str, name: &str, bytes: &[u8]| {
@@ -26,6 +28,7 @@ fn main() -> io::Result<()> {
         write("gguf", &format!("{at}"), &model.files[0].bytes)?;
     }
     write("sglbitnt", "0", &sglbitnt::model().files[0].bytes)?;
+    write_wf_seeds(write)?;
 
     let checkpoint = hugging_face::single();
     let file = |name: &str| {
@@ -44,6 +47,33 @@ fn main() -> io::Result<()> {
         write("encodings", &which.to_string(), &bytes)?;
     }
     write_text_seeds(write)
+}
+
+/// A `.wf` file, whole and in the parts that the target signs itself.
+fn write_wf_seeds(write: impl Fn(&str, &str, &[u8]) -> io::Result<()>) -> io::Result<()> {
+    let directory = std::env::temp_dir().join(format!("wf-seeds-{}", std::process::id()));
+    fs::create_dir_all(&directory)?;
+    let (from, to) = (directory.join("model.gguf"), directory.join("model.wf"));
+    let (encoding, type_id) = gguf::ENCODINGS[0];
+    let model = gguf::model(encoding, type_id, &gguf::Twist::default());
+    fs::write(&from, &model.files[0].bytes)?;
+    let target = Target {
+        container: Container::Wf,
+        head: FloatEncoding::F32,
+        rounding: Rounding::Exact,
+        name: None,
+        existing: Existing::Replace,
+        threads: 1,
+    };
+    let source = ModelFile::open(&from, &OpenOptions::default()).map_err(io::Error::other)?;
+    target.write(&source, &to).map_err(io::Error::other)?;
+    let bytes = fs::read(&to)?;
+    fs::remove_dir_all(&directory)?;
+    write("wf", "0", &bytes)?;
+    let header_len = usize::from(u16::from_le_bytes([bytes[24], bytes[25]]));
+    let (header, data) =
+        (&bytes[64..64 + header_len], &bytes[(64 + header_len).next_multiple_of(4096)..]);
+    write("wf", "1", &[&bytes[24..26], header, data].concat())
 }
 
 /// A vocabulary of three letters in both forms, and a template that uses most of the language.

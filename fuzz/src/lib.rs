@@ -2,6 +2,8 @@
 
 #[path = "../../crates/formats/tests/hostile/read.rs"]
 mod read;
+#[path = "../../crates/formats/tests/hostile/sign.rs"]
+mod sign;
 mod text;
 
 pub use text::use_tokenizer;
@@ -22,6 +24,11 @@ pub fn read_model(files: &[(&str, &[u8])]) {
         assert!(message.starts_with(&directory.display().to_string()), "no file: {message}");
         assert!(!message.chars().any(char::is_control), "control characters: {message:?}");
     }
+}
+
+/// A `.wf` file of this header and these data, with a digest that fits.
+pub fn signed(header: &[u8], data: &[u8]) -> Vec<u8> {
+    sign::signed(header, data)
 }
 
 /// A directory of this process: several fuzzers may run at once.

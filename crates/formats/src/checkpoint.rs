@@ -221,6 +221,7 @@ impl Reader<'_> {
             file,
             factor,
             group_len,
+            checksum: None,
         })
     }
 

@@ -18,7 +18,7 @@ use crate::vocabulary::{ModelText, SpecialTokenTexts, TokenizerSource};
 /// Longest configuration file. Kept small because JSON values take many times their text in memory.
 const MAX_CONFIG_LEN: u64 = 1024 * 1024;
 /// Longest `tokenizer.json`. Llama 3's has 9 MB.
-const MAX_TOKENIZER_LEN: u64 = 64 * 1024 * 1024;
+pub(crate) const MAX_TOKENIZER_LEN: u64 = 64 * 1024 * 1024;
 
 /// Everything a directory says besides its weights.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! How the makers of a model want its tokens to be drawn.
 
+use serde_json::{Map, Value, json};
+
 use crate::config::settings::Settings;
 use crate::error::Error;
 use crate::gguf::value::Metadata;
@@ -39,6 +41,27 @@ impl GenerationDefaults {
         })
     }
 
+    /// The same as `generation_config.json` would have it.
+    pub(crate) fn to_json(self) -> Map<String, Value> {
+        let mut values = Map::new();
+        if let Some(temperature) = self.temperature {
+            let draws = temperature > 0.0;
+            values.insert("do_sample".to_owned(), json!(draws));
+            if draws {
+                values.insert("temperature".to_owned(), json!(temperature));
+            }
+        }
+        let others = [
+            ("top_k", self.top_k.map(|k| json!(k))),
+            ("top_p", self.top_p.map(|p| json!(p))),
+            ("min_p", self.min_p.map(|p| json!(p))),
+            ("repetition_penalty", self.repetition_penalty.map(|penalty| json!(penalty))),
+        ];
+        let said = others.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        values.extend(said);
+        values
+    }
+
     /// Those of a GGUF file.
     pub(crate) fn from_gguf(metadata: &Metadata<'_>) -> Result<Self, Error> {
         Ok(Self {
@@ -67,5 +90,20 @@ mod tests {
         assert_eq!(read(r#"{"do_sample": true, "temperature": 0.6}"#).temperature, Some(0.6));
         assert_eq!(read(r#"{"do_sample": true, "top_k": 20}"#).temperature, Some(1.0));
         assert_eq!(read(r#"{"do_sample": true, "top_k": 20}"#).top_k, Some(20));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let some = GenerationDefaults {
+            temperature: Some(0.6),
+            top_k: Some(20),
+            top_p: Some(0.95),
+            min_p: Some(0.05),
+            repetition_penalty: Some(1.1),
+        };
+        let greedy = GenerationDefaults { temperature: Some(0.0), ..some };
+        for defaults in [some, greedy, GenerationDefaults::default()] {
+            assert_eq!(read(&Value::Object(defaults.to_json()).to_string()), defaults);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Reads and writes model files, and turns every ternary encoding into plain trits and back.
 //!
-//! [`ModelFile::open`] takes a GGUF file, an SGLBITNT `.bin`, a `.safetensors` file or a Hugging Face
-//! directory. What it returns has been checked: every tensor the network needs is there, has the right
+//! [`ModelFile::open`] takes a GGUF file, an SGLBITNT `.bin`, a `.safetensors` file, a Hugging Face
+//! directory, or a `.wf` file of our own. What it returns has been checked: every tensor the network needs is there, has the right
 //! shape, and lies inside its file. No byte is trusted: a broken or hostile file gives an [`Error`]
 //! that names the file, the place and the fault; it never makes this crate panic, or take more memory
 //! than the file's size and 64 MiB.
@@ -14,6 +14,7 @@
 pub mod encoding;
 
 mod checkpoint;
+mod checksum;
 mod companions;
 mod config;
 mod cursor;
@@ -25,6 +26,7 @@ mod hugging_face;
 mod map;
 mod model_file;
 mod names;
+mod pieces;
 mod safetensors;
 mod scaling;
 mod sglbitnt;
@@ -34,6 +36,7 @@ mod tensor;
 mod tensor_data;
 mod ternary_floats;
 mod vocabulary;
+mod wf;
 #[expect(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -43,12 +46,13 @@ mod write;
 
 pub use config::{Activation, BlockDiffusion, ModelConfig, RotaryPairs};
 pub use encoding::{EncodingError, Rounding};
-pub use encoding::{FloatEncoding, I2sOrder, TernaryEncoding, TritScales};
+pub use encoding::{FloatEncoding, I2sOrder, ScaleUnit, TernaryEncoding, TritScales};
 pub use error::Error;
 pub use generation::GenerationDefaults;
 pub use gguf::write::{GgufBody, GgufWriter, MetadataValue};
 pub use model_file::{ModelFile, OpenOptions};
 pub use names::{LayerTensor, TensorName};
+pub use pieces::Pieces;
 pub use safetensors::write::{SafetensorsBody, SafetensorsWriter};
 pub use summary::{FileSummary, FormatKind, FormatSummary};
 pub use tensor::{Encoding, TensorInfo};

@@ -7,18 +7,20 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use crate::checksum::Checksum;
 use crate::config::{Activation, ModelConfig};
-use crate::encoding::{I2sOrder, TritScales, decode_floats};
+use crate::encoding::{I2sOrder, TernaryEncoding, TritScales, decode_floats};
 use crate::error::Error;
 use crate::generation::GenerationDefaults;
 use crate::map::FileBytes;
 use crate::names::TensorName;
+use crate::pieces::Pieces;
 use crate::scaling::Scaling;
 use crate::summary::FormatSummary;
-use crate::tensor::{Stored, TensorInfo};
+use crate::tensor::{Encoding, Stored, TensorInfo};
 use crate::tensor_data::TensorData;
 use crate::vocabulary::{ModelText, SpecialTokenTexts, TokenizerSource};
-use crate::{gguf, hugging_face, sglbitnt, size};
+use crate::{gguf, hugging_face, pieces, sglbitnt, size, wf};
 
 /// What a file cannot tell, told by the user.
 #[derive(Debug, Default, Clone)]
@@ -80,8 +82,8 @@ struct Slot {
 }
 
 impl ModelFile {
-    /// Opens a GGUF file, an SGLBITNT `.bin`, a `.safetensors` with its `config.json` beside it, or a
-    /// Hugging Face directory.
+    /// Opens a GGUF file, an SGLBITNT `.bin`, our own `.wf`, a `.safetensors` with its `config.json`
+    /// beside it, or a Hugging Face directory.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
         if path.is_dir() {
             return hugging_face::open_directory(path, options).map(Self::new);
@@ -96,8 +98,11 @@ impl ModelFile {
             gguf::open(source, options).map(Self::new)
         } else if bytes.starts_with(sglbitnt::MAGIC) {
             sglbitnt::open(path, source, options).map(Self::new)
+        } else if bytes.starts_with(wf::MAGIC) {
+            wf::open(source, options).map(Self::new)
         } else {
-            let what = "neither GGUF nor SGLBITNT by its first bytes, and not named .safetensors";
+            let what =
+                "no GGUF, SGLBITNT or .wf file by its first bytes, and not named .safetensors";
             Err(Error::unsupported(&source.name, what))
         }
     }
@@ -187,7 +192,31 @@ impl ModelFile {
         let len = usize::try_from(t.size).unwrap_or(usize::MAX);
         let mut bytes = vec![0; len.min(self.bytes(t).len())];
         self.read_into(t, 0, &mut bytes)?;
+        if let Some(expected) = t.checksum {
+            pieces::check(self, t, expected, Checksum::of(&bytes))?;
+        }
         Ok(TensorData { model: self, info: t, bytes: Cow::Owned(bytes) })
+    }
+
+    /// The bytes of a tensor, to be read piece by piece.
+    pub fn pieces<'a>(&'a self, t: &'a TensorInfo) -> Pieces<'a> {
+        Pieces::new(self, t)
+    }
+
+    /// Reads a tensor, and fails if it is not what was written. Where the file has no checksum, there
+    /// is nothing to do.
+    pub fn check(&self, t: &TensorInfo) -> Result<(), Error> {
+        self.pieces(t).finish()
+    }
+
+    /// How many bytes of quad lines a tensor begins with that kernels can take as they are.
+    pub fn quad_lines(&self, t: &TensorInfo) -> Result<Option<usize>, Error> {
+        let Encoding::Ternary(encoding @ TernaryEncoding::QuadLines(_)) = t.encoding else {
+            return Ok(None);
+        };
+        // Where scales are 0, trits are not what their codes say.
+        let is_plain = self.mapped(t).has_plain_trits()?;
+        Ok(encoding.trit_bytes(t.rows, t.cols).filter(|_| is_plain))
     }
 
     /// Reads some rows of a tensor of floats, as they are and decoded. Like [`ModelFile::read`], but
@@ -217,7 +246,12 @@ impl ModelFile {
     }
 
     /// Fills `out` with the bytes of a tensor from `start` on.
-    fn read_into(&self, t: &TensorInfo, start: u64, out: &mut [u8]) -> Result<(), Error> {
+    pub(crate) fn read_into(
+        &self,
+        t: &TensorInfo,
+        start: u64,
+        out: &mut [u8],
+    ) -> Result<(), Error> {
         let Some(file) = self.parts.files.get(t.file) else { return Ok(()) };
         let offset = t.offset.saturating_add(start);
         file.bytes.read_at(offset, out).map_err(|e| match e.kind() {

@@ -14,6 +14,8 @@ pub struct FormatSummary {
     pub version: Option<u32>,
     /// Every file that holds tensors.
     pub files: Vec<FileSummary>,
+    /// The name of exactly this model, where the file has one.
+    pub digest: Option<String>,
     /// What was decided where the files do not say, and why.
     pub decisions: Vec<String>,
 }
@@ -36,6 +38,8 @@ pub enum FormatKind {
     HuggingFace,
     /// sgl-kernel's `.bin`.
     Sglbitnt,
+    /// Our own `.wf`.
+    Wf,
 }
 
 impl fmt::Display for FormatKind {
@@ -44,6 +48,7 @@ impl fmt::Display for FormatKind {
             Self::Gguf => "GGUF",
             Self::HuggingFace => "Hugging Face safetensors",
             Self::Sglbitnt => "SGLBITNT",
+            Self::Wf => "WrinkleFree",
         })
     }
 }
@@ -59,7 +64,8 @@ impl FormatSummary {
             let size_bytes = size::widen(file.bytes.as_slice().len());
             FileSummary { path: file.name.clone(), size_bytes }
         };
-        Self { kind, version, files: files.iter().map(summary).collect(), decisions }
+        let files = files.iter().map(summary).collect();
+        Self { kind, version, files, digest: None, decisions }
     }
 
     /// Bytes of all files together.

@@ -82,6 +82,8 @@ pub struct TensorInfo {
     pub(crate) factor: f32,
     /// Columns of master weights that share a scale; `None` for one scale in all.
     pub(crate) group_len: Option<usize>,
+    /// What its bytes must sum up to, where the file says so.
+    pub(crate) checksum: Option<u64>,
 }
 
 impl TensorInfo {

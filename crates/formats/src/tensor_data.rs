@@ -77,6 +77,11 @@ impl TensorData<'_> {
         Ok(scales)
     }
 
+    /// Whether the codes of packed trits are all there is to know of them.
+    pub(crate) fn has_plain_trits(&self) -> Result<bool, Error> {
+        Ok(matches!(self.scaling()?, Scaling::Plain))
+    }
+
     fn fault(&self, what: impl std::fmt::Display) -> Error {
         self.model.fault(self.info, what)
     }

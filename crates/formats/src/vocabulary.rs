@@ -2,6 +2,8 @@
 //!
 //! This crate hands the tokens on and checks that their tables fit each other; it does not tokenise.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Error;
 use crate::generation::GenerationDefaults;
 use crate::gguf::value::Metadata;
@@ -152,7 +154,8 @@ pub(crate) struct ModelText {
 }
 
 /// Texts of special tokens, which chat templates name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SpecialTokenTexts {
     /// Text of the token that begins a sequence.
     pub bos: Option<String>,

@@ -19,6 +19,7 @@ mod attend;
 mod bounds;
 mod code_matrix;
 mod codes;
+mod first_error;
 mod float;
 pub mod fp8;
 pub mod half;
@@ -48,6 +49,7 @@ pub use arch::{
 pub use attend::{AttendScratch, CHUNK, Queries, attend, clear, finish, part_len};
 pub use bounds::{RowBounds, ScoreBounds, VectorBounds};
 pub use codes::CodeRows;
+pub use first_error::FirstError;
 pub use int8::{Int8Matrix, int8_products};
 pub use isa::{Isa, UnknownIsa};
 pub use kv::{KvDtype, KvHead, KvShape, KvStore, PAGE_LEN, UnknownKvDtype};

@@ -2,10 +2,9 @@
 //! are filled.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
-use crate::Pool;
 use crate::arch::Lines;
+use crate::{FirstError, Pool};
 
 /// Output rows in a strip.
 pub(crate) const STRIP: usize = 16;
@@ -33,20 +32,11 @@ pub(crate) fn packed<E: Send>(
 ) -> Result<Lines, E> {
     let strips = (rows.div_ceil(STRIP), lines_per_strip);
     let mut buffers = vec![vec![0; STRIP.min(rows) * cols]; pool.threads()];
-    let first_error: Mutex<Option<(usize, E)>> = Mutex::new(None);
+    let first_error = FirstError::new();
     let lines = Lines::made(pool, zeros, strips, &mut buffers, |strip, lines, buffer| {
         let range = STRIP * strip..rows.min(STRIP * (strip + 1));
         let numbers = &mut buffer[..range.len() * cols];
-        match read(range, numbers) {
-            Ok(()) => pack(numbers, lines),
-            Err(error) => {
-                let mut first = first_error.lock().unwrap_or_else(PoisonError::into_inner);
-                if first.as_ref().is_none_or(|&(first_strip, _)| strip < first_strip) {
-                    *first = Some((strip, error));
-                }
-            }
-        }
+        first_error.note(strip, read(range, numbers).map(|()| pack(numbers, lines)));
     });
-    let first_error = first_error.into_inner().unwrap_or_else(PoisonError::into_inner);
-    first_error.map_or(Ok(lines), |(_, error)| Err(error))
+    first_error.or(lines)
 }

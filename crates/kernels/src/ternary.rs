@@ -1,11 +1,13 @@
 //! Matrices of trits, in one of the layouts the kernels read, and their scales.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::arch::Lines;
+use crate::layout::quad_lines::are_trits;
 use crate::line::{Line, MAX_COLS, STRIP, packed};
 use crate::quant::RUN;
-use crate::{Layout, Pool};
+use crate::{FirstError, Layout, Pool};
 
 /// What a trit is multiplied by.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +116,37 @@ impl TernaryMatrix {
         Ok(w)
     }
 
+    /// A matrix whose trits lie in quad lines already: nothing is repacked. `read` fills pieces of
+    /// `piece_len` bytes, by their numbers, on all threads of `pool`, each of which is the first to
+    /// write the memory of its part; the last piece may be shorter. The bytes are those of
+    /// [`bytes_len`](Self::bytes_len), strip by strip, line by line. Nothing comes out if a code among
+    /// them is that of no trit.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new), and if a piece is not of whole lines.
+    pub fn read_quad_lines<E: Send>(
+        pool: &Pool,
+        (rows, cols): (usize, usize),
+        scales: Scales,
+        piece_len: usize,
+        read: impl Fn(usize, &mut [u8]) -> Result<(), E> + Sync,
+    ) -> Result<Option<Self>, E> {
+        assert!(piece_len.is_multiple_of(size_of::<Line>()), "{piece_len} bytes are no lines");
+        let mut w = Self::without_trits(Layout::QuadLines, rows, cols, scales);
+        let lines_len = w.strips() * w.layout.lines_per_strip(cols);
+        let first_error = FirstError::new();
+        let all_trits = AtomicBool::new(true);
+        let piece_lines = piece_len / size_of::<Line>();
+        w.lines = Lines::from_bytes(pool, lines_len, piece_lines, |piece, bytes| {
+            first_error.note(piece, read(piece, bytes));
+            if !are_trits(bytes) {
+                all_trits.store(false, Ordering::Relaxed);
+            }
+        });
+        first_error.or(all_trits.into_inner().then_some(w))
+    }
+
     /// All but the lines.
     fn without_trits(layout: Layout, rows: usize, cols: usize, scales: Scales) -> Self {
         assert!((1..=MAX_COLS).contains(&cols), "{cols} columns, allowed are 1 to {MAX_COLS}");
@@ -215,5 +248,63 @@ impl TernaryMatrix {
     /// The rows that strip `strip` has, padding not counted.
     pub(crate) fn strip_rows(&self, strip: usize) -> Range<usize> {
         STRIP * strip..self.rows.min(STRIP * (strip + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    /// The bytes of a matrix, as a file could hold them.
+    fn bytes(w: &TernaryMatrix) -> Vec<u8> {
+        w.lines.iter().flat_map(|line| line.0).collect()
+    }
+
+    #[test]
+    fn lines_that_are_ready_are_taken_as_they_are() {
+        for (rows, cols, piece_len) in
+            [(1, 1, 64), (16, 64, 128), (37, 200, 320), (64, 512, 1 << 20)]
+        {
+            let pool = Pool::new(3);
+            let trit = |row: usize, col: usize| ((row * row + 3 * col) / 2 % 3) as i8 - 1;
+            let read = |range: Range<usize>, out: &mut [i8]| -> Result<(), Infallible> {
+                for (row, out) in range.zip(out.chunks_mut(cols)) {
+                    out.iter_mut().enumerate().for_each(|(col, out)| *out = trit(row, col));
+                }
+                Ok(())
+            };
+            let scales = Scales::Tensor(0.5);
+            let how = (&pool, Layout::QuadLines);
+            let Ok(packed) = TernaryMatrix::read(how, (rows, cols), scales.clone(), read);
+            let mut stored = bytes(&packed);
+            let ready = |stored: &[u8]| {
+                TernaryMatrix::read_quad_lines(
+                    &pool,
+                    (rows, cols),
+                    scales.clone(),
+                    piece_len,
+                    |piece, out| {
+                        out.copy_from_slice(&stored[piece * piece_len..][..out.len()]);
+                        Ok::<(), Infallible>(())
+                    },
+                )
+            };
+            let Ok(Some(w)) = ready(&stored) else { panic!("all codes are trits") };
+            assert_eq!(bytes(&w), stored);
+            assert_eq!((w.rows(), w.cols(), w.layout()), (rows, cols, Layout::QuadLines));
+            *stored.last_mut().expect("a line") |= 3 << 4;
+            let Ok(none) = ready(&stored);
+            assert!(none.is_none(), "code 3 is no trit");
+        }
+    }
+
+    #[test]
+    fn the_error_of_the_first_piece_that_fails_is_told() {
+        let read = |piece: usize, _: &mut [u8]| if piece >= 2 { Err(piece) } else { Ok(()) };
+        let scales = Scales::Tensor(1.0);
+        let result = TernaryMatrix::read_quad_lines(&Pool::new(2), (64, 256), scales, 256, read);
+        assert_eq!(result.err(), Some(2));
     }
 }

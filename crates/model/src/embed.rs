@@ -4,11 +4,13 @@
 //! being widened in the kernel, and block encodings (Q8_0, Q6_K, Q4_0) as codes of a byte with a
 //! scale for every sixteen, which no kernel has to take apart.
 
+use std::convert::Infallible;
 use std::ops::Range;
 
-use wf_formats::FloatEncoding;
 use wf_formats::encoding::{CODES_PER_SCALE, decode_codes};
-use wf_kernels::{CodeRows, FloatRows, Kernel, Pool, Strip, half, prefer_huge_pages};
+use wf_formats::{FloatEncoding, Pieces};
+use wf_kernels::{CodeRows, FirstError, FloatRows, Kernel, Pool, Strip};
+use wf_kernels::{half, prefer_huge_pages};
 
 use crate::compute::Compute;
 
@@ -39,16 +41,40 @@ impl FloatTable {
         (cols, row_size): (usize, usize),
         bytes: &[u8],
     ) -> Self {
-        let halves = || numbers(pool, cols, bytes, u16::from_le_bytes);
+        let shape = (bytes.len() / row_size, cols);
+        if let FloatEncoding::Q8_0 | FloatEncoding::Q6K | FloatEncoding::Q4_0 = encoding {
+            return Self { cols, store: codes_of(pool, encoding, (cols, row_size), bytes) };
+        }
+        let read = |piece, out: &mut [u8]| -> Result<(), Infallible> {
+            out.copy_from_slice(&bytes[piece * Pieces::LEN..][..out.len()]);
+            Ok(())
+        };
+        let Ok(table) = Self::read(pool, encoding, shape, read);
+        table
+    }
+
+    /// A table of plain floats, little-endian, whose bytes `read` gives: in pieces of
+    /// [`Pieces::LEN`], by their numbers, of which the last may be shorter.
+    ///
+    /// # Panics
+    ///
+    /// If `encoding` is one of blocks.
+    pub fn read<E: Send>(
+        pool: &Pool,
+        encoding: FloatEncoding,
+        (rows, cols): (usize, usize),
+        read: impl Fn(usize, &mut [u8]) -> Result<(), E> + Sync,
+    ) -> Result<Self, E> {
+        let len = rows * cols;
         let store = match encoding {
-            FloatEncoding::F32 => Store::F32(numbers(pool, cols, bytes, f32::from_le_bytes)),
-            FloatEncoding::Bf16 => Store::Bf16(halves()),
-            FloatEncoding::F16 => Store::F16(halves()),
+            FloatEncoding::F32 => Store::F32(numbers(pool, len, read, f32::from_le_bytes)?),
+            FloatEncoding::Bf16 => Store::Bf16(numbers(pool, len, read, u16::from_le_bytes)?),
+            FloatEncoding::F16 => Store::F16(numbers(pool, len, read, u16::from_le_bytes)?),
             FloatEncoding::Q8_0 | FloatEncoding::Q6K | FloatEncoding::Q4_0 => {
-                codes_of(pool, encoding, (cols, row_size), bytes)
+                panic!("{encoding} is one of blocks, which pieces would cut")
             }
         };
-        Self { cols, store }
+        Ok(Self { cols, store })
     }
 
     /// Floats in a row.
@@ -96,8 +122,19 @@ impl FloatTable {
 
     /// Whether every value of a row is finite.
     pub(crate) fn row_is_finite(&self, row: usize, scratch: &mut [f32]) -> bool {
-        self.row(row, scratch);
-        scratch.iter().all(|value| value.is_finite())
+        // Numbers whose exponents are all ones are not finite.
+        let none_has = |values: &[u16], exponent: u16| {
+            let values = &values[row * self.cols..][..self.cols];
+            !values.iter().fold(false, |any, value| any | (value & exponent == exponent))
+        };
+        match &self.store {
+            Store::Bf16(values) => none_has(values, 0x7f80),
+            Store::F16(values) => none_has(values, 0x7c00),
+            Store::F32(_) | Store::Codes { .. } => {
+                self.row(row, scratch);
+                scratch.iter().all(|value| value.is_finite())
+            }
+        }
     }
 
     /// `out[t][v]` = row `v` · `hidden[t]`, for every token `v` of the vocabulary.
@@ -136,21 +173,26 @@ impl FloatTable {
     }
 }
 
-/// Rows of plain numbers of `N` bytes.
-fn numbers<T: Copy + Default + Send, const N: usize>(
+/// Plain numbers of `N` bytes.
+fn numbers<T: Copy + Default + Send, const N: usize, E: Send>(
     pool: &Pool,
-    cols: usize,
-    bytes: &[u8],
+    len: usize,
+    read: impl Fn(usize, &mut [u8]) -> Result<(), E> + Sync,
     from_bytes: impl Fn([u8; N]) -> T + Sync,
-) -> Vec<T> {
-    let bytes = bytes.as_chunks::<N>().0;
-    let mut values = zeros(bytes.len() / cols * cols);
-    pool.rows(&mut values, cols, |row, values| {
-        for (value, bytes) in values.iter_mut().zip(&bytes[row * cols..]) {
+) -> Result<Vec<T>, E> {
+    let mut values = zeros(len);
+    let mut buffers = vec![vec![0; Pieces::LEN.min(len * N)]; pool.threads()];
+    let first_error = FirstError::new();
+    let piece_len = Pieces::LEN / N;
+    pool.strips_with(&mut values, len, piece_len, &mut buffers, |piece, mut values, buffer| {
+        let values = values.row(0);
+        let bytes = &mut buffer[..values.len() * N];
+        first_error.note(piece, read(piece, bytes));
+        for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
             *value = from_bytes(*bytes);
         }
     });
-    values
+    first_error.or(values)
 }
 
 /// Rows of a block encoding, which the file was checked to have.

@@ -5,8 +5,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use wf_formats::{Encoding, LayerTensor, ModelFile, TensorInfo, TensorName, TritScales};
-use wf_kernels::{Layout, Scales, TernaryMatrix};
+use wf_formats::{
+    Encoding, FloatEncoding, LayerTensor, ModelFile, Pieces, TensorInfo, TensorName, TritScales,
+};
+use wf_kernels::{FirstError, Layout, Scales, TernaryMatrix};
 
 use crate::compute::Compute;
 use crate::embed::FloatTable;
@@ -123,11 +125,54 @@ impl<'a> Loader<'a> {
             TritScales::Rows(scales) => Scales::Rows(scales),
             TritScales::Groups { len, values } => Scales::Groups { len, values },
         };
-        let (how, shape) = ((&self.compute.pool, self.layout), (tensor.rows, tensor.cols));
-        let read = |rows, trits: &mut [i8]| self.file.trits(tensor, rows, trits);
-        let matrix = TernaryMatrix::read(how, shape, scales, read)?;
+        let matrix = match self.ready_matrix(tensor, &scales)? {
+            Some(matrix) => matrix,
+            None => self.repacked_matrix(tensor, scales)?,
+        };
         self.finished(tensor);
         Ok(matrix)
+    }
+
+    /// A matrix that lies in the file as it is to lie in memory: it is read to where it stays. (Left
+    /// in the file, mapped, it would be in small pages: see `kernels/src/arch/memory.rs`.)
+    fn ready_matrix(
+        &self,
+        tensor: &TensorInfo,
+        scales: &Scales,
+    ) -> Result<Option<TernaryMatrix>, LoadError> {
+        let wanted = matches!(scales, Scales::Groups { .. }) || self.layout == Layout::QuadLines;
+        if !wanted || self.file.quad_lines(tensor)?.is_none() {
+            return Ok(None);
+        }
+        let (pool, shape) = (&self.compute.pool, (tensor.rows, tensor.cols));
+        let pieces = self.file.pieces(tensor);
+        let read = |piece, bytes: &mut [u8]| pieces.read(piece, bytes);
+        let matrix =
+            TernaryMatrix::read_quad_lines(pool, shape, scales.clone(), Pieces::LEN, read)?;
+        pieces.finish()?;
+        // Nothing, if a code is no trit: whoever reads trits one by one can say where.
+        Ok(matrix)
+    }
+
+    fn repacked_matrix(
+        &self,
+        tensor: &TensorInfo,
+        scales: Scales,
+    ) -> Result<TernaryMatrix, LoadError> {
+        self.check_sum(tensor)?;
+        let (how, shape) = ((&self.compute.pool, self.layout), (tensor.rows, tensor.cols));
+        let read = |rows, trits: &mut [i8]| self.file.trits(tensor, rows, trits);
+        Ok(TernaryMatrix::read(how, shape, scales, read)?)
+    }
+
+    /// Fails if the tensor is not what was written, where the file can tell.
+    fn check_sum(&self, tensor: &TensorInfo) -> Result<(), LoadError> {
+        let (pieces, first_error) = (self.file.pieces(tensor), FirstError::new());
+        self.compute.pool.run(pieces.count(), |piece| {
+            first_error.note(piece, pieces.look(piece));
+        });
+        first_error.or(())?;
+        Ok(pieces.finish()?)
     }
 
     fn sub_norm(&mut self, name: TensorName) -> Result<Option<Vec<f32>>, LoadError> {
@@ -136,6 +181,7 @@ impl<'a> Loader<'a> {
 
     fn vector(&mut self, name: TensorName) -> Result<Vec<f32>, LoadError> {
         let tensor = self.find(name)?;
+        self.file.check(tensor)?;
         let mut values = vec![0.0; tensor.rows * tensor.cols];
         self.file.floats(tensor, 0..tensor.rows, &mut values)?;
         if !values.iter().all(|value| value.is_finite()) {
@@ -154,9 +200,22 @@ impl<'a> Loader<'a> {
                 allowed: "F32, F16, BF16, Q8_0, Q6_K or Q4_0",
             });
         };
-        let bytes = self.file.bytes(tensor);
-        let row = (tensor.cols, bytes.len() / tensor.rows);
-        let table = FloatTable::new(&self.compute.pool, encoding, row, bytes);
+        let table = match encoding {
+            FloatEncoding::F32 | FloatEncoding::F16 | FloatEncoding::Bf16 => {
+                let pieces = self.file.pieces(tensor);
+                let read = |piece, bytes: &mut [u8]| pieces.read(piece, bytes);
+                let shape = (tensor.rows, tensor.cols);
+                let table = FloatTable::read(&self.compute.pool, encoding, shape, read)?;
+                pieces.finish()?;
+                table
+            }
+            FloatEncoding::Q8_0 | FloatEncoding::Q6K | FloatEncoding::Q4_0 => {
+                self.check_sum(tensor)?;
+                let bytes = self.file.bytes(tensor);
+                let row = (tensor.cols, bytes.len() / tensor.rows);
+                FloatTable::new(&self.compute.pool, encoding, row, bytes)
+            }
+        };
         self.check_finite(tensor, &table)?;
         self.finished(tensor);
         Ok(table)

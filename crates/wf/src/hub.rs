@@ -5,16 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
-use wf_formats::{
-    Container, Encoding, Existing, ModelFile, OpenOptions, Rounding, Target, fitting,
-};
+use wf_formats::{Container, Encoding, Existing, ModelFile, OpenOptions, Rounding, Target};
 use wf_hub::{Conversions, Fetched, Hub, HubSettings, Reference};
 
 use crate::convert::bar;
 use crate::{open, report, verify};
 
 /// Counts what a converter can change in a file it makes: another number makes all conversions anew.
-const CONVERTER: &str = "1";
+const CONVERTER: &str = "2";
 
 /// The path of a model that is named as a path or on the hub. What is named on the hub is fetched.
 pub(crate) fn original(model: &Path) -> Result<PathBuf> {
@@ -31,11 +29,11 @@ pub(crate) fn ready(model: &Path) -> Result<PathBuf> {
     let Some(digest) = &fetched.digest else { return Ok(fetched.path) };
     let source = ModelFile::open(&fetched.path, &OpenOptions::default())?;
     let is_master = |encoding| matches!(encoding, Encoding::MasterWeights(_));
-    let has_masters = source.tensors().iter().any(|t| is_master(t.encoding));
-    let Some(&trits) = fitting(&source).first().filter(|_| has_masters) else {
+    if !source.tensors().iter().any(|t| is_master(t.encoding)) {
         return Ok(fetched.path);
-    };
-    let container = Container::Gguf(trits);
+    }
+    // Nobody else reads it, so it is the file that loads fastest and takes any model.
+    let container = Container::Wf;
     let target = Target {
         container,
         head: Target::usual_head(&source, container)?,
@@ -44,9 +42,9 @@ pub(crate) fn ready(model: &Path) -> Result<PathBuf> {
         existing: Existing::Keep,
         threads: open::cores(),
     };
-    let kind = format!("GGUF, {trits}, head {}", target.head);
+    let kind = format!("WrinkleFree, {}, head {}", container.trits(), target.head);
     let name = format!("{reference} at {}", fetched.commit);
-    conversions()?.get_or_make(&name, digest, &kind, "model.gguf", |out| {
+    conversions()?.get_or_make(&name, digest, &kind, "model.wf", |out| {
         report::note(&format!("converting {reference} once; kept in {}", out_folder(out)));
         make(&source, &target, out)
     })

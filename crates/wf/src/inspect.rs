@@ -42,6 +42,8 @@ const ROWS_AT_ONCE: usize = 64;
 struct Inspection {
     format: String,
     version: Option<u32>,
+    /// Nothing where the file has none.
+    digest: Option<String>,
     files: Vec<File>,
     config: Config,
     /// Encoding → tensors and bytes.
@@ -155,6 +157,7 @@ fn describe(file: &ModelFile, list_tensors: bool) -> Inspection {
     Inspection {
         format: format.kind.to_string(),
         version: format.version,
+        digest: format.digest.clone(),
         files: format
             .files
             .iter()
@@ -221,15 +224,18 @@ fn describe_tokenizer(file: &ModelFile) -> (String, Option<String>) {
     }
 }
 
-/// Reads every weight: each code must be a trit, each scale and float finite.
+/// Reads every weight: each code must be a trit, each scale and float finite, and all of them what
+/// was written where the file has checksums.
 fn check_weights(file: &ModelFile, inspection: &mut Inspection) {
     let mut zeros = 0;
     for tensor in file.tensors() {
-        let outcome = if tensor.name.is_linear() {
-            check_trits(file, tensor, &mut zeros)
-        } else {
-            check_floats(file, tensor)
-        };
+        let outcome = file.check(tensor).map_err(anyhow::Error::from).and_then(|()| {
+            if tensor.name.is_linear() {
+                check_trits(file, tensor, &mut zeros)
+            } else {
+                check_floats(file, tensor)
+            }
+        });
         if let Err(error) = outcome {
             inspection.faults.push(error.to_string());
         }
@@ -275,6 +281,7 @@ fn print_text(i: &Inspection) -> Result<()> {
     for file in &i.files {
         rows.push(("file", format!("{}, {}", file.path, report::megabytes(file.size_bytes))));
     }
+    rows.extend(i.digest.iter().map(|digest| ("digest", digest.clone())));
     rows.push(("model", c.name.clone().unwrap_or_else(|| "(no name)".to_owned())));
     rows.push(("architecture", c.architecture.clone()));
     rows.push((

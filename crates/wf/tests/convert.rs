@@ -80,7 +80,7 @@ fn every_format_writes_the_same_story() {
     let encodings =
         ["i2_s", "tq1_0", "tq2_0", "q2_0", "q2_0_g128", "iq2_bn", "iq1_bn", "iq2_bn_r4"];
     let gguf = encodings.map(|encoding| (format!("{encoding}.gguf"), vec!["--encoding", encoding]));
-    let others = [("packed".to_owned(), vec![]), ("model.bin".to_owned(), vec![])];
+    let others = ["packed", "model.bin", "model.wf"].map(|name| (name.to_owned(), vec![]));
     for (name, more) in gguf.into_iter().chain(others) {
         let out = room.at(&name);
         let told = json(&[&["convert", DEMO, &out, "--json"][..], &more].concat());
@@ -181,7 +181,7 @@ fn what_does_not_fit_is_said_with_what_does() {
     let message = refusal(&["convert", DEMO, &room.at("x"), "--encoding", "tq2_0"]);
     assert!(message.contains("is for GGUF"), "{message}");
     let message = refusal(&["convert", DEMO, &room.at("x.foo")]);
-    assert!(message.contains("use .gguf, .bin or a directory"), "{message}");
+    assert!(message.contains("use .gguf, .wf, .bin or a directory"), "{message}");
     let message = refusal(&["convert", DEMO, &out, "--group", "64"]);
     assert!(message.contains("--group is for master weights"), "{message}");
     assert!(names(room.0.path()).is_empty());
@@ -363,4 +363,55 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
     assert_eq!(message.matches("No space left").count(), 2, "{message}");
     assert_eq!(message.matches(" MB are needed").count(), 2, "{message}");
     assert!(message.contains("small/model.gguf: "), "{message}");
+}
+
+/// Our own file through every command that takes a model, and what each says of one that is damaged.
+#[test]
+fn a_wf_file_runs_converts_and_tells_of_damage() {
+    let room = Room::new();
+    let (file, back) = (room.at("demo.wf"), room.at("back.gguf"));
+    let told = json(&["convert", DEMO, &file, "--json", "--dry-run"]);
+    assert!(!room.path("demo.wf").exists());
+    json(&["convert", DEMO, &file, "--json"]);
+    let inspection = json(&["inspect", &file, "--json", "--tensors"]);
+    let sizes = inspection["tensors"].as_array().unwrap().iter();
+    let stored: u64 = sizes.map(|tensor| tensor["size_bytes"].as_u64().unwrap()).sum();
+    assert_eq!(told["tensor_bytes"], stored);
+    assert_eq!(
+        (&inspection["format"], &inspection["sound"]),
+        (&"WrinkleFree".into(), &true.into())
+    );
+    assert_eq!(inspection["digest"].as_str().unwrap().len(), 64);
+    let straight = room.at("straight.gguf");
+    json(&["convert", DEMO, &straight, "--json"]);
+    json(&["convert", &file, &back, "--json"]);
+    assert!(fs::read(&back).unwrap() == fs::read(&straight).unwrap(), "there and back again");
+    assert_eq!(json(&["verify", DEMO, &file, "--exact", "--json"])["probe"]["equal"], true);
+    let five = json(&["run", "--json", "--raw", &file, STORY, "-n", "8", "--layout", "five-trits"]);
+    let four = json(&["run", "--json", "--raw", &file, STORY, "-n", "8", "--layout", "quad-lines"]);
+    assert_eq!(five["ids"], four["ids"]);
+
+    let tensors = inspection["tensors"].as_array().unwrap();
+    let damaged = tensors.iter().find(|t| t["name"] == "blk.3.ffn_up.weight").unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[damaged["offset"].as_u64().unwrap() as usize + 1000] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let story = room.at("story.txt");
+    fs::write(&story, STORY).unwrap();
+    for args in [
+        &["run", &file, "hello"][..],
+        &["run", &file, "hello", "--layout", "five-trits"],
+        &["inspect", &file],
+        &["verify", DEMO, &file],
+        &["convert", &file, &room.at("never.gguf")],
+        &["eval", "perplexity", &file, &story],
+    ] {
+        let output = wf(args);
+        assert!(!output.status.success(), "{args:?}");
+        let told = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
+        assert!(
+            told.contains("blk.3.ffn_up.weight") && told.contains("damaged"),
+            "{args:?}: {told}"
+        );
+    }
 }

@@ -19,6 +19,11 @@ impl Settings {
         Ok(Self { file: file.to_owned(), path: String::new(), values })
     }
 
+    /// The object under a key of a larger document.
+    pub(crate) fn part_of(file: &str, key: &str, values: Map<String, Value>) -> Self {
+        Self { file: file.to_owned(), path: format!("{key}."), values }
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key).filter(|value| !value.is_null())
     }

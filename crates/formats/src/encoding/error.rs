@@ -30,10 +30,12 @@ pub enum EncodingError {
         cols: usize,
     },
     /// A group length the encoding does not come in.
-    #[error("{encoding} comes in groups of 64 or 128, not {found}")]
+    #[error("{encoding} comes in groups of {allowed}, not {found}")]
     GroupLen {
         /// Name of the encoding.
         encoding: &'static str,
+        /// The lengths it does come in.
+        allowed: &'static str,
         /// The group length asked for.
         found: usize,
     },

@@ -19,6 +19,7 @@ mod floats;
 mod iq_bn;
 mod q2_0;
 mod q6_k;
+mod quad_lines;
 mod scales;
 mod stacked;
 mod ternary;
@@ -29,7 +30,7 @@ pub use absmean::{AbsMean, AbsMeanScale};
 pub use codes::{CODES_PER_SCALE, decode_codes};
 pub use error::EncodingError;
 pub use floats::{FloatEncoding, decode_floats, encode_floats};
-pub use scales::{Rounding, TritScales, decode_scales};
+pub use scales::{Rounding, ScaleUnit, TritScales, decode_scales};
 pub use ternary::{I2sOrder, TernaryEncoding, decode_trits, encode_trits};
 pub use tl::Tiles;
 

@@ -4,7 +4,7 @@ use half::f16;
 
 use super::error::EncodingError;
 use super::ternary::{I2sOrder, TernaryEncoding};
-use super::{iq_bn, q2_0, tq};
+use super::{iq_bn, q2_0, quad_lines, tq};
 
 /// The scales of a ternary matrix: a weight is its trit times the scale that covers it.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,10 +119,13 @@ fn is_sound(scale: f32) -> bool {
 }
 
 /// What one scale covers in an encoding.
-#[derive(Clone, Copy, PartialEq)]
-enum Unit {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ScaleUnit {
+    /// All rows.
     Tensor,
+    /// One row.
     Row,
+    /// So many columns of one row.
     Group(usize),
 }
 
@@ -135,7 +138,7 @@ enum Width {
 /// Where an encoding keeps its scales.
 #[derive(Clone, Copy)]
 struct Places {
-    unit: Unit,
+    unit: ScaleUnit,
     width: Width,
     /// Byte of the first scale.
     first: usize,
@@ -154,29 +157,32 @@ impl Places {
         let each = |unit, width, first, step| Some(Self { unit, width, first, step, fours: false });
         Ok(match encoding {
             TernaryEncoding::I2s(I2sOrder::FourRows) => {
-                each(Unit::Tensor, Width::F32, rows / 4 * bundle, 0)
+                each(ScaleUnit::Tensor, Width::F32, rows / 4 * bundle, 0)
             }
-            TernaryEncoding::I2s(_) => each(Unit::Tensor, Width::F32, rows * bundle, 0),
+            TernaryEncoding::I2s(_) => each(ScaleUnit::Tensor, Width::F32, rows * bundle, 0),
             TernaryEncoding::Tq1_0 => {
-                let unit = Unit::Group(tq::GROUP_LEN);
+                let unit = ScaleUnit::Group(tq::GROUP_LEN);
                 each(unit, Width::F16, tq::TQ1_TRIT_BYTES, tq::TQ1_GROUP_BYTES)
             }
             TernaryEncoding::Tq2_0 => {
-                let unit = Unit::Group(tq::GROUP_LEN);
+                let unit = ScaleUnit::Group(tq::GROUP_LEN);
                 each(unit, Width::F16, tq::TQ2_TRIT_BYTES, tq::TQ2_GROUP_BYTES)
             }
             TernaryEncoding::Q2_0 { group_len } => {
-                each(Unit::Group(group_len), Width::F16, 0, q2_0::group_bytes(group_len))
+                each(ScaleUnit::Group(group_len), Width::F16, 0, q2_0::group_bytes(group_len))
             }
-            TernaryEncoding::Iq2Bn => each(Unit::Row, Width::F32, 0, bundle),
-            TernaryEncoding::Iq1Bn => each(Unit::Row, Width::F16, 0, bundle),
+            TernaryEncoding::Iq2Bn => each(ScaleUnit::Row, Width::F32, 0, bundle),
+            TernaryEncoding::Iq1Bn => each(ScaleUnit::Row, Width::F16, 0, bundle),
             TernaryEncoding::Iq2BnR4 => Some(Self {
-                unit: Unit::Row,
+                unit: ScaleUnit::Row,
                 width: Width::F32,
                 first: 0,
                 step: bundle,
                 fours: true,
             }),
+            TernaryEncoding::QuadLines(unit) => {
+                each(unit, Width::F32, quad_lines::lines_bytes(rows, cols), size_of::<f32>())
+            }
             TernaryEncoding::HfPacked
             | TernaryEncoding::SglPacked
             | TernaryEncoding::Tl1(_)
@@ -194,9 +200,9 @@ impl Places {
 
     fn count(self, rows: usize, cols: usize) -> usize {
         match self.unit {
-            Unit::Tensor => 1,
-            Unit::Row => rows,
-            Unit::Group(len) => rows * (cols / len),
+            ScaleUnit::Tensor => 1,
+            ScaleUnit::Row => rows,
+            ScaleUnit::Group(len) => rows * (cols / len),
         }
     }
 
@@ -228,8 +234,8 @@ pub fn decode_scales(
         })
         .collect::<Result<Vec<f32>, EncodingError>>()?;
     let scales = match places.unit {
-        Unit::Tensor | Unit::Row => TritScales::Rows(values),
-        Unit::Group(len) => TritScales::Groups { len, values },
+        ScaleUnit::Tensor | ScaleUnit::Row => TritScales::Rows(values),
+        ScaleUnit::Group(len) => TritScales::Groups { len, values },
     };
     Ok(scales.simplify(rows))
 }
@@ -246,12 +252,12 @@ pub(super) fn write_scales(
 ) -> Result<(), EncodingError> {
     scales.check(rows, cols)?;
     let Some(places) = Places::of(encoding, rows, cols)? else {
-        return one_scale(encoding, Unit::Tensor, scales, trits, cols, 0).map(|_| ());
+        return one_scale(encoding, ScaleUnit::Tensor, scales, trits, cols, 0).map(|_| ());
     };
     let unit_len = match places.unit {
-        Unit::Tensor => trits.len(),
-        Unit::Row => cols,
-        Unit::Group(len) => len,
+        ScaleUnit::Tensor => trits.len(),
+        ScaleUnit::Row => cols,
+        ScaleUnit::Group(len) => len,
     };
     for (index, trits) in trits.chunks_exact(unit_len).enumerate() {
         let scale = one_scale(encoding, places.unit, scales, trits, cols, index * unit_len)?;
@@ -272,7 +278,7 @@ pub(super) fn write_scales(
 /// A part whose trits are all 0 fits any scale, so its own is not asked: quantizers write 0 there.
 fn one_scale(
     encoding: TernaryEncoding,
-    unit: Unit,
+    unit: ScaleUnit,
     scales: &TritScales,
     trits: &[i8],
     cols: usize,
@@ -291,9 +297,9 @@ fn one_scale(
             Some(first) if first.to_bits() == second.to_bits() => {}
             Some(first) => {
                 let unit = match unit {
-                    Unit::Tensor => "tensor",
-                    Unit::Row => "row",
-                    Unit::Group(_) => "group",
+                    ScaleUnit::Tensor => "tensor",
+                    ScaleUnit::Row => "row",
+                    ScaleUnit::Group(_) => "group",
                 };
                 let encoding = encoding.name();
                 return Err(EncodingError::ScaleUnit { encoding, unit, row, first, second });

@@ -11,9 +11,9 @@ use std::str::FromStr;
 use super::base3::BadByte;
 use super::error::EncodingError;
 use super::fields::{self, BadCode, HIGH_FIRST, LOW_FIRST};
-use super::scales::{Rounding, TritScales, write_scales};
+use super::scales::{Rounding, ScaleUnit, TritScales, write_scales};
 use super::tl::{self, BadTile, Tiles};
-use super::{iq_bn, q2_0, stacked, tq};
+use super::{iq_bn, q2_0, quad_lines, stacked, tq};
 
 /// In which order I2_S has its trits. The file does not say; it depends on the program that wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -79,6 +79,8 @@ pub enum TernaryEncoding {
     Tl1(Tiles),
     /// bitnet.cpp on x86: triples of trits in tiles, the scale in a tensor beside it. Read, not written.
     Tl2(Tiles),
+    /// Our own file: two bits a trit in the order of our kernels, scales as f32 after them.
+    QuadLines(ScaleUnit),
 }
 
 impl fmt::Display for TernaryEncoding {
@@ -86,6 +88,8 @@ impl fmt::Display for TernaryEncoding {
         match self {
             Self::I2s(order) => write!(f, "I2_S order {order}"),
             Self::Q2_0 { group_len } => write!(f, "Q2_0 groups of {group_len}"),
+            Self::QuadLines(ScaleUnit::Row) => f.write_str("quad lines, a scale a row"),
+            Self::QuadLines(ScaleUnit::Group(len)) => write!(f, "quad lines groups of {len}"),
             Self::Tl1(tiles) | Self::Tl2(tiles) => {
                 write!(f, "{} tiles of {} x {}", self.name(), tiles.rows, tiles.cols)
             }
@@ -122,6 +126,7 @@ impl TernaryEncoding {
             Self::SglPacked => "SGLBITNT packed",
             Self::Tl1(_) => "TL1",
             Self::Tl2(_) => "TL2",
+            Self::QuadLines(_) => "quad lines",
         }
     }
 
@@ -135,6 +140,7 @@ impl TernaryEncoding {
         match self {
             Self::Tl1(tiles) if addressable => return tiles.tl1_size(rows, cols),
             Self::Tl2(tiles) if addressable => return tiles.tl2_size(rows, cols),
+            Self::QuadLines(unit) => return quad_lines::size(unit, rows, cols),
             _ => {}
         }
         let bundles = self.bundles(cols)?;
@@ -170,12 +176,19 @@ impl TernaryEncoding {
                 plain(group_len, cols / group_len * q2_0::group_bytes(group_len))
             }
             Self::Q2_0 { group_len: found } => {
-                return Err(EncodingError::GroupLen { encoding: self.name(), found });
+                let (encoding, allowed) = (self.name(), "64 or 128");
+                return Err(EncodingError::GroupLen { encoding, allowed, found });
             }
             Self::Iq2Bn => plain(iq_bn::RUN_LEN, head(4, cols / 4)),
             Self::Iq1Bn => {
                 plain(iq_bn::RUN_LEN, head(2, cols / iq_bn::RUN_LEN * iq_bn::IQ1_RUN_BYTES))
             }
+            // The last one may have rows of padding.
+            Self::QuadLines(_) => Bundles {
+                rows: quad_lines::STRIP_ROWS,
+                bytes: quad_lines::strip_bytes(cols),
+                col_multiple: 1,
+            },
             // They have no bundles; what is larger than any matrix is refused with these.
             Self::Tl1(_) | Self::Tl2(_) => plain(1, cols / 4),
             Self::Iq2BnR4 => Bundles {
@@ -191,12 +204,33 @@ impl TernaryEncoding {
         self.bundles(cols).map(|bundles| bundles.bytes)
     }
 
+    /// How many of the bytes come before the scales, where those come last.
+    pub fn trit_bytes(self, rows: usize, cols: usize) -> Option<usize> {
+        match self {
+            Self::QuadLines(_) => Some(quad_lines::lines_bytes(rows, cols)),
+            _ => None,
+        }
+    }
+
+    /// Quad lines that hold scales like these: groups that kernels do not know are said with
+    /// shorter ones.
+    pub(crate) fn quad_lines_for(scales: &TritScales) -> Self {
+        Self::QuadLines(match scales {
+            TritScales::Tensor(_) => ScaleUnit::Tensor,
+            TritScales::Rows(_) => ScaleUnit::Row,
+            TritScales::Groups { len, .. } => {
+                ScaleUnit::Group(quad_lines::group_len(*len).unwrap_or(*len))
+            }
+        })
+    }
+
     /// Which bundle a row lies in.
     fn bundle_of(self, row: usize, rows: usize) -> usize {
         match self {
             Self::HfPacked => stacked::quartered(row, rows).packed_row,
             Self::I2s(I2sOrder::FourRows) => stacked::neighbours(row).packed_row,
             Self::Iq2BnR4 => row / iq_bn::R4_ROWS,
+            Self::QuadLines(_) => row / quad_lines::STRIP_ROWS,
             _ => row,
         }
     }
@@ -312,6 +346,9 @@ fn decode_row(
             iq_bn::decode_row_1(packed, out)
                 .map_err(|bad| Bad::Base3(BadByte { byte: 2 + bad.byte, ..bad }))
         }
+        TernaryEncoding::QuadLines(_) => {
+            quad_lines::decode_row(bundle, row % quad_lines::STRIP_ROWS, out).map_err(Bad::Code)
+        }
         // Decoded as a whole, not by bundles.
         TernaryEncoding::Tl1(_) | TernaryEncoding::Tl2(_) => Ok(()),
         TernaryEncoding::Iq2BnR4 => {
@@ -348,7 +385,10 @@ pub fn encode_trits(
         return Err(EncodingError::Trit { row: at / cols, col: at % cols, found });
     }
     let too_large = |_| EncodingError::TooLarge { encoding: encoding.name(), rows, cols };
-    let mut bytes = vec![0; usize::try_from(size).map_err(too_large)?];
+    // Other encodings have no padding.
+    let padding =
+        if let TernaryEncoding::QuadLines(_) = encoding { quad_lines::ZERO_TRITS } else { 0 };
+    let mut bytes = vec![padding; usize::try_from(size).map_err(too_large)?];
     let bundle_bytes = encoding.bundle_bytes(cols)?;
     for (row, trits) in trits.chunks_exact(cols).enumerate() {
         let start = encoding.bundle_of(row, rows) * bundle_bytes;
@@ -379,6 +419,9 @@ fn encode_row(encoding: TernaryEncoding, trits: &[i8], row: usize, rows: usize, 
         }
         TernaryEncoding::Iq1Bn => {
             iq_bn::encode_row_1(trits, bundle.get_mut(2..).unwrap_or_default());
+        }
+        TernaryEncoding::QuadLines(_) => {
+            quad_lines::encode_row(trits, row % quad_lines::STRIP_ROWS, bundle);
         }
         // Refused before.
         TernaryEncoding::Tl1(_) | TernaryEncoding::Tl2(_) => {}

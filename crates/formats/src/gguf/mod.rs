@@ -83,7 +83,7 @@ fn chat_template(
     Ok(template.map(str::to_owned))
 }
 
-fn check_vocabulary(
+pub(crate) fn check_vocabulary(
     file: &str,
     vocabulary: Option<&GgufVocabulary>,
     vocab_len: usize,
@@ -161,6 +161,7 @@ impl Reader<'_, '_> {
                 file: 0,
                 factor,
                 group_len: self.options.group_len,
+                checksum: None,
             });
         }
         self.note_order(&stored, decisions);

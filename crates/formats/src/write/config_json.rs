@@ -6,8 +6,16 @@ use super::target::Target;
 use crate::config::{Activation, ModelConfig};
 use crate::encoding::FloatEncoding;
 
-/// The configuration of a packed checkpoint, as `transformers` reads it.
+/// The configuration of a packed checkpoint as text.
 pub(super) fn config_json(config: &ModelConfig, target: &Target) -> String {
+    let mut text = serde_json::to_string_pretty(&Value::Object(config_values(config, target)))
+        .expect("a map of strings to plain values can be written");
+    text.push('\n');
+    text
+}
+
+/// The configuration of a packed checkpoint, as `transformers` reads it.
+pub(super) fn config_values(config: &ModelConfig, target: &Target) -> Map<String, Value> {
     let is_llama = !config.sub_norms && config.activation == Activation::Silu;
     let (class, model_type) =
         if is_llama { ("LlamaForCausalLM", "llama") } else { ("BitNetForCausalLM", "bitnet") };
@@ -63,10 +71,7 @@ pub(super) fn config_json(config: &ModelConfig, target: &Target) -> String {
         "quantization_mode": "offline",
     });
     set("quantization_config", quantization);
-    let mut text = serde_json::to_string_pretty(&Value::Object(values))
-        .expect("a map of strings to plain values can be written");
-    text.push('\n');
-    text
+    values
 }
 
 /// The double that prints as the float does: 1e-5, not 9.99999974e-6.

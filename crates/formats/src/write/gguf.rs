@@ -61,12 +61,12 @@ pub(super) fn stage(
         let shape = dims(tensor(source, planned.name));
         writer.declare(&planned.name.gguf(), &shape, planned.encoding).map_err(io)?;
     }
-    let mut carrier = target.carrier(source, trits, pairs, progress);
+    let mut carrier = target.carrier(source, pairs, progress);
     Staged::file(out, target.existing, |file| {
         let mut body = writer.begin(file).map_err(io)?;
         for planned in &plan {
             let info = tensor(source, planned.name);
-            carrier.copy(info, planned.float(), |bytes| body.append(bytes).map_err(io))?;
+            carrier.copy(info, planned.encoding, |bytes| body.append(bytes).map_err(io))?;
         }
         body.finish().map(drop).map_err(io)?;
         source.check_unchanged()

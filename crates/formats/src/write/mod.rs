@@ -11,6 +11,7 @@ mod packed;
 mod sglbitnt;
 mod target;
 mod tokenizer;
+mod wf;
 
 pub use file::{Existing, Staged};
 pub use fitting::fitting;
@@ -28,7 +29,7 @@ use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::names::{LayerTensor, TensorName};
 use crate::size;
-use crate::tensor::TensorInfo;
+use crate::tensor::{Encoding, TensorInfo};
 use crate::tensor_data::TensorData;
 
 /// Is told how many bytes of the source are done.
@@ -50,7 +51,6 @@ fn dims(info: &TensorInfo) -> Vec<usize> {
 /// Carries tensors over to a file, and counts the bytes of the source that are done.
 struct Carrier<'a> {
     source: &'a ModelFile,
-    trits: TernaryEncoding,
     rounding: Rounding,
     pairs: RotaryPairs,
     threads: usize,
@@ -63,13 +63,14 @@ impl Carrier<'_> {
     fn copy(
         &mut self,
         info: &TensorInfo,
-        float: FloatEncoding,
+        encoding: Encoding,
         mut write: impl FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if info.name.is_linear() {
-            write(&self.projection(info)?.packed)
-        } else {
-            self.copy_floats(info, float, write)
+        match encoding {
+            Encoding::Ternary(trits) => write(&self.projection(info, trits)?.packed),
+            Encoding::Float(float)
+            | Encoding::MasterWeights(float)
+            | Encoding::TernaryFloats(float) => self.copy_floats(info, float, write),
         }
     }
 
@@ -81,6 +82,7 @@ impl Carrier<'_> {
         mut write: impl FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let fault = |e: EncodingError| self.source.fault(info, e);
+        self.source.check(info)?;
         let found = info.encoding.float().unwrap_or(encoding);
         let mut bytes = Vec::new();
         let mut values = Vec::new();
@@ -103,12 +105,16 @@ impl Carrier<'_> {
     }
 
     /// Reads a projection, and packs its trits for the file.
-    fn projection(&mut self, info: &TensorInfo) -> Result<Projection, Error> {
+    fn projection(
+        &mut self,
+        info: &TensorInfo,
+        encoding: TernaryEncoding,
+    ) -> Result<Projection, Error> {
         let data = self.source.read(info)?;
         let scales = data.scales()?;
         let trits = read_trits(&data, info, self.threads)?;
         let (trits, scales) = self.turned(info, trits, scales);
-        let packed = encode_trits(self.trits, &trits, info.rows, info.cols, &scales, self.rounding)
+        let packed = encode_trits(encoding, &trits, info.rows, info.cols, &scales, self.rounding)
             .map_err(|e| fitting::explained(self.source, info, &scales, e))?;
         self.done += info.size;
         (self.progress)(self.done);

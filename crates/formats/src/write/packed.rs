@@ -72,13 +72,13 @@ fn write_weights(
         }
     }
     let trits = TernaryEncoding::HfPacked;
-    let mut carrier = target.carrier(source, trits, RotaryPairs::Halves, progress);
+    let mut carrier = target.carrier(source, RotaryPairs::Halves, progress);
     let staged = Staged::file(out, Existing::Keep, |file| {
         let mut body = writer.begin(file).map_err(io)?;
         for planned in plan {
             let info = tensor(source, planned.name);
             if planned.name.is_linear() {
-                let projection = carrier.projection(info)?;
+                let projection = carrier.projection(info, trits)?;
                 body.append(&projection.packed).map_err(io)?;
                 let float = scale_encoding(source, info)?;
                 let scale = encode_floats(float, &[projection.scale]);

@@ -47,14 +47,14 @@ pub(super) fn stage(
     }
     let io = |e| Error::io(out, e);
     let trits = TernaryEncoding::SglPacked;
-    let mut carrier = target.carrier(source, trits, RotaryPairs::Halves, progress);
+    let mut carrier = target.carrier(source, RotaryPairs::Halves, progress);
     let staged = Staged::file(out, target.existing, |file| {
         write_header(file, &config, plan.len()).map_err(io)?;
         for planned in plan {
             let info = tensor(source, planned.name);
             let name = planned.name.hugging_face();
             if planned.name.is_linear() {
-                let projection = carrier.projection(info)?;
+                let projection = carrier.projection(info, trits)?;
                 let (dims, scale) = ([info.rows, info.cols / 4], Some(projection.scale));
                 let len = size::widen(projection.packed.len());
                 write_record(file, &name, None, &dims, scale, len).map_err(io)?;

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::file::{Existing, Staged};
-use super::{Carrier, Progress, fitting, gguf, packed, sglbitnt, tensor};
+use super::{Carrier, Progress, fitting, gguf, packed, sglbitnt, tensor, wf};
 use crate::companions::directory_of;
 use crate::config::RotaryPairs;
-use crate::encoding::{FloatEncoding, Rounding, TernaryEncoding, decode_floats, encode_floats};
+use crate::encoding::{FloatEncoding, Rounding, ScaleUnit, TernaryEncoding, TritScales};
+use crate::encoding::{decode_floats, encode_floats};
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::names::TensorName;
@@ -21,22 +22,25 @@ pub enum Container {
     Packed,
     /// One `.bin`, with the tokenizer's files beside it.
     Sglbitnt,
+    /// One `.wf`, our own: all of the model, its trits as kernels compute with them.
+    Wf,
 }
 
 impl Container {
-    /// The encoding of the projections.
+    /// The encoding of the projections; for [`Container::Wf`], of those with one scale.
     pub fn trits(self) -> TernaryEncoding {
         match self {
             Self::Gguf(trits) => trits,
             Self::Packed => TernaryEncoding::HfPacked,
             Self::Sglbitnt => TernaryEncoding::SglPacked,
+            Self::Wf => TernaryEncoding::QuadLines(ScaleUnit::Tensor),
         }
     }
 
     /// Whether the embedding and output head can be in this encoding.
     pub fn holds(self, head: FloatEncoding) -> bool {
         let plain = matches!(head, FloatEncoding::F32 | FloatEncoding::F16 | FloatEncoding::Bf16);
-        plain || matches!(self, Self::Gguf(_))
+        plain || matches!(self, Self::Gguf(_) | Self::Wf)
     }
 }
 
@@ -92,13 +96,13 @@ impl Target {
         Ok(found)
     }
 
-    /// Every tensor as it will be, or why one of them cannot be so. Of the weights, at most norms are
-    /// read.
+    /// Every tensor as it will be, or why one of them cannot be so. Of the weights, at most norms and
+    /// scales are read.
     pub fn plan(&self, source: &ModelFile) -> Result<Vec<PlannedTensor>, Error> {
         let plan = |name: TensorName| {
             let info = tensor(source, name);
             let encoding = if name.is_linear() {
-                Encoding::Ternary(self.container.trits())
+                Encoding::Ternary(self.trit_encoding(source, info)?)
             } else {
                 Encoding::Float(self.float_encoding(source, info)?)
             };
@@ -120,7 +124,7 @@ impl Target {
     /// Every file that writing to `out` makes or replaces.
     pub fn files(&self, source: &ModelFile, out: &Path) -> Vec<PathBuf> {
         let directory = match self.container {
-            Container::Gguf(_) => return vec![out.to_owned()],
+            Container::Gguf(_) | Container::Wf => return vec![out.to_owned()],
             Container::Packed => out,
             Container::Sglbitnt => directory_of(out),
         };
@@ -146,12 +150,33 @@ impl Target {
             Container::Gguf(trits) => gguf::stage(source, self, trits, out, progress),
             Container::Packed => packed::stage(source, self, out, progress),
             Container::Sglbitnt => sglbitnt::stage(source, self, out, progress),
+            Container::Wf => wf::stage(source, self, out, progress),
         }
     }
 
     /// Writes the model.
     pub fn write(&self, source: &ModelFile, out: &Path) -> Result<(), Error> {
         self.stage(source, out, &mut |_| {})?.settle()
+    }
+
+    /// Our own file has room for as many scales as a projection needs. Those of master weights take a
+    /// pass over all of them to know; how many there may be does not.
+    fn trit_encoding(
+        &self,
+        source: &ModelFile,
+        info: &TensorInfo,
+    ) -> Result<TernaryEncoding, Error> {
+        if self.container != Container::Wf {
+            return Ok(self.container.trits());
+        }
+        let scales = match (info.encoding, info.group_len) {
+            (Encoding::MasterWeights(_), None) => TritScales::Tensor(1.0),
+            (Encoding::MasterWeights(_), Some(len)) => {
+                TritScales::Groups { len, values: Vec::new() }
+            }
+            _ => source.scales(info)?,
+        };
+        Ok(TernaryEncoding::quad_lines_for(&scales))
     }
 
     /// The embedding and head get the encoding asked for. Norms are small and stay exact, in f32; but
@@ -172,12 +197,11 @@ impl Target {
     pub(super) fn carrier<'a>(
         &self,
         source: &'a ModelFile,
-        trits: TernaryEncoding,
         pairs: RotaryPairs,
         progress: &'a mut Progress<'a>,
     ) -> Carrier<'a> {
         let (rounding, threads) = (self.rounding, self.threads);
-        Carrier { source, trits, rounding, pairs, threads, progress, done: 0 }
+        Carrier { source, rounding, pairs, threads, progress, done: 0 }
     }
 }
 

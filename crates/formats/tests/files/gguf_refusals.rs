@@ -369,9 +369,9 @@ fn something_else_is_refused_by_its_first_bytes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("model.bin");
     fs::write(&path, b"PK\x03\x04 a pickle").unwrap();
-    assert!(crate::support::refusal(&path).contains("neither GGUF nor SGLBITNT"));
+    assert!(crate::support::refusal(&path).contains("no GGUF, SGLBITNT or .wf file"));
     fs::write(&path, b"").unwrap();
-    assert!(crate::support::refusal(&path).contains("neither GGUF nor SGLBITNT"));
+    assert!(crate::support::refusal(&path).contains("no GGUF, SGLBITNT or .wf file"));
     assert!(crate::support::refusal(&directory.path().join("absent")).contains("absent"));
     assert!(crate::support::refusal(directory.path()).contains("without model.safetensors"));
 }

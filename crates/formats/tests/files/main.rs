@@ -12,3 +12,4 @@ mod roundtrip;
 mod sglbitnt;
 mod support;
 mod tiled;
+mod wf;

@@ -1,4 +1,7 @@
 //! The built-in model from every format into every other: the same bytes as straight from the source.
+//!
+//! A `.wf` file holds the tokenizer as its source has it. So there are two straight ways to one: from
+//! GGUF, and from a checkpoint with a `tokenizer.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +13,7 @@ use wf_formats::{
     Container, Existing, FloatEncoding, I2sOrder, ModelFile, Rounding, Target, TernaryEncoding,
 };
 
-const FORMATS: [Container; 10] = [
+const FORMATS: [Container; 11] = [
     Container::Gguf(TernaryEncoding::I2s(I2sOrder::Groups128)),
     Container::Gguf(TernaryEncoding::Tq1_0),
     Container::Gguf(TernaryEncoding::Tq2_0),
@@ -21,13 +24,20 @@ const FORMATS: [Container; 10] = [
     Container::Gguf(TernaryEncoding::Iq2BnR4),
     Container::Packed,
     Container::Sglbitnt,
+    Container::Wf,
 ];
+
+/// What has the tokenizer in files of its own.
+fn has_tokenizer_json(format: Container) -> bool {
+    matches!(format, Container::Packed | Container::Sglbitnt)
+}
 
 fn write(source: &ModelFile, container: Container, directory: &Path) -> PathBuf {
     let out = match container {
         Container::Gguf(_) => directory.join("model.gguf"),
         Container::Packed => directory.join("packed"),
         Container::Sglbitnt => directory.join("model.bin"),
+        Container::Wf => directory.join("model.wf"),
     };
     let target = Target {
         container,
@@ -71,18 +81,23 @@ fn every_pair_of_formats_gives_the_same_bytes() {
         .enumerate()
         .map(|(to, format)| write(&demo, *format, &at(format!("{to}"))))
         .collect();
+    let packed = FORMATS.iter().position(|format| *format == Container::Packed).unwrap();
+    write(&open(&straight[packed]), Container::Wf, &at("json".to_owned()));
+    let expected = |from: usize, to: usize| {
+        let by_json = FORMATS[to] == Container::Wf && has_tokenizer_json(FORMATS[from]);
+        files(&at(if by_json { "json".to_owned() } else { format!("{to}") }))
+    };
     let halves = [(0..FORMATS.len() / 2), (FORMATS.len() / 2..FORMATS.len())];
     thread::scope(|scope| {
         for half in halves {
-            let (straight, at) = (&straight, &at);
+            let (straight, at, expected) = (&straight, &at, &expected);
             scope.spawn(move || {
                 for from in half {
                     let source = open(&straight[from]);
                     for (to, format) in FORMATS.iter().enumerate() {
                         let there = at(format!("{from}-{to}"));
                         write(&source, *format, &there);
-                        for (ours, theirs) in files(&there).iter().zip(files(&at(format!("{to}"))))
-                        {
+                        for (ours, theirs) in files(&there).iter().zip(expected(from, to)) {
                             let pair = format!("{:?} to {format:?}: {}", FORMATS[from], ours.0);
                             assert_eq!(ours.0, theirs.0, "{pair}");
                             let differs = ours.1.iter().zip(&theirs.1).position(|(a, b)| a != b);

@@ -18,7 +18,9 @@ mod probe;
 mod read;
 mod sample;
 mod sglbitnt;
+mod sign;
 mod special;
+mod wf;
 
 use mutate::{CLASSES, Change, Class, spoil};
 use probe::probe;
@@ -107,6 +109,16 @@ fn spoiled_shards_do_no_harm() {
 fn spoiled_sglbitnt_files_do_no_harm() {
     let sample = sglbitnt::model();
     attack(4, |_| sample.clone(), |_, _, _| None);
+}
+
+#[test]
+fn spoiled_wf_files_do_no_harm() {
+    let sample = wf::model();
+    attack(
+        6,
+        |_| sample.clone(),
+        |round, class, random| wf::signed_again(&sample, round, class, random),
+    );
 }
 
 /// The small files of a checkpoint, more often than chance would pick them.

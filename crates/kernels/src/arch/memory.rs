@@ -59,6 +59,25 @@ impl Lines {
         lines
     }
 
+    /// `len` lines whose bytes `job` fills, on all threads of `pool`: it gets pieces of `piece_len` lines
+    /// by their numbers, full of zeros. The last may be shorter.
+    ///
+    /// # Panics
+    ///
+    /// If a job panics.
+    pub(crate) fn from_bytes(
+        pool: &Pool,
+        len: usize,
+        piece_len: usize,
+        job: impl Fn(usize, &mut [u8]) + Sync,
+    ) -> Self {
+        let mut lines = Self::unwritten(len);
+        pool.strips(lines.room(), len, piece_len, |piece, mut room| {
+            job(piece, numbers_mut(written(room.row(0), Line([0; 64]))));
+        });
+        lines
+    }
+
     /// Memory for `len` lines. All of them have to be written before anybody else gets it.
     fn unwritten(len: usize) -> Self {
         let layout = layout_of(len);

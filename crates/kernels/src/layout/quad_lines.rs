@@ -30,6 +30,11 @@ pub(super) fn pack_columns(trits: &[i8; LINE_COLS]) -> [u8; 4] {
     packed.to_le_bytes()
 }
 
+/// Whether no field holds code 3, which is no trit.
+pub(crate) fn are_trits(bytes: &[u8]) -> bool {
+    bytes.iter().fold(0, |threes, byte| threes | byte & byte >> 1 & 0b01_01_01_01) == 0
+}
+
 /// The codes in one byte.
 pub(crate) fn codes(byte: u8) -> [u8; 4] {
     std::array::from_fn(|field| byte >> (2 * field) & 3)

@@ -11,18 +11,19 @@ use crate::args::FileArgs;
 #[command(
     args_override_self = true,
     after_help = "\
-The kind of file follows from the name of DST: .gguf is GGUF, .bin is SGLBITNT, a directory is packed
-safetensors. It is written beside its place, read back and compared with SRC, and only then gets its
-name: whatever happens, DST is whole or not there.
+The kind of file follows from the name of DST: .gguf is GGUF, .bin is SGLBITNT, .wf is our own file,
+which loads fastest, and a directory is packed safetensors. It is written beside its place, read back
+and compared with SRC, and only then gets its name: whatever happens, DST is whole or not there.
 
 Examples:
   wf convert bitnet-2b-bf16/ bitnet-2b.gguf                      for wf and bitnet.cpp
   wf convert bitnet-2b.gguf small.gguf --encoding tq1_0          for llama.cpp
   wf convert bitnet-2b.gguf packed/                              for transformers
+  wf convert bitnet-2b.gguf bitnet-2b.wf                         for wf alone: one file, ready to run
   wf convert my-checkpoint/ my.gguf --head q6_k --dry-run        what it would take"
 )]
 pub(crate) struct ConvertArgs {
-    /// The model: a GGUF file, an SGLBITNT .bin, a .safetensors file or a Hugging Face directory
+    /// The model: a GGUF file, an SGLBITNT .bin, a .wf, a .safetensors file or a Hugging Face directory
     #[arg(value_name = "SRC")]
     pub(crate) source: PathBuf,
 
@@ -90,6 +91,8 @@ pub(crate) enum Format {
     Safetensors,
     /// One .bin, with the tokenizer's files beside it
     Sglbitnt,
+    /// One .wf, our own: trits as they are computed with, checksums, tokenizer and all
+    Wf,
 }
 
 /// Encodings of trits by the names that flags have for them.

@@ -31,9 +31,12 @@ fn container(args: &ConvertArgs, source: &ModelFile) -> Result<Container> {
         Some(format) => format,
         None => by_name(&args.destination)?,
     };
-    if let (Some(encoding), Format::Safetensors | Format::Sglbitnt) = (args.encoding, format) {
+    if let (Some(encoding), Format::Safetensors | Format::Sglbitnt | Format::Wf) =
+        (args.encoding, format)
+    {
         let message = format!(
-            "--encoding {encoding} is for GGUF: packed safetensors and SGLBITNT have one encoding each"
+            "--encoding {encoding} is for GGUF: packed safetensors, SGLBITNT and .wf have one encoding \
+             each"
         );
         return Err(UsageError::new(message).into());
     }
@@ -44,6 +47,7 @@ fn container(args: &ConvertArgs, source: &ModelFile) -> Result<Container> {
         }),
         Format::Safetensors => Container::Packed,
         Format::Sglbitnt => Container::Sglbitnt,
+        Format::Wf => Container::Wf,
     })
 }
 
@@ -55,12 +59,13 @@ fn by_name(path: &Path) -> Result<Format> {
         _ if path.is_dir() || ends_in_slash => Ok(Format::Safetensors),
         Some("gguf") => Ok(Format::Gguf),
         Some("bin") => Ok(Format::Sglbitnt),
+        Some("wf") => Ok(Format::Wf),
         None => Ok(Format::Safetensors),
         Some(_) => {
             let path = path.display();
             let message = format!(
-                "the name {path} does not say what to write: use .gguf, .bin or a directory, or say \
-                 it with --to"
+                "the name {path} does not say what to write: use .gguf, .wf, .bin or a directory, \
+                 or say it with --to"
             );
             Err(UsageError::new(message).into())
         }
@@ -73,7 +78,8 @@ fn usual_encoding(source: &ModelFile) -> Result<TernaryEncoding> {
         Some(encoding) => Ok(*encoding),
         None => bail!(
             "no encoding of GGUF fits rows that are no multiple of 64, or scales of such groups: \
-             packed safetensors (a directory as DST) hold any row, with one scale a tensor"
+             packed safetensors (a directory as DST) hold any row, with one scale a tensor, and .wf \
+             with any scales"
         ),
     }
 }
@@ -81,9 +87,9 @@ fn usual_encoding(source: &ModelFile) -> Result<TernaryEncoding> {
 fn head(args: &ConvertArgs, source: &ModelFile, container: Container) -> Result<FloatEncoding> {
     let embedding = source.tensor(TensorName::Embedding);
     if args.pack_lm_head {
-        let Container::Gguf(_) = container else {
-            bail!("--pack-lm-head is for GGUF: other formats hold f32, f16 and bf16 only");
-        };
+        if !container.holds(FloatEncoding::Q6K) {
+            bail!("--pack-lm-head is for GGUF and .wf: other formats hold f32, f16 and bf16 only");
+        }
         let fits = embedding.is_some_and(|t| FloatEncoding::Q6K.row_size(t.cols).is_ok());
         return Ok(if fits { FloatEncoding::Q6K } else { FloatEncoding::Q8_0 });
     }

@@ -128,6 +128,7 @@ fn describe(
         Container::Gguf(_) => "GGUF",
         Container::Packed => "Hugging Face safetensors",
         Container::Sglbitnt => "SGLBITNT",
+        Container::Wf => "WrinkleFree",
     };
     Conversion {
         source: format!("{}, {}", args.source.display(), format.kind),

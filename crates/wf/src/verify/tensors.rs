@@ -182,6 +182,8 @@ fn compare_floats(
 ) -> Result<()> {
     let types = [a, b].map(|t| t.encoding.float().unwrap_or(FloatEncoding::F32));
     found.is_coarse |= types.contains(&FloatEncoding::Q4_0);
+    first.check(a)?;
+    second.check(b)?;
     let (mut change, mut worst) = (0.0_f32, None);
     let (mut bytes, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for rows in chunks(a.rows) {

@@ -8,10 +8,10 @@ mod places;
 mod scales;
 mod tiled;
 
-use super::{I2sOrder, TernaryEncoding};
+use super::{I2sOrder, ScaleUnit, TernaryEncoding};
 
 /// Every encoding there is.
-pub(super) const ALL: [TernaryEncoding; 12] = [
+pub(super) const ALL: [TernaryEncoding; 15] = [
     TernaryEncoding::I2s(I2sOrder::Groups128),
     TernaryEncoding::I2s(I2sOrder::Groups64),
     TernaryEncoding::I2s(I2sOrder::FourRows),
@@ -24,6 +24,9 @@ pub(super) const ALL: [TernaryEncoding; 12] = [
     TernaryEncoding::Iq2BnR4,
     TernaryEncoding::HfPacked,
     TernaryEncoding::SglPacked,
+    TernaryEncoding::QuadLines(ScaleUnit::Tensor),
+    TernaryEncoding::QuadLines(ScaleUnit::Row),
+    TernaryEncoding::QuadLines(ScaleUnit::Group(64)),
 ];
 
 /// A small generator with a seed (`SplitMix64`), so that failures come back.

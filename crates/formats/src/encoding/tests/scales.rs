@@ -73,7 +73,10 @@ fn finer_scales_are_refused_by_coarser_encodings_and_spread_by_finer_ones() {
     for encoding in ALL {
         let result = encode(encoding, &rows, Rounding::Exact);
         match encoding {
-            TernaryEncoding::I2s(_) | TernaryEncoding::HfPacked | TernaryEncoding::SglPacked => {
+            TernaryEncoding::I2s(_)
+            | TernaryEncoding::HfPacked
+            | TernaryEncoding::SglPacked
+            | TernaryEncoding::QuadLines(ScaleUnit::Tensor) => {
                 let error = result.unwrap_err().to_string();
                 let expected = "holds one scale per tensor, row 2 has 1 and 0.5 within one tensor";
                 assert!(error.ends_with(expected), "{error}");

@@ -1,0 +1,159 @@
+//! Any model → our own file.
+
+use std::fs::File;
+use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use super::config_json::config_values;
+use super::file::Staged;
+use super::target::{PlannedTensor, Target};
+use super::{Progress, tensor};
+use crate::checksum::Checksum;
+use crate::config::RotaryPairs;
+use crate::error::Error;
+use crate::gguf::write::GgufWriter;
+use crate::model_file::ModelFile;
+use crate::size;
+use crate::vocabulary::TokenizerSource;
+use crate::wf::documents::{CHAT_TEMPLATE, TOKENIZER_JSON, VOCABULARY_GGUF};
+use crate::wf::header::{self, Document, Header, Place, Record, Sum};
+use crate::wf::{ALIGNMENT, MAX_HEADER_LEN, beginning, data_start};
+
+/// Writes a model as one `.wf`. The header is written twice: what tensors sum up to is known when they
+/// have been written.
+pub(super) fn stage(
+    source: &ModelFile,
+    target: &Target,
+    out: &Path,
+    progress: &mut Progress<'_>,
+) -> Result<Staged, Error> {
+    let plan = target.plan(source)?;
+    let documents = documents(source).map_err(|e| Error::io(out, e))?;
+    let mut header = header(source, target, &plan, &documents);
+    check_header_len(&header, out)?;
+    let mut carrier = target.carrier(source, RotaryPairs::Halves, progress);
+    Staged::file(out, target.existing, |file| {
+        let mut body = Body { file, out, at: 0 };
+        body.append(&written(&header))?;
+        for (document, (_, bytes)) in header.documents.iter_mut().zip(&documents) {
+            body.align()?;
+            body.append(bytes)?;
+            document.place.checksum = Sum(Checksum::of(bytes));
+        }
+        for (record, planned) in header.tensors.iter_mut().zip(&plan) {
+            body.align()?;
+            let mut sum = Checksum::default();
+            carrier.copy(tensor(source, planned.name), planned.encoding, |bytes| {
+                sum.add(bytes);
+                body.append(bytes)
+            })?;
+            record.place.checksum = Sum(sum.finish());
+        }
+        source.check_unchanged()?;
+        body.rewrite(&written(&header))
+    })
+}
+
+/// Tokenizer and chat template as they are in the source.
+fn documents(source: &ModelFile) -> std::io::Result<Vec<(&'static str, Vec<u8>)>> {
+    let mut documents = Vec::new();
+    match source.tokenizer() {
+        TokenizerSource::Missing { .. } => {}
+        TokenizerSource::Json(json) => documents.push((TOKENIZER_JSON, json.clone())),
+        TokenizerSource::Gguf(vocabulary) => {
+            let mut writer = GgufWriter::new();
+            writer.set_vocabulary(vocabulary);
+            documents.push((VOCABULARY_GGUF, writer.begin(Vec::new())?.finish()?));
+        }
+    }
+    if let Some(template) = source.chat_template() {
+        documents.push((CHAT_TEMPLATE, template.as_bytes().to_vec()));
+    }
+    Ok(documents)
+}
+
+/// The header but for its checksums.
+fn header(
+    source: &ModelFile,
+    target: &Target,
+    plan: &[PlannedTensor],
+    documents: &[(&str, Vec<u8>)],
+) -> Header {
+    let mut free = 0_u64;
+    let mut place = |size: u64| {
+        let offset = free.next_multiple_of(ALIGNMENT);
+        free = offset + size;
+        Place { offset, size, checksum: Sum::default() }
+    };
+    let documents = documents.iter().map(|(name, bytes)| Document {
+        name: (*name).to_owned(),
+        place: place(size::widen(bytes.len())),
+    });
+    let documents = documents.collect();
+    let tensors = plan.iter().map(|planned| {
+        let info = tensor(source, planned.name);
+        Record {
+            name: planned.name.gguf(),
+            rows: info.rows,
+            cols: info.cols,
+            encoding: header::name(planned.encoding).unwrap_or_default().to_owned(),
+            place: place(planned.size),
+        }
+    });
+    Header {
+        config: config_values(source.config(), target),
+        generation_config: source.generation_defaults().to_json(),
+        special_tokens: source.special_token_texts().clone(),
+        tensors: tensors.collect(),
+        documents,
+    }
+}
+
+/// Refuses a header that the reader would refuse.
+fn check_header_len(header: &Header, out: &Path) -> Result<(), Error> {
+    let len = size::widen(json(header).len());
+    if len <= MAX_HEADER_LEN {
+        return Ok(());
+    }
+    let what = format!("a header of {len} bytes, at most {MAX_HEADER_LEN} are allowed");
+    Err(Error::unsupported(&out.display().to_string(), what))
+}
+
+fn json(header: &Header) -> Vec<u8> {
+    serde_json::to_vec(header).expect("a header is made of plain values")
+}
+
+/// Everything before documents and tensors.
+fn written(header: &Header) -> Vec<u8> {
+    let json = json(header);
+    let ends = header.tensors.last().map(|t| t.place.offset + t.place.size);
+    let data = data_start(size::widen(json.len())).unwrap_or(u64::MAX);
+    beginning(&json, data + ends.unwrap_or(0))
+}
+
+/// What is written so far.
+struct Body<'a> {
+    file: &'a mut BufWriter<File>,
+    out: &'a Path,
+    at: u64,
+}
+
+impl Body<'_> {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.at += size::widen(bytes.len());
+        self.file.write_all(bytes).map_err(|e| Error::io(self.out, e))
+    }
+
+    /// Zeros up to the next place where something may begin.
+    fn align(&mut self) -> Result<(), Error> {
+        let padding = self.at.next_multiple_of(ALIGNMENT) - self.at;
+        self.append(&[0; ALIGNMENT as usize][..padding as usize])
+    }
+
+    /// Writes the beginning once more.
+    fn rewrite(&mut self, beginning: &[u8]) -> Result<(), Error> {
+        let io = |e| Error::io(self.out, e);
+        self.file.seek(SeekFrom::Start(0)).map_err(io)?;
+        self.file.write_all(beginning).map_err(io)
+    }
+}
