@@ -10,10 +10,11 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Error, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Error, FromArgMatches, Id};
 
 use crate::args::{Args, Command as Chosen};
 use crate::bench::args::BenchArgs;
+use crate::chat::args::ChatArgs;
 use crate::report::UsageError;
 use crate::run::RunArgs;
 use crate::serve::config;
@@ -42,6 +43,7 @@ pub(crate) fn parse() -> Result<Args, UsageError> {
     let given = |id: &str| is_flag(&matches, id);
     match &mut args.command {
         Chosen::Run(run) => settle_run(run, given)?,
+        Chosen::Chat(chat) => settle_chat(chat, &matches, given)?,
         Chosen::Tokenize(tokenize) => settle_tokenize(tokenize, given),
         Chosen::Bench(bench) => settle_bench(bench, given)?,
         _ => {}
@@ -57,7 +59,7 @@ pub(crate) fn command() -> Command {
             // A wrong number is to be called wrong, not an unknown flag.
             _ => arg.allow_negative_numbers(true),
         };
-        let is_empty = variable(&arg).is_some_and(|value| value.is_empty());
+        let is_empty = variable_of(&arg).is_some_and(|value| value.is_empty());
         if is_empty { arg.env(None) } else { arg }
     })
 }
@@ -68,8 +70,14 @@ fn each_argument(command: Command, change: &dyn Fn(Arg) -> Arg) -> Command {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the command line reads the environment")]
-fn variable(arg: &Arg) -> Option<OsString> {
+fn variable_of(arg: &Arg) -> Option<OsString> {
     std::env::var_os(arg.get_env()?)
+}
+
+/// A variable that is none of ours, if it is set and not empty.
+#[expect(clippy::disallowed_methods, reason = "the command line reads the environment")]
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// Names the variable in an error that comes from one.
@@ -95,7 +103,7 @@ fn blame(mut error: Error) -> Error {
 /// The variable behind `error`, if an argument with a variable is.
 fn culprit(command: &Command, error: &Error) -> Option<String> {
     let own = command.get_arguments().find(|arg| match error.kind() {
-        ErrorKind::InvalidUtf8 => variable(arg).is_some_and(|value| value.to_str().is_none()),
+        ErrorKind::InvalidUtf8 => variable_of(arg).is_some_and(|value| value.to_str().is_none()),
         _ => error.get(ContextKind::InvalidArg) == Some(&ContextValue::String(arg.to_string())),
     });
     let own = own.and_then(|arg| Some(arg.get_env()?.to_string_lossy().into_owned()));
@@ -125,12 +133,32 @@ fn settle_run(run: &mut RunArgs, given: impl Fn(&str) -> bool) -> Result<(), Usa
         }
         run.specials = false;
     }
-    let (least, most) = (run.sampling.min_tokens, run.sampling.max_tokens);
-    if least > most {
-        let message = format!("--min-tokens is {least}, more than --max-tokens, which is {most}");
-        return Err(UsageError::new(message));
+    run.sampling.check()
+}
+
+/// With a server's address on the line, a model that only the environment names is not meant; and
+/// the other way round.
+fn settle_chat(
+    chat: &mut ChatArgs,
+    matches: &ArgMatches,
+    given: impl Fn(&str) -> bool,
+) -> Result<(), UsageError> {
+    if chat.server.url.is_some() && chat.model.is_some() {
+        match (given("url"), given("model")) {
+            (false, true) => chat.server.url = None,
+            (_, false) => chat.model = None,
+            // The name of one of the server's models.
+            (true, true) => {}
+        }
     }
-    Ok(())
+    chat.given = matches.subcommand().map_or_else(Vec::new, |(_, chosen)| {
+        let is_given = |id: &&Id| {
+            let source = chosen.value_source(id.as_str());
+            matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+        };
+        chosen.ids().filter(is_given).map(|id| id.as_str().to_owned()).collect()
+    });
+    chat.sampling.check()
 }
 
 fn settle_tokenize(tokenize: &mut TokenizeArgs, given: impl Fn(&str) -> bool) {

@@ -9,6 +9,7 @@ use wf_formats::{Container, Encoding, Existing, ModelFile, OpenOptions, Rounding
 use wf_hub::{Conversions, Fetched, Hub, HubSettings, Reference};
 
 use crate::convert::bar;
+use crate::environment::variable;
 use crate::{open, report, verify};
 
 /// Counts what a converter can change in a file it makes: another number makes all conversions anew.
@@ -123,12 +124,6 @@ fn cache_folder() -> Result<PathBuf> {
     let home =
         variable(name).with_context(|| format!("neither XDG_CACHE_HOME nor {name} is set"))?;
     Ok(Path::new(&home).join(below))
-}
-
-/// A variable that is set and not empty.
-#[expect(clippy::disallowed_methods, reason = "the command line reads the environment")]
-fn variable(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 fn text(name: &str) -> Result<Option<String>> {

@@ -8,6 +8,7 @@
 mod args;
 mod bench;
 mod cache;
+mod chat;
 mod convert;
 mod demo;
 mod doctor;
@@ -16,11 +17,14 @@ mod eval;
 mod hub;
 mod inspect;
 mod load;
+mod loading;
+mod near;
 mod open;
 mod report;
 mod run;
 mod serve;
 mod svg;
+mod terminal;
 mod tokenize;
 mod validate;
 mod verify;
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
 fn run_command() -> Result<()> {
     match environment::parse()?.command {
         Command::Serve(args) => serve::serve(&args),
+        Command::Chat(args) => chat::chat(&args),
         Command::Run(args) => run::run(&args),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Convert(args) => convert::convert(&args),

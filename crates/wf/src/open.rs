@@ -7,12 +7,12 @@ use std::path::Path;
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, ensure};
-use wf_engine::{ModelSource, RunOptions};
+use wf_engine::{ModelSource, OpenedModel, RunOptions, open_model};
 use wf_formats::OpenOptions;
 use wf_model::{CpuList, HeadMode, SparseMode};
 
 use crate::args::{ComputeArgs, FileArgs};
-use crate::{demo, hub};
+use crate::{demo, hub, loading};
 
 /// The model a command names, ready to be run, or the demo. A model on the hub is fetched.
 pub(crate) fn source(model: Option<&Path>) -> Result<ModelSource> {
@@ -28,6 +28,15 @@ pub(crate) fn original(model: Option<&Path>) -> Result<ModelSource> {
         None => demo::SOURCE,
         Some(model) => ModelSource::Path(hub::original(model)?),
     })
+}
+
+/// The model a command names, loaded and ready to answer.
+pub(crate) fn model(model: Option<&Path>, options: &RunOptions) -> Result<OpenedModel> {
+    let source = source(model)?;
+    let mut bar = loading::Bar::new();
+    let opened = open_model(&source, options, &mut |loading| bar.show(loading));
+    bar.finish();
+    Ok(opened?)
 }
 
 impl FileArgs {

@@ -1,10 +1,12 @@
 //! Printing: one place that knows about pipes that close and tables that align.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 use serde::Serialize;
+
+use crate::terminal;
 
 /// Prints `value` as one JSON object on one line.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
@@ -14,9 +16,13 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Prints `text` at once, without waiting for the end of the line.
+/// Prints `text` at once, without waiting for the end of the line. A terminal gets nothing it would
+/// obey: text may come from a model or a file.
 pub(crate) fn stream(text: &str) -> Result<()> {
-    bytes(text.as_bytes())
+    match io::stdout().is_terminal() {
+        true => bytes(terminal::harmless(text).as_bytes()),
+        false => bytes(text.as_bytes()),
+    }
 }
 
 /// Prints `bytes` as they are.
@@ -28,18 +34,19 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
 
 /// Tells the user something that is not the result.
 pub(crate) fn note(text: &str) {
+    let shown = match io::stderr().is_terminal() {
+        true => terminal::harmless(text),
+        false => text.into(),
+    };
     // Where the user does not listen there is nobody to tell that.
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{shown}");
 }
 
 /// Prints labels in one column and what they label in the next.
 pub(crate) fn table(rows: &[(&str, String)]) -> Result<()> {
     let width = rows.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
-    let mut out = io::stdout().lock();
-    for (label, text) in rows {
-        writeln!(out, "{label:width$}  {text}")?;
-    }
-    Ok(out.flush()?)
+    let lines = rows.iter().map(|(label, text)| format!("{label:width$}  {text}\n"));
+    stream(&lines.collect::<String>())
 }
 
 /// A call that cannot be meant: exit code 2, as for every mistake of form.

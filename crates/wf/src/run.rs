@@ -7,7 +7,6 @@ use clap::Args as ClapArgs;
 use serde::Serialize;
 use wf_engine::{
     Finish, FinishReason, Frontend, Input, OpenedModel, Piece, RunOptions, TextStream, TokenId,
-    open_model,
 };
 use wf_model::{HeadCounts, HeadMode, Scoring};
 use wf_text::ChatMessage;
@@ -59,14 +58,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let (model, prompt) = args.words.split("prompt")?;
     let prompt = open::text_or_stdin(prompt)?;
     ensure!(!prompt.is_empty(), "the prompt is empty: give it a text to answer or to continue");
-    let source = open::source(model)?;
     let head = args.head.head;
     // No copy is made for picks that look at every score, unless asked for.
     let looks_at_all = args.sampling.params().scoring() == Scoring::All;
     let head = if looks_at_all && head == HeadMode::Auto { HeadMode::Full } else { head };
     let sparse = args.head.sparse;
     let options = RunOptions { head, sparse, ..args.compute.options(&args.file) };
-    let model = open_model(&source, &options, &mut |_| {})?;
+    let model = open::model(model, &options)?;
     let generate = args.sampling.generate(input(args, prompt, &model.frontend));
     let reply = model.frontend.generate(generate)?;
     if args.json {

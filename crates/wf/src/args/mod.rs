@@ -17,6 +17,7 @@ pub(crate) use self::sampling::SamplingArgs;
 pub(crate) use self::words::ModelAndWord;
 use crate::bench::args::BenchArgs;
 use crate::cache::CacheArgs;
+use crate::chat::args::ChatArgs;
 use crate::convert::args::ConvertArgs;
 use crate::doctor::DoctorArgs;
 use crate::eval::args::EvalArgs;
@@ -65,6 +66,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Serve the OpenAI API
     Serve(Box<ServeArgs>),
+    /// Chat in the terminal, with a model of this machine or of a server
+    Chat(Box<ChatArgs>),
     /// Write a reply to a prompt
     Run(RunArgs),
     /// Say what a model file is, and whether it is sound

@@ -2,12 +2,14 @@
 
 use clap::Args as ClapArgs;
 use clap::builder::NonEmptyStringValueParser;
+use serde::{Serialize, Serializer};
 use wf_engine::{Generate, Input, SamplingParams, TokenId};
 
 use super::numbers::{parse_count, parse_number, parse_whole};
+use crate::report::UsageError;
 
-/// How scores become tokens.
-#[derive(ClapArgs)]
+/// How scores become tokens. As JSON, the fields are those of the HTTP API.
+#[derive(ClapArgs, Clone, Debug, Serialize)]
 #[command(next_help_heading = "Sampling (greedy unless a temperature is given)")]
 pub(crate) struct SamplingArgs {
     /// Most tokens to write
@@ -74,10 +76,12 @@ pub(crate) struct SamplingArgs {
     /// Add BIAS to the score of token ID; may be given several times
     #[arg(long, env = "WF_LOGIT_BIAS", value_name = "ID=BIAS", value_parser = parse_bias,
           value_delimiter = ',', allow_hyphen_values = true)]
+    #[serde(serialize_with = "biases_by_token")]
     pub(crate) logit_bias: Vec<(TokenId, f32)>,
 
     /// The same seed draws the same tokens [default: drawn, and told]
     #[arg(long, env = "WF_SEED", value_name = "N", value_parser = parse_whole::<u64>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<u64>,
 
     /// End the reply at this text; may be given several times
@@ -91,6 +95,17 @@ pub(crate) struct SamplingArgs {
 }
 
 impl SamplingArgs {
+    /// Refuses settings that contradict each other.
+    pub(crate) fn check(&self) -> Result<(), UsageError> {
+        let (least, most) = (self.min_tokens, self.max_tokens);
+        if least > most {
+            let message =
+                format!("--min-tokens is {least}, more than --max-tokens, which is {most}");
+            return Err(UsageError::new(message));
+        }
+        Ok(())
+    }
+
     /// How one token is chosen.
     pub(crate) fn params(&self) -> SamplingParams {
         SamplingParams {
@@ -118,6 +133,11 @@ impl SamplingArgs {
             ..Generate::new(input)
         }
     }
+}
+
+/// As the API has them: an object from token to bias.
+fn biases_by_token<S: Serializer>(biases: &[(TokenId, f32)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(biases.iter().map(|(token, bias)| (token.to_string(), bias)))
 }
 
 fn parse_bias(text: &str) -> Result<(TokenId, f32), String> {

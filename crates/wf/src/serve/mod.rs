@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
-use wf_engine::{KvRoom, OpenedModel, RunOptions, open_model};
+use wf_engine::{KvRoom, OpenedModel, RunOptions};
 use wf_formats::GenerationDefaults;
 use wf_server::{
     App, Bound, Hosts, Keys, Limits, SamplingDefaults, ServedModel, ServerOptions, Tls,
@@ -80,10 +80,7 @@ async fn run(args: &ServeArgs, keys: Keys, tls: Option<Tls>) -> Result<()> {
     // Who asks while the model is being loaded is told so.
     let serving = tokio::spawn(wf_server::serve(bound, app.clone(), signals::listen()?));
     let (path, options) = (model_path(args).map(Path::to_owned), run_options(args));
-    let load = move || -> Result<OpenedModel> {
-        let source = open::source(path.as_deref())?;
-        Ok(open_model(&source, &options, &mut |_| {})?)
-    };
+    let load = move || open::model(path.as_deref(), &options);
     let model = spawn_blocking(load).await??;
     if args.load.mlock {
         lock_memory()?;

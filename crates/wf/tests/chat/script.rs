@@ -1,0 +1,176 @@
+//! Lines of a script are messages, and answers are all that is printed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+use super::chat;
+use super::scripted::{answer, scripted};
+
+fn run(command: &mut Command, lines: &str) -> Output {
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// What a script prints that must succeed.
+fn script(flags: &[&str], lines: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&mut chat(folder.path(), flags), lines);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a script has no history");
+    text(&output.stdout)
+}
+
+/// What `wf run` answers to a prompt.
+fn run_prompt(prompt: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_wf"))
+        .args(["run", prompt, "-n", "24"])
+        .env_remove("WF_MODEL")
+        .output();
+    text(&output.unwrap().stdout)
+}
+
+#[test]
+fn a_script_gets_the_answers_and_nothing_else() {
+    let answer = script(&["-n", "24"], "hello\n");
+    assert_eq!(answer, run_prompt("hello"));
+    assert!(answer.ends_with('\n') && !answer.contains('\x1b'), "{answer:?}");
+}
+
+#[test]
+fn a_conversation_goes_on_from_line_to_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("said.json");
+    let lines = format!(
+        "/system Be kind.\nhello\n\"\"\"\nTell me\na story\n\"\"\"\n/set temperature 0.5\n/save {}\n",
+        file.display()
+    );
+    let answers = script(&["-n", "24"], &lines);
+    let saved: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let said = saved["messages"].as_array().unwrap();
+    let roles: Vec<_> = said.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "user", "assistant"]);
+    assert_eq!(said[3]["content"], "Tell me\na story");
+    for message in [&said[2], &said[4]] {
+        assert!(answers.contains(message["content"].as_str().unwrap()), "{answers}");
+    }
+    assert_eq!(saved["settings"], serde_json::json!({"max_tokens": 24, "temperature": 0.5}));
+    // What was loaded is what was said: the next answer is that of one conversation.
+    let whole =
+        script(&["-n", "24"], &format!("/load {}\n/set\n/undo\n/undo\n/stats\n", file.display()));
+    assert!(whole.contains("temperature") && whole.contains("0.5"), "{whole}");
+    assert!(whole.contains("nothing has been answered yet"), "{whole}");
+}
+
+#[test]
+fn the_first_error_ends_a_script() {
+    let folder = tempfile::tempdir().unwrap();
+    for (lines, words) in [
+        ("/set temprature 1\nhello\n", "did you mean temperature?"),
+        ("/load none.json\n", "none.json"),
+        ("/regen\n", "nothing has been asked yet"),
+        ("/undo\n", "nothing has been asked yet"),
+        ("/frobnicate\n", "/help lists them"),
+    ] {
+        let output = run(&mut chat(folder.path(), &[]), lines);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{lines}: {message}");
+        assert!(message.starts_with("error: ") && message.contains(words), "{lines}: {message}");
+        assert_eq!(text(&output.stdout), "", "{lines}");
+    }
+}
+
+#[test]
+fn a_full_context_is_told_with_ways_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = format!("{}\n", "word ".repeat(80));
+    let output = run(&mut chat(folder.path(), &["--context", "64"]), &long);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    for words in ["the context is full", "at most 64 fit", "/undo", "/new"] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+}
+
+/// A server of our own, ended with the test.
+struct Server(Child, String);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn serve(flags: &[&str]) -> Server {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
+    command.args(["serve", "--port", "0"]).args(flags).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.env_remove("WF_MODEL").spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let url = line.trim().rsplit(" on ").next().unwrap().to_owned();
+    Server(child, url)
+}
+
+#[test]
+fn a_server_is_chatted_with_like_a_model() {
+    let server = serve(&["--api-key", "open sesame"]);
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    std::fs::write(&key, "# ours\nopen sesame\n").unwrap();
+    let greedy = ["--temperature", "0", "-n", "24"];
+    let with_v1 = format!("{}/v1/", server.1);
+    let lines = "hello\nTell me a story\n";
+    let local = script(&["-n", "24"], lines);
+    for (url, flags) in [
+        (&server.1, &["--api-key-file", key.to_str().unwrap()][..]),
+        (&with_v1, &["--api-key", "open sesame", "wf-demo"]),
+    ] {
+        let flags = [&["--url", url], flags, &greedy[..]].concat();
+        assert_eq!(script(&flags, lines), local, "{flags:?}");
+    }
+    let mut by_variable = chat(folder.path(), &[&["--url", &server.1], &greedy[..]].concat());
+    let output = run(by_variable.env("OPENAI_API_KEY", "open sesame"), "hello\n/stats\n");
+    let said = text(&output.stdout);
+    assert!(said.contains("of them cached") && said.contains("of 2048 tokens"), "{said}");
+
+    let output = run(&mut chat(folder.path(), &["--url", &server.1]), "hello\n");
+    let message = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && message.contains("401"), "{message}");
+}
+
+#[test]
+fn servers_that_say_little_are_understood_and_get_only_what_was_chosen() {
+    let models = answer("application/json", r#"{"data": [{"id": "tiny"}]}"#);
+    let bare = answer(
+        "text/event-stream",
+        "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n\
+         data: {\"choices\":[{\"delta\":{\"content\":\"Hi \"}}]}\n\n\
+         data: {\"choices\":[{\"delta\":{\"content\":\"there\"},\"finish_reason\":\"stop\"}]}\n\n",
+    );
+    let broken =
+        answer("text/event-stream", "data: {\"error\":{\"message\":\"out of cheese\"}}\n\n");
+    let (url, asked) = scripted(vec![models, bare, broken]);
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--url", &url, "--top-k", "3"];
+    let output = run(&mut chat(folder.path(), &flags), "hello\n/stats\nmore\n");
+    let (said, message) = (text(&output.stdout), text(&output.stderr));
+    assert!(said.starts_with("Hi there\n") && said.contains("2 tokens"), "{said}");
+    assert!(output.status.code() == Some(1) && message.contains("out of cheese"), "{message}");
+    let asked = asked.join().unwrap();
+    let body: serde_json::Value =
+        serde_json::from_str(asked[1].split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(
+        body,
+        serde_json::json!({"model": "tiny", "top_k": 3, "stream": true,
+            "stream_options": {"include_usage": true},
+            "messages": [{"role": "user", "content": "hello"}]})
+    );
+}
