@@ -21,6 +21,10 @@ pub(crate) enum CacheCommand {
 }
 
 #[derive(ClapArgs)]
+#[command(after_help = "\
+Examples:
+  wf cache list                             what is kept, and where
+  wf cache list --check                     and whether it is still what was written")]
 pub(crate) struct ListArgs {
     /// Read every byte, and say whether it is still what was written
     #[arg(long, env = "WF_CHECK")]
@@ -32,6 +36,10 @@ pub(crate) struct ListArgs {
 }
 
 #[derive(ClapArgs)]
+#[command(after_help = "\
+Examples:
+  wf cache prune                            what no command would use again
+  wf cache prune --all                      everything")]
 pub(crate) struct PruneArgs {
     /// Remove all of them
     #[arg(long = "all")]

@@ -5,7 +5,7 @@
 //! nobody gave.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -19,10 +19,17 @@ use crate::report::UsageError;
 use crate::run::RunArgs;
 use crate::serve::config;
 use crate::tokenize::TokenizeArgs;
+use crate::version;
 
 /// The arguments of this process. A call for help, or a mistake of form, ends it here.
 pub(crate) fn parse() -> Result<Args, UsageError> {
-    let mut matches = command().try_get_matches().unwrap_or_else(|error| blame(error).exit());
+    let mut matches = match command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => {
+            is_no_model(&error)?;
+            blame(error).exit()
+        }
+    };
     if let Some(("serve", serve)) = matches.subcommand()
         && let Some(path) = serve.get_one::<PathBuf>("config")
     {
@@ -53,7 +60,7 @@ pub(crate) fn parse() -> Result<Args, UsageError> {
 
 /// The command line, with what its derivation cannot say.
 pub(crate) fn command() -> Command {
-    each_argument(Args::command(), &|arg| {
+    each_argument(Args::command().version(version::version()), &|arg| {
         let arg = match arg.get_action() {
             ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
             // A wrong number is to be called wrong, not an unknown flag.
@@ -78,6 +85,20 @@ fn variable_of(arg: &Arg) -> Option<OsString> {
 #[expect(clippy::disallowed_methods, reason = "the command line reads the environment")]
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Whoever names a model and no command is told the commands that take one.
+fn is_no_model(error: &Error) -> Result<(), UsageError> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return Ok(());
+    };
+    if word.starts_with("hf:") || Path::new(word).exists() {
+        return Err(UsageError::new(format!(
+            "{word} is no command: to use it as a model, say wf chat {word}, wf serve {word}, or wf \
+             run {word} PROMPT"
+        )));
+    }
+    Ok(())
 }
 
 /// Names the variable in an error that comes from one.

@@ -14,6 +14,11 @@ use crate::args::FileArgs;
 use crate::{open, report};
 
 #[derive(ClapArgs)]
+#[command(after_help = "\
+Examples:
+  wf inspect bitnet-2b.gguf                 what it is, and whether every weight is sound
+  wf inspect bitnet-2b.gguf --quick         its structure only
+  wf inspect --tensors --json               every tensor of the built-in demo, for a program")]
 pub(crate) struct InspectArgs {
     /// The model [default: the built-in demo]
     #[arg(env = "WF_MODEL")]
@@ -117,7 +122,7 @@ struct Blocks {
 
 /// Runs the command.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
-    let file = open::original(args.model.as_deref())?.open(&args.file.options())?;
+    let file = open::file(&open::original(args.model.as_deref())?, &args.file.options())?;
     let mut inspection = describe(&file, args.tensors);
     if !args.quick {
         check_weights(&file, &mut inspection);

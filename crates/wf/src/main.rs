@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod absent;
 mod args;
 mod bench;
 mod cache;
@@ -18,8 +19,11 @@ mod hub;
 mod inspect;
 mod load;
 mod loading;
+mod man;
+mod memory;
 mod near;
 mod open;
+mod overview;
 mod report;
 mod run;
 mod serve;
@@ -28,6 +32,7 @@ mod terminal;
 mod tokenize;
 mod validate;
 mod verify;
+mod version;
 
 use std::process::ExitCode;
 
@@ -54,6 +59,9 @@ fn main() -> ExitCode {
 }
 
 fn run_command() -> Result<()> {
+    if std::env::args_os().len() == 1 {
+        return overview::overview();
+    }
     match environment::parse()?.command {
         Command::Serve(args) => serve::serve(&args),
         Command::Chat(args) => chat::chat(&args),
@@ -77,5 +85,6 @@ fn run_command() -> Result<()> {
             clap_complete::generate(shell, &mut environment::command(), "wf", &mut script);
             report::bytes(&script)
         }
+        Command::Man(args) => man::man(&args),
     }
 }

@@ -8,11 +8,11 @@ use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, ensure};
 use wf_engine::{ModelSource, OpenedModel, RunOptions, open_model};
-use wf_formats::OpenOptions;
+use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{CpuList, HeadMode, SparseMode};
 
 use crate::args::{ComputeArgs, FileArgs};
-use crate::{demo, hub, loading};
+use crate::{absent, demo, hub, loading, memory};
 
 /// The model a command names, ready to be run, or the demo. A model on the hub is fetched.
 pub(crate) fn source(model: Option<&Path>) -> Result<ModelSource> {
@@ -30,9 +30,19 @@ pub(crate) fn original(model: Option<&Path>) -> Result<ModelSource> {
     })
 }
 
+/// Opens a model's file. Where there is none, it is said what may have been meant.
+pub(crate) fn file(source: &ModelSource, options: &OpenOptions) -> Result<ModelFile> {
+    if let ModelSource::Path(path) = source {
+        // What cannot even be asked for gets its message when it is opened.
+        ensure!(!matches!(path.try_exists(), Ok(false)), "{}", absent::explain(path));
+    }
+    Ok(source.open(options)?)
+}
+
 /// The model a command names, loaded and ready to answer.
 pub(crate) fn model(model: Option<&Path>, options: &RunOptions) -> Result<OpenedModel> {
     let source = source(model)?;
+    memory::check(&file(&source, &options.open)?, options)?;
     let mut bar = loading::Bar::new();
     let opened = open_model(&source, options, &mut |loading| bar.show(loading));
     bar.finish();

@@ -21,7 +21,16 @@ use crate::{open, report};
     override_usage = "wf run [OPTIONS] [MODEL] <PROMPT>",
     before_help = "\
 MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file or a Hugging Face directory
-[default: WF_MODEL, or the built-in demo]. PROMPT is a text; - reads it from standard input."
+[default: WF_MODEL, or the built-in demo]. PROMPT is a text; - reads it from standard input.",
+    after_help = "\
+Examples:
+  wf run \"Once upon a time\"                          with the built-in demo model
+  wf run bitnet-2b.gguf \"Why is the sky blue?\"       with a model of your own
+  wf run \"Tell me a story\" --temperature 0.8 --seed 7
+                                                     another story for each seed
+  wf run --raw \"The little dog\" --max-tokens 48      go on with a text
+  echo \"Who are you?\" | wf run -                     the prompt from standard input
+  wf run --json \"What is the capital of France?\"     ids, text and timings for a program"
 )]
 pub(crate) struct RunArgs {
     #[command(flatten)]

@@ -14,9 +14,16 @@ use crate::report::UsageError;
 use crate::{open, report};
 
 #[derive(ClapArgs)]
-#[command(override_usage = "wf tokenize [OPTIONS] [MODEL] <TEXT>\n       \
+#[command(
+    after_help = "\
+Examples:
+  wf tokenize \"Café 😀\"                     with the tokenizer of the built-in demo
+  wf tokenize bitnet-2b.gguf \"Café 😀\"      with that of a model
+  wf tokenize bitnet-2b.gguf --file wiki.txt --json",
+    override_usage = "wf tokenize [OPTIONS] [MODEL] <TEXT>\n       \
                             wf tokenize [OPTIONS] [MODEL] --file <FILE>\n       \
-                            wf tokenize [OPTIONS] --tokenizer <FILE> <TEXT>")]
+                            wf tokenize [OPTIONS] --tokenizer <FILE> <TEXT>"
+)]
 pub(crate) struct TokenizeArgs {
     /// The model (left out: the built-in demo), and the text; - reads standard input
     #[arg(value_name = "MODEL TEXT")]
@@ -65,7 +72,7 @@ pub(crate) fn tokenize(args: &TokenizeArgs) -> Result<()> {
             Tokenizer::from_json(&json).with_context(|| format!("{}", path.display()))?
         }
         None => {
-            let file = open::original(model)?.open(&OpenOptions::default())?;
+            let file = open::file(&open::original(model)?, &OpenOptions::default())?;
             read_text(&file)?.tokenizer
         }
     };

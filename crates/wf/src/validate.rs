@@ -25,7 +25,11 @@ use crate::report;
 Checks that the server is ready, that a prompt that begins like an earlier one is not computed
 again, that a prompt beyond the context is refused with figures and the longest one is not, that
 requests at once all succeed with the replies they get alone, and that a request whose client hangs
-up gives its memory back. Takes seconds with a small model. Exit code 1 if any check fails."
+up gives its memory back. Takes seconds with a small model. Exit code 1 if any check fails.
+
+Examples:
+  wf validate                               the server on this machine
+  wf validate --url http://127.0.0.1:8080 --json"
 )]
 pub(crate) struct ValidateArgs {
     #[command(flatten)]

@@ -337,7 +337,7 @@ fn nothing_is_reserved_for_more_than_the_context() {
 
 #[test]
 fn a_message_says_everything_once() {
-    let message = error(&["run", "no-such-file.gguf", "hi"]);
+    let message = error(&["eval", "perplexity", "no-such-file.txt"]);
     assert_eq!(message.matches("os error").count(), 1, "{message}");
 }
 

@@ -23,6 +23,7 @@ use crate::doctor::DoctorArgs;
 use crate::eval::args::EvalArgs;
 use crate::inspect::InspectArgs;
 use crate::load::args::LoadArgs;
+use crate::man::ManArgs;
 use crate::run::RunArgs;
 use crate::serve::args::ServeArgs;
 use crate::tokenize::TokenizeArgs;
@@ -36,8 +37,9 @@ const STYLES: Styles = Styles::styled()
 
 const EXAMPLES: &str = "\
 Examples:
-  wf serve                                  an OpenAI API with the built-in demo model
-  wf run \"Once upon a time\"                 a story by the built-in demo model
+  wf chat                                   talk to the built-in demo model
+  wf serve                                  an OpenAI API with it
+  wf run \"Once upon a time\"                 a story by it
   wf run bitnet-2b.gguf \"Why is it blue?\"   a model of your own
   wf inspect bitnet-2b.gguf                 what a file is, and whether it is sound
   wf convert checkpoint/ bitnet-2b.gguf     another format, checked
@@ -46,6 +48,11 @@ Examples:
 MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file, a Hugging Face directory, or a model on
 the Hugging Face Hub: hf:owner/repo[@revision][:file]. Left out, it is the demo model inside this program.
 Every setting can also be given as WF_<FLAG>, for example WF_THREADS=4; a flag beats its variable.";
+
+const COMPLETIONS: &str = "\
+Examples:
+  wf completions bash                       print it; ~/.local/share/bash-completion/completions/wf
+                                            is where bash looks for it";
 
 /// What a command does comes first, then how it is called, then what its words mean.
 pub(crate) const HELP: &str = "\
@@ -91,10 +98,13 @@ pub(crate) enum Command {
     /// Check that this machine and this program compute right
     Doctor(DoctorArgs),
     /// Print a completion script for a shell
+    #[command(after_help = COMPLETIONS)]
     Completions {
         /// The shell to complete in
         shell: Shell,
     },
+    /// Print the manual page, or write those of all commands
+    Man(ManArgs),
 }
 
 #[cfg(test)]

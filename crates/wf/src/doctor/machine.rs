@@ -2,11 +2,12 @@
 
 use super::Finding;
 use crate::open::cores;
+use crate::version::version;
 
 pub(super) fn facts() -> Vec<Finding> {
     let names: Vec<_> = wf_kernels::supported().map(|kernel| kernel.isa().to_string()).collect();
     let mut facts = vec![
-        Finding::fact("version", env!("CARGO_PKG_VERSION")),
+        Finding::fact("version", version()),
         Finding::fact("system", format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)),
         Finding::fact("CPU features", cpu_features().join(" ")),
         Finding::fact("kernels", names.join(", ")),

@@ -14,6 +14,11 @@ use serde::Serialize;
 use crate::report;
 
 #[derive(ClapArgs)]
+#[command(after_help = "\
+Examples:
+  wf doctor                                 every kernel against the scalar one, the demo's scores
+                                            against their record
+  wf doctor --json                          the same for a program, or for a bug report")]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object
     #[arg(long, env = "WF_JSON")]

@@ -26,6 +26,10 @@ pub(crate) enum EvalCommand {
 }
 
 #[derive(ClapArgs)]
+#[command(after_help = "\
+Examples:
+  wf eval logits --ids 0,596,656,262        the likeliest tokens after these four
+  wf eval logits bitnet-2b.gguf --ids 0,596 --all --json")]
 pub(crate) struct LogitsArgs {
     /// The model [default: the built-in demo]
     #[arg(env = "WF_MODEL")]
@@ -56,7 +60,11 @@ pub(crate) struct LogitsArgs {
     help_template = HELP,
     override_usage = "wf eval perplexity [OPTIONS] [MODEL] <FILE>",
     before_help = "\
-MODEL is left out for WF_MODEL or the built-in demo. FILE is a UTF-8 text; - reads standard input."
+MODEL is left out for WF_MODEL or the built-in demo. FILE is a UTF-8 text; - reads standard input.",
+    after_help = "\
+Examples:
+  wf eval perplexity bitnet-2b.gguf wiki.txt
+  wf eval perplexity wiki.txt --window 512 --json"
 )]
 pub(crate) struct PerplexityArgs {
     #[command(flatten)]
@@ -85,7 +93,10 @@ pub(crate) struct PerplexityArgs {
     override_usage = "wf eval kv [OPTIONS] [MODEL] <FILE>",
     before_help = "\
 MODEL is left out for WF_MODEL or the built-in demo. FILE is a UTF-8 text; - reads standard input.
-All types are measured, whatever --kv says."
+All types are measured, whatever --kv says.",
+    after_help = "\
+Examples:
+  wf eval kv bitnet-2b.gguf wiki.txt        which type is good enough for this model"
 )]
 pub(crate) struct KvArgs {
     #[command(flatten)]

@@ -30,7 +30,7 @@ struct Score {
 /// Runs the command.
 pub(crate) fn logits(args: &LogitsArgs) -> Result<()> {
     let options = args.compute.options(&args.file);
-    let file = open::source(args.model.as_deref())?.open(&options.open)?;
+    let file = open::file(&open::source(args.model.as_deref())?, &options.open)?;
     // Scores need no tokenizer; pieces are shown where there is one.
     let text = read_text(&file).ok();
     let mut model = load_model(&file, &options, &mut |_| {})?;

@@ -27,7 +27,7 @@ pub(crate) fn perplexity(args: &PerplexityArgs) -> Result<()> {
     let options = RunOptions { head: args.head.head, ..args.compute.options(&args.file) };
     let (model, text) = args.words.split("file")?;
     let text = open::read_text_file(Path::new(text))?;
-    let file = open::source(model)?.open(&options.open)?;
+    let file = open::file(&open::source(model)?, &options.open)?;
     let text_side = read_text(&file)?;
     let ids = text_side.tokenizer.encode(&text);
     let prefix = &text_side.prompt_prefix;

@@ -9,7 +9,16 @@ use clap::ValueEnum;
 use crate::args::{ComputeArgs, FileArgs, HeadArgs, parse_count, parse_number, parse_whole};
 
 #[derive(ClapArgs)]
-#[command(args_override_self = true)]
+#[command(
+    args_override_self = true,
+    after_help = "\
+Examples:
+  wf serve                                  the built-in demo on http://127.0.0.1:30000
+  wf serve bitnet-2b.gguf --port 8080       a model of your own, for any OpenAI client
+  wf serve --host 0.0.0.0 --api-key-file keys.txt
+                                            for other machines, with a key for each line of a file
+docs/operations.md has more."
+)]
 pub(crate) struct ServeArgs {
     /// The model [default: WF_MODEL, or the built-in demo]
     pub(crate) model: Option<PathBuf>,

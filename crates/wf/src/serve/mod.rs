@@ -7,7 +7,7 @@ mod otlp;
 mod signals;
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use wf_server::{
 use crate::report::UsageError;
 use crate::serve::args::{AccessArgs, DefaultsArgs, ListenArgs, LogArgs, LogFormat, ServeArgs};
 use crate::serve::otlp::Traces;
-use crate::{demo, open, report};
+use crate::{demo, memory, open, report};
 
 /// Threads for connections. Computing has its own.
 const IO_THREADS: usize = 2;
@@ -67,14 +67,11 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
 
 async fn run(args: &ServeArgs, keys: Keys, tls: Option<Tls>) -> Result<()> {
     let address = SocketAddr::new(args.listen.host, args.listen.port);
-    let bound =
-        wf_server::bind(address, args.listen.socket.clone()).await.with_context(|| match &args
-            .listen
-            .socket
-        {
-            Some(path) => format!("listening on {}", path.display()),
-            None => format!("listening on {address}: choose another port with --port"),
-        })?;
+    let bound = wf_server::bind(address, args.listen.socket.clone()).await;
+    let bound = bound.with_context(|| match &args.listen.socket {
+        Some(path) => format!("listening on {}", path.display()),
+        None => format!("listening on {address}: {}", another_port(address)),
+    })?;
     let app = App::new(options(args, keys, tls, &bound));
     let place = place(args, &bound);
     // Who asks while the model is being loaded is told so.
@@ -89,6 +86,16 @@ async fn run(args: &ServeArgs, keys: Keys, tls: Option<Tls>) -> Result<()> {
     app.set_model(served(args, model));
     report::stream(&greeting)?;
     Ok(serving.await?)
+}
+
+/// A port near one that cannot be had, and that can.
+fn another_port(address: SocketAddr) -> String {
+    let ports = (1..=100).filter_map(|more| address.port().checked_add(more));
+    let mut free = ports.filter(|&port| TcpListener::bind((address.ip(), port)).is_ok());
+    match free.next() {
+        Some(port) => format!("use --port {port}, which is free, or --port 0 for any that is"),
+        None => "use --port 0 for any port that is free".to_owned(),
+    }
 }
 
 fn options(args: &ServeArgs, keys: Keys, tls: Option<Tls>, bound: &Bound) -> ServerOptions {
@@ -114,7 +121,7 @@ fn options(args: &ServeArgs, keys: Keys, tls: Option<Tls>, bound: &Bound) -> Ser
 fn run_options(args: &ServeArgs) -> RunOptions {
     let kv_room = match args.load.kv_memory {
         Some(bytes) => KvRoom::Bytes(bytes),
-        None => KvRoom::Contexts { count: CONTEXTS, at_most: free_memory().map(|free| free / 2) },
+        None => KvRoom::Contexts { count: CONTEXTS, at_most: memory::free().map(|free| free / 2) },
     };
     RunOptions {
         head: args.head.head,
@@ -258,14 +265,6 @@ fn start_log(args: &LogArgs, traces: Option<&Traces>) -> Result<()> {
     let layers: Vec<_> = [log].into_iter().chain(traces.map(Traces::layer)).collect();
     tracing_subscriber::registry().with(layers).init();
     Ok(())
-}
-
-/// Bytes of memory that are free, where the system tells.
-fn free_memory() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kilobytes: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kilobytes.checked_mul(1024)
 }
 
 #[cfg(target_os = "linux")]

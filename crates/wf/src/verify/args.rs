@@ -11,7 +11,11 @@ use crate::args::FileArgs;
     args_override_self = true,
     after_help = "\
 Trits must be equal. Scales may differ by the rounding to f16 where a file stores them so, and the
-embedding by the rounding of its type; --exact allows neither. The exit code is 1 if the models differ."
+embedding by the rounding of its type; --exact allows neither. The exit code is 1 if the models differ.
+
+Examples:
+  wf verify checkpoint/ bitnet-2b.gguf                 is it still the same model
+  wf verify bitnet-2b.gguf copy.gguf --exact           to the last bit"
 )]
 pub(crate) struct VerifyArgs {
     /// A model

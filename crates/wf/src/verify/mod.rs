@@ -30,8 +30,8 @@ pub(crate) struct Comparison {
 /// Runs the command.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
     let options = args.file.options();
-    let first = open::original(Some(&args.first))?.open(&options)?;
-    let second = open::original(Some(&args.second))?.open(&options)?;
+    let first = open::file(&open::original(Some(&args.first))?, &options)?;
+    let second = open::file(&open::original(Some(&args.second))?, &options)?;
     let comparison = compare(&first, &second, args.threads.unwrap_or_else(open::cores))?;
     let fault = match comparison.fault() {
         None if args.exact => comparison.tensors.rounding(),

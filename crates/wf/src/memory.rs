@@ -1,0 +1,151 @@
+//! Whether a model fits the memory, asked before it is loaded.
+//!
+//! Linux would rather end a program than refuse it memory: without this question a model that is
+//! too large ends in a `Killed` without a reason.
+
+use std::fs::read_to_string;
+
+use anyhow::{Result, bail};
+use wf_engine::{KvRoom, RunOptions};
+use wf_formats::{Encoding, ModelFile};
+use wf_model::{KvPool, PAGE_LEN};
+
+/// The least bytes that a model takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Need {
+    weights: usize,
+    /// Keys and values of the tokens.
+    kv: usize,
+    tokens: usize,
+}
+
+/// Refuses a model that cannot fit the memory there is.
+pub(crate) fn check(file: &ModelFile, options: &RunOptions) -> Result<()> {
+    match available() {
+        Some(available) => compare(Need::of(file, options), available),
+        None => Ok(()),
+    }
+}
+
+impl Need {
+    /// Never more than will be used: what would fit must not be refused.
+    fn of(file: &ModelFile, options: &RunOptions) -> Self {
+        let weights = file.tensors().iter().map(|tensor| match tensor.encoding {
+            // Five trits a byte is the smallest layout.
+            Encoding::Ternary(_) | Encoding::MasterWeights(_) => tensor.rows * tensor.cols / 5,
+            _ => usize::try_from(tensor.size).unwrap_or(usize::MAX),
+        });
+        let config = file.config();
+        let context_len = options.context_len.unwrap_or(config.context_len);
+        let size_bytes = |pages| KvPool::size_bytes(config, options.kv, pages);
+        let one_context = context_len.div_ceil(PAGE_LEN);
+        let kv = match options.kv_room {
+            KvRoom::Bytes(bytes) => bytes,
+            // The others are given up where memory is short.
+            KvRoom::Contexts { .. } => size_bytes(one_context),
+        };
+        Self { weights: weights.fold(0, usize::saturating_add), kv, tokens: context_len }
+    }
+}
+
+/// Says what is missing, and what would help.
+fn compare(need: Need, available: usize) -> Result<()> {
+    let whole = need.weights.saturating_add(need.kv);
+    if whole <= available {
+        return Ok(());
+    }
+    let gigabytes = |bytes: usize| format!("{:.1} GB", bytes as f64 / 1e9);
+    let way_out = match available.checked_sub(need.weights) {
+        // Half of what is left, and a round number.
+        Some(left) if left / 2 >= need.kv / need.tokens.max(1) * 64 => {
+            let fits = (left / 2) / (need.kv / need.tokens.max(1)).max(1) / 64 * 64;
+            format!("--context {fits} fits, and --kv int8 takes a quarter for keys and values")
+        }
+        _ => "end other programs, or take a smaller model".to_owned(),
+    };
+    bail!(
+        "not enough memory: weights take {}, keys and values of {} tokens {}, and {} are free: {way_out}",
+        gigabytes(need.weights),
+        need.tokens,
+        gigabytes(need.kv),
+        gigabytes(available),
+    )
+}
+
+/// Bytes that this process can still have, where the system tells: of the machine or of the
+/// container around it, whichever is less.
+fn available() -> Option<usize> {
+    let meminfo = read_to_string("/proc/meminfo").ok()?;
+    let of_machine =
+        field(&meminfo, "MemAvailable:")?.saturating_add(field(&meminfo, "SwapFree:")?);
+    Some(of_container().map_or(of_machine, |container| container.min(of_machine)))
+}
+
+/// Free memory without swap, to take a share of.
+pub(crate) fn free() -> Option<usize> {
+    let free = field(&read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
+    Some(of_container().map_or(free, |container| container.min(free)))
+}
+
+fn of_container() -> Option<usize> {
+    let number = |name: &str| -> Option<usize> {
+        read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse().ok()
+    };
+    // What the files in the cache take can be had back; how much of it is not worth a second look.
+    let used = number("memory.current")?;
+    let cached = read_to_string("/sys/fs/cgroup/memory.stat").ok().and_then(|stat| {
+        let line = stat.lines().find_map(|line| line.strip_prefix("file "))?;
+        line.parse::<usize>().ok()
+    });
+    Some(number("memory.max")?.saturating_sub(used.saturating_sub(cached.unwrap_or(0))))
+}
+
+/// A number of kilobytes in `/proc/meminfo`.
+fn field(meminfo: &str, name: &str) -> Option<usize> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+    let kilobytes: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo;
+
+    #[test]
+    fn what_does_not_fit_is_told_with_a_way_out() {
+        let need = Need { weights: 1_000_000_000, kv: 4_000_000_000, tokens: 4096 };
+        assert!(compare(need, 5_000_000_000).is_ok());
+        let message = compare(need, 3_000_000_000).unwrap_err().to_string();
+        for words in [
+            "weights take 1.0 GB",
+            "4096 tokens 4.0 GB",
+            "3.0 GB are free",
+            "--context 1024",
+            "--kv int8",
+        ] {
+            assert!(message.contains(words), "{words}: {message}");
+        }
+        let message = compare(need, 900_000_000).unwrap_err().to_string();
+        assert!(message.contains("smaller model") && !message.contains("--context"), "{message}");
+    }
+
+    #[test]
+    fn the_demo_needs_about_what_it_weighs() {
+        let options = RunOptions::default();
+        let file = demo::SOURCE.open(&options.open).unwrap();
+        let need = Need::of(&file, &options);
+        assert!((10_000_000..30_000_000).contains(&need.weights), "{need:?}");
+        // 12 layers, 2 heads of 64 numbers, keys and values, 4 bytes each.
+        assert_eq!((need.kv, need.tokens), (2048 * 12 * 2 * 64 * 2 * 4, 2048));
+        let few = RunOptions { context_len: Some(64), kv_room: KvRoom::Bytes(12), ..options };
+        assert_eq!(Need::of(&file, &few).kv, 12);
+    }
+
+    #[test]
+    fn the_system_tells_in_kilobytes() {
+        let meminfo = "MemTotal:  8000 kB\nMemAvailable:    512 kB\n";
+        assert_eq!(field(meminfo, "MemAvailable:"), Some(512 << 10));
+        assert_eq!(field(meminfo, "SwapFree:"), None);
+    }
+}

@@ -1,0 +1,12 @@
+//! What this program is: its version, the commit it was built from, and what it computes with here.
+
+use std::sync::OnceLock;
+
+/// What `wf --version` says after the name: `0.1.0 (commit 4d2bebf0c1d2, avx512vnni)`.
+pub(crate) fn version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| {
+        let isa = wf_kernels::best().isa();
+        format!("{} ({}, {isa})", env!("CARGO_PKG_VERSION"), env!("WF_BUILD"))
+    })
+}
