@@ -20,15 +20,15 @@ pub(crate) fn explain(path: &Path) -> String {
         Some(names) if names.is_empty() => format!("no models are in {}", place(&folder)),
         Some(names) => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let known = names.iter().map(String::as_str);
-            match near::closest(&name, known) {
-                Some(meant) => format!("did you mean {}?", folder.join(meant).display()),
-                None => {
-                    let more = if names.len() > TOLD { ", …" } else { "" };
-                    let told = names[..names.len().min(TOLD)].join(", ");
-                    format!("{} has {told}{more}", place(&folder))
-                }
+            if let Some(meant) = near::closest(&name, names.iter().map(String::as_str)) {
+                return format!(
+                    "no model at {shown}: did you mean {}?",
+                    folder.join(meant).display()
+                );
             }
+            let more = if names.len() > TOLD { ", …" } else { "" };
+            let told = names[..names.len().min(TOLD)].join(", ");
+            format!("{} has {told}{more}", place(&folder))
         }
     };
     let hub = match shown.to_string().split('/').collect::<Vec<_>>()[..] {

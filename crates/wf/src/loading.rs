@@ -37,3 +37,21 @@ impl Bar {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_only_when_loading_takes_a_while() {
+        let loading = Loading { done: 5, total: 10 };
+        let mut quick = Bar { since: Instant::now() + PATIENCE, bar: None };
+        quick.show(loading);
+        assert!(quick.bar.is_none());
+        let mut slow = Bar { since: Instant::now().checked_sub(2 * PATIENCE).unwrap(), bar: None };
+        slow.show(loading);
+        let bar = slow.bar.as_ref().unwrap();
+        assert_eq!((bar.position(), bar.length()), (5, Some(10)));
+        slow.finish();
+    }
+}

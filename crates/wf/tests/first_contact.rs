@@ -86,7 +86,8 @@ fn a_model_that_is_not_there_is_answered_with_those_that_are() {
         let message = fails(&[command, &[&model], prompt].concat(), 1);
         assert!(message.contains("did you mean"), "{message}");
         assert!(message.contains("bitnet-2b.gguf?"), "{message}");
-        assert_eq!(message.lines().count(), 1, "one sentence: {message}");
+        // A server may have something in its log before.
+        assert!(message.lines().last().unwrap().starts_with("error: no model at "), "{message}");
     }
     let message = fails(&["chat", "microsoft/bitnet-b1.58-2B-4T"], 1);
     assert!(message.contains("hf:microsoft/bitnet-b1.58-2B-4T"), "{message}");

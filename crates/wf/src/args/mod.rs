@@ -46,7 +46,7 @@ Examples:
   wf doctor                                 whether this machine computes right
 
 MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file, a Hugging Face directory, or a model on
-the Hugging Face Hub: hf:owner/repo[@revision][:file]. Left out, it is the demo model inside this program.
+the Hugging Face Hub: hf:owner/repo[@revision][:file]. Left out, it is the demo model inside.
 Every setting can also be given as WF_<FLAG>, for example WF_THREADS=4; a flag beats its variable.";
 
 const COMPLETIONS: &str = "\
@@ -71,10 +71,10 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Serve the OpenAI API
-    Serve(Box<ServeArgs>),
     /// Chat in the terminal, with a model of this machine or of a server
     Chat(Box<ChatArgs>),
+    /// Serve the OpenAI API
+    Serve(Box<ServeArgs>),
     /// Write a reply to a prompt
     Run(RunArgs),
     /// Say what a model file is, and whether it is sound

@@ -49,7 +49,7 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<()> {
     };
     let mut session = Session::new(args, backend, screen, interrupts);
     if let Some(path) = &args.load {
-        session.load(path)?;
+        session.begin_with(path)?;
     }
     session.run(input, &runtime)
 }

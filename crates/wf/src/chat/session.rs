@@ -116,7 +116,7 @@ impl Session {
             Command::Set(Some((name, None))) => self.settings.reset(&name)?,
             Command::Set(Some((name, Some(value)))) => self.settings.set(&name, &[value])?,
             Command::Save(path) => self.save(path)?,
-            Command::Load(path) => self.load(&path)?,
+            Command::Load(path) => self.go_on_with(&path, &Saved::read(&path)?)?,
             Command::Regen => self.regenerate(runtime)?,
             Command::Undo => {
                 need_a_question(&self.conversation)?;
@@ -213,9 +213,20 @@ impl Session {
         Ok(())
     }
 
+    /// Begins with a conversation that was saved. What the command line says beats what it says.
+    pub(crate) fn begin_with(&mut self, path: &Path) -> Result<()> {
+        let mut saved = Saved::read(path)?;
+        saved.settings.retain(|field, _| !self.settings.is_given(field));
+        let system = self.conversation.system.take();
+        self.go_on_with(path, &saved)?;
+        if system.is_some() {
+            self.conversation.system = system;
+        }
+        Ok(())
+    }
+
     /// Goes on with a conversation that was saved.
-    pub(crate) fn load(&mut self, path: &Path) -> Result<()> {
-        let saved = Saved::read(path)?;
+    fn go_on_with(&mut self, path: &Path, saved: &Saved) -> Result<()> {
         let conversation = saved.conversation()?;
         self.settings.restore(&saved.settings).with_context(|| format!("{}", path.display()))?;
         self.conversation = conversation;
@@ -248,11 +259,19 @@ impl Session {
             None => " tokens".to_owned(),
         };
         let seed = last.seed.map_or_else(|| "not told".to_owned(), |seed| seed.to_string());
+        let prompt = match last.prompt_tokens {
+            0 => "not told".to_owned(),
+            tokens => {
+                format!(
+                    "{}{cached}, {:.1} tok/s",
+                    report::count(tokens, "token"),
+                    last.prompt_rate()
+                )
+            }
+        };
         format!(
-            "  prompt    {}{cached}, {:.1} tok/s\n  answer    {}, {:.1} tok/s\n  context   {}{context}\n  \
+            "  prompt    {prompt}\n  answer    {}, {:.1} tok/s\n  context   {}{context}\n  \
              seed      {seed}\n  so far    {}, {} written\n",
-            report::count(last.prompt_tokens, "token"),
-            last.prompt_rate(),
             report::count(last.reply_tokens, "token"),
             last.reply_rate(),
             last.used(),

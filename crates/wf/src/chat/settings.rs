@@ -36,6 +36,11 @@ impl Settings {
         }
     }
 
+    /// Whether the command line or the environment gave the setting with that name of the API.
+    pub(crate) fn is_given(&self, field: &str) -> bool {
+        self.given.contains(&field.replace('_', "-"))
+    }
+
     /// Those that hold now.
     pub(crate) fn sampling(&self) -> &SamplingArgs {
         &self.now
@@ -77,8 +82,7 @@ impl Settings {
     /// Those that somebody gave or set, as JSON with the names of the HTTP API.
     pub(crate) fn chosen(&self) -> Map<String, Value> {
         let is_chosen = |field: &str| {
-            let name = field.replace('_', "-");
-            self.given.contains(&name) || self.changed.contains_key(&name)
+            self.is_given(field) || self.changed.contains_key(&field.replace('_', "-"))
         };
         self.all().into_iter().filter(|(field, _)| is_chosen(field)).collect()
     }

@@ -67,6 +67,12 @@ fn a_conversation_goes_on_from_line_to_line() {
         script(&["-n", "24"], &format!("/load {}\n/set\n/undo\n/undo\n/stats\n", file.display()));
     assert!(whole.contains("temperature") && whole.contains("0.5"), "{whole}");
     assert!(whole.contains("nothing has been answered yet"), "{whole}");
+
+    // At the beginning, the command line beats the file.
+    let flags = ["--load", file.to_str().unwrap(), "--temperature", "0.25", "--system", "Hum."];
+    let shown = script(&flags, "/set\n/system\n");
+    assert!(shown.contains("0.25") && shown.contains("24\n"), "{shown}");
+    assert!(shown.ends_with("Hum.\n"), "{shown}");
 }
 
 #[test]
@@ -140,6 +146,15 @@ fn a_server_is_chatted_with_like_a_model() {
     let output = run(by_variable.env("OPENAI_API_KEY", "open sesame"), "hello\n/stats\n");
     let said = text(&output.stdout);
     assert!(said.contains("of them cached") && said.contains("of 2048 tokens"), "{said}");
+
+    // A flag beats a variable, also where the two exclude each other.
+    let flags = [&["--url", &server.1, "--api-key", "open sesame"], &greedy[..]].concat();
+    let output = run(chat(folder.path(), &flags).env("WF_MODEL", "/nowhere"), lines);
+    assert_eq!(text(&output.stdout), local, "{}", text(&output.stderr));
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo.gguf");
+    let output =
+        run(chat(folder.path(), &[model, "-n", "24"]).env("WF_URL", "http://[::]:1"), lines);
+    assert_eq!(text(&output.stdout), local, "{}", text(&output.stderr));
 
     let output = run(&mut chat(folder.path(), &["--url", &server.1]), "hello\n");
     let message = text(&output.stderr);
