@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
 use tracing_subscriber::layer::SubscriberExt;
@@ -68,9 +68,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
 async fn run(args: &ServeArgs, keys: Keys, tls: Option<Tls>) -> Result<()> {
     let address = SocketAddr::new(args.listen.host, args.listen.port);
     let bound = wf_server::bind(address, args.listen.socket.clone()).await;
-    let bound = bound.with_context(|| match &args.listen.socket {
-        Some(path) => format!("listening on {}", path.display()),
-        None => format!("listening on {address}: {}", another_port(address)),
+    let bound = bound.map_err(|error| match &args.listen.socket {
+        Some(path) => anyhow!("listening on {}: {error}", path.display()),
+        None => anyhow!("listening on {address}: {error}: {}", another_port(address)),
     })?;
     let app = App::new(options(args, keys, tls, &bound));
     let place = place(args, &bound);
