@@ -47,7 +47,7 @@ pub use tls::{Tls, TlsError};
 pub use trace::SPANS;
 
 use dialects::sglang;
-use routes::{chat, completions, docs, health, info, models, tokens};
+use routes::{chat, completions, docs, health, info, models, page, tokens};
 
 /// Every route that the description of the API has.
 fn routes_of() -> OpenApiRouter<App> {
@@ -74,13 +74,13 @@ fn routes_of() -> OpenApiRouter<App> {
 }
 
 /// The paths that need no key.
-pub const PUBLIC: [&str; 2] = ["/health", "/livez"];
+pub const PUBLIC: [&str; 3] = ["/", "/health", "/livez"];
 
 /// Everything the server answers.
 pub fn router(app: &App) -> Router {
     let (routes, _) = routes_of().split_for_parts();
     routes
-        .route("/", get(docs::page))
+        .route("/", get(page::page))
         .route("/docs", get(docs::page))
         .route("/openapi.json", get(docs::openapi))
         // The names that routers of other versions ask for.

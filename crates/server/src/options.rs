@@ -21,6 +21,8 @@ pub struct ServerOptions {
     pub drain: Duration,
     /// Whether `/metrics` is there.
     pub metrics: bool,
+    /// Whether the chat page is there.
+    pub page: bool,
     /// Encrypts connections, where it is there.
     pub tls: Option<Tls>,
 }

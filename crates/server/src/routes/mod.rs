@@ -6,4 +6,5 @@ pub(crate) mod docs;
 pub(crate) mod health;
 pub(crate) mod info;
 pub(crate) mod models;
+pub(crate) mod page;
 pub(crate) mod tokens;

@@ -5,6 +5,7 @@
 mod access;
 mod answers;
 mod fields;
+mod page;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

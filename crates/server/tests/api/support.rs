@@ -35,6 +35,7 @@ pub(crate) fn options() -> ServerOptions {
         limits: Limits::default(),
         drain: Duration::from_secs(300),
         metrics: true,
+        page: true,
         tls: None,
     }
 }

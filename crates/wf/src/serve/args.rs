@@ -84,6 +84,10 @@ pub(crate) struct ListenArgs {
     /// The certificate's private key, in PEM
     #[arg(long, env = "WF_TLS_KEY", value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
+
+    /// Do not serve the chat page
+    #[arg(long, env = "WF_NO_PAGE")]
+    pub(crate) no_page: bool,
 }
 
 /// Who may use the server.

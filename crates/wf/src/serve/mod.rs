@@ -114,6 +114,7 @@ fn options(args: &ServeArgs, keys: Keys, tls: Option<Tls>, bound: &Bound) -> Ser
         },
         drain: Duration::from_secs(load.drain.into()),
         metrics: !args.log.no_metrics,
+        page: !args.listen.no_page,
         tls,
     }
 }
@@ -208,11 +209,14 @@ fn greeting(model: &OpenedModel, args: &ServeArgs, place: &str) -> String {
         }
         None => ("curl".to_owned(), place.to_owned()),
     };
+    // A browser cannot open a socket in the file system.
+    let has_page = !args.listen.no_page && args.listen.socket.is_none();
+    let chat = if has_page { format!("  chat {url}/\n") } else { String::new() };
     format!(
         "{name} on {place}\n  {isa} on {threads} · context {context} tokens · keys and values in \
          {kv}, room for {room}\n\n  try  {curl} {url}/v1/chat/completions{key} \\\n       -H \
          'content-type: application/json' \\\n       -d '{{\"messages\": [{{\"role\": \"user\", \
-         \"content\": \"Tell me a story\"}}], \"max_tokens\": 60}}'\n  read {url}/docs\n",
+         \"content\": \"Tell me a story\"}}], \"max_tokens\": 60}}'\n{chat}  read {url}/docs\n",
         name = names(args, model).join(", "),
         isa = model.isa,
         threads = report::count(model.threads, "thread"),

@@ -1,0 +1,111 @@
+//! The chat page: one document, which holds all it needs.
+//!
+//! `web/` has its sources; what is here was built from them. The policy names the page's one script
+//! and its styles by digest, so nothing else runs in it, whatever a model writes. It needs no key:
+//! it asks for one, and sends it with its requests.
+
+use std::sync::OnceLock;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use sha2::{Digest, Sha256};
+
+use crate::app::App;
+
+const PLAIN: &[u8] = include_bytes!("../../assets/page.html");
+const PACKED: &[u8] = include_bytes!("../../assets/page.html.gz");
+const POLICY: &str = include_str!("../../assets/page.csp");
+
+/// The page; where it is turned off, the way to the description of the API.
+pub(crate) async fn page(State(app): State<App>, headers: HeaderMap) -> Response {
+    if !app.options.page {
+        return Redirect::temporary("/docs").into_response();
+    }
+    let is_packed = accepts_gzip(&headers);
+    let tag = if is_packed { &tags().packed } else { &tags().plain };
+    let fixed = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        // Kept, but asked for each time: a new program has a new page.
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::VARY, "accept-encoding"),
+        (header::ETAG, tag),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
+        // Links in answers are not looked up before somebody follows them.
+        (HeaderName::from_static("x-dns-prefetch-control"), "off"),
+    ];
+    if is_known(&headers, tag) {
+        return (StatusCode::NOT_MODIFIED, fixed).into_response();
+    }
+    match is_packed {
+        true => (fixed, [(header::CONTENT_ENCODING, "gzip")], PACKED).into_response(),
+        false => (fixed, PLAIN).into_response(),
+    }
+}
+
+/// What the bytes of each form are called.
+struct Tags {
+    plain: String,
+    packed: String,
+}
+
+fn tags() -> &'static Tags {
+    static TAGS: OnceLock<Tags> = OnceLock::new();
+    TAGS.get_or_init(|| Tags { plain: tag(PLAIN), packed: tag(PACKED) })
+}
+
+fn tag(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("\"{hex}\"")
+}
+
+/// Whether a browser says that it takes gzip. One that weighs it with nought does not.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter();
+    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|part| {
+        let (name, weight) = part.split_once(';').unwrap_or((part, "q=1"));
+        let weight = weight.trim().trim_start_matches("q=").parse().unwrap_or(1.0);
+        name.trim().eq_ignore_ascii_case("gzip") && weight > 0.0
+    })
+}
+
+/// Whether the browser has these very bytes.
+fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    let values = headers.get_all(header::IF_NONE_MATCH).iter();
+    let mut known = values.filter_map(|value| value.to_str().ok()).flat_map(|all| all.split(','));
+    known.any(|one| one.trim().trim_start_matches("W/") == tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn takes(value: &'static str) -> bool {
+        accepts_gzip(&HeaderMap::from_iter([(header::ACCEPT_ENCODING, value.parse().unwrap())]))
+    }
+
+    #[test]
+    fn packed_is_for_who_asks_for_it() {
+        for yes in ["gzip", "deflate, GZIP", "br;q=1, gzip;q=0.5", "gzip; q=0.1"] {
+            assert!(takes(yes), "{yes}");
+        }
+        for no in ["", "br", "gzip;q=0", "gzip; q=0.0", "xgzip", "identity"] {
+            assert!(!takes(no), "{no}");
+        }
+        assert!(!accepts_gzip(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn the_page_fetches_nothing_from_elsewhere() {
+        let page = std::str::from_utf8(PLAIN).unwrap();
+        let head = page.split("<style>").next().unwrap();
+        assert!(!head.contains("src=") && !head.contains("href=\"http"));
+        assert!(POLICY.starts_with("default-src 'none'; script-src 'sha256-"));
+        assert!(!POLICY.contains("unsafe") && !POLICY.contains("http"));
+    }
+}

@@ -1,0 +1,127 @@
+// A server that wants a key, is full, stops, dies and comes back.
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { ask, closeBrowser, lastReply, replied, shoot, visit } from "./browser.mjs";
+import { startServer } from "./server.mjs";
+
+const ENDLESS = { ignoreEos: true };
+
+after(closeBrowser);
+
+/** Holds a place at the server until told to leave. */
+function occupy(server) {
+  const leave = new AbortController();
+  const body = { messages: [{ role: "user", content: "Hi" }], ignore_eos: true, stream: true };
+  const asked = fetch(`${server.url}v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+    signal: leave.signal,
+  });
+  return { begun: asked, leave: () => leave.abort() };
+}
+
+test("a key is asked for, kept for the tab, and longer if wanted", async () => {
+  const server = await startServer(["--api-key", "open sesame"]);
+  const page = await visit(server.url);
+  const dialog = page.getByRole("dialog", { name: "This server wants a key" });
+  await dialog.waitFor();
+  await shoot(page, "key");
+  await dialog.getByLabel("API key").fill("wrong");
+  await page.keyboard.press("Enter");
+  await dialog.getByText("The key was not accepted.").waitFor();
+  await shoot(page, "key-wrong");
+  await dialog.getByLabel("API key").fill("open sesame");
+  await page.keyboard.press("Enter");
+  await dialog.waitFor({ state: "detached" });
+  await ask(page, "Tell me a story");
+  assert.ok((await lastReply(page).innerText()).length > 0);
+  const kept = () => page.evaluate(() => [sessionStorage.length, localStorage.getItem("wf-key")]);
+  assert.deepEqual(await kept(), [1, null]);
+  const other = await page.context().newPage();
+  await other.goto(server.url);
+  const again = other.getByRole("dialog", { name: "This server wants a key" });
+  await again.getByLabel("API key").fill("open sesame");
+  await again.getByRole("checkbox").check();
+  await other.keyboard.press("Enter");
+  await again.waitFor({ state: "detached" });
+  const third = await page.context().newPage();
+  await third.goto(server.url);
+  await third.getByRole("img", { name: "Server ready" }).waitFor();
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+  await server.kill();
+});
+
+test("a full queue is waited for", async () => {
+  const server = await startServer(["--max-running", "1", "--max-waiting", "1"]);
+  const others = [occupy(server), occupy(server)];
+  await others[0].begun;
+  const page = await visit(server.url);
+  const { running, waiting } = await (await fetch(`${server.url}health`)).json();
+  assert.deepEqual({ running, waiting }, { running: 1, waiting: 1 });
+  await page.getByLabel("Message", { exact: true }).fill("Tell me a story");
+  await page.keyboard.press("Enter");
+  await page.getByText(/The queue is full. Asking again in \d+ s/).waitFor();
+  await shoot(page, "queue-full");
+  for (const other of others) {
+    other.begun.catch(() => {});
+    other.leave();
+  }
+  await replied(page);
+  assert.ok((await lastReply(page).innerText()).length > 0);
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+  await server.kill();
+});
+
+test("a server that dies is waited for, and what it was writing is kept", async () => {
+  let server = await startServer();
+  const page = await visit(server.url, { settings: ENDLESS });
+  await page.getByLabel("Message", { exact: true }).fill("Go on and on");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(
+    () => document.querySelector("[aria-busy=true] .markdown")?.textContent?.length > 40,
+  );
+  await server.kill();
+  await page.getByText("The reply was interrupted: the server cannot be reached.").waitFor();
+  await page.getByText("The server cannot be reached. Trying again every second.").waitFor();
+  await shoot(page, "offline");
+  const begun = await lastReply(page).innerText();
+  assert.ok(begun.length > 40);
+  // What is asked meanwhile is sent when there is somebody to answer.
+  await page.evaluate(() => localStorage.setItem("wf-settings", "{}"));
+  await page.getByLabel("Message", { exact: true }).fill("Are you there?");
+  await page.keyboard.press("Enter");
+  await page.getByText("Your message is sent when it is back").waitFor();
+  await shoot(page, "offline-asked");
+  server = await startServer([], server.port);
+  await page.getByRole("img", { name: "Server ready" }).waitFor();
+  await page.waitForFunction(() => {
+    const last = [...document.querySelectorAll("article.assistant")].at(-1);
+    return last.querySelector(".markdown").textContent.length > 0;
+  });
+  await page.getByRole("button", { name: "Stop" }).click();
+  await replied(page);
+  assert.equal(await page.locator("article.assistant .markdown").first().innerText(), begun);
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+  await server.kill();
+});
+
+test("a server that is stopping says so, and finishes", async () => {
+  const server = await startServer(["--drain", "20"]);
+  const other = occupy(server);
+  const page = await visit(server.url);
+  await ask(page, "Tell me a story");
+  await other.begun;
+  server.terminate();
+  await page.getByText("The server is stopping").waitFor();
+  await shoot(page, "stopping");
+  other.begun.catch(() => {});
+  other.leave();
+  await page.getByText("The server cannot be reached.").first().waitFor();
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+  await server.kill();
+});

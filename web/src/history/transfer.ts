@@ -1,0 +1,116 @@
+/** Conversations as a file, and back. What is read was written by anybody: every field is checked. */
+import type { Chat, Ending, Message, Stats } from "./tree.ts";
+
+const FORMAT = "wrinklefree-chats";
+const VERSION = 1;
+
+export function write(chats: Chat[]): string {
+  return JSON.stringify({ format: FORMAT, version: VERSION, chats }, null, 2);
+}
+
+/** The conversations of a file; throws what is wrong with it. */
+export function read(text: string): Chat[] {
+  let file: unknown;
+  try {
+    file = JSON.parse(text);
+  } catch {
+    throw new Error("this file is not JSON");
+  }
+  if (!isObject(file) || file.format !== FORMAT) {
+    throw new Error("this file has no conversations of this page");
+  }
+  if (file.version !== VERSION) {
+    throw new Error(`this file is of version ${String(file.version)}: ${VERSION} is known`);
+  }
+  if (!Array.isArray(file.chats)) throw new Error("this file has no list of conversations");
+  return file.chats.map((chat, at) => {
+    try {
+      return chatOf(chat);
+    } catch (error) {
+      throw new Error(`conversation ${at + 1}: ${(error as Error).message}`);
+    }
+  });
+}
+
+function chatOf(value: unknown): Chat {
+  if (!isObject(value)) throw new Error("not an object");
+  if (!Array.isArray(value.messages)) throw new Error("no messages");
+  const known = new Set<string>();
+  const messages = value.messages.map((message: unknown) => {
+    const checked = messageOf(message);
+    if (known.has(checked.id)) throw new Error(`two messages are called ${checked.id}`);
+    // Parents come first: so there is no circle.
+    if (checked.parent !== null && !known.has(checked.parent)) {
+      throw new Error(`message ${checked.id} follows one that is not there`);
+    }
+    known.add(checked.id);
+    return checked;
+  });
+  const chosen = isObject(value.chosen) ? value.chosen : {};
+  return {
+    id: text(value, "id"),
+    title: text(value, "title"),
+    isNamed: value.isNamed === true,
+    system: typeof value.system === "string" ? value.system : "",
+    created: number(value, "created"),
+    updated: number(value, "updated"),
+    messages,
+    chosen: Object.fromEntries(
+      Object.entries(chosen).filter(
+        (entry): entry is [string, string] => typeof entry[1] === "string",
+      ),
+    ),
+  };
+}
+
+const ENDINGS: Ending[] = ["stop", "length", "deadline", "stopped", "interrupted"];
+
+function messageOf(value: unknown): Message {
+  if (!isObject(value)) throw new Error("a message is not an object");
+  const { role, parent } = value;
+  if (role !== "user" && role !== "assistant") throw new Error(`role ${String(role)} is not known`);
+  if (parent !== null && typeof parent !== "string") throw new Error("a message has no parent");
+  const message: Message = {
+    id: text(value, "id"),
+    parent,
+    role,
+    content: text(value, "content"),
+    created: number(value, "created"),
+  };
+  const ending = ENDINGS.find((ending) => ending === value.ending);
+  if (ending) message.ending = ending;
+  if (typeof value.problem === "string") message.problem = value.problem;
+  if (isObject(value.stats)) message.stats = statsOf(value.stats);
+  return message;
+}
+
+function statsOf(value: Record<string, unknown>): Stats {
+  const stats: Stats = {
+    promptTokens: number(value, "promptTokens"),
+    cachedTokens: number(value, "cachedTokens"),
+    replyTokens: number(value, "replyTokens"),
+    replyPerSecond: number(value, "replyPerSecond"),
+    promptPerSecond: number(value, "promptPerSecond"),
+    queueMs: number(value, "queueMs"),
+    context: number(value, "context"),
+  };
+  if (typeof value.seed === "number") stats.seed = value.seed;
+  if (typeof value.model === "string") stats.model = value.model;
+  return stats;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function text(object: Record<string, unknown>, name: string): string {
+  const value = object[name];
+  if (typeof value !== "string") throw new Error(`${name} is no text`);
+  return value;
+}
+
+function number(object: Record<string, unknown>, name: string): number {
+  const value = object[name];
+  if (typeof value !== "number" || !Number.isFinite(value)) throw new Error(`${name} is no number`);
+  return value;
+}

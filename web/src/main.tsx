@@ -1,0 +1,15 @@
+/** Starts the page. */
+import { render } from "preact";
+import { loadChats } from "./state/chats.ts";
+import { watchServer } from "./state/connection.ts";
+import { listenForShortcuts } from "./state/shortcuts.ts";
+import "./state/theme.ts";
+import { App } from "./ui/App.tsx";
+import { growTextAreas } from "./ui/grow.ts";
+
+const root = document.getElementById("app");
+if (root) render(<App />, root);
+void loadChats();
+watchServer();
+listenForShortcuts();
+growTextAreas();

@@ -1,0 +1,50 @@
+/** What people need around code and tables: a name, a button to copy, room to scroll. */
+import { highlight } from "./highlight.ts";
+
+export function decorate(nodes: DocumentFragment, isFinal: boolean): void {
+  for (const pre of nodes.querySelectorAll("pre")) {
+    const code = pre.querySelector("code");
+    if (!code) continue;
+    if (isFinal) highlight(code);
+    const frame = element("div", "code");
+    pre.replaceWith(frame);
+    frame.append(head(code), pre);
+    scrolls(pre, "code");
+  }
+  for (const table of nodes.querySelectorAll("table")) {
+    const frame = element("div", "table");
+    table.replaceWith(frame);
+    frame.append(table);
+    scrolls(frame, "table");
+  }
+}
+
+function head(code: HTMLElement): HTMLElement {
+  const head = element("div", "code-head");
+  const name = element("span", "code-name");
+  name.textContent = /language-(\S+)/.exec(code.className)?.[1]?.slice(0, 20) ?? "code";
+  const copy = element("button", "code-copy");
+  copy.setAttribute("type", "button");
+  copy.textContent = "Copy";
+  copy.addEventListener("click", () => {
+    void navigator.clipboard.writeText(code.textContent ?? "").then(() => {
+      copy.textContent = "Copied";
+      setTimeout(() => (copy.textContent = "Copy"), 1500);
+    });
+  });
+  head.append(name, copy);
+  return head;
+}
+
+/** What scrolls can be reached by keyboard, and has a name. */
+function scrolls(node: HTMLElement, name: string): void {
+  node.tabIndex = 0;
+  node.setAttribute("role", "region");
+  node.setAttribute("aria-label", name);
+}
+
+function element(tag: string, name: string): HTMLElement {
+  const made = document.createElement(tag);
+  made.className = name;
+  return made;
+}

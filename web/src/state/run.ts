@@ -1,0 +1,249 @@
+/** Replies being written: asks, waits where it must, shows what comes, and keeps it. */
+import { type Signal, signal } from "@preact/signals";
+import { streamChat } from "../api/chat.ts";
+import { Refused } from "../api/client.ts";
+import type { ChatChunk, ChatRequest, Progress, Timings, Usage } from "../api/wire.ts";
+import {
+  type Ending,
+  type Message,
+  type Stats,
+  add,
+  change,
+  path,
+  pathTo,
+} from "../history/tree.ts";
+import { changeChat, chatOf, newId, startChat } from "./chats.ts";
+import { props, report, whenReady } from "./connection.ts";
+import { spoken } from "./notice.ts";
+import { requestFields, settings } from "./settings.ts";
+
+export type Phase =
+  | { kind: "asking" }
+  | { kind: "queued"; seconds: number }
+  | { kind: "away" }
+  | { kind: "reading"; progress: Progress }
+  | { kind: "writing"; perSecond: number };
+
+/** A reply being written. */
+export interface Run {
+  chat: string;
+  message: string;
+  text: Signal<string>;
+  phase: Signal<Phase>;
+  stop: AbortController;
+}
+
+export const runs = signal<Run[]>([]);
+
+export const runOf = (chat: string): Run | undefined => runs.value.find((run) => run.chat === chat);
+
+/** Asks what was typed, in this conversation or in a new one. */
+export function send(chatId: string | null, text: string): void {
+  const chat = (chatId && chatOf(chatId)) || startChat();
+  const above = path(chat).at(-1)?.id ?? null;
+  const question = message("user", above, text);
+  changeChat(chat.id, (chat) => add(chat, question));
+  void reply(chat.id, question.id);
+}
+
+/** Asks again. The answer that was there stays as another version. */
+export function regenerate(chatId: string, answer: Message): void {
+  if (answer.parent) void reply(chatId, answer.parent);
+}
+
+/** Asks otherwise. What was asked before stays as another version. */
+export function editAndSend(chatId: string, before: Message, text: string): void {
+  const question = message("user", before.parent, text);
+  changeChat(chatId, (chat) => add(chat, question));
+  void reply(chatId, question.id);
+}
+
+export function stop(chatId: string): void {
+  runs
+    .peek()
+    .find((run) => run.chat === chatId)
+    ?.stop.abort();
+}
+
+function message(role: Message["role"], parent: string | null, content: string): Message {
+  return { id: newId(), parent, role, content, created: Date.now() };
+}
+
+const KEEP_MS = 2000;
+
+async function reply(chatId: string, question: string): Promise<void> {
+  if (runs.peek().some((run) => run.chat === chatId)) return;
+  const answer = message("assistant", question, "");
+  changeChat(chatId, (chat) => add(chat, answer));
+  const run: Run = {
+    chat: chatId,
+    message: answer.id,
+    text: signal(""),
+    phase: signal<Phase>({ kind: "asking" }),
+    stop: new AbortController(),
+  };
+  runs.value = [...runs.peek(), run];
+  spoken.value = "The reply is being written";
+  const written = new Written();
+  // A tab that is closed in the middle loses little.
+  const keeping = setInterval(() => {
+    changeChat(chatId, (chat) => change(chat, answer.id, { content: written.text }));
+  }, KEEP_MS);
+  let end: Partial<Message>;
+  try {
+    await write(run, written, requestOf(chatId, question));
+    end = { ending: written.ending };
+    spoken.value = `Reply: ${written.text}`;
+  } catch (error) {
+    end = endOf(error, run.stop.signal);
+    spoken.value = end.problem ?? "The reply was stopped";
+  }
+  clearInterval(keeping);
+  runs.value = runs.peek().filter((other) => other !== run);
+  const stats = written.stats();
+  changeChat(chatId, (chat) => ({
+    ...change(chat, answer.id, { ...end, content: written.text, ...(stats && { stats }) }),
+    updated: Date.now(),
+  }));
+}
+
+function requestOf(chatId: string, question: string): ChatRequest {
+  const chat = chatOf(chatId);
+  const said = chat ? pathTo(chat, question) : [];
+  const system = chat?.system.trim() ? [{ role: "system" as const, content: chat.system }] : [];
+  return {
+    messages: [...system, ...said.map(({ role, content }) => ({ role, content }))],
+    ...requestFields(settings.peek(), props.peek()),
+  };
+}
+
+function endOf(error: unknown, signal: AbortSignal): Partial<Message> {
+  if (signal.aborted) return { ending: "stopped" };
+  report(error);
+  const problem = error instanceof Error ? error.message : String(error);
+  return { ending: "interrupted", problem };
+}
+
+const RETRY_SECONDS = 2;
+
+/** Asks until there is an answer: a full queue and an absent server are waited for. */
+async function write(run: Run, written: Written, request: ChatRequest): Promise<void> {
+  const { signal } = run.stop;
+  for (;;) {
+    try {
+      for await (const chunk of streamChat(request, signal)) {
+        written.take(chunk);
+        showSoon(run, written);
+      }
+      return;
+    } catch (error) {
+      const isTooLate = written.text !== "";
+      if (signal.aborted || isTooLate || !(error instanceof Refused) || !error.isPassing)
+        throw error;
+      await wait(run, error);
+      if (signal.aborted) throw error;
+      run.phase.value = { kind: "asking" };
+    }
+  }
+}
+
+async function wait(run: Run, error: Refused): Promise<void> {
+  const { signal } = run.stop;
+  if (error.status !== 429) {
+    report(error);
+    run.phase.value = { kind: "away" };
+    // One moment at least, so that a server which refuses at once is not asked without pause.
+    await pause(500, signal);
+    await whenReady(signal);
+    return;
+  }
+  const seconds = Math.max(1, Math.ceil(error.retryAfterSeconds ?? RETRY_SECONDS));
+  for (let left = seconds; left > 0 && !signal.aborted; left -= 1) {
+    run.phase.value = { kind: "queued", seconds: left };
+    await pause(1000, signal);
+  }
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener(
+      "abort",
+      () => {
+        clearTimeout(timer);
+        resolve();
+      },
+      { once: true },
+    );
+  });
+}
+
+const drawn = new WeakSet<Run>();
+
+/** At most once for each picture the screen shows. */
+function showSoon(run: Run, written: Written): void {
+  if (drawn.has(run)) return;
+  drawn.add(run);
+  requestAnimationFrame(() => {
+    drawn.delete(run);
+    run.text.value = written.text;
+    run.phase.value = written.phase();
+  });
+}
+
+/** What has come of a reply. */
+class Written {
+  text = "";
+  ending: Ending = "stop";
+  private pieces = 0;
+  private firstAt = 0;
+  private progress: Progress | undefined;
+  private usage: Usage | undefined;
+  private timings: Timings | undefined;
+  private seed: number | undefined;
+  private model: string | undefined;
+
+  take(chunk: ChatChunk): void {
+    const choice = chunk.choices?.[0];
+    if (choice?.delta?.content) {
+      this.text += choice.delta.content;
+      this.pieces += 1;
+      this.firstAt ||= performance.now();
+    }
+    const reason = choice?.finish_reason;
+    if (reason === "length" || reason === "deadline") this.ending = reason;
+    this.progress = chunk.prompt_progress ?? this.progress;
+    this.usage = chunk.usage ?? this.usage;
+    this.timings = chunk.timings ?? this.timings;
+    this.seed = chunk.seed ?? this.seed;
+    this.model = chunk.model ?? this.model;
+  }
+
+  phase(): Phase {
+    if (this.pieces) return { kind: "writing", perSecond: this.rate() };
+    if (this.progress) return { kind: "reading", progress: this.progress };
+    return { kind: "asking" };
+  }
+
+  stats(): Stats | undefined {
+    const { usage, timings, progress } = this;
+    if (!this.pieces && !usage) return undefined;
+    return {
+      promptTokens: usage?.prompt_tokens ?? progress?.total ?? 0,
+      cachedTokens: usage?.prompt_tokens_details?.cached_tokens ?? progress?.cache ?? 0,
+      // A reply that was stopped is not told about at the end; its pieces are tokens, nearly.
+      replyTokens: usage?.completion_tokens ?? this.pieces,
+      replyPerSecond: timings?.predicted_per_second ?? this.rate(),
+      promptPerSecond: timings?.prompt_per_second ?? 0,
+      queueMs: timings?.queue_ms ?? 0,
+      context: props.peek()?.default_generation_settings.n_ctx ?? 0,
+      ...(this.seed !== undefined && { seed: this.seed }),
+      ...(this.model !== undefined && { model: this.model }),
+    };
+  }
+
+  private rate(): number {
+    const seconds = (performance.now() - this.firstAt) / 1000;
+    return this.pieces > 1 && seconds > 0 ? (this.pieces - 1) / seconds : 0;
+  }
+}

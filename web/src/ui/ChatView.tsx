@@ -1,0 +1,105 @@
+/** A conversation: its messages, and where the next one is typed. */
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { path } from "../history/tree.ts";
+import { currentChat, isLoaded } from "../state/chats.ts";
+import { props } from "../state/connection.ts";
+import { runOf, send } from "../state/run.ts";
+import { Composer } from "./Composer.tsx";
+import { IconButton } from "./IconButton.tsx";
+import { MessageView } from "./MessageView.tsx";
+import { Down, Mark } from "./icons.tsx";
+
+/** Nearer to the end than this, the page follows what is written. */
+const NEAR = 80;
+
+export function ChatView() {
+  const chat = currentChat.value;
+  const run = chat && runOf(chat.id);
+  const shown = chat ? path(chat) : [];
+  const scroller = useRef<HTMLDivElement>(null);
+  const follows = useRef(true);
+  const [isAway, setAway] = useState(false);
+  const toEnd = () => {
+    const box = scroller.current;
+    if (box) box.scrollTop = box.scrollHeight;
+  };
+  const onScroll = () => {
+    const box = scroller.current;
+    if (!box) return;
+    follows.current = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
+    setAway(!follows.current);
+  };
+  useLayoutEffect(() => {
+    follows.current = true;
+    toEnd();
+  }, [chat?.id, isLoaded.value]);
+  // A subscription instead of a rendering: text comes many times a second.
+  useEffect(
+    () => run?.text.subscribe(() => requestAnimationFrame(() => follows.current && toEnd())),
+    [run],
+  );
+  useEffect(() => {
+    if (follows.current) toEnd();
+  }, [shown.length, run]);
+  return (
+    <>
+      <div
+        class="scroller"
+        ref={scroller}
+        onScroll={onScroll}
+        tabIndex={0}
+        role="region"
+        aria-label="Messages"
+      >
+        {shown.length ? (
+          <div class="messages">
+            {shown.map((message) => (
+              <MessageView key={message.id} chat={chat!} message={message} run={run} />
+            ))}
+          </div>
+        ) : (
+          isLoaded.value && <Welcome chat={chat?.id ?? null} />
+        )}
+      </div>
+      <div class="foot">
+        {isAway && (
+          <div class="to-end">
+            <IconButton label="To the latest message" onClick={toEnd}>
+              <Down />
+            </IconButton>
+          </div>
+        )}
+        <Composer
+          chat={chat?.id ?? null}
+          run={run}
+          lastQuestion={shown.findLast((message) => message.role === "user")?.id}
+          onSent={() => {
+            follows.current = true;
+          }}
+        />
+      </div>
+    </>
+  );
+}
+
+const STARTS = ["Tell me a story", "Tell me about a girl and her dog", "Write about the sea"];
+
+function Welcome({ chat }: { chat: string | null }) {
+  const model = props.value?.model_names[0];
+  return (
+    <div class="welcome">
+      <Mark />
+      <h1>{model ? `Talk with ${model}` : "WrinkleFree"}</h1>
+      <p>It runs on this server's CPU. What you write stays between it and this browser.</p>
+      <ul class="starts">
+        {STARTS.map((text) => (
+          <li key={text}>
+            <button type="button" class="button" onClick={() => send(chat, text)}>
+              {text}
+            </button>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}

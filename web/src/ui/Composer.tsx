@@ -1,0 +1,72 @@
+/** Where a message is typed. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { editedMessage } from "../state/open.ts";
+import { type Run, send, stop } from "../state/run.ts";
+import { IconButton } from "./IconButton.tsx";
+import { Send, Stop } from "./icons.tsx";
+
+interface ComposerProps {
+  chat: string | null;
+  run: Run | undefined;
+  /** What the arrow up edits. */
+  lastQuestion: string | undefined;
+  onSent: () => void;
+}
+
+export function Composer({ chat, run, lastQuestion, onSent }: ComposerProps) {
+  const [text, setText] = useState("");
+  const area = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    // On a phone the keyboard would cover half of what there is to read.
+    if (matchMedia("(pointer: fine)").matches) area.current?.focus();
+  }, [chat]);
+  const submit = () => {
+    if (!text.trim() || run) return;
+    send(chat, text);
+    setText("");
+    onSent();
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.isComposing) return;
+    if (event.key === "ArrowUp" && !text && !run && lastQuestion) {
+      event.preventDefault();
+      editedMessage.value = lastQuestion;
+    }
+    if (event.key === "Enter" && !event.shiftKey) {
+      event.preventDefault();
+      submit();
+    }
+  };
+  return (
+    <form
+      class="composer"
+      onSubmit={(event) => {
+        event.preventDefault();
+        submit();
+      }}
+    >
+      <textarea
+        ref={area}
+        id="composer"
+        class="grows"
+        rows={1}
+        dir="auto"
+        placeholder="Write a message"
+        aria-label="Message"
+        enterkeyhint="send"
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+        onKeyDown={onKeyDown}
+      />
+      {run ? (
+        <IconButton kind="main" label="Stop" onClick={() => stop(run.chat)}>
+          <Stop />
+        </IconButton>
+      ) : (
+        <IconButton kind="main" label="Send" disabled={!text.trim()} onClick={submit}>
+          <Send />
+        </IconButton>
+      )}
+    </form>
+  );
+}

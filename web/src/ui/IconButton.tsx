@@ -1,0 +1,27 @@
+/** A button that is a picture to the eye and words to everybody else. */
+import type { ComponentChildren } from "preact";
+
+interface IconButtonProps {
+  label: string;
+  children: ComponentChildren;
+  onClick: () => void;
+  disabled?: boolean;
+  kind?: "plain" | "main";
+  pressed?: boolean;
+}
+
+export function IconButton(button: IconButtonProps) {
+  return (
+    <button
+      type="button"
+      class={button.kind === "main" ? "icon-button main" : "icon-button"}
+      aria-label={button.label}
+      title={button.label}
+      disabled={button.disabled ?? false}
+      aria-pressed={button.pressed}
+      onClick={button.onClick}
+    >
+      {button.children}
+    </button>
+  );
+}

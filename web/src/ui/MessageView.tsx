@@ -1,0 +1,158 @@
+/** One message with what can be done about it. */
+import { useState } from "preact/hooks";
+import { type Chat, type Message, step, versions } from "../history/tree.ts";
+import { changeChat } from "../state/chats.ts";
+import { notify } from "../state/notice.ts";
+import { editedMessage } from "../state/open.ts";
+import { type Run, editAndSend, regenerate } from "../state/run.ts";
+import { Editor } from "./Editor.tsx";
+import { IconButton } from "./IconButton.tsx";
+import { Markdown } from "./Markdown.tsx";
+import { PhaseLine } from "./PhaseLine.tsx";
+import { StatsLine } from "./StatsLine.tsx";
+import { Again, Check, Copy, Left, Pencil, Right } from "./icons.tsx";
+
+interface MessageProps {
+  chat: Chat;
+  message: Message;
+  /** The reply being written in this chat, if there is one. */
+  run: Run | undefined;
+}
+
+export function MessageView({ chat, message, run }: MessageProps) {
+  return message.role === "user" ? (
+    <Question chat={chat} message={message} run={run} />
+  ) : (
+    <Answer chat={chat} message={message} run={run} />
+  );
+}
+
+function Question({ chat, message, run }: MessageProps) {
+  const close = () => (editedMessage.value = null);
+  if (editedMessage.value === message.id) {
+    const send = (text: string) => {
+      close();
+      editAndSend(chat.id, message, text);
+    };
+    return (
+      <article class="message user editing" aria-label="Your message, being edited">
+        <Editor text={message.content} onSend={send} onCancel={close} />
+      </article>
+    );
+  }
+  return (
+    <article class="message user" aria-label="You">
+      <div class="bubble" dir="auto">
+        {message.content}
+      </div>
+      <footer class="actions">
+        <Versions chat={chat} message={message} isBusy={!!run} />
+        <CopyButton text={message.content} />
+        <IconButton
+          label="Edit and send again"
+          disabled={!!run}
+          onClick={() => (editedMessage.value = message.id)}
+        >
+          <Pencil />
+        </IconButton>
+      </footer>
+    </article>
+  );
+}
+
+function Answer({ chat, message, run }: MessageProps) {
+  const own = run?.message === message.id ? run : undefined;
+  const text = own ? own.text.value : message.content;
+  return (
+    <article class="message assistant" aria-label="Reply" aria-busy={!!own}>
+      <Markdown text={text} isFinal={!own} />
+      {!own && <Ending message={message} chat={chat} isBusy={!!run} />}
+      <footer class="actions">
+        {own ? (
+          <PhaseLine phase={own.phase.value} />
+        ) : (
+          <>
+            <Versions chat={chat} message={message} isBusy={!!run} />
+            <CopyButton text={message.content} />
+            <IconButton
+              label="Write again"
+              disabled={!!run}
+              onClick={() => regenerate(chat.id, message)}
+            >
+              <Again />
+            </IconButton>
+            {message.stats && <StatsLine stats={message.stats} />}
+          </>
+        )}
+      </footer>
+    </article>
+  );
+}
+
+const ENDINGS: Record<string, string> = {
+  length: "The reply reached its longest length.",
+  deadline: "The server's time for one reply was up.",
+  stopped: "Stopped.",
+};
+
+/** Why a reply is no more than it is. */
+function Ending({ message, chat, isBusy }: { message: Message; chat: Chat; isBusy: boolean }) {
+  if (message.ending === "stop") return null;
+  const note = ENDINGS[message.ending ?? ""];
+  if (note) return <p class="ending">{note}</p>;
+  return (
+    <p class="ending problem" role="alert">
+      <span>The reply was interrupted{message.problem ? `: ${message.problem}` : ""}.</span>
+      <button
+        type="button"
+        class="text-button"
+        disabled={isBusy}
+        onClick={() => regenerate(chat.id, message)}
+      >
+        Try again
+      </button>
+    </p>
+  );
+}
+
+function Versions({ chat, message, isBusy }: { chat: Chat; message: Message; isBusy: boolean }) {
+  const all = versions(chat, message.parent);
+  if (all.length < 2) return null;
+  const at = all.findIndex((version) => version.id === message.id);
+  const show = (by: number) => changeChat(chat.id, (chat) => step(chat, message.id, by));
+  return (
+    <span class="versions" role="group" aria-label="Versions">
+      <IconButton label="Version before" disabled={isBusy || at === 0} onClick={() => show(-1)}>
+        <Left />
+      </IconButton>
+      <span aria-label={`version ${at + 1} of ${all.length}`}>
+        {at + 1}/{all.length}
+      </span>
+      <IconButton
+        label="Next version"
+        disabled={isBusy || at === all.length - 1}
+        onClick={() => show(1)}
+      >
+        <Right />
+      </IconButton>
+    </span>
+  );
+}
+
+function CopyButton({ text }: { text: string }) {
+  const [isCopied, setCopied] = useState(false);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setCopied(true);
+      setTimeout(() => setCopied(false), 1500);
+    } catch {
+      notify("The browser does not let this page copy.");
+    }
+  };
+  return (
+    <IconButton label={isCopied ? "Copied" : "Copy"} onClick={() => void copy()}>
+      {isCopied ? <Check /> : <Copy />}
+    </IconButton>
+  );
+}

@@ -1,0 +1,95 @@
+/** The history: all chats, newest first, with search, names, files. */
+import { useState } from "preact/hooks";
+import { read, write } from "../history/transfer.ts";
+import { type Chat, matches } from "../history/tree.ts";
+import { chats, currentChat, takeChats } from "../state/chats.ts";
+import { notify } from "../state/notice.ts";
+import { isListOpen } from "../state/open.ts";
+import { newChat } from "../state/shortcuts.ts";
+import { ChatItem } from "./ChatItem.tsx";
+import { IconButton } from "./IconButton.tsx";
+import { Close, Download, Mark, Plus, Upload } from "./icons.tsx";
+
+export function Sidebar() {
+  const [query, setQuery] = useState("");
+  const kept = chats.value.filter((chat) => chat.messages.length > 0);
+  const found = kept.filter((chat) => matches(chat, query));
+  found.sort((a, b) => b.updated - a.updated);
+  return (
+    <nav class={isListOpen.value ? "sidebar open" : "sidebar"} aria-label="Chats">
+      <div class="sidebar-head">
+        <Mark />
+        <span class="brand">WrinkleFree</span>
+        <span class="only-small">
+          <IconButton label="Close the list of chats" onClick={() => (isListOpen.value = false)}>
+            <Close />
+          </IconButton>
+        </span>
+      </div>
+      <button type="button" class="button main wide" onClick={newChat}>
+        <Plus /> New chat
+      </button>
+      <input
+        id="search"
+        type="search"
+        placeholder="Search"
+        aria-label="Search the history"
+        value={query}
+        onInput={(event) => setQuery(event.currentTarget.value)}
+      />
+      <ul class="chats">
+        {found.map((chat) => (
+          <ChatItem key={chat.id} chat={chat} isCurrent={chat.id === currentChat.value?.id} />
+        ))}
+      </ul>
+      {!found.length && <p class="quiet">{query ? "Nothing found." : "No chats yet."}</p>}
+      <Files chats={kept} />
+    </nav>
+  );
+}
+
+function Files({ chats }: { chats: Chat[] }) {
+  return (
+    <div class="sidebar-foot">
+      <button
+        type="button"
+        class="text-button"
+        disabled={!chats.length}
+        onClick={() => download(write(chats))}
+      >
+        <Download /> Export
+      </button>
+      <label class="text-button">
+        <Upload /> Import
+        <input
+          type="file"
+          class="unseen"
+          accept="application/json,.json"
+          onChange={(event) => {
+            void take(event.currentTarget.files?.[0]);
+            event.currentTarget.value = "";
+          }}
+        />
+      </label>
+    </div>
+  );
+}
+
+function download(text: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  link.download = `wrinklefree-${new Date().toISOString().slice(0, 10)}.json`;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+async function take(file: File | undefined): Promise<void> {
+  if (!file) return;
+  try {
+    const imported = read(await file.text());
+    takeChats(imported);
+    notify(imported.length === 1 ? "1 chat imported." : `${imported.length} chats imported.`);
+  } catch (error) {
+    notify(`Not imported: ${(error as Error).message}.`);
+  }
+}

@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { read, write } from "../src/history/transfer.ts";
+import { type Chat, add, newChat } from "../src/history/tree.ts";
+
+function chat(): Chat {
+  const empty = newChat("c1", 5, "be brief");
+  const asked = add(empty, { id: "m1", parent: null, role: "user", content: "Hi", created: 6 });
+  return add(asked, {
+    id: "m2",
+    parent: "m1",
+    role: "assistant",
+    content: "Hello",
+    created: 7,
+    ending: "length",
+    stats: {
+      promptTokens: 3,
+      cachedTokens: 1,
+      replyTokens: 2,
+      replyPerSecond: 10.5,
+      promptPerSecond: 20,
+      queueMs: 0,
+      context: 2048,
+      seed: 7,
+      model: "m",
+    },
+  });
+}
+
+test("what was written is read as it was", () => {
+  assert.deepEqual(read(write([chat(), newChat("c2", 1)])), [chat(), newChat("c2", 1)]);
+});
+
+test("what is more in a file is left out", () => {
+  const file = JSON.parse(write([chat()]));
+  file.chats[0].messages[0].onclick = "alert(1)";
+  file.chats[0].extra = {};
+  assert.deepEqual(read(JSON.stringify(file)), [chat()]);
+});
+
+test("a file that is something else is refused, with a reason", () => {
+  const changed = (change: (file: any) => void): string => {
+    const file = JSON.parse(write([chat()]));
+    change(file);
+    return JSON.stringify(file);
+  };
+  const wrong: [string, RegExp][] = [
+    ["", /not JSON/],
+    ["[]", /no conversations/],
+    ["{}", /no conversations/],
+    [changed((file) => (file.version = 2)), /version 2/],
+    [changed((file) => (file.chats = {})), /no list/],
+    [changed((file) => (file.chats[0].messages = "x")), /conversation 1: no messages/],
+    [changed((file) => (file.chats[0].title = 5)), /title is no text/],
+    [changed((file) => (file.chats[0].messages[0].role = "system")), /role system/],
+    [changed((file) => (file.chats[0].messages[0].parent = "m2")), /follows one that is not there/],
+    [changed((file) => (file.chats[0].messages[1].id = "m1")), /two messages/],
+    [changed((file) => (file.chats[0].messages[1].stats.context = "x")), /context is no number/],
+    [changed((file) => (file.chats[0].messages[1].content = null)), /content is no text/],
+  ];
+  for (const [text, reason] of wrong) assert.throws(() => read(text), reason);
+});
