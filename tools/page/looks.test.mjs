@@ -39,6 +39,8 @@ test("settings come from the server, are kept and are sent", async () => {
   await page.getByLabel("Seed").fill("42");
   await page.getByLabel("Top p").fill("5");
   await page.getByLabel("Texts that end a reply").fill("zebra\nyak");
+  await page.getByLabel("Tokens that end a reply").fill("3 x");
+  await page.getByLabel("Tokens that end a reply").fill("3, 4");
   await page.getByLabel("Bias of tokens").fill("7: -100");
   await shoot(page, "settings");
   await assertAccessible(page, "settings");
@@ -54,6 +56,7 @@ test("settings come from the server, are kept and are sent", async () => {
     max_tokens: 7,
     seed: 42,
     stop: ["zebra", "yak"],
+    stop_token_ids: [3, 4],
     logit_bias: { 7: -100 },
   });
   assert.equal(messages[0].content, "You tell stories");

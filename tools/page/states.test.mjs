@@ -8,21 +8,37 @@ const ENDLESS = { ignoreEos: true };
 
 after(closeBrowser);
 
-/** Holds a place at the server until told to leave. */
+/** Holds a place at the server until told to leave: replies end when the context is full, so again and again. */
 function occupy(server) {
   const leave = new AbortController();
-  const body = { messages: [{ role: "user", content: "Hi" }], ignore_eos: true, stream: true };
-  const asked = fetch(`${server.url}v1/chat/completions`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(body),
-    signal: leave.signal,
-  });
-  return { begun: asked, leave: () => leave.abort() };
+  const body = { messages: [{ role: "user", content: "Hi" }], ignore_eos: true };
+  const stay = async () => {
+    while (!leave.signal.aborted) {
+      const answer = await fetch(`${server.url}v1/chat/completions`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(body),
+        signal: leave.signal,
+      });
+      await answer.text();
+    }
+  };
+  // Leaving is an error, and so is a server that ends.
+  stay().catch(() => {});
+  return () => leave.abort();
 }
 
-test("a key is asked for, kept for the tab, and longer if wanted", async () => {
+/** Waits until so many replies are computed, and so many wait. */
+async function busy(server, running, waiting) {
+  for (;;) {
+    const load = await (await fetch(`${server.url}health`)).json();
+    if (load.running === running && load.waiting === waiting) return;
+  }
+}
+
+test("a key is asked for, kept for the tab, and longer if wanted", async (t) => {
   const server = await startServer(["--api-key", "open sesame"]);
+  t.after(() => server.kill());
   const page = await visit(server.url);
   const dialog = page.getByRole("dialog", { name: "This server wants a key" });
   await dialog.waitFor();
@@ -50,33 +66,31 @@ test("a key is asked for, kept for the tab, and longer if wanted", async () => {
   await third.getByRole("img", { name: "Server ready" }).waitFor();
   assert.deepEqual(page.faults, []);
   await page.context().close();
-  await server.kill();
 });
 
-test("a full queue is waited for", async () => {
+test("a full queue is waited for", async (t) => {
   const server = await startServer(["--max-running", "1", "--max-waiting", "1"]);
-  const others = [occupy(server), occupy(server)];
-  await others[0].begun;
+  t.after(() => server.kill());
   const page = await visit(server.url);
-  const { running, waiting } = await (await fetch(`${server.url}health`)).json();
-  assert.deepEqual({ running, waiting }, { running: 1, waiting: 1 });
+  const first = occupy(server);
+  await busy(server, 1, 0);
+  const second = occupy(server);
+  await busy(server, 1, 1);
   await page.getByLabel("Message", { exact: true }).fill("Tell me a story");
   await page.keyboard.press("Enter");
   await page.getByText(/The queue is full. Asking again in \d+ s/).waitFor();
   await shoot(page, "queue-full");
-  for (const other of others) {
-    other.begun.catch(() => {});
-    other.leave();
-  }
+  first();
+  second();
   await replied(page);
   assert.ok((await lastReply(page).innerText()).length > 0);
   assert.deepEqual(page.faults, []);
   await page.context().close();
-  await server.kill();
 });
 
-test("a server that dies is waited for, and what it was writing is kept", async () => {
+test("a server that dies is waited for, and what it was writing is kept", async (t) => {
   let server = await startServer();
+  t.after(() => server.kill());
   const page = await visit(server.url, { settings: ENDLESS });
   await page.getByLabel("Message", { exact: true }).fill("Go on and on");
   await page.keyboard.press("Enter");
@@ -106,22 +120,20 @@ test("a server that dies is waited for, and what it was writing is kept", async 
   assert.equal(await page.locator("article.assistant .markdown").first().innerText(), begun);
   assert.deepEqual(page.faults, []);
   await page.context().close();
-  await server.kill();
 });
 
-test("a server that is stopping says so, and finishes", async () => {
+test("a server that is stopping says so, and finishes", async (t) => {
   const server = await startServer(["--drain", "20"]);
-  const other = occupy(server);
+  t.after(() => server.kill());
   const page = await visit(server.url);
   await ask(page, "Tell me a story");
-  await other.begun;
+  const leave = occupy(server);
+  await busy(server, 1, 0);
   server.terminate();
   await page.getByText("The server is stopping").waitFor();
   await shoot(page, "stopping");
-  other.begun.catch(() => {});
-  other.leave();
+  leave();
   await page.getByText("The server cannot be reached.").first().waitFor();
   assert.deepEqual(page.faults, []);
   await page.context().close();
-  await server.kill();
 });

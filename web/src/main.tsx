@@ -13,3 +13,5 @@ void loadChats();
 watchServer();
 listenForShortcuts();
 growTextAreas();
+// For whoever measures: from here on, keys and clicks do something.
+performance.mark("interactive");

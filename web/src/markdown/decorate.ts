@@ -1,4 +1,5 @@
 /** What people need around code and tables: a name, a button to copy, room to scroll. */
+import { copyText } from "../state/clipboard.ts";
 import { highlight } from "./highlight.ts";
 
 export function decorate(nodes: DocumentFragment, isFinal: boolean): void {
@@ -27,8 +28,8 @@ function head(code: HTMLElement): HTMLElement {
   copy.setAttribute("type", "button");
   copy.textContent = "Copy";
   copy.addEventListener("click", () => {
-    void navigator.clipboard.writeText(code.textContent ?? "").then(() => {
-      copy.textContent = "Copied";
+    void copyText(code.textContent ?? "").then((isCopied) => {
+      copy.textContent = isCopied ? "Copied" : "Not copied";
       setTimeout(() => (copy.textContent = "Copy"), 1500);
     });
   });

@@ -1,7 +1,7 @@
 /** Colours for code, in the languages that answers have most. */
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";
-import c from "highlight.js/lib/languages/cpp";
+import cpp from "highlight.js/lib/languages/cpp";
 import css from "highlight.js/lib/languages/css";
 import go from "highlight.js/lib/languages/go";
 import java from "highlight.js/lib/languages/java";
@@ -14,27 +14,40 @@ import xml from "highlight.js/lib/languages/xml";
 import yaml from "highlight.js/lib/languages/yaml";
 import { clean } from "./clean.ts";
 
-hljs.registerLanguage("bash", bash);
-hljs.registerLanguage("cpp", c);
-hljs.registerLanguage("css", css);
-hljs.registerLanguage("go", go);
-hljs.registerLanguage("java", java);
-hljs.registerLanguage("json", json);
-hljs.registerLanguage("python", python);
-hljs.registerLanguage("rust", rust);
-hljs.registerLanguage("sql", sql);
-// JavaScript is read as TypeScript, which contains it.
-hljs.registerLanguage("typescript", typescript);
-hljs.registerAliases(["javascript", "js", "jsx", "mjs"], { languageName: "typescript" });
-hljs.registerLanguage("xml", xml);
-hljs.registerLanguage("yaml", yaml);
+const LANGUAGES = {
+  bash,
+  cpp,
+  css,
+  go,
+  java,
+  json,
+  python,
+  rust,
+  sql,
+  typescript,
+  xml,
+  yaml,
+};
 
 /** Beyond this, colouring takes longer than anybody wants to wait. */
 const LONGEST = 50_000;
 
+let isReady = false;
+
+/** With the first code that needs it: a page that is only opened does not wait for grammars. */
+function prepare(): void {
+  if (isReady) return;
+  isReady = true;
+  for (const [name, grammar] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, grammar);
+  // TypeScript contains JavaScript.
+  hljs.registerAliases(["javascript", "js", "jsx", "mjs"], { languageName: "typescript" });
+}
+
 export function highlight(code: HTMLElement): void {
   const language = /language-(\S+)/.exec(code.className)?.[1]?.toLowerCase();
   const text = code.textContent ?? "";
-  if (!language || text.length > LONGEST || !hljs.getLanguage(language)) return;
+  if (!language || text.length > LONGEST) return;
+  prepare();
+  if (!hljs.getLanguage(language)) return;
   code.replaceChildren(clean(hljs.highlight(text, { language }).value));
 }

@@ -2,10 +2,18 @@
 import { signal } from "@preact/signals";
 import { Refused, ask } from "../api/client.ts";
 import type { Props } from "../api/wire.ts";
+import { openWindow } from "./open.ts";
 
 export type Connection = "connecting" | "ready" | "loading" | "draining" | "offline" | "locked";
 
+interface Load {
+  running: number;
+  waiting: number;
+}
+
 export const connection = signal<Connection>("connecting");
+/** How many replies are computed, and how many wait. */
+export const load = signal<Load>({ running: 0, waiting: 0 });
 export const props = signal<Props | null>(null);
 
 const WELL_MS = 5000;
@@ -26,7 +34,7 @@ export function watchServer(): void {
 export async function check(): Promise<void> {
   clearTimeout(timer);
   try {
-    await ask("/health");
+    load.value = (await (await ask("/health")).json()) as Load;
     // A server that came back may be another one.
     if (connection.peek() !== "ready") {
       props.value = (await (await ask("/props")).json()) as Props;
@@ -58,6 +66,7 @@ export function whenReady(signal: AbortSignal): Promise<void> {
 }
 
 function become(next: Connection): void {
+  if (next === "locked") openWindow.value = "key";
   connection.value = next;
   if (next !== "ready") return;
   const all = waiters;

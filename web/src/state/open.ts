@@ -1,7 +1,7 @@
 /** Which window is open over the page, and whether the list of chats is. */
 import { signal } from "@preact/signals";
 
-export type Window = "settings" | "help" | null;
+export type Window = "settings" | "help" | "key" | null;
 
 export const openWindow = signal<Window>(null);
 /** The message being edited. */

@@ -1,5 +1,5 @@
 /** Which part of the page is shown; the address tells, so going back works. */
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 
 export type Place = { kind: "chat"; id: string | null } | { kind: "server" };
 
@@ -24,3 +24,17 @@ export function go(next: Place): void {
 }
 
 window.addEventListener("popstate", () => (place.value = read()));
+
+let lastChat: string | null = null;
+effect(() => {
+  if (place.value.kind === "chat") lastChat = place.value.id;
+});
+
+/** To the chat that was open last. */
+export function goToChat(): void {
+  if (place.peek().kind !== "chat") go({ kind: "chat", id: lastChat });
+}
+
+export function goToServer(): void {
+  go({ kind: "server" });
+}

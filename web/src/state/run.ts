@@ -2,27 +2,13 @@
 import { type Signal, signal } from "@preact/signals";
 import { streamChat } from "../api/chat.ts";
 import { Refused } from "../api/client.ts";
-import type { ChatChunk, ChatRequest, Progress, Timings, Usage } from "../api/wire.ts";
-import {
-  type Ending,
-  type Message,
-  type Stats,
-  add,
-  change,
-  path,
-  pathTo,
-} from "../history/tree.ts";
+import type { ChatRequest } from "../api/wire.ts";
+import { type Message, add, change, path, pathTo } from "../history/tree.ts";
 import { changeChat, chatOf, newId, startChat } from "./chats.ts";
-import { props, report, whenReady } from "./connection.ts";
+import { check, props, report, whenReady } from "./connection.ts";
 import { spoken } from "./notice.ts";
 import { requestFields, settings } from "./settings.ts";
-
-export type Phase =
-  | { kind: "asking" }
-  | { kind: "queued"; seconds: number }
-  | { kind: "away" }
-  | { kind: "reading"; progress: Progress }
-  | { kind: "writing"; perSecond: number };
+import { type Phase, Written } from "./written.ts";
 
 /** A reply being written. */
 export interface Run {
@@ -70,6 +56,7 @@ function message(role: Message["role"], parent: string | null, content: string):
 }
 
 const KEEP_MS = 2000;
+const ASK_MS = 1000;
 
 async function reply(chatId: string, question: string): Promise<void> {
   if (runs.peek().some((run) => run.chat === chatId)) return;
@@ -84,11 +71,15 @@ async function reply(chatId: string, question: string): Promise<void> {
   };
   runs.value = [...runs.peek(), run];
   spoken.value = "The reply is being written";
-  const written = new Written();
+  const written = new Written(props.peek()?.default_generation_settings.n_ctx ?? 0);
   // A tab that is closed in the middle loses little.
   const keeping = setInterval(() => {
     changeChat(chatId, (chat) => change(chat, answer.id, { content: written.text }));
   }, KEEP_MS);
+  // Who waits for long is told what for.
+  const asking = setInterval(() => {
+    if (run.phase.peek().kind === "asking") void check();
+  }, ASK_MS);
   let end: Partial<Message>;
   try {
     await write(run, written, requestOf(chatId, question));
@@ -99,6 +90,7 @@ async function reply(chatId: string, question: string): Promise<void> {
     spoken.value = end.problem ?? "The reply was stopped";
   }
   clearInterval(keeping);
+  clearInterval(asking);
   runs.value = runs.peek().filter((other) => other !== run);
   const stats = written.stats();
   changeChat(chatId, (chat) => ({
@@ -178,72 +170,27 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-const drawn = new WeakSet<Run>();
+const drawing = new WeakSet<Run>();
+/** What takes longer than one picture of the screen is drawn less often. */
+const SLOW_MS = 16;
+const SLOWER = 4;
 
-/** At most once for each picture the screen shows. */
+/** Shows what has come, at most once for each picture of the screen. */
 function showSoon(run: Run, written: Written): void {
-  if (drawn.has(run)) return;
-  drawn.add(run);
-  requestAnimationFrame(() => {
-    drawn.delete(run);
+  if (drawing.has(run)) return;
+  drawing.add(run);
+  requestAnimationFrame((start) => {
     run.text.value = written.text;
     run.phase.value = written.phase();
+    // By then it has been drawn.
+    setTimeout(() => {
+      const cost = performance.now() - start;
+      setTimeout(() => drawAgain(run, written), cost > SLOW_MS ? SLOWER * cost : 0);
+    });
   });
 }
 
-/** What has come of a reply. */
-class Written {
-  text = "";
-  ending: Ending = "stop";
-  private pieces = 0;
-  private firstAt = 0;
-  private progress: Progress | undefined;
-  private usage: Usage | undefined;
-  private timings: Timings | undefined;
-  private seed: number | undefined;
-  private model: string | undefined;
-
-  take(chunk: ChatChunk): void {
-    const choice = chunk.choices?.[0];
-    if (choice?.delta?.content) {
-      this.text += choice.delta.content;
-      this.pieces += 1;
-      this.firstAt ||= performance.now();
-    }
-    const reason = choice?.finish_reason;
-    if (reason === "length" || reason === "deadline") this.ending = reason;
-    this.progress = chunk.prompt_progress ?? this.progress;
-    this.usage = chunk.usage ?? this.usage;
-    this.timings = chunk.timings ?? this.timings;
-    this.seed = chunk.seed ?? this.seed;
-    this.model = chunk.model ?? this.model;
-  }
-
-  phase(): Phase {
-    if (this.pieces) return { kind: "writing", perSecond: this.rate() };
-    if (this.progress) return { kind: "reading", progress: this.progress };
-    return { kind: "asking" };
-  }
-
-  stats(): Stats | undefined {
-    const { usage, timings, progress } = this;
-    if (!this.pieces && !usage) return undefined;
-    return {
-      promptTokens: usage?.prompt_tokens ?? progress?.total ?? 0,
-      cachedTokens: usage?.prompt_tokens_details?.cached_tokens ?? progress?.cache ?? 0,
-      // A reply that was stopped is not told about at the end; its pieces are tokens, nearly.
-      replyTokens: usage?.completion_tokens ?? this.pieces,
-      replyPerSecond: timings?.predicted_per_second ?? this.rate(),
-      promptPerSecond: timings?.prompt_per_second ?? 0,
-      queueMs: timings?.queue_ms ?? 0,
-      context: props.peek()?.default_generation_settings.n_ctx ?? 0,
-      ...(this.seed !== undefined && { seed: this.seed }),
-      ...(this.model !== undefined && { model: this.model }),
-    };
-  }
-
-  private rate(): number {
-    const seconds = (performance.now() - this.firstAt) / 1000;
-    return this.pieces > 1 && seconds > 0 ? (this.pieces - 1) / seconds : 0;
-  }
+function drawAgain(run: Run, written: Written): void {
+  drawing.delete(run);
+  if (run.text.peek() !== written.text) showSoon(run, written);
 }

@@ -112,6 +112,8 @@ export interface Settings {
   numbers: Record<string, number>;
   /** Texts that end a reply. */
   stop: string[];
+  /** Tokens that do, by their numbers. */
+  stopTokens: number[];
   /** Token numbers and what is added to their scores. */
   logitBias: Record<string, number>;
   /** Whether a reply goes on past the model's own end. */
@@ -125,6 +127,7 @@ const NONE: Settings = {
   system: "",
   numbers: {},
   stop: [],
+  stopTokens: [],
   logitBias: {},
   ignoreEos: false,
   decode: "",
@@ -145,6 +148,7 @@ export function resetSettings(): void {
 export function requestFields(settings: Settings, props: Props | null): Record<string, unknown> {
   const fields: Record<string, unknown> = { ...settings.numbers };
   if (settings.stop.length) fields.stop = settings.stop;
+  if (settings.stopTokens.length) fields.stop_token_ids = settings.stopTokens;
   if (Object.keys(settings.logitBias).length) fields.logit_bias = settings.logitBias;
   if (settings.ignoreEos) fields.ignore_eos = true;
   // Kept from another server, which could do more.

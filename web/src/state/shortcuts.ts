@@ -1,7 +1,7 @@
 /** What keys do, wherever the focus is. */
 import { currentChat } from "./chats.ts";
 import { isListOpen, openWindow } from "./open.ts";
-import { go, place } from "./place.ts";
+import { go, goToChat, goToServer, place } from "./place.ts";
 import { runs, stop } from "./run.ts";
 
 /** For the list that people can open. */
@@ -36,8 +36,8 @@ function actionOf(event: KeyboardEvent): (() => void) | undefined {
   if (isCommand && event.shiftKey && key === "o") return newChat;
   if (isCommand && key === "k") return () => focus("search", true);
   if (isCommand && key === ",") return () => (openWindow.value = "settings");
-  if (event.altKey && key === "1") return () => go({ kind: "chat", id: null });
-  if (event.altKey && key === "2") return () => go({ kind: "server" });
+  if (event.altKey && key === "1") return goToChat;
+  if (event.altKey && key === "2") return goToServer;
   if (key === "escape") return escape;
   if (isCommand || event.altKey || isTyping(event.target)) return undefined;
   if (key === "/") return () => focus("composer", false);

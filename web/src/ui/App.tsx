@@ -1,5 +1,6 @@
 /** The whole page. */
-import { connection } from "../state/connection.ts";
+import { useEffect } from "preact/hooks";
+import { currentChat } from "../state/chats.ts";
 import { isListOpen, openWindow } from "../state/open.ts";
 import { place } from "../state/place.ts";
 import { Banner, Spoken } from "./Banner.tsx";
@@ -12,6 +13,10 @@ import { SettingsDialog } from "./SettingsDialog.tsx";
 import { Sidebar } from "./Sidebar.tsx";
 
 export function App() {
+  const title = currentChat.value?.title;
+  useEffect(() => {
+    document.title = title ? `${title} – WrinkleFree` : "WrinkleFree";
+  }, [title]);
   return (
     <div class="page">
       <Sidebar />
@@ -27,7 +32,7 @@ export function App() {
       </div>
       {openWindow.value === "settings" && <SettingsDialog />}
       {openWindow.value === "help" && <HelpDialog />}
-      {connection.value === "locked" && <KeyDialog />}
+      {openWindow.value === "key" && <KeyDialog />}
       <Spoken />
     </div>
   );

@@ -5,7 +5,7 @@ import type { Chat } from "../history/tree.ts";
 import { changeChat, dropChat } from "../state/chats.ts";
 import { isListOpen } from "../state/open.ts";
 import { go } from "../state/place.ts";
-import { runOf } from "../state/run.ts";
+import { runOf, stop } from "../state/run.ts";
 import { IconButton } from "./IconButton.tsx";
 import { Pencil, Trash } from "./icons.tsx";
 
@@ -80,7 +80,10 @@ function Delete({ chat, title, onDone }: { chat: Chat; title: string; onDone: ()
         type="button"
         class="text-button danger"
         ref={(button) => button?.focus()}
-        onClick={() => dropChat(chat.id)}
+        onClick={() => {
+          stop(chat.id);
+          dropChat(chat.id);
+        }}
       >
         Delete
       </button>

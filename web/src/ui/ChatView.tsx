@@ -1,5 +1,5 @@
 /** A conversation: its messages, and where the next one is typed. */
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { path } from "../history/tree.ts";
 import { currentChat, isLoaded } from "../state/chats.ts";
 import { props } from "../state/connection.ts";
@@ -18,6 +18,7 @@ export function ChatView() {
   const shown = chat ? path(chat) : [];
   const scroller = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
+  const lastTop = useRef(0);
   const [isAway, setAway] = useState(false);
   const toEnd = () => {
     const box = scroller.current;
@@ -26,21 +27,25 @@ export function ChatView() {
   const onScroll = () => {
     const box = scroller.current;
     if (!box) return;
-    follows.current = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
+    const isNear = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
+    // Text that comes faster than it is followed is no wish to stay; going up is.
+    if (isNear) follows.current = true;
+    else if (box.scrollTop < lastTop.current) follows.current = false;
+    lastTop.current = box.scrollTop;
     setAway(!follows.current);
   };
   useLayoutEffect(() => {
     follows.current = true;
     toEnd();
   }, [chat?.id, isLoaded.value]);
-  // A subscription instead of a rendering: text comes many times a second.
-  useEffect(
-    () => run?.text.subscribe(() => requestAnimationFrame(() => follows.current && toEnd())),
-    [run],
-  );
-  useEffect(() => {
-    if (follows.current) toEnd();
-  }, [shown.length, run]);
+  // In the same picture in which the text grew, so that nothing jumps.
+  useLayoutEffect(() => {
+    const messages = scroller.current?.firstElementChild;
+    if (!messages) return;
+    const observer = new ResizeObserver(() => follows.current && toEnd());
+    observer.observe(messages);
+    return () => observer.disconnect();
+  }, [chat?.id, shown.length > 0]);
   return (
     <>
       <div

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { editedMessage } from "../state/open.ts";
 import { type Run, send, stop } from "../state/run.ts";
 import { IconButton } from "./IconButton.tsx";
+import { rate } from "./StatsLine.tsx";
 import { Send, Stop } from "./icons.tsx";
 
 interface ComposerProps {
@@ -38,35 +39,59 @@ export function Composer({ chat, run, lastQuestion, onSent }: ComposerProps) {
     }
   };
   return (
-    <form
-      class="composer"
-      onSubmit={(event) => {
-        event.preventDefault();
-        submit();
-      }}
-    >
-      <textarea
-        ref={area}
-        id="composer"
-        class="grows"
-        rows={1}
-        dir="auto"
-        placeholder="Write a message"
-        aria-label="Message"
-        enterkeyhint="send"
-        value={text}
-        onInput={(event) => setText(event.currentTarget.value)}
-        onKeyDown={onKeyDown}
-      />
+    <>
+      <form
+        class="composer"
+        onSubmit={(event) => {
+          event.preventDefault();
+          submit();
+        }}
+      >
+        <textarea
+          ref={area}
+          id="composer"
+          class="grows"
+          rows={1}
+          dir="auto"
+          placeholder="Write a message"
+          aria-label="Message"
+          enterkeyhint="send"
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+          onKeyDown={onKeyDown}
+        />
+        {run ? (
+          <IconButton kind="main" label="Stop" onClick={() => stop(run.chat)}>
+            <Stop />
+          </IconButton>
+        ) : (
+          <IconButton kind="main" label="Send" disabled={!text.trim()} onClick={submit}>
+            <Send />
+          </IconButton>
+        )}
+      </form>
+      <Note run={run} />
+    </>
+  );
+}
+
+/** A line below: how fast it goes, or how to go on. */
+function Note({ run }: { run: Run | undefined }) {
+  const phase = run?.phase.value;
+  const speed =
+    phase?.kind === "writing" && phase.perSecond > 0 && `${rate(phase.perSecond)} tok/s`;
+  return (
+    <p class="note">
       {run ? (
-        <IconButton kind="main" label="Stop" onClick={() => stop(run.chat)}>
-          <Stop />
-        </IconButton>
+        <>
+          {speed && `${speed} · `}
+          <kbd>Esc</kbd> stops
+        </>
       ) : (
-        <IconButton kind="main" label="Send" disabled={!text.trim()} onClick={submit}>
-          <Send />
-        </IconButton>
+        <>
+          <kbd>Enter</kbd> sends, <kbd>Shift + Enter</kbd> makes a new line
+        </>
       )}
-    </form>
+    </p>
   );
 }

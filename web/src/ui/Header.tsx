@@ -1,7 +1,7 @@
 /** The top line: which part is shown, what the server is, what can be opened. */
 import { connection, props } from "../state/connection.ts";
 import { isListOpen, openWindow } from "../state/open.ts";
-import { type Place, go, place } from "../state/place.ts";
+import { goToChat, goToServer, place } from "../state/place.ts";
 import { type Theme, nextTheme, theme } from "../state/theme.ts";
 import { IconButton } from "./IconButton.tsx";
 import { HalfMoon, Menu, Moon, Question, Sliders, Sun } from "./icons.tsx";
@@ -15,8 +15,8 @@ export function Header() {
         </IconButton>
       </span>
       <nav class="tabs" aria-label="Parts of the page">
-        <Tab name="Chat" to={{ kind: "chat", id: null }} />
-        <Tab name="Server" to={{ kind: "server" }} />
+        <Tab name="Chat" kind="chat" onClick={goToChat} />
+        <Tab name="Server" kind="server" onClick={goToServer} />
       </nav>
       <Model />
       <span class="header-tools">
@@ -40,20 +40,10 @@ const THEMES: Record<Theme, string> = {
   dark: "Colours: dark",
 };
 
-/** The chat that was open before, when coming back from elsewhere. */
-let lastChat: string | null = null;
-
-function Tab({ name, to }: { name: string; to: Place }) {
-  const at = place.value;
-  if (at.kind === "chat") lastChat = at.id;
-  const isHere = at.kind === to.kind;
+function Tab({ name, kind, onClick }: { name: string; kind: string; onClick: () => void }) {
+  const isHere = place.value.kind === kind;
   return (
-    <button
-      type="button"
-      class="tab"
-      aria-current={isHere ? "page" : undefined}
-      onClick={() => !isHere && go(to.kind === "chat" ? { kind: "chat", id: lastChat } : to)}
-    >
+    <button type="button" class="tab" aria-current={isHere ? "page" : undefined} onClick={onClick}>
       {name}
     </button>
   );

@@ -1,7 +1,8 @@
 /** Asks for the key of the server. */
 import { useState } from "preact/hooks";
-import { check, connection } from "../state/connection.ts";
+import { check } from "../state/connection.ts";
 import { apiKey, setKey } from "../state/key.ts";
+import { openWindow } from "../state/open.ts";
 import { Dialog } from "./Dialog.tsx";
 
 export function KeyDialog() {
@@ -12,11 +13,11 @@ export function KeyDialog() {
     event.preventDefault();
     if (!key.trim()) return;
     setKey(key.trim(), remember);
-    connection.value = "connecting";
+    openWindow.value = null;
     void check();
   };
   return (
-    <Dialog title="This server wants a key" onClose={() => (connection.value = "offline")}>
+    <Dialog title="This server wants a key" onClose={() => (openWindow.value = null)}>
       <form class="form" onSubmit={submit}>
         {isWrong && (
           <p class="problem" role="alert">
@@ -28,6 +29,7 @@ export function KeyDialog() {
           <input
             type="password"
             autocomplete="off"
+            autofocus
             value={key}
             onInput={(event) => set(event.currentTarget.value)}
           />

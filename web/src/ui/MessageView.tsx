@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { type Chat, type Message, step, versions } from "../history/tree.ts";
 import { changeChat } from "../state/chats.ts";
+import { copyText } from "../state/clipboard.ts";
 import { notify } from "../state/notice.ts";
 import { editedMessage } from "../state/open.ts";
 import { type Run, editAndSend, regenerate } from "../state/run.ts";
@@ -62,12 +63,13 @@ function Question({ chat, message, run }: MessageProps) {
 
 function Answer({ chat, message, run }: MessageProps) {
   const own = run?.message === message.id ? run : undefined;
+  const isWriting = own?.phase.value.kind === "writing";
   const text = own ? own.text.value : message.content;
   return (
     <article class="message assistant" aria-label="Reply" aria-busy={!!own}>
       <Markdown text={text} isFinal={!own} />
       {!own && <Ending message={message} chat={chat} isBusy={!!run} />}
-      <footer class="actions">
+      <footer class={isWriting ? "actions hidden" : "actions"}>
         {own ? (
           <PhaseLine phase={own.phase.value} />
         ) : (
@@ -142,13 +144,9 @@ function Versions({ chat, message, isBusy }: { chat: Chat; message: Message; isB
 function CopyButton({ text }: { text: string }) {
   const [isCopied, setCopied] = useState(false);
   const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      setCopied(true);
-      setTimeout(() => setCopied(false), 1500);
-    } catch {
-      notify("The browser does not let this page copy.");
-    }
+    if (!(await copyText(text))) return notify("The browser does not let this page copy.");
+    setCopied(true);
+    setTimeout(() => setCopied(false), 1500);
   };
   return (
     <IconButton label={isCopied ? "Copied" : "Copy"} onClick={() => void copy()}>

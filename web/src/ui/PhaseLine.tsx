@@ -1,12 +1,12 @@
-/** What is going on before and while a reply is written. */
-import { connection } from "../state/connection.ts";
-import type { Phase } from "../state/run.ts";
-import { count, rate } from "./StatsLine.tsx";
+/** What is going on before a reply is written. */
+import { connection, load } from "../state/connection.ts";
+import type { Phase } from "../state/written.ts";
+import { count } from "./StatsLine.tsx";
 
 export function PhaseLine({ phase }: { phase: Phase }) {
   switch (phase.kind) {
     case "asking":
-      return <Waiting text="Waiting for the server" />;
+      return <Waiting text={asking(load.value.waiting)} />;
     case "queued":
       return <Waiting text={`The queue is full. Asking again in ${phase.seconds} s`} />;
     case "away":
@@ -14,8 +14,14 @@ export function PhaseLine({ phase }: { phase: Phase }) {
     case "reading":
       return <Reading total={phase.progress.total} done={phase.progress.processed} />;
     case "writing":
-      return <span class="stats">{phase.perSecond > 0 && `${rate(phase.perSecond)} tok/s`}</span>;
+      // Below a text that grows, anything would jump: the speed stands at the composer.
+      return null;
   }
+}
+
+function asking(waiting: number): string {
+  if (!waiting) return "Waiting for the server";
+  return `Waiting for a place: ${waiting === 1 ? "one reply waits" : `${count(waiting)} replies wait`}`;
 }
 
 const AWAY: Record<string, string> = {

@@ -1,5 +1,4 @@
 /** How replies are written: system prompt and sampling. Empty fields are the server's. */
-import { useState } from "preact/hooks";
 import { changeChat, currentChat } from "../state/chats.ts";
 import { props } from "../state/connection.ts";
 import { openWindow } from "../state/open.ts";
@@ -11,6 +10,7 @@ import {
   settings,
 } from "../state/settings.ts";
 import { Dialog } from "./Dialog.tsx";
+import { LogitBias, StopTexts, StopTokens } from "./ListSettings.tsx";
 
 export function SettingsDialog() {
   return (
@@ -25,6 +25,7 @@ export function SettingsDialog() {
         </fieldset>
         <DecodeChoice />
         <StopTexts />
+        <StopTokens />
         <LogitBias />
         <label class="check">
           <input
@@ -111,59 +112,4 @@ function DecodeChoice() {
       </select>
     </label>
   );
-}
-
-function StopTexts() {
-  const change = (text: string) =>
-    changeSettings({ stop: text.split("\n").filter((line) => line !== "") });
-  return (
-    <label class="field">
-      <span>Texts that end a reply</span>
-      <textarea
-        class="grows"
-        rows={2}
-        defaultValue={settings.value.stop.join("\n")}
-        onInput={(event) => change(event.currentTarget.value)}
-      />
-      <small>One on each line, at most {props.value?.limits.stop ?? 16}.</small>
-    </label>
-  );
-}
-
-function LogitBias() {
-  const [isWrong, setWrong] = useState(false);
-  const change = (text: string) => {
-    const bias = biasOf(text);
-    setWrong(bias === undefined);
-    if (bias) changeSettings({ logitBias: bias });
-  };
-  const lines = Object.entries(settings.value.logitBias).map(([token, add]) => `${token}: ${add}`);
-  return (
-    <label class="field">
-      <span>Bias of tokens</span>
-      <textarea
-        class="grows"
-        rows={2}
-        placeholder="128: -100"
-        aria-invalid={isWrong}
-        defaultValue={lines.join("\n")}
-        onInput={(event) => change(event.currentTarget.value)}
-      />
-      <small>
-        A token's number and what is added to its score, from -100 to 100, on each line.
-      </small>
-    </label>
-  );
-}
-
-/** The biases of a text; nothing if that is not its form. */
-function biasOf(text: string): Record<string, number> | undefined {
-  const bias: Record<string, number> = {};
-  for (const line of text.split("\n")) {
-    if (!line.trim()) continue;
-    const [, token, add] = /^\s*(\d+)\s*[:=]\s*(-?\d+(?:\.\d+)?)\s*$/.exec(line) ?? [];
-    if (!token || !add || Math.abs(Number(add)) > 100) return undefined;
-    bias[token] = Number(add);
-  }
-  return bias;
 }

@@ -2,16 +2,20 @@
 import type { Stats } from "../history/tree.ts";
 
 export function StatsLine({ stats }: { stats: Stats }) {
+  // What a reply that was stopped had to read may never have been told.
+  const isWhole = stats.promptTokens > 0;
   const used = stats.promptTokens + stats.replyTokens;
   return (
     <span class="stats">
       <span title={speeds(stats)}>{rate(stats.replyPerSecond)} tok/s</span>
       <span>{count(stats.replyTokens)} tokens</span>
-      <span>
-        prompt {count(stats.promptTokens)}
-        {stats.cachedTokens > 0 && ` (${count(stats.cachedTokens)} cached)`}
-      </span>
-      {stats.context > 0 && <Gauge used={used} room={stats.context} />}
+      {isWhole && (
+        <span>
+          prompt {count(stats.promptTokens)}
+          {stats.cachedTokens > 0 && ` (${count(stats.cachedTokens)} cached)`}
+        </span>
+      )}
+      {isWhole && stats.context > 0 && <Gauge used={used} room={stats.context} />}
     </span>
   );
 }

@@ -1,0 +1,19 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { biasOf, tokensOf } from "../src/state/lists.ts";
+
+test("tokens are numbers with something between", () => {
+  assert.deepEqual(tokensOf(" 1, 22\n333 "), [1, 22, 333]);
+  assert.deepEqual(tokensOf(""), []);
+  for (const wrong of ["x", "-1", "1.5", "1;2", "99999999999"]) {
+    assert.equal(tokensOf(wrong), undefined, wrong);
+  }
+});
+
+test("a bias is a token and a number within bounds", () => {
+  assert.deepEqual(biasOf("1: -100\n\n 22 = 0.5 "), { 1: -100, 22: 0.5 });
+  assert.deepEqual(biasOf(""), {});
+  for (const wrong of ["1", "1: x", "1: 101", "a: 1", "-1: 1", "1: 1e1"]) {
+    assert.equal(biasOf(wrong), undefined, wrong);
+  }
+});
