@@ -5,7 +5,7 @@ import { watchServer } from "./state/connection.ts";
 import { listenForShortcuts } from "./state/shortcuts.ts";
 import "./state/theme.ts";
 import { App } from "./ui/App.tsx";
-import { growTextAreas } from "./ui/grow.ts";
+import { growTextAreas } from "./browser/grow.ts";
 
 const root = document.getElementById("app");
 if (root) render(<App />, root);

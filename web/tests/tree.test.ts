@@ -9,7 +9,6 @@ import {
   newChat,
   path,
   pathTo,
-  remove,
   step,
   titleOf,
   versions,
@@ -68,12 +67,6 @@ test("changing one message leaves the others as they are", () => {
   assert.equal(after.messages.find(({ id }) => id === "a1")?.content, "new");
   assert.equal(before.messages.find(({ id }) => id === "a1")?.content, "a1");
   assert.equal(after.messages[0], before.messages[0]);
-});
-
-test("removing takes all that is below, and shows what is left", () => {
-  const chat = remove(step(grown(), "a2", -1), "a1");
-  assert.equal(ids(chat.messages), "q1 a2");
-  assert.equal(ids(path(chat)), "q1 a2");
 });
 
 test("the first question names the chat, unless a person did", () => {

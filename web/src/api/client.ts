@@ -1,5 +1,5 @@
 /** Requests to the server this page came from. */
-import { apiKey } from "../state/key.ts";
+import { apiKey } from "./key.ts";
 import type { ErrorFacts } from "./wire.ts";
 
 /** An answer that is a refusal; status 0 is a server that cannot be reached. */

@@ -119,23 +119,6 @@ export function step(chat: Chat, id: string, by: number): Chat {
   return { ...chat, chosen: { ...chat.chosen, [message.parent ?? ""]: next.id } };
 }
 
-/** Without a message and all below it. */
-export function remove(chat: Chat, id: string): Chat {
-  const gone = new Set([id]);
-  // Parents come first, so one pass finds all.
-  for (const message of chat.messages) {
-    if (message.parent !== null && gone.has(message.parent)) gone.add(message.id);
-  }
-  const chosen = Object.entries(chat.chosen).filter(
-    ([parent, child]) => !gone.has(parent) && !gone.has(child),
-  );
-  return {
-    ...chat,
-    messages: chat.messages.filter((message) => !gone.has(message.id)),
-    chosen: Object.fromEntries(chosen),
-  };
-}
-
 const TITLE_LENGTH = 60;
 
 export function titleOf(text: string): string {

@@ -1,5 +1,5 @@
 /** What people need around code and tables: a name, a button to copy, room to scroll. */
-import { copyText } from "../state/clipboard.ts";
+import { copyText } from "../browser/clipboard.ts";
 import { highlight } from "./highlight.ts";
 
 export function decorate(nodes: DocumentFragment, isFinal: boolean): void {

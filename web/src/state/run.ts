@@ -101,7 +101,8 @@ async function reply(chatId: string, question: string): Promise<void> {
 
 function requestOf(chatId: string, question: string): ChatRequest {
   const chat = chatOf(chatId);
-  const said = chat ? pathTo(chat, question) : [];
+  // A reply that never began says nothing.
+  const said = chat ? pathTo(chat, question).filter(({ content }) => content) : [];
   const system = chat?.system.trim() ? [{ role: "system" as const, content: chat.system }] : [];
   return {
     messages: [...system, ...said.map(({ role, content }) => ({ role, content }))],

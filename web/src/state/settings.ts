@@ -1,7 +1,7 @@
 /** What a person may decide about replies. An empty field leaves it to the server. */
 import { signal } from "@preact/signals";
 import type { Props } from "../api/wire.ts";
-import { keep, recall } from "./kept.ts";
+import { keep, recall } from "../browser/kept.ts";
 
 export interface NumberField {
   name: string;

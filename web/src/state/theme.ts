@@ -1,6 +1,6 @@
 /** Dark, light, or as the system is. */
 import { effect, signal } from "@preact/signals";
-import { keep, recall } from "./kept.ts";
+import { keep, recall } from "../browser/kept.ts";
 
 export type Theme = "system" | "light" | "dark";
 

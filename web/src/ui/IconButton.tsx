@@ -7,7 +7,6 @@ interface IconButtonProps {
   onClick: () => void;
   disabled?: boolean;
   kind?: "plain" | "main";
-  pressed?: boolean;
 }
 
 export function IconButton(button: IconButtonProps) {
@@ -18,7 +17,6 @@ export function IconButton(button: IconButtonProps) {
       aria-label={button.label}
       title={button.label}
       disabled={button.disabled ?? false}
-      aria-pressed={button.pressed}
       onClick={button.onClick}
     >
       {button.children}

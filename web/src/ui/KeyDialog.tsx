@@ -1,7 +1,7 @@
 /** Asks for the key of the server. */
 import { useState } from "preact/hooks";
 import { check } from "../state/connection.ts";
-import { apiKey, setKey } from "../state/key.ts";
+import { apiKey, setKey } from "../api/key.ts";
 import { openWindow } from "../state/open.ts";
 import { Dialog } from "./Dialog.tsx";
 

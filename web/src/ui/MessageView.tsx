@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { type Chat, type Message, step, versions } from "../history/tree.ts";
 import { changeChat } from "../state/chats.ts";
-import { copyText } from "../state/clipboard.ts";
+import { copyText } from "../browser/clipboard.ts";
 import { notify } from "../state/notice.ts";
 import { editedMessage } from "../state/open.ts";
 import { type Run, editAndSend, regenerate } from "../state/run.ts";
