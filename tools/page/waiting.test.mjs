@@ -82,3 +82,34 @@ test("an error in the middle keeps what there is, and can be tried again", async
   assert.equal(await page.getByText("interrupted").count(), 0);
   await page.context().close();
 });
+
+test("who reads further up is left there", async (t) => {
+  const more = gate();
+  const paragraphs = Array.from({ length: 60 }, (_, at) => `Paragraph ${at} of many.`).join("\n\n");
+  const server = await startMock({
+    reply: async (_, send) => {
+      send(piece(paragraphs));
+      await more.opened;
+      send(piece(`\n\n${paragraphs}\n\nThe end.`));
+      send(end(500));
+    },
+  });
+  t.after(() => server.close());
+  const page = await visit(server.url);
+  await page.getByLabel("Message", { exact: true }).fill("Go");
+  await page.keyboard.press("Enter");
+  await page.getByText("Paragraph 59 of many.").waitFor();
+  const top = () => page.evaluate(() => document.querySelector(".scroller").scrollTop);
+  await page.mouse.move(700, 400);
+  await page.mouse.wheel(0, -600);
+  const latest = page.getByRole("button", { name: "To the latest message" });
+  await latest.waitFor();
+  const before = await top();
+  more.open();
+  await replied(page);
+  assert.equal(await top(), before);
+  await latest.click();
+  await latest.waitFor({ state: "detached" });
+  assert.ok((await top()) > before);
+  await page.context().close();
+});

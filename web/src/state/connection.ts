@@ -66,7 +66,8 @@ export function whenReady(signal: AbortSignal): Promise<void> {
 }
 
 function become(next: Connection): void {
-  if (next === "locked") openWindow.value = "key";
+  // Asked once: who closes the window is not asked again by every request that fails.
+  if (next === "locked" && connection.peek() !== "locked") openWindow.value = "key";
   connection.value = next;
   if (next !== "ready") return;
   const all = waiters;

@@ -1,6 +1,6 @@
 /** Asks for the key of the server. */
 import { useState } from "preact/hooks";
-import { check } from "../state/connection.ts";
+import { check, connection } from "../state/connection.ts";
 import { apiKey, setKey } from "../api/key.ts";
 import { openWindow } from "../state/open.ts";
 import { Dialog } from "./Dialog.tsx";
@@ -14,6 +14,7 @@ export function KeyDialog() {
     if (!key.trim()) return;
     setKey(key.trim(), remember);
     openWindow.value = null;
+    connection.value = "connecting";
     void check();
   };
   return (

@@ -33,7 +33,6 @@ pub(crate) async fn page(State(app): State<App>, headers: HeaderMap) -> Response
         (header::CACHE_CONTROL, "no-cache"),
         (header::VARY, "accept-encoding"),
         (header::ETAG, tag),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
         // Links in answers are not looked up before somebody follows them.
         (HeaderName::from_static("x-dns-prefetch-control"), "off"),
