@@ -9,9 +9,9 @@ const ENDLESS = { ignoreEos: true };
 after(closeBrowser);
 
 /** Holds a place at the server until told to leave: replies end when the context is full, so again and again. */
-function occupy(server) {
+function occupy(server, replies = 1) {
   const leave = new AbortController();
-  const body = { messages: [{ role: "user", content: "Hi" }], ignore_eos: true };
+  const body = { messages: [{ role: "user", content: "Hi" }], ignore_eos: true, n: replies };
   const stay = async () => {
     while (!leave.signal.aborted) {
       const answer = await fetch(`${server.url}v1/chat/completions`, {
@@ -134,10 +134,14 @@ test("a server that is stopping says so, and finishes", async (t) => {
   t.after(() => server.kill());
   const page = await visit(server.url);
   await ask(page, "Tell me a story");
-  const leave = occupy(server);
-  await busy(server, 1, 0);
+  const leave = occupy(server, 4);
+  await busy(server, 4, 0);
   server.terminate();
-  await page.getByText("The server is stopping").waitFor();
+  await page.waitForFunction(async () => (await fetch("/health")).status === 503);
+  await page.getByLabel("Message", { exact: true }).fill("And then?");
+  await page.keyboard.press("Enter");
+  await page.getByText("The server is stopping: it finishes what it has begun").waitFor();
+  await page.getByText("The server is stopping. Your message is sent when it is back").waitFor();
   await shoot(page, "stopping");
   leave();
   await page.getByText("The server cannot be reached.").first().waitFor();
