@@ -5,7 +5,7 @@
 //! or a wrong mask each change what it says. Where only the best scores are asked for, it gives no
 //! other.
 
-use wf_formats::{Activation, ModelConfig, RotaryPairs};
+use wf_formats::{Activation, BlockDiffusion, ModelConfig, RotaryPairs};
 use wf_model::{Forward, Logits, PAGE_LEN, Scoring, Segment, TokenId};
 
 /// See the module's page.
@@ -42,6 +42,12 @@ impl FakeModel {
         };
         let slots = vec![None; pages * PAGE_LEN];
         Self { config, slots, max_batch_tokens, gives_every_score: false }
+    }
+
+    /// Fills blocks of masks.
+    pub fn with_blocks(mut self, blocks: BlockDiffusion) -> Self {
+        self.config.block_diffusion = Some(blocks);
+        self
     }
 
     /// Also those that were not asked for.

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use wf_model::TokenId;
 use wf_text::{ChatMessage, Detokenizer, StopFinder, TextError, Tokenizer};
 
+use crate::decode::DecodeMode;
 use crate::handle::{EngineHandle, Events};
 use crate::open::ModelText;
-use crate::request::{DecodeMode, Event, FinishReason, Limits, Logprobs, Picked, Refused, Request};
+use crate::request::{Event, FinishReason, Limits, Logprobs, Picked, Refused, Request, Work};
 use crate::sample::SamplingParams;
 
 /// What to continue.
@@ -128,6 +129,8 @@ pub struct Timings {
     pub reply_tokens: usize,
     /// From the first token to the last.
     pub reply: Duration,
+    /// What it took to find the tokens.
+    pub work: Work,
 }
 
 /// How a reply ended.
@@ -167,6 +170,8 @@ pub enum Piece {
         /// Tokens of the prompt.
         total: usize,
     },
+    /// How the block being filled stands, if asked for: the text of each token, nothing for a mask.
+    Preview(Vec<Option<String>>),
     /// A token, and the text that is certain with it: never half a character, and nothing that may
     /// still become a stop string. At the end, text without a token.
     Text {
@@ -260,6 +265,7 @@ impl Frontend {
             queue: VecDeque::new(),
             times: Times { handed_in, started: None, first_token: None, last_token: handed_in },
             cached: 0,
+            work: Work::default(),
         })
     }
 }
@@ -283,6 +289,7 @@ pub struct TextStream {
     queue: VecDeque<Piece>,
     times: Times,
     cached: usize,
+    work: Work,
 }
 
 struct Writing {
@@ -340,6 +347,7 @@ impl TextStream {
             prompt: first - handed_in,
             reply_tokens: self.ids.len(),
             reply: last_token - first,
+            work: self.work,
         }
     }
 
@@ -360,7 +368,13 @@ impl TextStream {
             Event::Progress { done, total } => {
                 self.queue.push_back(Piece::Progress { done, total });
             }
-            Event::Tokens(picked) => {
+            Event::Preview(block) => {
+                let text =
+                    |token: Option<TokenId>| token.map(|t| self.text.tokenizer.decode(&[t], true));
+                self.queue.push_back(Piece::Preview(block.into_iter().map(text).collect()));
+            }
+            Event::Tokens { picked, work } => {
+                self.work = work;
                 self.times.last_token = time;
                 self.times.first_token.get_or_insert(time);
                 for picked in picked {

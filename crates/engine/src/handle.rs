@@ -6,8 +6,10 @@ use std::thread;
 use std::time::Instant;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use wf_formats::BlockDiffusion;
 use wf_model::{Forward, PAGE_LEN, TokenId};
 
+use crate::decode::{DecodeMode, Unsupported};
 use crate::request::{Event, Refused, Request};
 use crate::run::{Engine, Message};
 use crate::sequence::Sequence;
@@ -36,6 +38,8 @@ pub struct EngineHandle {
     inbox: UnboundedSender<Message>,
     context_len: usize,
     vocab_len: usize,
+    block_diffusion: Option<BlockDiffusion>,
+    max_batch_tokens: usize,
     pages: usize,
     max_waiting: usize,
     stats: Arc<Stats>,
@@ -81,6 +85,8 @@ impl EngineHandle {
             inbox,
             context_len: options.context_len.map_or(context_len, |len| len.min(context_len)),
             vocab_len: config.vocab_len,
+            block_diffusion: config.block_diffusion,
+            max_batch_tokens: model.max_batch_tokens(),
             pages: model.pages(),
             max_waiting: options.max_waiting,
             stats: Arc::default(),
@@ -97,6 +103,20 @@ impl EngineHandle {
         self.vocab_len
     }
 
+    /// How the model fills blocks, if it can.
+    pub fn block_diffusion(&self) -> Option<BlockDiffusion> {
+        self.block_diffusion
+    }
+
+    /// Whether replies can be decoded so.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot.
+    pub fn check_mode(&self, mode: DecodeMode) -> Result<(), Unsupported> {
+        mode.decoder(self.block_diffusion, self.max_batch_tokens).map(drop)
+    }
+
     /// How many tokens there is room for in the pages.
     pub fn kv_tokens(&self) -> usize {
         self.pages * PAGE_LEN
@@ -110,6 +130,7 @@ impl EngineHandle {
     /// Hands a request in, or says why not. A reply ends where the context does.
     pub fn submit(&self, mut request: Request) -> Result<Events, Refused> {
         self.check(&request)?;
+        let decoder = request.decode.decoder(self.block_diffusion, self.max_batch_tokens)?;
         let room = self.context_len - request.prompt.len();
         request.limits.max_tokens = request.limits.max_tokens.min(room);
         if !self.stats.waiting.enter(self.max_waiting) {
@@ -117,7 +138,7 @@ impl EngineHandle {
         }
         let (events, receiver) = unbounded_channel();
         let arrival = self.arrivals.fetch_add(1, Ordering::Relaxed);
-        let sequence = Sequence::new(request, arrival, events);
+        let sequence = Sequence::new(request, decoder, self.context_len, arrival, events);
         self.inbox.send(Message::Run(Box::new(sequence))).map_err(|_| Refused::Stopped)?;
         Ok(Events { receiver })
     }
@@ -148,6 +169,11 @@ impl EngineHandle {
         let known = |token: TokenId| (token as usize) < self.vocab_len;
         if let Some(&token) = request.prompt.iter().chain(stops).find(|&&token| !known(token)) {
             return Err(Refused::UnknownToken { token, last: self.vocab_len as TokenId - 1 });
+        }
+        if matches!(request.decode, DecodeMode::Diffusion(_)) && request.prompt_logprobs.is_some() {
+            let what =
+                "prompt_logprobs with decode diffusion: a prompt is scored autoregressively only";
+            return Err(Unsupported(what.into()).into());
         }
         Ok(request.sampling.check(self.vocab_len)?)
     }

@@ -26,6 +26,7 @@ mod sequence;
 mod stats;
 mod store;
 
+pub use decode::{DecodeMode, DecodeSettings, Diffusion, Drafting, Rule, Unsupported};
 pub use frontend::{
     Finish, Frontend, FrontendError, Generate, Input, Piece, StoppedAt, TextStream, Timings,
     draw_seed,
@@ -35,7 +36,7 @@ pub use open::{
     ChatOptions, KvRoom, ModelSource, ModelText, OpenError, OpenedModel, RunOptions, compute,
     load_model, open_model, read_text,
 };
-pub use request::{DecodeMode, Event, FinishReason, Limits, Logprobs, Picked, Refused, Request};
+pub use request::{Event, FinishReason, Limits, Logprobs, Picked, Refused, Request, Work};
 pub use sample::{BadSampling, Sampler, SamplingParams};
 pub use stats::StatsSnapshot;
 pub use wf_model::TokenId;

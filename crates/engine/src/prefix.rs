@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use wf_model::{PAGE_LEN, PageId, TokenId};
+use wf_model::{PAGE_LEN, PageId, Sees, TokenId};
 
 /// The tokens of one page.
 type PageTokens = [TokenId; PAGE_LEN];
@@ -23,7 +23,7 @@ type NodeId = usize;
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a path that is never released is never evicted"]
 pub(crate) struct PrefixLock {
-    tree: u64,
+    tree: Tree,
     /// The last page of the path; nothing if it has none.
     last: Option<NodeId>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct PrefixLock {
 struct Node {
     tokens: PageTokens,
     page: PageId,
-    tree: u64,
+    tree: Tree,
     parent: Option<NodeId>,
     children: BTreeMap<PageTokens, NodeId>,
     /// Locks on it, and pages below it that are held.
@@ -39,13 +39,22 @@ struct Node {
     last_use: u64,
 }
 
+/// Who shares pages: those of one salt, whose text sees the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Tree {
+    /// Nobody finds what was computed under another.
+    pub(crate) salt: u64,
+    /// What finished text sees: K/V written under one answer is not that of another.
+    pub(crate) sees: Sees,
+}
+
 /// All trees.
 #[derive(Default)]
 pub(crate) struct PrefixCache {
     nodes: Vec<Option<Node>>,
     vacant: Vec<NodeId>,
-    /// The first pages of each salt.
-    roots: HashMap<u64, BTreeMap<PageTokens, NodeId>>,
+    /// The first pages of each tree.
+    roots: HashMap<Tree, BTreeMap<PageTokens, NodeId>>,
     /// What may go, by its last use.
     evictable: BTreeSet<(u64, NodeId)>,
     /// Counts uses.
@@ -56,28 +65,28 @@ pub(crate) struct PrefixCache {
 }
 
 impl PrefixCache {
-    /// A lock on no page of the tree of `salt`: where a path starts.
-    pub(crate) fn root(salt: u64) -> PrefixLock {
-        PrefixLock { tree: salt, last: None }
+    /// A lock on no page of `tree`: where a path starts.
+    pub(crate) fn root(tree: Tree) -> PrefixLock {
+        PrefixLock { tree, last: None }
     }
 
     /// The pages that hold the start of `tokens`, as many as there are, and a lock on them.
-    pub(crate) fn lookup(&mut self, salt: u64, tokens: &[TokenId]) -> (Vec<PageId>, PrefixLock) {
+    pub(crate) fn lookup(&mut self, tree: Tree, tokens: &[TokenId]) -> (Vec<PageId>, PrefixLock) {
         let (mut pages, mut last) = (Vec::new(), None);
         for page_tokens in tokens.as_chunks().0 {
-            let Some(node) = self.child(salt, last, page_tokens) else { break };
+            let Some(node) = self.child(tree, last, page_tokens) else { break };
             pages.push(self.node(node).page);
             last = Some(node);
         }
         self.hold(last);
-        (pages, PrefixLock { tree: salt, last })
+        (pages, PrefixLock { tree, last })
     }
 
     /// How many pages [`lookup`](Self::lookup) would find.
-    pub(crate) fn matching(&self, salt: u64, tokens: &[TokenId]) -> usize {
+    pub(crate) fn matching(&self, tree: Tree, tokens: &[TokenId]) -> usize {
         let mut last = None;
         let found = tokens.as_chunks().0.iter().take_while(|page_tokens| {
-            last = self.child(salt, last, page_tokens);
+            last = self.child(tree, last, page_tokens);
             last.is_some()
         });
         found.count()
@@ -163,7 +172,7 @@ impl PrefixCache {
         id
     }
 
-    fn child(&self, tree: u64, parent: Option<NodeId>, tokens: &PageTokens) -> Option<NodeId> {
+    fn child(&self, tree: Tree, parent: Option<NodeId>, tokens: &PageTokens) -> Option<NodeId> {
         let children = match parent {
             Some(parent) => &self.node(parent).children,
             None => self.roots.get(&tree)?,
@@ -227,6 +236,10 @@ mod tests {
     use super::*;
     use crate::rng::uniform;
 
+    fn tree(salt: u64) -> Tree {
+        Tree { salt, sees: Sees::Causal }
+    }
+
     fn page_of(token: TokenId) -> PageTokens {
         [token; PAGE_LEN]
     }
@@ -236,8 +249,8 @@ mod tests {
     }
 
     /// Makes a path with the given pages and lets it go.
-    fn store(cache: &mut PrefixCache, salt: u64, tokens: &[TokenId], pages: &[PageId]) {
-        let mut lock = PrefixCache::root(salt);
+    fn store(cache: &mut PrefixCache, tree: Tree, tokens: &[TokenId], pages: &[PageId]) {
+        let mut lock = PrefixCache::root(tree);
         for (&token, &page) in tokens.iter().zip(pages) {
             assert_eq!(cache.extend(&mut lock, &page_of(token), page).0, page);
         }
@@ -247,22 +260,24 @@ mod tests {
     #[test]
     fn equal_tokens_are_found_as_far_as_they_are_equal() {
         let mut cache = PrefixCache::default();
-        store(&mut cache, 0, &[1, 2, 3], &[10, 11, 12]);
+        store(&mut cache, tree(0), &[1, 2, 3], &[10, 11, 12]);
         let mut tokens = path(&[1, 2, 4]);
         tokens.push(1);
-        assert_eq!(cache.matching(0, &tokens), 2);
-        let (pages, lock) = cache.lookup(0, &tokens);
+        assert_eq!(cache.matching(tree(0), &tokens), 2);
+        let (pages, lock) = cache.lookup(tree(0), &tokens);
         assert_eq!(pages, [10, 11]);
         cache.release(lock);
-        assert_eq!(cache.matching(0, &path(&[1, 2, 3])[..95]), 2, "a page that is not whole");
-        assert_eq!(cache.matching(1, &path(&[1, 2, 3])), 0, "another salt");
+        assert_eq!(cache.matching(tree(0), &path(&[1, 2, 3])[..95]), 2, "a page that is not whole");
+        assert_eq!(cache.matching(tree(1), &path(&[1, 2, 3])), 0, "another salt");
+        let blocks = Tree { salt: 0, sees: Sees::Block(32) };
+        assert_eq!(cache.matching(blocks, &path(&[1, 2, 3])), 0, "text that sees more");
     }
 
     #[test]
     fn a_page_that_is_there_already_comes_back() {
         let mut cache = PrefixCache::default();
-        store(&mut cache, 0, &[1], &[10]);
-        let mut lock = PrefixCache::root(0);
+        store(&mut cache, tree(0), &[1], &[10]);
+        let mut lock = PrefixCache::root(tree(0));
         assert_eq!(cache.extend(&mut lock, &page_of(1), 20), (10, Some(20)));
         assert_eq!(cache.extend(&mut lock, &page_of(2), 21), (21, None));
         assert_eq!((cache.pages(), cache.unlocked_pages()), (2, 0));
@@ -274,10 +289,10 @@ mod tests {
     #[test]
     fn what_was_not_used_for_longest_goes_first_and_ends_before_beginnings() {
         let mut cache = PrefixCache::default();
-        store(&mut cache, 0, &[1, 2], &[10, 11]);
-        store(&mut cache, 0, &[1, 3], &[10, 12]);
-        store(&mut cache, 0, &[4], &[13]);
-        let (_, lock) = cache.lookup(0, &path(&[1, 2]));
+        store(&mut cache, tree(0), &[1, 2], &[10, 11]);
+        store(&mut cache, tree(0), &[1, 3], &[10, 12]);
+        store(&mut cache, tree(0), &[4], &[13]);
+        let (_, lock) = cache.lookup(tree(0), &path(&[1, 2]));
         cache.release(lock);
         let order: Vec<_> = std::iter::from_fn(|| cache.evict()).collect();
         assert_eq!(order, [12, 13, 11, 10]);
@@ -288,28 +303,28 @@ mod tests {
     fn no_page_is_lost_or_lent_wrongly_in_random_use() {
         let mut cache = PrefixCache::default();
         let mut free: Vec<PageId> = (0..40).collect();
-        let mut locks: Vec<(u64, Vec<TokenId>, Vec<PageId>, PrefixLock)> = Vec::new();
+        let mut locks: Vec<(Tree, Vec<TokenId>, Vec<PageId>, PrefixLock)> = Vec::new();
         let draw = |at: usize, below: usize| (uniform(7, 0, at) * below as f64) as usize;
         for at in 0..20_000 {
-            let salt = draw(3 * at, 2) as u64;
+            let tree = tree(draw(3 * at, 2) as u64);
             if draw(3 * at + 1, 3) > 0 || locks.is_empty() {
                 let depth = draw(3 * at + 2, 6);
                 let tokens: Vec<TokenId> =
                     (0..depth).map(|d| draw(at * 31 + d, 3) as TokenId).collect();
-                let (mut pages, mut lock) = cache.lookup(salt, &path(&tokens));
+                let (mut pages, mut lock) = cache.lookup(tree, &path(&tokens));
                 for &token in &tokens[pages.len()..] {
                     let Some(page) = free.pop().or_else(|| cache.evict()) else { break };
                     let (kept, back) = cache.extend(&mut lock, &page_of(token), page);
                     pages.push(kept);
                     free.extend(back);
                 }
-                locks.push((salt, tokens, pages, lock));
+                locks.push((tree, tokens, pages, lock));
             } else {
                 let (_, _, _, lock) = locks.swap_remove(draw(3 * at + 2, locks.len()));
                 cache.release(lock);
             }
-            for (salt, tokens, pages, _) in &locks {
-                let (found, lock) = cache.lookup(*salt, &path(&tokens[..pages.len()]));
+            for (tree, tokens, pages, _) in &locks {
+                let (found, lock) = cache.lookup(*tree, &path(&tokens[..pages.len()]));
                 assert_eq!(&found, pages, "a locked path stays as it is");
                 cache.release(lock);
             }

@@ -4,15 +4,8 @@ use std::time::Instant;
 
 use wf_model::TokenId;
 
+use crate::decode::{DecodeMode, Unsupported};
 use crate::sample::{BadSampling, SamplingParams};
-
-/// How tokens are found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DecodeMode {
-    /// One token a step.
-    #[default]
-    Autoregressive,
-}
 
 /// Where a reply ends.
 #[derive(Clone, Debug, Default)]
@@ -93,6 +86,19 @@ impl FinishReason {
     }
 }
 
+/// What it took to write a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Forward passes, those that only read the prompt not counted.
+    pub passes: usize,
+    /// Rows of those passes.
+    pub rows: usize,
+    /// Tokens that were guessed and checked.
+    pub drafted: usize,
+    /// Those of them that were right.
+    pub agreed: usize,
+}
+
 /// What leaves the engine. The last event is `Done`.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -111,7 +117,14 @@ pub enum Event {
         total: usize,
     },
     /// Tokens became final.
-    Tokens(Vec<Picked>),
+    Tokens {
+        /// The tokens.
+        picked: Vec<Picked>,
+        /// What it took to find all tokens so far.
+        work: Work,
+    },
+    /// How the block being filled stands, if asked for: nothing where a mask is.
+    Preview(Vec<Option<TokenId>>),
     /// The reply ended.
     Done(FinishReason),
 }
@@ -150,6 +163,9 @@ pub enum Refused {
     /// A sampling setting out of range.
     #[error(transparent)]
     Sampling(#[from] BadSampling),
+    /// A way to decode that this model, or what else was asked for, does not allow.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
     /// The engine thread has ended.
     #[error("the engine has stopped")]
     Stopped,

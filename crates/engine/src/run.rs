@@ -162,7 +162,9 @@ impl<F: Forward> Engine<F> {
         for (sequence, plan) in self.running.iter_mut().zip(&plans) {
             let Some(plan) = plan else { continue };
             let scores = self.logits.rows_mut(row, plan.want.len());
+            let before = sequence.work();
             self.stats.reply_tokens.add(sequence.absorb(plan, scores, &mut self.store));
+            self.stats.add_work(before, sequence.work());
             row += plan.want.len();
         }
     }
@@ -171,8 +173,8 @@ impl<F: Forward> Engine<F> {
     ///
     /// When pages run out the last in turn gives its own up and waits, so the first always goes on.
     fn plan(&mut self) -> Vec<Option<Plan>> {
-        let pending: Vec<_> = self.running.iter().map(Sequence::pending).collect();
-        let shares = shares(&pending, self.model.max_batch_tokens());
+        let needs: Vec<_> = self.running.iter().map(Sequence::need).collect();
+        let shares = shares(&needs, self.model.max_batch_tokens());
         let mut plans = Vec::with_capacity(shares.len());
         while plans.len() < self.running.len() {
             let at = plans.len();

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use wf_model::{Scoring, TokenId, math};
 
+use crate::decode::Guess;
 use crate::request::{Limits, Logprobs, Picked};
 use crate::rng::uniform;
 
@@ -122,6 +123,13 @@ impl SamplingParams {
     }
 }
 
+/// A token that may be written, and how sure that is.
+#[derive(Debug)]
+pub(crate) struct Guessed {
+    pub(crate) picked: Picked,
+    pub(crate) sure: Guess,
+}
+
 /// Turns the scores of one sequence into its tokens.
 ///
 /// Every pick is a token of the reply: a decoder never takes one back.
@@ -165,15 +173,15 @@ impl Sampler {
         Self { logprobs: top, ..self }
     }
 
-    /// Which scores a pick looks at. Tokens that may fall out of the best ones, because they were
-    /// seen or must not come yet, make as many others step up. How likely a pick was depends on
-    /// every score.
-    pub fn scoring(&self) -> Scoring {
+    /// Which scores the next `picks` picks look at. Tokens that may fall out of the best ones, because
+    /// they were seen or must not come yet, make as many others step up. How likely a pick was depends
+    /// on every score.
+    pub fn scoring(&self, picks: usize) -> Scoring {
         let Scoring::Top(wanted) = self.params.scoring() else { return Scoring::All };
         if self.logprobs.is_some() {
             return Scoring::All;
         }
-        let seen = if self.params.penalizes() { self.seen.len() } else { 0 };
+        let seen = if self.params.penalizes() { self.seen.len() + picks } else { 0 };
         let stops = if self.picked < self.min_tokens { self.stop_tokens.len() } else { 0 };
         match wanted + seen + stops {
             many if many > MOST_SCANNED => Scoring::All,
@@ -183,21 +191,59 @@ impl Sampler {
 
     /// The token at `position`, from its scores. Nothing if no score is finite.
     pub fn pick(&mut self, scores: &mut [f32], position: usize) -> Option<Picked> {
+        let picked = self.choose(scores, position, self.picked)?;
+        self.note(picked.token);
+        Some(picked)
+    }
+
+    /// What would be written at `position`, which is token `in_reply` of the reply, and how sure that
+    /// is. It is not part of the reply until it is noted. Nothing if no score is finite.
+    pub(crate) fn guess(
+        &mut self,
+        scores: &mut [f32],
+        position: usize,
+        in_reply: usize,
+        with_entropy: bool,
+    ) -> Option<Guessed> {
+        let picked = self.choose(scores, position, in_reply)?;
+        let sure = if self.params.temperature == 0.0 {
+            sureness(scores, picked.token, with_entropy)
+        } else {
+            let total: f64 = self.candidates.iter().map(|c| c.weight).sum();
+            let share = |c: &Candidate| c.weight / total;
+            let own = self.candidates.iter().find(|c| c.token == picked.token).map_or(0.0, share);
+            let terms = self.candidates.iter().map(share).filter(|p| *p > 0.0);
+            let entropy: f64 = terms.map(|p| -p * math::ln(p)).sum();
+            Guess { probability: own as f32, entropy: entropy as f32 }
+        };
+        Some(Guessed { picked, sure })
+    }
+
+    /// A guess became part of the reply.
+    pub(crate) fn note(&mut self, token: TokenId) {
+        *self.seen.entry(token).or_default() += 1;
+        self.picked += 1;
+    }
+
+    /// Whether a token ends the reply.
+    pub(crate) fn ends(&self, token: TokenId) -> bool {
+        self.stop_tokens.contains(&token)
+    }
+
+    fn choose(&mut self, scores: &mut [f32], position: usize, in_reply: usize) -> Option<Picked> {
         let own_scores = self.logprobs.map(|top| (top, scores.to_vec()));
-        self.adjust(scores);
+        self.adjust(scores, in_reply);
         let token = if self.params.temperature == 0.0 {
             best(scores)?
         } else {
             self.draw(scores, position)?
         };
-        *self.seen.entry(token).or_default() += 1;
-        self.picked += 1;
         let logprobs = own_scores.map(|(top, scores)| logprobs(&scores, token, top));
         Some(Picked { token, logprobs })
     }
 
     /// Bias, penalties, and no stop token before its time.
-    fn adjust(&self, scores: &mut [f32]) {
+    fn adjust(&self, scores: &mut [f32], in_reply: usize) {
         let p = &self.params;
         for &(token, bias) in &p.logit_bias {
             scores[token as usize] += bias;
@@ -213,7 +259,7 @@ impl Sampler {
                 }
             }
         }
-        if self.picked < self.min_tokens {
+        if in_reply < self.min_tokens {
             for &token in &self.stop_tokens {
                 scores[token as usize] = f32::NEG_INFINITY;
             }
@@ -268,6 +314,33 @@ pub(crate) fn logprobs(scores: &[f32], token: TokenId, top: usize) -> Logprobs {
         logprob: logprob(scores[token as usize]),
         top: best.iter().map(|c| (c.token, logprob(c.score))).collect(),
     }
+}
+
+/// How likely `token` is among all tokens, and how undecided the scores are.
+fn sureness(scores: &[f32], token: TokenId, with_entropy: bool) -> Guess {
+    let top = f64::from(scores[token as usize]);
+    let above = || scores.iter().filter(|s| s.is_finite()).map(|&score| f64::from(score) - top);
+    let sum: f64 = above().map(math::exp).sum();
+    let entropy = if with_entropy {
+        // −Σ p ln p, where ln p = x − ln Σ.
+        let weighted: f64 = above().map(|x| math::exp(x) * x).sum();
+        math::ln(sum) - weighted / sum
+    } else {
+        0.0
+    };
+    Guess { probability: (1.0 / sum) as f32, entropy: entropy as f32 }
+}
+
+/// The best and the second best token.
+pub(crate) fn best_two(scores: &[f32]) -> [Option<TokenId>; 2] {
+    let first = best(scores);
+    let others = scores.iter().zip(0..).filter(|(s, token)| s.is_finite() && Some(*token) != first);
+    let second =
+        others.fold(None, |second: Option<(f32, TokenId)>, (&score, token)| match second {
+            Some((top, _)) if top >= score => second,
+            _ => Some((score, token)),
+        });
+    [first, second.map(|(_, token)| token)]
 }
 
 /// Better first; equal scores by number.
@@ -457,7 +530,7 @@ mod tests {
                 // Many ties, so that a wrong border shows.
                 let score = |i: u64| ((i * 7919 + position * 31) % 101 / 3) as f32 * 0.25 - 3.0;
                 let scores: Vec<f32> = (0..300).map(score).collect();
-                let Scoring::Top(k) = few.scoring() else { panic!("{params:?}") };
+                let Scoring::Top(k) = few.scoring(1) else { panic!("{params:?}") };
                 let mut sorted = scores.clone();
                 sorted.sort_unstable_by(|a, b| b.total_cmp(a));
                 let floor = sorted[k.min(300) - 1];
@@ -473,7 +546,7 @@ mod tests {
 
     #[test]
     fn what_can_raise_a_token_looks_at_all_of_them() {
-        let scoring = |params: SamplingParams| sampler(params).scoring();
+        let scoring = |params: SamplingParams| sampler(params).scoring(1);
         let d = SamplingParams::default;
         assert_eq!(scoring(d()), Scoring::BEST);
         assert_eq!(
@@ -498,7 +571,7 @@ mod tests {
         let params = SamplingParams { repetition_penalty: 2.0, ..Default::default() };
         let s = Sampler::new(params, &Limits::default(), &[0, 2]);
         let mut scores = [3.0, 2.0, -1.0];
-        s.adjust(&mut scores);
+        s.adjust(&mut scores, s.picked);
         assert_eq!(scores, [1.5, 2.0, -2.0]);
 
         let params =
@@ -508,7 +581,7 @@ mod tests {
             assert_eq!(s.pick(&mut [0.0, 5.0, 0.0], position).unwrap().token, 1);
         }
         let mut scores = [1.0, 5.0, 1.0];
-        s.adjust(&mut scores);
+        s.adjust(&mut scores, s.picked);
         assert_eq!(scores, [1.0, 4.0, 1.0], "a prompt token has no presence");
     }
 

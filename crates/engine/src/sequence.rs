@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
-use wf_model::{PAGE_LEN, Segment, TokenId};
+use wf_model::{PAGE_LEN, Scoring, Sees, Segment, TokenId};
 
-use crate::decode::{Decoder, Outcome, Plan, SeqView, decoder};
-use crate::request::{Event, FinishReason, Limits, Logprobs, Request};
+use crate::decode::{Decoder, Need, Outcome, Plan, SeqView};
+use crate::prefix::Tree;
+use crate::request::{Event, FinishReason, Limits, Logprobs, Request, Work};
 use crate::sample::Sampler;
 use crate::store::{Held, PageStore};
 
@@ -19,10 +20,11 @@ pub(crate) struct Sequence {
     rank: Rank,
     progress: Progress,
     held: Held,
-    salt: u64,
+    tree: Tree,
     decoder: Box<dyn Decoder>,
     sampler: Sampler,
     limits: Limits,
+    work: Work,
     events: UnboundedSender<(Instant, Event)>,
     started: bool,
     finished: bool,
@@ -34,6 +36,9 @@ struct Progress {
     prompt_len: usize,
     /// How many of the tokens have their K/V in the pages.
     kv_len: usize,
+    /// The most tokens that there can come to be.
+    most: usize,
+    context_len: usize,
     /// How many likeliest tokens to tell for each token of the prompt.
     prompt_logprobs: Option<usize>,
     /// Tokens of the prompt told of. That happens once, however often they are computed anew.
@@ -46,6 +51,8 @@ impl Progress {
             tokens: &self.tokens,
             prompt_len: self.prompt_len,
             kv_len: self.kv_len,
+            most: self.most,
+            context_len: self.context_len,
             prompt_logprobs: self.prompt_logprobs.filter(|_| self.prompt_told < self.prompt_len),
         }
     }
@@ -72,26 +79,32 @@ impl Sequence {
     /// `arrival` grows from request to request.
     pub(crate) fn new(
         request: Request,
+        decoder: Box<dyn Decoder>,
+        context_len: usize,
         arrival: u64,
         events: UnboundedSender<(Instant, Event)>,
     ) -> Self {
         let sampler = Sampler::new(request.sampling, &request.limits, &request.prompt)
             .with_logprobs(request.logprobs);
+        let tree = Tree { salt: request.cache_salt, sees: decoder.context() };
         Self {
             rank: (Reverse(request.priority), arrival),
             progress: Progress {
                 prompt_len: request.prompt.len(),
+                most: request.prompt.len() + request.limits.max_tokens,
                 tokens: request.prompt,
                 kv_len: 0,
+                context_len,
                 prompt_logprobs: request.prompt_logprobs,
                 // Nothing comes before the first one, so there is nothing to tell of it.
                 prompt_told: 1,
             },
-            held: Held::nothing(request.cache_salt),
-            salt: request.cache_salt,
-            decoder: decoder(request.decode),
+            held: Held::nothing(tree),
+            tree,
+            decoder,
             sampler,
             limits: request.limits,
+            work: Work::default(),
             events,
             started: false,
             finished: false,
@@ -119,9 +132,14 @@ impl Sequence {
         }
     }
 
-    /// How many tokens are not yet in the pages.
-    pub(crate) fn pending(&self) -> usize {
-        self.progress.tokens.len() - self.progress.kv_len
+    /// How much of the next step it can use.
+    pub(crate) fn need(&self) -> Need {
+        self.decoder.need(self.progress.view())
+    }
+
+    /// What its tokens took so far.
+    pub(crate) fn work(&self) -> Work {
+        self.work
     }
 
     /// Whether it was never started.
@@ -136,13 +154,13 @@ impl Sequence {
     /// Pages it needs beyond those the store has for it, to hold all its tokens and the next one.
     pub(crate) fn pages_to_go_on(&self, store: &PageStore) -> usize {
         let pages = (self.progress.tokens.len() + 1).div_ceil(PAGE_LEN);
-        pages - store.matching(self.salt, self.progress.cacheable())
+        pages - store.matching(self.tree, self.progress.cacheable())
     }
 
     /// Whether `other` is about to compute a page that this one could then find.
     pub(crate) fn should_wait_for(&self, other: &Self, store: &PageStore) -> bool {
-        let next = (store.matching(self.salt, self.progress.cacheable()) + 1) * PAGE_LEN;
-        self.salt == other.salt
+        let next = (store.matching(self.tree, self.progress.cacheable()) + 1) * PAGE_LEN;
+        self.tree == other.tree
             && other.progress.kv_len < next
             && self.progress.cacheable().len() >= next
             && other.progress.tokens.len() >= next
@@ -151,7 +169,7 @@ impl Sequence {
 
     /// Takes what the cache has of its K/V. Returns how many tokens that is.
     pub(crate) fn start(&mut self, store: &mut PageStore) -> usize {
-        self.held = store.find(self.salt, self.progress.cacheable());
+        self.held = store.find(self.tree, self.progress.cacheable());
         self.progress.kv_len = self.held.pages().len() * PAGE_LEN;
         let cached = self.progress.kv_len.min(self.progress.prompt_len);
         if !self.started {
@@ -171,7 +189,8 @@ impl Sequence {
     /// Gives its pages up. Its tokens stay, so running on computes the same K/V again.
     pub(crate) fn release(&mut self, store: &mut PageStore) {
         self.progress.kv_len = 0;
-        store.release(std::mem::replace(&mut self.held, Held::nothing(self.salt)));
+        self.decoder.forget_pages();
+        store.release(std::mem::replace(&mut self.held, Held::nothing(self.tree)));
     }
 
     pub(crate) fn plan(&mut self, budget: usize) -> Plan {
@@ -186,7 +205,11 @@ impl Sequence {
             pages: self.held.pages(),
             sees: plan.sees,
             want: &plan.want,
-            scoring: if tells_prompt { Default::default() } else { self.sampler.scoring() },
+            scoring: match plan.scoring {
+                Some(scoring) => scoring,
+                None if tells_prompt => Scoring::All,
+                None => self.sampler.scoring(plan.want.len()),
+            },
         }
     }
 
@@ -199,24 +222,47 @@ impl Sequence {
         store: &mut PageStore,
     ) -> usize {
         let written = self.progress.tokens.len();
+        if plan.at + plan.tokens.len() >= self.progress.prompt_len {
+            self.work.passes += 1;
+            self.work.rows += plan.tokens.len();
+        }
         match self.decoder.absorb(self.progress.view(), plan, scores, &mut self.sampler) {
             Some(outcome) => self.apply(outcome),
             None => self.finish(FinishReason::NoFiniteScore),
         }
-        store.share(&mut self.held, &self.progress.tokens[..self.progress.kv_len]);
+        if self.shares_pages() {
+            store.share(&mut self.held, &self.progress.tokens[..self.progress.kv_len]);
+        }
         self.progress.tokens.len() - written
     }
 
-    fn apply(&mut self, Outcome { keep, prompt, mut commit }: Outcome) {
+    /// Whether others may find its pages: a page must hold whole blocks, or what it holds depends on
+    /// tokens that are not in it.
+    fn shares_pages(&self) -> bool {
+        match self.tree.sees {
+            Sees::Block(len) => PAGE_LEN.is_multiple_of(len),
+            Sees::Causal | Sees::Until(_) => true,
+        }
+    }
+
+    fn apply(&mut self, outcome: Outcome) {
+        let Outcome { keep, prompt, mut commit, drafted, agreed, preview } = outcome;
+        self.work.drafted += drafted;
+        self.work.agreed += agreed;
         let untold = self.progress.untold(prompt);
         if !untold.is_empty() {
             self.send(Event::PromptLogprobs(untold));
         }
+        if !preview.is_empty() {
+            self.send(Event::Preview(preview));
+        }
+        let total = self.progress.prompt_len;
+        let was_reading = self.progress.kv_len < total;
         self.progress.kv_len += keep;
         if commit.is_empty() {
-            let (done, total) =
-                (self.progress.kv_len.min(self.progress.prompt_len), self.progress.prompt_len);
-            self.send(Event::Progress { done, total });
+            if was_reading && keep > 0 {
+                self.send(Event::Progress { done: self.progress.kv_len.min(total), total });
+            }
             return;
         }
         let written = self.progress.tokens.len() - self.progress.prompt_len;
@@ -236,7 +282,7 @@ impl Sequence {
         };
         self.progress.tokens.extend(commit.iter().map(|picked| picked.token));
         if !commit.is_empty() {
-            self.send(Event::Tokens(commit));
+            self.send(Event::Tokens { picked: commit, work: self.work });
         }
         if let Some(reason) = reason {
             self.finish(reason);

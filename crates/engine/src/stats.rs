@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::request::Work;
+
 /// What the engine has done and is doing. Each number is right at some moment; together they are
 /// right when nothing runs.
 #[derive(Debug, Default)]
@@ -14,6 +16,9 @@ pub(crate) struct Stats {
     pub(crate) prompt_tokens: Counter,
     pub(crate) cached_tokens: Counter,
     pub(crate) reply_tokens: Counter,
+    pub(crate) reply_passes: Counter,
+    pub(crate) drafted_tokens: Counter,
+    pub(crate) agreed_tokens: Counter,
     pub(crate) preemptions: Counter,
     pub(crate) cancelled: Counter,
     pub(crate) failed_steps: Counter,
@@ -43,6 +48,12 @@ pub struct StatsSnapshot {
     pub cached_tokens: u64,
     /// Tokens written.
     pub reply_tokens: u64,
+    /// Passes that wrote them, counted once for each request in a pass.
+    pub reply_passes: u64,
+    /// Tokens that were guessed and checked.
+    pub drafted_tokens: u64,
+    /// Those of them that were right.
+    pub agreed_tokens: u64,
     /// How often a request gave its pages up to an older one.
     pub preemptions: u64,
     /// Requests whose listener went away.
@@ -58,6 +69,13 @@ pub struct StatsSnapshot {
 }
 
 impl Stats {
+    /// Counts what a step added to a sequence's work.
+    pub(crate) fn add_work(&self, before: Work, after: Work) {
+        self.reply_passes.add(after.passes - before.passes);
+        self.drafted_tokens.add(after.drafted - before.drafted);
+        self.agreed_tokens.add(after.agreed - before.agreed);
+    }
+
     pub(crate) fn snapshot(&self, pages: usize) -> StatsSnapshot {
         StatsSnapshot {
             waiting: self.waiting.get(),
@@ -69,6 +87,9 @@ impl Stats {
             prompt_tokens: self.prompt_tokens.get(),
             cached_tokens: self.cached_tokens.get(),
             reply_tokens: self.reply_tokens.get(),
+            reply_passes: self.reply_passes.get(),
+            drafted_tokens: self.drafted_tokens.get(),
+            agreed_tokens: self.agreed_tokens.get(),
             preemptions: self.preemptions.get(),
             cancelled: self.cancelled.get(),
             failed_steps: self.failed_steps.get(),

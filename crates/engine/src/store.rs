@@ -3,7 +3,7 @@
 use wf_model::{PAGE_LEN, PageId, TokenId};
 
 use crate::pages::PagePool;
-use crate::prefix::{PrefixCache, PrefixLock};
+use crate::prefix::{PrefixCache, PrefixLock, Tree};
 
 /// The pages of one sequence, in the order of positions. The first of them are shared: they belong
 /// to the prefix cache, which keeps them for us.
@@ -15,9 +15,9 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// No pages, for tokens that share with others of the same salt.
-    pub(crate) fn nothing(salt: u64) -> Self {
-        Self { pages: Vec::new(), shared: 0, lock: PrefixCache::root(salt) }
+    /// No pages, for tokens that share with others of the same tree.
+    pub(crate) fn nothing(tree: Tree) -> Self {
+        Self { pages: Vec::new(), shared: 0, lock: PrefixCache::root(tree) }
     }
 
     pub(crate) fn pages(&self) -> &[PageId] {
@@ -53,13 +53,13 @@ impl PageStore {
     }
 
     /// How many pages hold the start of `tokens` already.
-    pub(crate) fn matching(&self, salt: u64, tokens: &[TokenId]) -> usize {
-        self.cache.matching(salt, tokens)
+    pub(crate) fn matching(&self, tree: Tree, tokens: &[TokenId]) -> usize {
+        self.cache.matching(tree, tokens)
     }
 
     /// The pages that hold the start of `tokens` already.
-    pub(crate) fn find(&mut self, salt: u64, tokens: &[TokenId]) -> Held {
-        let (pages, lock) = self.cache.lookup(salt, tokens);
+    pub(crate) fn find(&mut self, tree: Tree, tokens: &[TokenId]) -> Held {
+        let (pages, lock) = self.cache.lookup(tree, tokens);
         Held { shared: pages.len(), pages, lock }
     }
 
@@ -105,7 +105,11 @@ impl PageStore {
 
 #[cfg(test)]
 mod tests {
+    use wf_model::Sees;
+
     use super::*;
+
+    const TREE: Tree = Tree { salt: 0, sees: Sees::Causal };
 
     fn tokens(len: usize) -> Vec<TokenId> {
         (0..len as TokenId).collect()
@@ -115,7 +119,7 @@ mod tests {
     fn pages_move_from_free_to_held_to_kept_and_back() {
         let mut store = PageStore::new(4);
         let tokens = tokens(2 * PAGE_LEN + 5);
-        let mut held = store.find(0, &tokens);
+        let mut held = store.find(TREE, &tokens);
         assert!(held.pages().is_empty());
         assert!(store.grow(&mut held, 3) && !store.grow(&mut held, 2));
         store.share(&mut held, &tokens);
@@ -123,11 +127,11 @@ mod tests {
         store.release(held);
         assert_eq!((store.in_use(), store.kept(), store.available()), (0, 2, 4));
 
-        let again = store.find(0, &tokens);
+        let again = store.find(TREE, &tokens);
         assert_eq!(again.pages().len(), 2);
         assert_eq!((store.in_use(), store.available()), (2, 2));
         store.release(again);
-        let mut all = Held::nothing(0);
+        let mut all = Held::nothing(TREE);
         assert!(store.grow(&mut all, 4), "kept pages make room");
         store.release(all);
         assert_eq!((store.kept(), store.flush(), store.available()), (0, 0, 4));
@@ -137,7 +141,7 @@ mod tests {
     fn two_that_compute_the_same_end_up_with_one_page() {
         let mut store = PageStore::new(4);
         let tokens = tokens(PAGE_LEN + 1);
-        let (mut a, mut b) = (Held::nothing(0), Held::nothing(0));
+        let (mut a, mut b) = (Held::nothing(TREE), Held::nothing(TREE));
         assert!(store.grow(&mut a, 2) && store.grow(&mut b, 2));
         store.share(&mut a, &tokens);
         store.share(&mut b, &tokens);

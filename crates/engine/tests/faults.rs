@@ -50,7 +50,7 @@ fn reply(engine: &EngineHandle, request: Request) -> (Vec<TokenId>, FinishReason
     let mut tokens = Vec::new();
     while let Some(event) = events.next_blocking() {
         match event {
-            Event::Tokens(picked) => tokens.extend(picked.iter().map(|picked| picked.token)),
+            Event::Tokens { picked, .. } => tokens.extend(picked.iter().map(|picked| picked.token)),
             Event::Done(reason) => return (tokens, reason),
             _ => {}
         }

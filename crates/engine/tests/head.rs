@@ -57,7 +57,7 @@ fn replies(demo: &Demo) -> Vec<Vec<TokenId>> {
     let reply = |mut events: wf_engine::Events| {
         let mut tokens = Vec::new();
         while let Some(event) = events.next_blocking() {
-            if let Event::Tokens(picked) = event {
+            if let Event::Tokens { picked, .. } = event {
                 tokens.extend(picked.iter().map(|picked| picked.token));
             }
         }

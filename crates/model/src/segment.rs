@@ -9,14 +9,15 @@ use crate::sparse::LayerSparsity;
 pub type TokenId = u32;
 
 /// Which positions a token sees. K/V written under one answer must not be read under another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sees {
     /// Itself and everything before it.
     Causal,
     /// Everything up to the end of its own block; blocks are counted from position 0.
     Block(usize),
-    /// Everything up to the end of the segment it is in, wherever that starts.
-    Segment,
+    /// Everything before this position, which must have been written: the rows of one block see each
+    /// other, wherever it starts.
+    Until(usize),
 }
 
 impl Sees {
@@ -26,7 +27,7 @@ impl Sees {
         match self {
             Self::Causal => position + 1,
             Self::Block(len) => ((position / len + 1) * len).min(end),
-            Self::Segment => end,
+            Self::Until(position) => position,
         }
     }
 }
@@ -171,7 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_may_start_anywhere() {
-        assert_eq!(Sees::Segment.visible(5, 9), 9);
+    fn a_block_may_start_anywhere_and_run_in_part() {
+        assert_eq!(Sees::Until(9).visible(5, 9), 9);
+        assert_eq!(Sees::Until(12).visible(5, 9), 12);
     }
 }

@@ -221,7 +221,7 @@ fn a_block_that_sees_itself_is_the_same_in_any_batch() {
         model.forward(&[Segment::causal(&tokens[..250], 0, &pages, &[])], &mut logits);
         let want: Vec<usize> = (0..32).collect();
         let block = Segment {
-            sees: Sees::Segment,
+            sees: Sees::Until(282),
             ..Segment::causal(&tokens[250..282], 250, &pages, &want)
         };
         model.forward(&[block], &mut logits);

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
-use wf_engine::Frontend;
+use wf_engine::{DecodeMode, Frontend};
 
 use crate::auth::Caller;
 use crate::error::ApiError;
@@ -36,6 +36,8 @@ pub struct ServedModel {
     pub max_running: usize,
     /// How tokens are drawn where a request does not say.
     pub defaults: SamplingDefaults,
+    /// How they are found where it does not.
+    pub decode: DecodeMode,
 }
 
 impl ServedModel {

@@ -8,6 +8,7 @@ use wf_engine::{Generate, Input, SamplingParams, TokenId, draw_seed};
 
 use crate::app::{App, ServedModel};
 use crate::auth::Caller;
+use crate::decoding;
 use crate::error::ApiError;
 use crate::options::Limits;
 
@@ -50,6 +51,7 @@ impl Asked {
         }
         let generate = Generate {
             sampling: params(model, &s, limits)?,
+            decode: decoding::mode(&s, model.decode)?,
             seed: Some(seed.cast_unsigned()),
             show_specials: !s.skip_special_tokens.unwrap_or(true),
             max_tokens: most.map(|most| most as usize),

@@ -103,6 +103,7 @@ impl From<Refused> for ApiError {
             }
             Refused::UnknownToken { .. } => Self::field("prompt", message),
             Refused::NothingToWrite => Self::field("max_tokens", message),
+            Refused::Unsupported(_) => Self::field("decode", message),
             Refused::Sampling(bad) => Self::field(bad.field, message),
             Refused::Busy { .. } => {
                 let status = StatusCode::TOO_MANY_REQUESTS;

@@ -11,6 +11,7 @@ mod app;
 mod asked;
 mod auth;
 mod body;
+mod decoding;
 mod dialects;
 mod error;
 mod form;

@@ -221,12 +221,15 @@ fn gauges(s: &StatsSnapshot) -> [(&'static str, &'static str, f64); 7] {
     ]
 }
 
-fn counters(s: &StatsSnapshot) -> [(&'static str, &'static str, u64); 6] {
+fn counters(s: &StatsSnapshot) -> [(&'static str, &'static str, u64); 9] {
     [
         ("num_preemptions", "Times a reply gave its pages up to another", s.preemptions),
         ("prefix_cache_queries", "Prompt tokens looked for in the cache", s.prompt_tokens),
         ("prefix_cache_hits", "Prompt tokens found in the cache", s.cached_tokens),
         ("engine_steps", "Forward passes", s.steps),
+        ("generation_passes", "Passes that wrote replies, once for each in them", s.reply_passes),
+        ("spec_decode_num_draft_tokens", "Tokens guessed and checked", s.drafted_tokens),
+        ("spec_decode_num_accepted_tokens", "Guesses that were right", s.agreed_tokens),
         ("cancelled_requests", "Replies whose reader went away", s.cancelled),
         ("failed_steps", "Forward passes that panicked", s.failed_steps),
     ]

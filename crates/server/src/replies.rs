@@ -152,7 +152,10 @@ impl Reply {
                 self.app.metrics.count_end("error", None);
             }
             Ok(
-                Piece::Text { token: None, .. } | Piece::PromptLogprobs(_) | Piece::Progress { .. },
+                Piece::Text { token: None, .. }
+                | Piece::PromptLogprobs(_)
+                | Piece::Progress { .. }
+                | Piece::Preview(_),
             ) => {}
         }
     }

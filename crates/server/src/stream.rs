@@ -163,6 +163,9 @@ pub(crate) fn timings(t: &wf_engine::Timings) -> Timings {
         predicted_ms: ms(t.reply),
         // The first token comes with the prompt.
         predicted_per_second: rate(t.reply_tokens.saturating_sub(1), t.reply),
+        passes_n: t.work.passes as u32,
+        draft_n: t.work.drafted as u32,
+        draft_n_accepted: t.work.agreed as u32,
     }
 }
 

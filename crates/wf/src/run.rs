@@ -6,12 +6,15 @@ use anyhow::{Result, ensure};
 use clap::Args as ClapArgs;
 use serde::Serialize;
 use wf_engine::{
-    Finish, FinishReason, Frontend, Input, OpenedModel, Piece, RunOptions, TextStream, TokenId,
+    Finish, FinishReason, Frontend, Generate, Input, OpenedModel, Piece, RunOptions, TextStream,
+    Timings, TokenId,
 };
 use wf_model::{HeadCounts, HeadMode, Scoring};
 use wf_text::ChatMessage;
 
-use crate::args::{ComputeArgs, FileArgs, HELP, HeadArgs, ModelAndWord, SamplingArgs};
+use crate::args::{
+    ComputeArgs, DecodingArgs, FileArgs, HELP, HeadArgs, ModelAndWord, SamplingArgs,
+};
 use crate::{open, report};
 
 #[derive(ClapArgs)]
@@ -55,6 +58,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
     #[command(flatten)]
+    pub(crate) decoding: DecodingArgs,
+    #[command(flatten)]
     pub(crate) compute: ComputeArgs,
     #[command(flatten)]
     pub(crate) head: HeadArgs,
@@ -74,7 +79,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let sparse = args.head.sparse;
     let options = RunOptions { head, sparse, ..args.compute.options(&args.file) };
     let model = open::model(model, &options)?;
+    let decode = args.decoding.mode(&model.frontend)?;
     let generate = args.sampling.generate(input(args, prompt, &model.frontend));
+    let generate = Generate { decode, ..generate };
     let reply = model.frontend.generate(generate)?;
     if args.json {
         print_json(reply)?
@@ -116,7 +123,10 @@ fn print_text(mut reply: TextStream, model: &OpenedModel) -> Result<()> {
     let mut ended_line = true;
     while let Some(piece) = reply.next() {
         match piece? {
-            Piece::Started { .. } | Piece::Progress { .. } | Piece::PromptLogprobs(_) => {}
+            Piece::Started { .. }
+            | Piece::Progress { .. }
+            | Piece::Preview(_)
+            | Piece::PromptLogprobs(_) => {}
             Piece::Text { text, .. } => {
                 report::stream(&text)?;
                 ended_line = text.chars().next_back().map_or(ended_line, |c| c == '\n');
@@ -137,15 +147,25 @@ fn summary(finish: &Finish, seed: u64, model: &OpenedModel) -> String {
     let t = &finish.timings;
     let ended = if finish.reason == FinishReason::Length { ", cut at the limit" } else { "" };
     format!(
-        "prompt {}, {:.1} tok/s · reply {}, {:.1} tok/s{ended} · {} on {} · seed {seed}",
+        "prompt {}, {:.1} tok/s · reply {}{}, {:.1} tok/s{ended} · {} on {} · seed {seed}",
         report::count(t.prompt_tokens, "token"),
         rate(t.prompt_tokens, t.prompt),
         report::count(t.reply_tokens, "token"),
+        passes(t),
         // The first token comes with the prompt.
         rate(t.reply_tokens.saturating_sub(1), t.reply),
         model.isa,
         report::count(model.threads, "thread"),
     )
+}
+
+/// In how many passes a reply was written, where that is not one for each token.
+fn passes(t: &Timings) -> String {
+    match t.work.passes {
+        passes if passes == t.reply_tokens => String::new(),
+        1 => " in 1 pass".to_owned(),
+        passes => format!(" in {passes} passes"),
+    }
 }
 
 /// Tokens a second; 0 where no time went by.
@@ -171,13 +191,20 @@ struct ReplyTimings {
     reply_tokens: usize,
     reply_ms: f64,
     reply_tokens_per_second: f64,
+    passes: usize,
+    rows: usize,
+    drafted_tokens: usize,
+    accepted_tokens: usize,
 }
 
 fn print_json(mut reply: TextStream) -> Result<()> {
     let mut text = String::new();
     while let Some(piece) = reply.next() {
         match piece? {
-            Piece::Started { .. } | Piece::Progress { .. } | Piece::PromptLogprobs(_) => {}
+            Piece::Started { .. }
+            | Piece::Progress { .. }
+            | Piece::Preview(_)
+            | Piece::PromptLogprobs(_) => {}
             Piece::Text { text: piece, .. } => text.push_str(&piece),
             Piece::Done(Finish { reason, timings: t, .. }) => {
                 report::json(&Reply {
@@ -193,6 +220,10 @@ fn print_json(mut reply: TextStream) -> Result<()> {
                         reply_tokens: t.reply_tokens,
                         reply_ms: t.reply.as_secs_f64() * 1e3,
                         reply_tokens_per_second: rate(t.reply_tokens.saturating_sub(1), t.reply),
+                        passes: t.work.passes,
+                        rows: t.work.rows,
+                        drafted_tokens: t.work.drafted,
+                        accepted_tokens: t.work.agreed,
                     },
                 })?;
             }

@@ -217,6 +217,9 @@ pub struct ChatChunk {
     /// How far the prompt has been read, if asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_progress: Option<Progress>,
+    /// How the block being filled stands, if asked for: the text of each token, null for a mask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_preview: Option<Vec<Option<String>>>,
     /// Where the time went, with the end of each reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timings: Option<Timings>,

@@ -5,6 +5,7 @@
 
 mod chat;
 mod completion;
+mod decoding;
 mod error;
 mod generate;
 mod model;
@@ -17,6 +18,7 @@ pub use chat::{
     Content, ContentPart, Delta, ReplyMessage, TokenLogprob, TopLogprob,
 };
 pub use completion::{Completion, CompletionChoice, CompletionLogprobs, CompletionRequest, Prompt};
+pub use decoding::{DiffusionSettings, DraftSettings};
 pub use error::{ErrorBody, ErrorDetail};
 pub use generate::{
     GenerateRequest, GenerateResponse, GenerateSampling, MatchedStop, MetaInfo, SglangFinish,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::TokenId;
+use super::{DiffusionSettings, DraftSettings, TokenId};
 
 /// How tokens are chosen, how many, and how they are sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -87,6 +87,16 @@ pub struct Sampling {
     /// Tell, in a stream, how far the prompt has been read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_progress: Option<bool>,
+    /// How tokens are found: autoregressive, diffusion, drafted, lookup or drafted+lookup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(example = "autoregressive"))]
+    pub decode: Option<String>,
+    /// How blocks are filled; implies `decode` to be diffusion.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diffusion: Option<DiffusionSettings>,
+    /// How tokens are guessed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draft: Option<DraftSettings>,
 }
 
 /// One text or several.

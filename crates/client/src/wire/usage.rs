@@ -45,6 +45,15 @@ pub struct Timings {
     pub predicted_ms: f64,
     /// Tokens a second of that.
     pub predicted_per_second: f64,
+    /// Forward passes that wrote the reply.
+    #[serde(default)]
+    pub passes_n: u32,
+    /// Tokens that were guessed and checked.
+    #[serde(default)]
+    pub draft_n: u32,
+    /// Those of them that were right.
+    #[serde(default)]
+    pub draft_n_accepted: u32,
 }
 
 /// How far a prompt has been read.

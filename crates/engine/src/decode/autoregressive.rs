@@ -1,8 +1,6 @@
 //! One token a step.
 
-use wf_model::Sees;
-
-use super::{Decoder, Outcome, Plan, SeqView};
+use super::{Decoder, Need, Outcome, Plan, SeqView};
 use crate::sample::{Sampler, logprobs};
 
 /// Scores of the prompt's tokens are wanted for at most this many at once: each is a row of the
@@ -14,6 +12,11 @@ const SCORED_AT_ONCE: usize = 16;
 pub struct Autoregressive;
 
 impl Decoder for Autoregressive {
+    fn need(&self, seq: SeqView<'_>) -> Need {
+        let tokens = seq.tokens.len() - seq.kv_len;
+        Need { tokens, least: 1, reads: tokens > 1 }
+    }
+
     fn plan(&mut self, seq: SeqView<'_>, budget: usize) -> Plan {
         let pending = &seq.tokens[seq.kv_len..];
         // A token's scores tell of the one after it.
@@ -26,7 +29,7 @@ impl Decoder for Autoregressive {
         if run == pending.len() {
             want.push(run - 1);
         }
-        Plan { at: seq.kv_len, tokens: pending[..run].to_vec(), sees: Sees::Causal, want }
+        Plan::causal(seq.kv_len, &pending[..run], want)
     }
 
     fn absorb(

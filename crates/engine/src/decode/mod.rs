@@ -3,13 +3,26 @@
 //! A decoder plans tokens to run and absorbs their scores. `keep` is the whole of K/V rollback:
 //! tokens that were run and not kept are overwritten by a later step.
 
+mod accept;
 mod autoregressive;
+mod block;
+mod diffusion;
+mod draft_len;
+mod drafted;
+mod lookup;
+mod mode;
+mod settings;
 
-use wf_model::{Sees, TokenId};
+use wf_model::{Scoring, Sees, TokenId};
 
+pub use accept::{Guess, Rule};
 pub use autoregressive::Autoregressive;
+pub use diffusion::BlockFiller;
+pub use drafted::Drafted;
+pub use mode::{DecodeMode, Diffusion, Drafting, Unsupported};
+pub use settings::DecodeSettings;
 
-use crate::request::{DecodeMode, Logprobs, Picked};
+use crate::request::{Logprobs, Picked};
 use crate::sample::Sampler;
 
 /// A sequence as its decoder sees it.
@@ -19,10 +32,25 @@ pub struct SeqView<'a> {
     pub tokens: &'a [TokenId],
     /// How many of the tokens are the prompt.
     pub prompt_len: usize,
-    /// How many of the tokens have their K/V in the pages. Always fewer than all of them.
+    /// How many of the tokens have their K/V in the pages.
     pub kv_len: usize,
+    /// The most tokens that prompt and reply can come to.
+    pub most: usize,
+    /// How many positions the context has.
+    pub context_len: usize,
     /// How many likeliest tokens to tell for each token of the prompt, if any of it is to be told.
     pub prompt_logprobs: Option<usize>,
+}
+
+/// How much of a step a decoder can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// As many tokens as this, if there is room for them.
+    pub tokens: usize,
+    /// Fewer than this are of no use.
+    pub least: usize,
+    /// Whether it reads what is known already (and does not look for the next token).
+    pub reads: bool,
 }
 
 /// What a decoder wants to run.
@@ -36,6 +64,15 @@ pub struct Plan {
     pub sees: Sees,
     /// Which of them want scores, ascending.
     pub want: Vec<usize>,
+    /// Which scores they get, if not those that a pick looks at.
+    pub scoring: Option<Scoring>,
+}
+
+impl Plan {
+    /// Runs `tokens` as text that is known, in one pass with what comes before.
+    fn causal(at: usize, tokens: &[TokenId], want: Vec<usize>) -> Self {
+        Self { at, tokens: tokens.to_vec(), sees: Sees::Causal, want, scoring: None }
+    }
 }
 
 /// What became final.
@@ -47,11 +84,20 @@ pub struct Outcome {
     pub prompt: Vec<Logprobs>,
     /// Tokens to append.
     pub commit: Vec<Picked>,
+    /// Tokens that were guessed for a check, and those of them that it agreed with.
+    pub drafted: usize,
+    /// See `drafted`.
+    pub agreed: usize,
+    /// The block as it stands, if it is to be shown: nothing where a mask is.
+    pub preview: Vec<Option<TokenId>>,
 }
 
 /// How one sequence turns scores into tokens. One value a sequence; it owns its state.
 pub trait Decoder: Send {
-    /// What to run next, at most `budget` tokens (at least 1).
+    /// How much of the next step it can use.
+    fn need(&self, seq: SeqView<'_>) -> Need;
+
+    /// What to run next, at most `budget` tokens, which is no less than the least of `need`.
     ///
     /// A plan may be dropped without being run (no page was free): the next call plans again.
     fn plan(&mut self, seq: SeqView<'_>, budget: usize) -> Plan;
@@ -65,11 +111,12 @@ pub trait Decoder: Send {
         scores: &mut [f32],
         sampler: &mut Sampler,
     ) -> Option<Outcome>;
-}
 
-/// The decoder of a mode.
-pub(crate) fn decoder(mode: DecodeMode) -> Box<dyn Decoder> {
-    match mode {
-        DecodeMode::Autoregressive => Box::new(Autoregressive),
+    /// The pages were given up: whatever lay in them behind `kv_len` is gone too.
+    fn forget_pages(&mut self) {}
+
+    /// What finished text sees: only K/V that was written so is of use.
+    fn context(&self) -> Sees {
+        Sees::Causal
     }
 }

@@ -21,6 +21,7 @@ use crate::app::{App, ServedModel};
 use crate::asked::{Asked, check_rest};
 use crate::auth::Caller;
 use crate::body::read_json;
+use crate::decoding::read_carried;
 use crate::error::ApiError;
 use crate::logprobs::finite;
 use crate::replies::Replies;
@@ -86,12 +87,10 @@ fn check(
     check_rest(&rest)?;
     let sampling = request.sampling_params.unwrap_or_default();
     check_rest(&sampling.rest)?;
-    let mut asked = Asked::new(
-        app,
-        model,
-        caller,
-        Sampling { stream: request.stream, priority: request.priority, ..shared(sampling) },
-    )?;
+    let mut sampling =
+        Sampling { stream: request.stream, priority: request.priority, ..shared(sampling) };
+    read_carried(&mut sampling, &rest, None)?;
+    let mut asked = Asked::new(app, model, caller, sampling)?;
     let limits = &app.options.limits;
     let top = request.top_logprobs_num.unwrap_or(0);
     if top > limits.top_logprobs {
@@ -200,7 +199,7 @@ impl SglangWriter {
                 }
             }
             Piece::Done(finish) => meta.finish_reason = Some(end(&self.stops, &finish)),
-            Piece::Progress { .. } => {}
+            Piece::Progress { .. } | Piece::Preview(_) => {}
         }
     }
 }
@@ -238,7 +237,10 @@ impl Writer for SglangWriter {
         let says_something = match &piece {
             Piece::Text { text, token } => !text.is_empty() || token.is_some(),
             Piece::Done(_) => true,
-            Piece::Started { .. } | Piece::Progress { .. } | Piece::PromptLogprobs(_) => false,
+            Piece::Started { .. }
+            | Piece::Progress { .. }
+            | Piece::Preview(_)
+            | Piece::PromptLogprobs(_) => false,
         };
         self.take(replies, at, piece);
         if says_something { sse::json_event(&self.written[at]) } else { String::new() }

@@ -19,6 +19,7 @@ use crate::app::{App, ServedModel};
 use crate::asked::{Asked, check_count, check_rest};
 use crate::auth::Caller;
 use crate::body::read_json;
+use crate::decoding::read_carried;
 use crate::error::ApiError;
 use crate::form::Form;
 use crate::logprobs::of_chat;
@@ -76,6 +77,8 @@ fn check(
         return Err(ApiError::field("max_tokens", "max_tokens is 0: at least 1 is needed"));
     }
     let limits = &app.options.limits;
+    let kwargs = request.chat_template_kwargs.as_ref();
+    read_carried(&mut request.sampling, &request.rest, kwargs)?;
     let mut asked = Asked::new(app, model, caller, request.sampling)?;
     let top = request.top_logprobs;
     if top.is_some_and(|top| top > limits.top_logprobs) {
@@ -224,7 +227,10 @@ async fn whole(
                 }
             }
             Piece::Done(Finish { reason, .. }) => choice.finish_reason = Some(reason.name().into()),
-            Piece::Started { .. } | Piece::Progress { .. } | Piece::PromptLogprobs(_) => {}
+            Piece::Started { .. }
+            | Piece::Progress { .. }
+            | Piece::Preview(_)
+            | Piece::PromptLogprobs(_) => {}
         }
     })
     .await?;
@@ -282,6 +288,9 @@ impl Writer for ChatWriter {
             Piece::Progress { done, total } if form.progress => {
                 let prompt_progress = Some(progress(replies, at, done, total));
                 sse::json_event(&ChatChunk { prompt_progress, ..form.chunk(Vec::new()) })
+            }
+            Piece::Preview(block) => {
+                sse::json_event(&ChatChunk { block_preview: Some(block), ..form.chunk(Vec::new()) })
             }
             Piece::Started { .. } | Piece::Progress { .. } | Piece::PromptLogprobs(_) => {
                 String::new()

@@ -17,6 +17,7 @@ use crate::app::{App, ServedModel};
 use crate::asked::{Asked, check_rest};
 use crate::auth::Caller;
 use crate::body::read_json;
+use crate::decoding::read_carried;
 use crate::error::ApiError;
 use crate::form::Form;
 use crate::logprobs::push_completion;
@@ -80,6 +81,7 @@ fn check(
         let message = "max_tokens is 0: at least 1 is needed, unless echo is true";
         return Err(ApiError::field("max_tokens", message));
     }
+    read_carried(&mut request.sampling, &request.rest, None)?;
     let mut asked = Asked::new(app, model, caller, request.sampling)?;
     if request.logprobs.is_some_and(|top| top > limits.top_logprobs) {
         let message = format!("logprobs: 0 to {} is allowed", limits.top_logprobs);
@@ -220,7 +222,7 @@ impl CompletionWriter {
                 choice.prompt_token_ids =
                     self.form.token_ids.then(|| replies.stream(at).prompt_ids().to_vec());
             }
-            Piece::Started { .. } | Piece::Progress { .. } => return None,
+            Piece::Started { .. } | Piece::Progress { .. } | Piece::Preview(_) => return None,
         }
         Some(choice)
     }

@@ -5,8 +5,9 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 use wf_client::wire::ErrorBody;
+use wf_engine::{DecodeMode, Rule};
 
-use crate::app::App;
+use crate::app::{App, ServedModel};
 use crate::error::ApiError;
 
 /// What the server offers.
@@ -16,6 +17,8 @@ pub(crate) struct Props {
     default_generation_settings: Defaults,
     /// What no request may exceed.
     limits: PropLimits,
+    /// How replies can be decoded.
+    decode: DecodeFacts,
     /// Requests that run at once.
     total_slots: usize,
     /// The file or directory of the model.
@@ -100,6 +103,7 @@ pub(crate) async fn props(State(app): State<App>) -> Result<Json<Props>, ApiErro
             messages: limits.messages,
             deadline_seconds: limits.deadline.as_secs(),
         },
+        decode: decode_facts(model),
         total_slots: model.max_running,
         model_path: model.path.clone(),
         model_names: model.names.clone(),
@@ -115,6 +119,35 @@ pub(crate) async fn props(State(app): State<App>) -> Result<Json<Props>, ApiErro
         system_fingerprint: model.fingerprint(),
         build_info: VERSION.to_owned(),
     }))
+}
+
+/// How replies can be decoded.
+#[derive(Serialize, ToSchema)]
+struct DecodeFacts {
+    /// What is done where a request does not say.
+    default: &'static str,
+    /// What may be asked for.
+    modes: Vec<&'static str>,
+    /// Rules for filling blocks, if the model fills blocks.
+    rules: Vec<&'static str>,
+    /// Tokens of a block.
+    block_size: Option<usize>,
+    /// Tokens of its parts.
+    sub_block_size: Option<usize>,
+}
+
+fn decode_facts(model: &ServedModel) -> DecodeFacts {
+    let engine = model.frontend.engine();
+    let can =
+        |name: &&str| DecodeMode::named(name).is_some_and(|mode| engine.check_mode(mode).is_ok());
+    let blocks = engine.block_diffusion();
+    DecodeFacts {
+        default: model.decode.name(),
+        modes: DecodeMode::NAMES.into_iter().filter(can).collect(),
+        rules: blocks.map(|_| Rule::NAMES.to_vec()).unwrap_or_default(),
+        block_size: blocks.map(|b| b.block_len),
+        sub_block_size: blocks.and_then(|b| b.sub_block_len),
+    }
 }
 
 /// The version of this program.

@@ -52,6 +52,7 @@ pub(crate) fn app(options: ServerOptions, frontend: Frontend) -> App {
         threads: 2,
         kv: "f32".into(),
         max_running: 16,
+        decode: wf_engine::DecodeMode::Autoregressive,
         defaults: SamplingDefaults::default(),
     });
     app

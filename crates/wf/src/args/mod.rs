@@ -3,6 +3,7 @@
 //! What one command alone understands stands beside that command.
 
 mod compute;
+mod decoding;
 mod numbers;
 mod sampling;
 mod words;
@@ -12,6 +13,7 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use self::compute::{ComputeArgs, EveryScoreArgs, FileArgs, HeadArgs};
+pub(crate) use self::decoding::DecodingArgs;
 pub(crate) use self::numbers::{parse_count, parse_number, parse_threads, parse_whole};
 pub(crate) use self::sampling::SamplingArgs;
 pub(crate) use self::words::ModelAndWord;

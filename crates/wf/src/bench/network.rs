@@ -183,7 +183,7 @@ impl Network {
         repeats.time(|| {
             let segments: Vec<Segment<'_>> = (0..sequences)
                 .map(|i| Segment {
-                    scoring: samplers[i].scoring(),
+                    scoring: samplers[i].scoring(1),
                     ..Segment::causal(&tokens[i..=i], position, &self.pages[i..=i], &[0])
                 })
                 .collect();
@@ -231,7 +231,7 @@ impl Network {
             let last = [tokens.len() - 1];
             let want = if start + tokens.len() == end { &last[..] } else { &[] };
             let causal = Segment::causal(tokens, start, &self.pages, want);
-            let segment = Segment { scoring: sampler.scoring(), ..causal };
+            let segment = Segment { scoring: sampler.scoring(1), ..causal };
             self.model.forward(&[segment], &mut self.logits);
         }
         self.filled = self.filled.max(end);
@@ -241,7 +241,7 @@ impl Network {
     /// Decodes one token, as a user would wait for it.
     fn step(&mut self, token: TokenId, position: usize, sampler: &mut Sampler) -> TokenId {
         let causal = Segment::causal(std::slice::from_ref(&token), position, &self.pages, &[0]);
-        let segment = Segment { scoring: sampler.scoring(), ..causal };
+        let segment = Segment { scoring: sampler.scoring(1), ..causal };
         self.model.forward(&[segment], &mut self.logits);
         let start = Instant::now();
         let picked = sampler.pick(self.logits.rows_mut(0, 1), position + 1);

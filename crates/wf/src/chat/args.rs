@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use crate::args::{ComputeArgs, FileArgs, HeadArgs, SamplingArgs};
+use crate::args::{ComputeArgs, DecodingArgs, FileArgs, HeadArgs, SamplingArgs};
 
 #[derive(ClapArgs)]
 #[command(
@@ -50,6 +50,8 @@ pub(crate) struct ChatArgs {
     pub(crate) server: RemoteArgs,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+    #[command(flatten)]
+    pub(crate) decoding: DecodingArgs,
     #[command(flatten)]
     pub(crate) compute: ComputeArgs,
     #[command(flatten)]

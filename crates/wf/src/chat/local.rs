@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
-use wf_engine::{FrontendError, Input, OpenedModel, Piece, Refused, RunOptions, TextStream};
+use wf_engine::{
+    DecodeMode, FrontendError, Generate, Input, OpenedModel, Piece, Refused, RunOptions, TextStream,
+};
 use wf_text::ChatMessage;
 
 use super::args::ChatArgs;
@@ -16,6 +18,7 @@ use crate::{demo, open, report};
 pub(crate) struct Local {
     model: OpenedModel,
     name: String,
+    decode: DecodeMode,
 }
 
 impl Local {
@@ -36,7 +39,8 @@ impl Local {
         let own = model.config.name.clone().filter(|name| !name.trim().is_empty());
         let of_file = || Some(Path::new(path?).file_stem()?.to_string_lossy().into_owned());
         let name = own.or_else(of_file).unwrap_or(named);
-        Ok(Self { model, name })
+        let decode = args.decoding.mode(&model.frontend)?;
+        Ok(Self { model, name, decode })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -57,6 +61,7 @@ impl Local {
             .iter()
             .map(|message| ChatMessage::new(message.role.as_str(), message.content.as_str()));
         let generate = sampling.generate(Input::Chat(messages.collect()));
+        let generate = Generate { decode: self.decode, ..generate };
         match self.model.frontend.generate(generate) {
             Ok(stream) => Ok(LocalReply { stream }),
             Err(FrontendError::Refused(Refused::TooLong { tokens, limit })) => bail!(

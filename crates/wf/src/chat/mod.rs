@@ -18,7 +18,7 @@ mod settings;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tokio::runtime::{Builder, Runtime};
 
 use args::{ChatArgs, RemoteArgs};
@@ -59,6 +59,10 @@ fn backend(args: &ChatArgs, runtime: &Runtime) -> Result<Backend> {
         return Ok(Backend::Local(Box::new(Local::open(args)?)));
     };
     let key = key(&args.server)?;
+    ensure!(
+        args.decoding.is_silent(),
+        "a server decides how it decodes: give --decode and its like to `wf serve`"
+    );
     let remote = Remote::open(url, args.model.as_deref(), key.as_deref());
     Ok(Backend::Remote(Box::new(runtime.block_on(remote)?)))
 }

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use clap::ValueEnum;
 
-use crate::args::{ComputeArgs, FileArgs, HeadArgs, parse_count, parse_number, parse_whole};
+use crate::args::{
+    ComputeArgs, DecodingArgs, FileArgs, HeadArgs, parse_count, parse_number, parse_whole,
+};
 
 #[derive(ClapArgs)]
 #[command(
@@ -49,6 +51,8 @@ pub(crate) struct ServeArgs {
     pub(crate) load: LoadArgs,
     #[command(flatten)]
     pub(crate) defaults: DefaultsArgs,
+    #[command(flatten)]
+    pub(crate) decoding: DecodingArgs,
     #[command(flatten)]
     pub(crate) log: LogArgs,
     #[command(flatten)]

@@ -83,7 +83,7 @@ async fn run(args: &ServeArgs, keys: Keys, tls: Option<Tls>) -> Result<()> {
         lock_memory()?;
     }
     let greeting = greeting(&model, args, &place);
-    app.set_model(served(args, model));
+    app.set_model(served(args, model)?);
     report::stream(&greeting)?;
     Ok(serving.await?)
 }
@@ -139,8 +139,8 @@ fn model_path(args: &ServeArgs) -> Option<&Path> {
     args.model.as_deref().or(args.model_flag.as_deref())
 }
 
-fn served(args: &ServeArgs, model: OpenedModel) -> ServedModel {
-    ServedModel {
+fn served(args: &ServeArgs, model: OpenedModel) -> Result<ServedModel> {
+    Ok(ServedModel {
         names: names(args, &model),
         path: model_path(args).map_or(demo::NAME.into(), |path| path.display().to_string()),
         architecture: model.config.architecture.clone(),
@@ -150,8 +150,9 @@ fn served(args: &ServeArgs, model: OpenedModel) -> ServedModel {
         kv: args.compute.kv.to_string(),
         max_running: args.load.max_running,
         defaults: defaults(&args.defaults, model.generation_defaults),
+        decode: args.decoding.mode(&model.frontend)?,
         frontend: model.frontend,
-    }
+    })
 }
 
 /// What requests call the model: what they were told to, or its own name, or its file's.
