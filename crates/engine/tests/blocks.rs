@@ -12,7 +12,7 @@ use wf_engine::{
     SamplingParams, TokenId,
 };
 use wf_formats::BlockDiffusion;
-use wf_model::{Forward, Logits, PageId, Scoring, Sees, Segment};
+use wf_model::{Forward, Logits, PageId, Scoring, Sees, Segment, math};
 
 const VOCAB: usize = 50;
 const MASK: TokenId = 49;
@@ -139,7 +139,7 @@ fn oracle(
                     let sum: f64 = row
                         .iter()
                         .filter(|s| s.is_finite())
-                        .map(|&s| (f64::from(s) - f64::from(row[token as usize])).exp())
+                        .map(|&s| math::exp(f64::from(s) - f64::from(row[token as usize])))
                         .sum();
                     (token, Guess { probability: (1.0 / sum) as f32, entropy: 0.0 })
                 };
