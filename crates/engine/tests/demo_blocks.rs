@@ -9,7 +9,7 @@ use serde_json::Value;
 use wf_engine::decode::Guess;
 use wf_engine::{
     DecodeMode, Diffusion, Drafting, Generate, Input, ModelSource, OpenedModel, Rule, RunOptions,
-    TokenId, Work, load_model, open_model,
+    SamplingParams, TokenId, Work, load_model, open_model,
 };
 use wf_model::{Forward, KvDtype, Logits, Model, PageId, Sees, Segment, math};
 
@@ -202,4 +202,73 @@ fn drafts_change_nothing_but_the_number_of_passes() {
             assert!(work.passes <= plain.len() && work.agreed <= work.drafted, "{work:?}");
         }
     }
+}
+
+/// Prompts of any kind: starts of stories, cut anywhere, and random tokens.
+fn prompts(model: &OpenedModel, count: usize) -> Vec<Vec<TokenId>> {
+    let path = repository().join("tests/data/demo-stories.txt");
+    let stories = std::fs::read_to_string(path).unwrap();
+    let stories = model.frontend.text().text_ids(&stories, false, false);
+    let mut state = 1_u64;
+    let mut draw = |below: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    (0..count)
+        .map(|i| {
+            let len = 1 + draw(24);
+            let start = draw(stories.len() - len);
+            match i % 5 {
+                0 => (0..len).map(|_| 4 + draw(8188) as TokenId).collect(),
+                _ => stories[start..start + len].to_vec(),
+            }
+        })
+        .collect()
+}
+
+/// Asks for many replies at once, in `decode`, some of them sampled.
+fn replies(model: &OpenedModel, prompts: &[Vec<TokenId>], decode: DecodeMode) -> Vec<Vec<TokenId>> {
+    let mut all = Vec::new();
+    for (at, many) in prompts.chunks(64).enumerate() {
+        let generate = |(i, ids): (usize, &Vec<TokenId>)| {
+            let temperature = if i % 4 == 3 { 0.8 } else { 0.0 };
+            let sampling = SamplingParams { temperature, ..SamplingParams::default() };
+            let seed = Some((at * 64 + i) as u64);
+            let input = Input::Ids(ids.clone());
+            let max_tokens = Some(24);
+            Generate { decode, sampling, seed, max_tokens, ..Generate::new(input) }
+        };
+        let streams: Vec<_> = (many.iter().enumerate())
+            .map(|each| model.frontend.generate(generate(each)).unwrap())
+            .collect();
+        for mut stream in streams {
+            stream.by_ref().for_each(|piece| drop(piece.unwrap()));
+            all.push(stream.ids().to_vec());
+        }
+    }
+    all
+}
+
+fn drafts_lose_nothing(count: usize) {
+    let model = demo();
+    let prompts = prompts(&model, count);
+    let plain = replies(&model, &prompts, DecodeMode::Autoregressive);
+    for name in ["drafted", "lookup", "drafted+lookup"] {
+        let mode = DecodeMode::named(name).unwrap();
+        let ours = replies(&model, &prompts, mode);
+        let different = ours.iter().zip(&plain).filter(|(a, b)| a != b).count();
+        assert_eq!(different, 0, "{name}: {different} of {count}");
+    }
+}
+
+#[test]
+fn drafts_lose_nothing_in_many_replies() {
+    drafts_lose_nothing(192);
+}
+
+#[test]
+#[ignore = "takes long: ./check --long runs it"]
+fn drafts_lose_nothing_in_ten_thousand_replies() {
+    drafts_lose_nothing(10_000);
 }

@@ -23,6 +23,7 @@ Examples:
   wf bench --quick                     the same in under a minute
   wf bench --synthetic llama3-8b       another shape
   wf bench bitnet-2b.gguf              a model of your own
+  wf bench --decode                    what diffusion, drafts and lookup gain
   wf bench --compare                   beside llama-cpp-python, where it is installed
   wf bench --price 0.17 --json         with what a million tokens cost, for a program to read"
 )]
@@ -43,6 +44,10 @@ pub(crate) struct BenchArgs {
     /// The demo model inside this program
     #[arg(long)]
     pub(crate) demo: bool,
+
+    /// What each way to decode gains (on the demo model, or MODEL), and what a pass of several rows costs
+    #[arg(long, conflicts_with_all = ["compare", "plot", "price"])]
+    pub(crate) decode: bool,
 
     /// Fewer lengths and fewer repeats: under a minute
     #[arg(long, env = "WF_QUICK")]

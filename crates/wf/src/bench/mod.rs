@@ -9,6 +9,7 @@ pub(crate) mod args;
 mod compare;
 mod cost;
 mod dead_gates;
+mod decode;
 mod kernels;
 mod limits;
 mod machine;
@@ -47,6 +48,13 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
         _ => Plan::full(),
     };
     plan.narrow(args);
+    if args.decode {
+        let report = decode::measure(args, &mut plan)?;
+        return match args.json {
+            true => crate::report::json(&report),
+            false => crate::report::stream(&table::decode_text(&report)),
+        };
+    }
     let report = measure(args, &mut plan)?;
     if let Some(path) = &args.plot {
         let name = path.display();

@@ -162,6 +162,17 @@ impl Network {
         timed(|| self.run_prompt(0..len))
     }
 
+    /// Seconds of one pass over `rows` tokens after `context` others, every one of them scored as for a
+    /// pick of the best.
+    pub(super) fn rows_run(&mut self, context: usize, rows: usize) -> f64 {
+        self.fill(context);
+        let want: Vec<usize> = (0..rows).collect();
+        let tokens = &self.tokens[context..context + rows];
+        let causal = Segment::causal(tokens, context, &self.pages, &want);
+        let segment = Segment { scoring: sampler().scoring(rows), ..causal };
+        timed(|| self.model.forward(&[segment], &mut self.logits))
+    }
+
     /// What decodes one token after the other, after `context` tokens. After `most` of them, or at
     /// the end of the context, steps go over the same positions again.
     fn steps(&mut self, context: usize, most: usize) -> impl FnMut() {

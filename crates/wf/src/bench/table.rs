@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::decode::DecodeReport;
 use super::report::Report;
 
 /// The whole report.
@@ -19,6 +20,36 @@ pub(super) fn text(report: &Report) -> String {
     for warning in &report.warnings {
         out.line(&format!("warning: {warning}"));
     }
+    out.0
+}
+
+/// What `--decode` found.
+pub(super) fn decode_text(report: &DecodeReport) -> String {
+    let mut out = Out(String::new());
+    out.line(&format!("model    {}, {} threads", report.model, report.threads));
+    let rows: Vec<_> = (report.modes.iter())
+        .map(|case| {
+            vec![
+                case.decode.clone(),
+                format!("{:.2}", case.tokens_per_pass),
+                format!("{:.1}", case.rows_per_pass),
+                case.accepted.map_or("-".to_owned(), percent),
+                number(case.tok_s),
+                format!("{:.2}", case.speedup),
+                case.nll.map_or("-".to_owned(), |nll| format!("{nll:.3}")),
+                if case.same_replies { "yes" } else { "no" }.to_owned(),
+            ]
+        })
+        .collect();
+    let header =
+        ["decode", "tokens/pass", "rows/pass", "accepted", "tok/s", "× first", "NLL", "same text"];
+    out.table("ways to decode (NLL: nats a token, by the model token by token)", &header, &rows);
+    let rows: Vec<_> = (report.passes.iter())
+        .map(|pass| {
+            vec![pass.rows.to_string(), format!("{:.2}", pass.ms), format!("{:.2}", pass.ratio)]
+        })
+        .collect();
+    out.table(&format!("passes of {}", report.pass_model), &["rows", "ms", "× one row"], &rows);
     out.0
 }
 
