@@ -1,8 +1,7 @@
 // Settings, colours, sizes, keys, and what axe has to say about each.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
+import { assertAccessible } from "./accessible.mjs";
 import { ask, closeBrowser, shoot, visit } from "./browser.mjs";
 import { startServer } from "./server.mjs";
 
@@ -14,17 +13,6 @@ after(async () => {
   await closeBrowser();
   await server.kill();
 });
-
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-
-/** Fails if axe finds a fault that keeps people out. */
-async function assertAccessible(page, where) {
-  await page.evaluate(AXE);
-  const { violations } = await page.evaluate(() => globalThis.axe.run());
-  const grave = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-  const told = grave.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" | ")}`);
-  assert.deepEqual(told, [], where);
-}
 
 const background = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
 

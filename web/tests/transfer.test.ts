@@ -23,6 +23,9 @@ function chat(): Chat {
       context: 2048,
       seed: 7,
       model: "m",
+      passes: 1,
+      drafted: 4,
+      accepted: 1,
     },
   });
 }

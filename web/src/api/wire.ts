@@ -22,8 +22,17 @@ export interface Props {
   kv_tokens: number;
   system_fingerprint: string;
   build_info: string;
-  /** Ways to decode besides token by token; absent where there is no choice. */
-  decode_modes?: string[];
+  decode?: DecodeFacts;
+}
+
+/** The ways to decode that a server has. */
+export interface DecodeFacts {
+  default: string;
+  modes: string[];
+  /** For filling blocks, where the model does. */
+  rules: string[];
+  block_size: number | null;
+  sub_block_size: number | null;
 }
 
 export interface Progress {
@@ -41,6 +50,9 @@ export interface Timings {
   predicted_n: number;
   predicted_ms: number;
   predicted_per_second: number;
+  passes_n?: number;
+  draft_n?: number;
+  draft_n_accepted?: number;
 }
 
 export interface Usage {
@@ -57,6 +69,8 @@ export interface ChatChunk {
   timings?: Timings;
   seed?: number;
   prompt_progress?: Progress;
+  /** How the block that is being filled stands: the text of each token, null for a mask. */
+  block_preview?: (string | null)[];
   error?: ErrorFacts;
 }
 

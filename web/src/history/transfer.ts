@@ -94,7 +94,9 @@ function statsOf(value: Record<string, unknown>): Stats {
     queueMs: number(value, "queueMs"),
     context: number(value, "context"),
   };
-  if (typeof value.seed === "number") stats.seed = value.seed;
+  for (const name of ["seed", "passes", "drafted", "accepted"] as const) {
+    if (value[name] !== undefined) stats[name] = number(value, name);
+  }
   if (typeof value.model === "string") stats.model = value.model;
   return stats;
 }

@@ -21,6 +21,11 @@ export interface Stats {
   context: number;
   seed?: number;
   model?: string;
+  /** Runs of the model that wrote the reply. */
+  passes?: number;
+  /** Tokens that were guessed ahead, and those of them that were right. */
+  drafted?: number;
+  accepted?: number;
 }
 
 export interface Message {

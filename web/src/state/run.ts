@@ -4,8 +4,10 @@ import { streamChat } from "../api/chat.ts";
 import { Refused } from "../api/client.ts";
 import type { ChatRequest } from "../api/wire.ts";
 import { type Message, add, change, path, pathTo } from "../history/tree.ts";
+import { type Block, NO_BLOCK } from "./block.ts";
 import { changeChat, chatOf, newId, startChat } from "./chats.ts";
 import { check, props, report, whenReady } from "./connection.ts";
+import { fillsBlocks, modeOf } from "./decoding.ts";
 import { spoken } from "./notice.ts";
 import { requestFields, settings } from "./settings.ts";
 import { type Phase, Written } from "./written.ts";
@@ -15,6 +17,8 @@ export interface Run {
   chat: string;
   message: string;
   text: Signal<string>;
+  /** What is being filled behind the text. */
+  block: Signal<Block>;
   phase: Signal<Phase>;
   stop: AbortController;
 }
@@ -66,12 +70,14 @@ async function reply(chatId: string, question: string): Promise<void> {
     chat: chatId,
     message: answer.id,
     text: signal(""),
+    block: signal(NO_BLOCK),
     phase: signal<Phase>({ kind: "asking" }),
     stop: new AbortController(),
   };
   runs.value = [...runs.peek(), run];
-  spoken.value = "The reply is being written";
-  const written = new Written(props.peek()?.default_generation_settings.n_ctx ?? 0);
+  const isInBlocks = willFillBlocks();
+  spoken.value = `The reply is being written${isInBlocks ? " block by block" : ""}`;
+  const written = new Written(props.peek()?.default_generation_settings.n_ctx ?? 0, isInBlocks);
   // A tab that is closed in the middle loses little.
   const keeping = setInterval(() => {
     changeChat(chatId, (chat) => change(chat, answer.id, { content: written.text }));
@@ -97,6 +103,11 @@ async function reply(chatId: string, question: string): Promise<void> {
     ...change(chat, answer.id, { ...end, content: written.text, ...(stats && { stats }) }),
     updated: Date.now(),
   }));
+}
+
+function willFillBlocks(): boolean {
+  const server = props.peek()?.decode;
+  return server !== undefined && fillsBlocks(modeOf(settings.peek().decoding, server));
 }
 
 function requestOf(chatId: string, question: string): ChatRequest {
@@ -133,6 +144,8 @@ async function write(run: Run, written: Written, request: ChatRequest): Promise<
       const isTooLate = written.text !== "";
       if (signal.aborted || isTooLate || !(error instanceof Refused) || !error.isPassing)
         throw error;
+      written.restart();
+      run.block.value = NO_BLOCK;
       await wait(run, error);
       if (signal.aborted) throw error;
       run.phase.value = { kind: "asking" };
@@ -182,6 +195,7 @@ function showSoon(run: Run, written: Written): void {
   drawing.add(run);
   requestAnimationFrame((start) => {
     run.text.value = written.text;
+    run.block.value = written.block;
     run.phase.value = written.phase();
     // By then it has been drawn.
     setTimeout(() => {
@@ -193,5 +207,6 @@ function showSoon(run: Run, written: Written): void {
 
 function drawAgain(run: Run, written: Written): void {
   drawing.delete(run);
-  if (run.text.peek() !== written.text) showSoon(run, written);
+  const isShown = run.text.peek() === written.text && run.block.peek() === written.block;
+  if (!isShown) showSoon(run, written);
 }

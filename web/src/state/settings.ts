@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import type { Props } from "../api/wire.ts";
 import { keep, recall } from "../browser/kept.ts";
+import { type Decoding, USUAL, decodeFields } from "./decoding.ts";
 
 export interface NumberField {
   name: string;
@@ -118,8 +119,7 @@ export interface Settings {
   logitBias: Record<string, number>;
   /** Whether a reply goes on past the model's own end. */
   ignoreEos: boolean;
-  /** One of the ways to decode that the server has; empty leaves it to the server. */
-  decode: string;
+  decoding: Decoding;
 }
 
 const NAME = "wf-settings";
@@ -130,7 +130,7 @@ const NONE: Settings = {
   stopTokens: [],
   logitBias: {},
   ignoreEos: false,
-  decode: "",
+  decoding: USUAL,
 };
 
 export const settings = signal<Settings>({ ...NONE, ...recall<Partial<Settings>>(NAME, {}) });
@@ -151,7 +151,5 @@ export function requestFields(settings: Settings, props: Props | null): Record<s
   if (settings.stopTokens.length) fields.stop_token_ids = settings.stopTokens;
   if (Object.keys(settings.logitBias).length) fields.logit_bias = settings.logitBias;
   if (settings.ignoreEos) fields.ignore_eos = true;
-  // Kept from another server, which could do more.
-  if (props?.decode_modes?.includes(settings.decode)) fields.decode = settings.decode;
-  return fields;
+  return { ...fields, ...decodeFields(settings.decoding, props?.decode) };
 }

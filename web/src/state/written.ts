@@ -1,6 +1,7 @@
 /** What has come of a reply, out of its events. */
 import type { ChatChunk, Progress, Timings, Usage } from "../api/wire.ts";
 import type { Ending, Stats } from "../history/tree.ts";
+import { type Block, NO_BLOCK, withoutStart } from "./block.ts";
 
 export type Phase =
   | { kind: "asking" }
@@ -12,6 +13,8 @@ export type Phase =
 /** What has come of a reply. */
 export class Written {
   text = "";
+  /** What is being filled behind the text. */
+  block: Block = NO_BLOCK;
   ending: Ending = "stop";
   private pieces = 0;
   private firstAt = 0;
@@ -21,17 +24,24 @@ export class Written {
   private seed: number | undefined;
   private model: string | undefined;
 
-  /** In a context of so many tokens. */
-  constructor(private readonly context: number) {}
+  /** In a context of so many tokens; by blocks, or token by token. */
+  constructor(
+    private readonly context: number,
+    private readonly isInBlocks: boolean,
+  ) {}
 
   take(chunk: ChatChunk): void {
     const choice = chunk.choices?.[0];
-    if (choice?.delta?.content) {
-      this.text += choice.delta.content;
+    const content = choice?.delta?.content;
+    if (chunk.block_preview) this.block = chunk.block_preview;
+    if (content) {
+      this.text += content;
       this.pieces += 1;
-      this.firstAt ||= performance.now();
+      if (this.block.length) this.block = withoutStart(this.block, content.length);
     }
+    if (content || chunk.block_preview) this.firstAt ||= performance.now();
     const reason = choice?.finish_reason;
+    if (reason) this.block = NO_BLOCK;
     if (reason === "length" || reason === "deadline") this.ending = reason;
     this.progress = chunk.prompt_progress ?? this.progress;
     this.usage = chunk.usage ?? this.usage;
@@ -40,8 +50,15 @@ export class Written {
     this.model = chunk.model ?? this.model;
   }
 
+  /** The reply is asked for once more. */
+  restart(): void {
+    this.block = NO_BLOCK;
+    this.firstAt = 0;
+    this.progress = undefined;
+  }
+
   phase(): Phase {
-    if (this.pieces) return { kind: "writing", perSecond: this.rate() };
+    if (this.firstAt) return { kind: "writing", perSecond: this.rate() };
     if (this.progress) return { kind: "reading", progress: this.progress };
     return { kind: "asking" };
   }
@@ -54,13 +71,25 @@ export class Written {
       cachedTokens: usage?.prompt_tokens_details?.cached_tokens ?? progress?.cache ?? 0,
       // A reply that was stopped is not told about at the end; its pieces are tokens, nearly.
       replyTokens: usage?.completion_tokens ?? this.pieces,
-      replyPerSecond: timings?.predicted_per_second ?? this.rate(),
-      promptPerSecond: timings?.prompt_per_second ?? 0,
+      replyPerSecond: (timings && this.rateOf(timings)) ?? this.rate(),
+      promptPerSecond: this.isInBlocks ? 0 : (timings?.prompt_per_second ?? 0),
       queueMs: timings?.queue_ms ?? 0,
       context: this.context,
+      ...(timings?.passes_n && { passes: timings.passes_n }),
+      ...(timings?.draft_n && {
+        drafted: timings.draft_n,
+        accepted: timings.draft_n_accepted ?? 0,
+      }),
       ...(this.seed !== undefined && { seed: this.seed }),
       ...(this.model !== undefined && { model: this.model }),
     };
+  }
+
+  private rateOf({ predicted_n, predicted_ms, prompt_ms, ...told }: Timings): number {
+    // The first token of a block comes with its last: the time told for the prompt has a whole block in it.
+    // So all of the time counts, and the prompt has no speed of its own.
+    if (!this.isInBlocks) return told.predicted_per_second;
+    return (predicted_n * 1000) / Math.max(prompt_ms + predicted_ms, 1);
   }
 
   private rate(): number {

@@ -1,6 +1,7 @@
 /** One message with what can be done about it. */
 import { useState } from "preact/hooks";
 import { type Chat, type Message, step, versions } from "../history/tree.ts";
+import { NO_BLOCK } from "../state/block.ts";
 import { changeChat } from "../state/chats.ts";
 import { copyText } from "../browser/clipboard.ts";
 import { notify } from "../state/notice.ts";
@@ -67,7 +68,7 @@ function Answer({ chat, message, run }: MessageProps) {
   const text = own ? own.text.value : message.content;
   return (
     <article class="message assistant" aria-label="Reply" aria-busy={!!own}>
-      <Markdown text={text} isFinal={!own} />
+      <Markdown text={text} block={own ? own.block.value : NO_BLOCK} isFinal={!own} />
       {!own && <Ending message={message} chat={chat} isBusy={!!run} />}
       <footer class={isWriting ? "actions hidden" : "actions"}>
         {own ? (

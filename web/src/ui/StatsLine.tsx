@@ -9,6 +9,12 @@ export function StatsLine({ stats }: { stats: Stats }) {
     <span class="stats">
       <span title={speeds(stats)}>{rate(stats.replyPerSecond)} tok/s</span>
       <span>{count(stats.replyTokens)} tokens</span>
+      <Passes stats={stats} />
+      {stats.drafted !== undefined && (
+        <span title="Tokens that were guessed ahead and found right">
+          drafts {count(stats.accepted ?? 0)} of {count(stats.drafted)}
+        </span>
+      )}
       {isWhole && (
         <span>
           prompt {count(stats.promptTokens)}
@@ -16,6 +22,16 @@ export function StatsLine({ stats }: { stats: Stats }) {
         </span>
       )}
       {isWhole && stats.context > 0 && <Gauge used={used} room={stats.context} />}
+    </span>
+  );
+}
+
+/** Where tokens and runs of the model are not the same number. */
+function Passes({ stats: { passes, replyTokens } }: { stats: Stats }) {
+  if (!passes || passes === replyTokens) return null;
+  return (
+    <span title="Runs of the model that wrote the reply">
+      {count(passes)} passes ({(replyTokens / passes).toFixed(1)} tokens each)
     </span>
   );
 }
