@@ -94,7 +94,7 @@ test("a reply by diffusion shows masks, then its text, and what it took", async 
 test("a drafted reply is the one that comes token by token, and says how many drafts were right", async () => {
   const page = await visit(server.url);
   await page.getByText("Talk with wf-demo").waitFor();
-  const usual = await exchange(page, "Tell me about a girl and her dog");
+  const usual = await exchange(page, "Tell me a story");
   assert.deepEqual(usual.settings, {});
   assert.doesNotMatch(usual.facts, /passes|drafts/);
   await page.keyboard.press("Control+,");
@@ -105,7 +105,7 @@ test("a drafted reply is the one that comes token by token, and says how many dr
   await shoot(page, "settings-drafted");
   await page.keyboard.press("Escape");
   await page.keyboard.press("Control+Shift+O");
-  const drafted = await exchange(page, "Tell me about a girl and her dog");
+  const drafted = await exchange(page, "Tell me a story");
   assert.deepEqual(drafted.settings, { decode: "drafted", draft: { tokens: 5 } });
   assert.equal(drafted.reply, usual.reply);
   const [, right, made] = /drafts ([\d,]+) of ([\d,]+)/.exec(drafted.facts);

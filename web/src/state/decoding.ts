@@ -18,10 +18,11 @@ export const USUAL: Decoding = { mode: "", rule: "", numbers: {}, showsBlocks: t
 /** What a mode does, for those who do not know its name. */
 export const MODES: Record<string, string> = {
   autoregressive: "One token after the other.",
-  diffusion: "Blocks of masks, each filled in a few passes: another reply, often sooner.",
-  drafted: "Tokens are guessed from masks and checked together: the same reply, sooner.",
-  lookup: "Tokens are guessed from earlier text and checked together: the same reply, sooner.",
-  "drafted+lookup": "Guesses from earlier text, else from masks: the same reply, sooner.",
+  diffusion: "Blocks of masks, each filled in a few passes: another reply, in fewer passes.",
+  drafted: "Tokens are guessed from masks and checked together: the same reply, in fewer passes.",
+  lookup:
+    "Tokens are guessed from earlier text and checked together: the same reply, in fewer passes.",
+  "drafted+lookup": "Guesses from earlier text, else from masks: the same reply, in fewer passes.",
 };
 
 /** The mode of the next reply. What is kept from another server, which could do more, does not count. */
