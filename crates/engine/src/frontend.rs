@@ -127,8 +127,10 @@ pub struct Timings {
     pub prompt: Duration,
     /// Tokens of the reply.
     pub reply_tokens: usize,
-    /// From the first token to the last.
+    /// From the first token to the last; where blocks are filled, from the prompt's end.
     pub reply: Duration,
+    /// Tokens written in that time: the first comes with the prompt, unless blocks are filled.
+    pub timed_tokens: usize,
     /// What it took to find the tokens.
     pub work: Work,
 }
@@ -263,9 +265,16 @@ impl Frontend {
                 stop: StopFinder::new(generate.stop),
             }),
             queue: VecDeque::new(),
-            times: Times { handed_in, started: None, first_token: None, last_token: handed_in },
+            times: Times {
+                handed_in,
+                started: None,
+                read: None,
+                first_token: None,
+                last_token: handed_in,
+            },
             cached: 0,
             work: Work::default(),
+            by_blocks: matches!(generate.decode, DecodeMode::Diffusion(_)),
         })
     }
 }
@@ -290,6 +299,7 @@ pub struct TextStream {
     times: Times,
     cached: usize,
     work: Work,
+    by_blocks: bool,
 }
 
 struct Writing {
@@ -302,6 +312,8 @@ struct Writing {
 struct Times {
     handed_in: Instant,
     started: Option<Instant>,
+    /// When the last part of the prompt was read that a token did not come with.
+    read: Option<Instant>,
     first_token: Option<Instant>,
     last_token: Instant,
 }
@@ -338,8 +350,10 @@ impl TextStream {
 
     /// Where the time went so far.
     pub fn timings(&self) -> Timings {
-        let Times { handed_in, started, first_token, last_token } = self.times;
-        let first = first_token.unwrap_or(last_token);
+        let Times { handed_in, started, read, first_token, last_token } = self.times;
+        // A block's first token comes with all of it, long after the prompt was read.
+        let first = if self.by_blocks { read.or(started) } else { first_token };
+        let first = first.unwrap_or(last_token).min(last_token);
         Timings {
             prompt_tokens: self.prompt.len(),
             cached_tokens: self.cached,
@@ -347,6 +361,7 @@ impl TextStream {
             prompt: first - handed_in,
             reply_tokens: self.ids.len(),
             reply: last_token - first,
+            timed_tokens: self.ids.len().saturating_sub(usize::from(!self.by_blocks)),
             work: self.work,
         }
     }
@@ -366,6 +381,7 @@ impl TextStream {
                 self.queue.push_back(Piece::PromptLogprobs(logprobs));
             }
             Event::Progress { done, total } => {
+                self.times.read = Some(time);
                 self.queue.push_back(Piece::Progress { done, total });
             }
             Event::Preview(block) => {

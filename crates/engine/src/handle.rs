@@ -24,11 +24,13 @@ pub struct EngineOptions {
     pub max_waiting: usize,
     /// The most tokens of prompt and reply; what the model and its pages allow if there is none.
     pub context_len: Option<usize>,
+    /// How blocks are filled, if not as the model's file says.
+    pub blocks: Option<BlockDiffusion>,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { max_running: 16, max_waiting: 512, context_len: None }
+        Self { max_running: 16, max_waiting: 512, context_len: None, blocks: None }
     }
 }
 
@@ -85,7 +87,7 @@ impl EngineHandle {
             inbox,
             context_len: options.context_len.map_or(context_len, |len| len.min(context_len)),
             vocab_len: config.vocab_len,
-            block_diffusion: config.block_diffusion,
+            block_diffusion: options.blocks.or(config.block_diffusion),
             max_batch_tokens: model.max_batch_tokens(),
             pages: model.pages(),
             max_waiting: options.max_waiting,

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod block_choice;
 pub mod decode;
 pub mod fake;
 mod frontend;
@@ -26,6 +27,7 @@ mod sequence;
 mod stats;
 mod store;
 
+pub use block_choice::BlockChoice;
 pub use decode::{DecodeMode, DecodeSettings, Diffusion, Drafting, Rule, Unsupported};
 pub use frontend::{
     Finish, Frontend, FrontendError, Generate, Input, Piece, StoppedAt, TextStream, Timings,

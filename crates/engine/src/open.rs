@@ -12,6 +12,8 @@ use wf_model::{
 };
 use wf_text::{ChatMessage, ChatTemplate, GgufVocab, Prompt, RenderOptions, TextError, Tokenizer};
 
+use crate::block_choice::BlockChoice;
+use crate::decode::Unsupported;
 use crate::frontend::{Frontend, FrontendError, Input};
 use crate::handle::{EngineHandle, EngineOptions};
 
@@ -42,6 +44,8 @@ impl ModelSource {
 /// How to run a model.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
+    /// What is known of blocks beside the file.
+    pub blocks: BlockChoice,
     /// What the file cannot tell.
     pub open: OpenOptions,
     /// The instruction set; the best one if there is none.
@@ -76,6 +80,7 @@ impl Default for RunOptions {
     /// One thread, and whatever else is the best.
     fn default() -> Self {
         Self {
+            blocks: BlockChoice::default(),
             open: OpenOptions::default(),
             isa: None,
             threads: 1,
@@ -118,6 +123,9 @@ impl Default for KvRoom {
 /// Why a model cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// Blocks that cannot be.
+    #[error(transparent)]
+    Blocks(#[from] Unsupported),
     /// The file was refused.
     #[error(transparent)]
     File(#[from] wf_formats::Error),
@@ -380,6 +388,9 @@ pub fn open_model(
 ) -> Result<OpenedModel, OpenError> {
     let file = source.open(&options.open)?;
     let text = read_text(&file)?;
+    let config = file.config();
+    let blocks = config.block_diffusion;
+    let blocks = options.blocks.apply(blocks, &text.tokenizer, config.vocab_len)?;
     // Both read the whole file: at the same time, each byte has to come only once.
     let (model, digest) = thread::scope(|scope| {
         let digest = options.digest.then(|| scope.spawn(|| file.digest()));
@@ -393,6 +404,7 @@ pub fn open_model(
         context_len: options.context_len,
         max_running: options.max_running,
         max_waiting: options.max_waiting,
+        blocks,
     };
     let engine = EngineHandle::start(model, engine_options).map_err(OpenError::Thread)?;
     Ok(OpenedModel {
@@ -400,7 +412,7 @@ pub fn open_model(
         isa,
         threads,
         head_counts,
-        config: file.config().clone(),
+        config: ModelConfig { block_diffusion: blocks, ..file.config().clone() },
         generation_defaults: file.generation_defaults(),
         digest,
     })

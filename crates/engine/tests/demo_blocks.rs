@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use wf_engine::decode::Guess;
 use wf_engine::{
-    DecodeMode, Diffusion, Drafting, Generate, Input, ModelSource, OpenedModel, Rule, RunOptions,
-    SamplingParams, TokenId, Work, load_model, open_model,
+    BlockChoice, DecodeMode, Diffusion, Drafting, Generate, Input, ModelSource, OpenedModel, Rule,
+    RunOptions, SamplingParams, TokenId, Work, load_model, open_model,
 };
 use wf_model::{Forward, KvDtype, Logits, Model, PageId, Sees, Segment, math};
 
@@ -271,4 +271,23 @@ fn drafts_lose_nothing_in_many_replies() {
 #[ignore = "takes long: ./check --long runs it"]
 fn drafts_lose_nothing_in_ten_thousand_replies() {
     drafts_lose_nothing(10_000);
+}
+
+#[test]
+fn what_a_file_says_of_blocks_can_be_overruled() {
+    let model = demo();
+    let (tokenizer, own) = (model.frontend.tokenizer(), model.config.block_diffusion);
+    let apply = |choice: BlockChoice, own| choice.apply(own, tokenizer, 8192);
+    let silent = BlockChoice::default();
+    assert_eq!(apply(silent, own), Ok(own));
+    assert_eq!(apply(silent, None), Ok(None), "no mask token, no blocks");
+    let mask = BlockChoice { mask_token: Some(7), ..silent };
+    let made = apply(mask, None).unwrap().unwrap();
+    assert_eq!((made.mask_token, made.block_len, made.causal_context), (7, 32, true));
+    let shape = BlockChoice { token_shift: Some(false), causal_context: Some(false), ..silent };
+    let made = apply(shape, own).unwrap().unwrap();
+    assert_eq!((made.mask_token, made.token_shift, made.causal_context), (3, false, false));
+    assert!(apply(shape, None).unwrap_err().to_string().contains("name it with --mask-token"));
+    let beyond = BlockChoice { mask_token: Some(8192), ..silent };
+    assert!(apply(beyond, own).unwrap_err().to_string().contains("0 to 8191 do"));
 }

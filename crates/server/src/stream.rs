@@ -161,8 +161,7 @@ pub(crate) fn timings(t: &wf_engine::Timings) -> Timings {
         prompt_per_second: rate(computed, prefill),
         predicted_n: t.reply_tokens as u32,
         predicted_ms: ms(t.reply),
-        // The first token comes with the prompt.
-        predicted_per_second: rate(t.reply_tokens.saturating_sub(1), t.reply),
+        predicted_per_second: rate(t.timed_tokens, t.reply),
         passes_n: t.work.passes as u32,
         draft_n: t.work.drafted as u32,
         draft_n_accepted: t.work.agreed as u32,

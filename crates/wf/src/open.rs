@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, ensure};
-use wf_engine::{ModelSource, OpenedModel, RunOptions, open_model};
+use wf_engine::{BlockChoice, ModelSource, OpenedModel, RunOptions, open_model};
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{CpuList, HeadMode, SparseMode};
 
@@ -63,6 +63,11 @@ impl ComputeArgs {
     pub(crate) fn options(&self, file: &FileArgs) -> RunOptions {
         RunOptions {
             open: file.options(),
+            blocks: BlockChoice {
+                mask_token: file.mask_token,
+                token_shift: file.rows_score.as_deref().map(|token| token == "next"),
+                causal_context: file.block_context.as_deref().map(|kind| kind == "causal"),
+            },
             isa: self.isa,
             threads: self.threads.unwrap_or_else(|| match &self.cpus {
                 Some(cpus) => cpus.cpus().len(),

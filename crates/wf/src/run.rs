@@ -152,8 +152,7 @@ fn summary(finish: &Finish, seed: u64, model: &OpenedModel) -> String {
         rate(t.prompt_tokens, t.prompt),
         report::count(t.reply_tokens, "token"),
         passes(t),
-        // The first token comes with the prompt.
-        rate(t.reply_tokens.saturating_sub(1), t.reply),
+        rate(t.timed_tokens, t.reply),
         model.isa,
         report::count(model.threads, "thread"),
     )
@@ -219,7 +218,7 @@ fn print_json(mut reply: TextStream) -> Result<()> {
                         prompt_tokens_per_second: rate(t.prompt_tokens, t.prompt),
                         reply_tokens: t.reply_tokens,
                         reply_ms: t.reply.as_secs_f64() * 1e3,
-                        reply_tokens_per_second: rate(t.reply_tokens.saturating_sub(1), t.reply),
+                        reply_tokens_per_second: rate(t.timed_tokens, t.reply),
                         passes: t.work.passes,
                         rows: t.work.rows,
                         drafted_tokens: t.work.drafted,

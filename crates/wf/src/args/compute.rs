@@ -5,7 +5,7 @@ use wf_formats::Activation;
 use wf_formats::encoding::I2sOrder;
 use wf_model::{CpuList, HeadMode, Isa, KvDtype, Layout, SparseMode};
 
-use super::numbers::{parse_count, parse_threads};
+use super::numbers::{parse_count, parse_threads, parse_whole};
 
 /// What a model file cannot say for itself.
 #[derive(ClapArgs)]
@@ -18,6 +18,20 @@ pub(crate) struct FileArgs {
     /// Activation of the feed-forward part: relu2 or silu; normally taken from the file
     #[arg(long, env = "WF_ACTIVATION", value_name = "NAME", value_parser = parse_activation)]
     pub(crate) activation: Option<Activation>,
+
+    /// Block diffusion: the number of the mask token; normally taken from the file
+    #[arg(long, env = "WF_MASK_TOKEN", value_name = "ID", value_parser = parse_whole::<u32>)]
+    pub(crate) mask_token: Option<u32>,
+
+    /// Block diffusion: which token the scores of a row are of, next (row p tells of p + 1) or own;
+    /// normally taken from the file
+    #[arg(long, env = "WF_ROWS_SCORE", value_name = "TOKEN", value_parser = ["next", "own"])]
+    pub(crate) rows_score: Option<String>,
+
+    /// Block diffusion: what finished text sees, causal (what is before it) or block (its whole block);
+    /// normally taken from the file
+    #[arg(long, env = "WF_BLOCK_CONTEXT", value_name = "KIND", value_parser = ["causal", "block"])]
+    pub(crate) block_context: Option<String>,
 }
 
 /// For commands that pick tokens.
