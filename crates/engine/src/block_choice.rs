@@ -1,7 +1,6 @@
 //! How a model fills blocks, where its file does not say or says it wrongly.
 
-use wf_formats::BlockDiffusion;
-use wf_model::TokenId;
+use wf_model::{BlockDiffusion, TokenId};
 use wf_text::Tokenizer;
 
 use crate::decode::Unsupported;

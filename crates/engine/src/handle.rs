@@ -6,8 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use wf_formats::BlockDiffusion;
-use wf_model::{Forward, PAGE_LEN, TokenId};
+use wf_model::{BlockDiffusion, Forward, PAGE_LEN, TokenId};
 
 use crate::decode::{DecodeMode, Unsupported};
 use crate::request::{Event, Refused, Request};

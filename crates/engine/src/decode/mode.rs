@@ -1,6 +1,6 @@
 //! The ways to decode that can be asked for, and which of them a model can do.
 
-use wf_formats::BlockDiffusion;
+use wf_model::BlockDiffusion;
 
 use super::accept::Rule;
 use super::block::BlockShape;
