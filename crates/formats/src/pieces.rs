@@ -52,7 +52,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Reads a piece for its checksum alone, if there is one.
-    pub fn look(&self, piece: usize) -> Result<(), Error> {
+    fn look(&self, piece: usize) -> Result<(), Error> {
         if self.info.checksum.is_none() { Ok(()) } else { self.read(piece, &mut []) }
     }
 

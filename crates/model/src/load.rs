@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use wf_formats::{
     Encoding, FloatEncoding, LayerTensor, ModelFile, Pieces, TensorInfo, TensorName, TritScales,
 };
-use wf_kernels::{FirstError, Layout, Scales, TernaryMatrix};
+use wf_kernels::{Layout, Scales, TernaryMatrix};
 
 use crate::compute::Compute;
 use crate::embed::FloatTable;
@@ -120,14 +120,9 @@ impl<'a> Loader<'a> {
 
     fn matrix(&mut self, name: TensorName) -> Result<TernaryMatrix, LoadError> {
         let tensor = self.find(name)?;
-        let scales = match self.file.scales(tensor)? {
-            TritScales::Tensor(scale) => Scales::Tensor(scale),
-            TritScales::Rows(scales) => Scales::Rows(scales),
-            TritScales::Groups { len, values } => Scales::Groups { len, values },
-        };
-        let matrix = match self.ready_matrix(tensor, &scales)? {
+        let matrix = match self.ready_matrix(tensor)? {
             Some(matrix) => matrix,
-            None => self.repacked_matrix(tensor, scales)?,
+            None => self.repacked_matrix(tensor)?,
         };
         self.finished(tensor);
         Ok(matrix)
@@ -135,44 +130,30 @@ impl<'a> Loader<'a> {
 
     /// A matrix that lies in the file as it is to lie in memory: it is read to where it stays. (Left
     /// in the file, mapped, it would be in small pages: see `kernels/src/arch/memory.rs`.)
-    fn ready_matrix(
-        &self,
-        tensor: &TensorInfo,
-        scales: &Scales,
-    ) -> Result<Option<TernaryMatrix>, LoadError> {
-        let wanted = matches!(scales, Scales::Groups { .. }) || self.layout == Layout::QuadLines;
-        if !wanted || self.file.quad_lines(tensor)?.is_none() {
+    fn ready_matrix(&self, tensor: &TensorInfo) -> Result<Option<TernaryMatrix>, LoadError> {
+        if self.file.quad_lines(tensor)?.is_none() {
+            return Ok(None);
+        }
+        let scales = scales(self.file.scales(tensor)?);
+        if !matches!(scales, Scales::Groups { .. }) && self.layout != Layout::QuadLines {
             return Ok(None);
         }
         let (pool, shape) = (&self.compute.pool, (tensor.rows, tensor.cols));
         let pieces = self.file.pieces(tensor);
         let read = |piece, bytes: &mut [u8]| pieces.read(piece, bytes);
-        let matrix =
-            TernaryMatrix::read_quad_lines(pool, shape, scales.clone(), Pieces::LEN, read)?;
+        let matrix = TernaryMatrix::read_quad_lines(pool, shape, scales, Pieces::LEN, read)?;
         pieces.finish()?;
         // Nothing, if a code is no trit: whoever reads trits one by one can say where.
         Ok(matrix)
     }
 
-    fn repacked_matrix(
-        &self,
-        tensor: &TensorInfo,
-        scales: Scales,
-    ) -> Result<TernaryMatrix, LoadError> {
-        self.check_sum(tensor)?;
+    /// A matrix in any other form. Its bytes are read first, not mapped: a file that is cut short
+    /// meanwhile is an error then, and not a signal.
+    fn repacked_matrix(&self, tensor: &TensorInfo) -> Result<TernaryMatrix, LoadError> {
+        let data = self.file.read(tensor)?;
         let (how, shape) = ((&self.compute.pool, self.layout), (tensor.rows, tensor.cols));
-        let read = |rows, trits: &mut [i8]| self.file.trits(tensor, rows, trits);
-        Ok(TernaryMatrix::read(how, shape, scales, read)?)
-    }
-
-    /// Fails if the tensor is not what was written, where the file can tell.
-    fn check_sum(&self, tensor: &TensorInfo) -> Result<(), LoadError> {
-        let (pieces, first_error) = (self.file.pieces(tensor), FirstError::new());
-        self.compute.pool.run(pieces.count(), |piece| {
-            first_error.note(piece, pieces.look(piece));
-        });
-        first_error.or(())?;
-        Ok(pieces.finish()?)
+        let read = |rows, trits: &mut [i8]| data.trits(rows, trits);
+        Ok(TernaryMatrix::read(how, shape, scales(data.scales()?), read)?)
     }
 
     fn sub_norm(&mut self, name: TensorName) -> Result<Option<Vec<f32>>, LoadError> {
@@ -181,9 +162,8 @@ impl<'a> Loader<'a> {
 
     fn vector(&mut self, name: TensorName) -> Result<Vec<f32>, LoadError> {
         let tensor = self.find(name)?;
-        self.file.check(tensor)?;
         let mut values = vec![0.0; tensor.rows * tensor.cols];
-        self.file.floats(tensor, 0..tensor.rows, &mut values)?;
+        self.file.read(tensor)?.floats(0..tensor.rows, &mut values)?;
         if !values.iter().all(|value| value.is_finite()) {
             return Err(LoadError::NotFinite { name: tensor.source_name.clone(), row: 0 });
         }
@@ -210,10 +190,9 @@ impl<'a> Loader<'a> {
                 table
             }
             FloatEncoding::Q8_0 | FloatEncoding::Q6K | FloatEncoding::Q4_0 => {
-                self.check_sum(tensor)?;
-                let bytes = self.file.bytes(tensor);
-                let row = (tensor.cols, bytes.len() / tensor.rows);
-                FloatTable::new(&self.compute.pool, encoding, row, bytes)
+                let data = self.file.read(tensor)?;
+                let row = (tensor.cols, data.bytes().len() / tensor.rows);
+                FloatTable::new(&self.compute.pool, encoding, row, data.bytes())
             }
         };
         self.check_finite(tensor, &table)?;
@@ -236,5 +215,14 @@ impl<'a> Loader<'a> {
             usize::MAX => Ok(()),
             row => Err(LoadError::NotFinite { name: tensor.source_name.clone(), row }),
         }
+    }
+}
+
+/// What trits are multiplied by, as kernels want it.
+fn scales(scales: TritScales) -> Scales {
+    match scales {
+        TritScales::Tensor(scale) => Scales::Tensor(scale),
+        TritScales::Rows(scales) => Scales::Rows(scales),
+        TritScales::Groups { len, values } => Scales::Groups { len, values },
     }
 }
