@@ -23,6 +23,11 @@ pub fn json_event(value: &impl Serialize) -> String {
     event(&serde_json::to_string(value).expect("wire types have string keys"))
 }
 
+/// The same, under a name.
+pub fn named_event(name: &str, value: &impl Serialize) -> String {
+    format!("event: {name}\n{}", json_event(value))
+}
+
 /// The bytes of a line that means nothing and shows that the connection is alive.
 pub fn comment(text: &str) -> String {
     format!(": {text}\n\n")

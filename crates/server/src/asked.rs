@@ -236,13 +236,25 @@ const REFUSED: [(&str, &[&str]); 30] = [
     ("chat_template", &[]),
 ];
 
+/// A field that would change the answer, with the values that would not.
+pub(crate) type RefusedField = (&'static str, &'static [&'static str]);
+
 /// Decides on the fields that have no type: ignored, harmless as they are, or refused by name.
 pub(crate) fn check_rest(rest: &Rest) -> Result<(), ApiError> {
+    check_rest_by(&IGNORED, &REFUSED, rest)
+}
+
+/// The same by other lists than OpenAI's.
+pub(crate) fn check_rest_by(
+    ignored: &[&str],
+    refused: &[RefusedField],
+    rest: &Rest,
+) -> Result<(), ApiError> {
     for (name, value) in rest {
-        if value.is_null() || IGNORED.contains(&name.as_str()) {
+        if value.is_null() || ignored.contains(&name.as_str()) {
             continue;
         }
-        let Some((_, harmless)) = REFUSED.iter().find(|(refused, _)| refused == name) else {
+        let Some((_, harmless)) = refused.iter().find(|(field, _)| field == name) else {
             let message = format!("{name:?} is not a field of this request");
             return Err(ApiError { code: "unknown_parameter", ..ApiError::field(name, message) });
         };

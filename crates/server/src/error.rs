@@ -81,6 +81,15 @@ impl ApiError {
         Self::unavailable("shutting_down", "the server is shutting down")
     }
 
+    /// The same of a field that the request calls otherwise. Messages begin with the field's name.
+    pub(crate) fn renamed(mut self, ours: &str, theirs: &str) -> Self {
+        if self.param.as_deref() == Some(ours) {
+            self.message = self.message.replacen(ours, theirs, 1);
+            self.param = Some(theirs.to_owned());
+        }
+        self
+    }
+
     pub(crate) fn body(&self) -> ErrorBody {
         ErrorBody {
             error: ErrorDetail {
@@ -138,6 +147,8 @@ impl IntoResponse for ApiError {
             let bearer = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
         }
+        // For the dialects, which say it in their own form.
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -47,7 +47,7 @@ pub use serve::{Bound, bind, serve};
 pub use tls::{Tls, TlsError};
 pub use trace::SPANS;
 
-use dialects::sglang;
+use dialects::{anthropic, sglang};
 use routes::{chat, completions, docs, health, info, models, page, tokens};
 
 /// Every route that the description of the API has.
@@ -72,6 +72,8 @@ fn routes_of() -> OpenApiRouter<App> {
         .routes(routes!(sglang::model_info))
         .routes(routes!(sglang::flush_cache))
         .routes(routes!(sglang::loads))
+        .routes(routes!(anthropic::messages))
+        .routes(routes!(anthropic::count_tokens))
 }
 
 /// The paths that need no key.
@@ -93,6 +95,7 @@ pub fn router(app: &App) -> Router {
         .layer(
             ServiceBuilder::new()
                 .layer(middleware::from_fn_with_state(app.clone(), layers::name_and_count))
+                .layer(middleware::from_fn(dialects::say_errors))
                 .layer(CatchPanicLayer::custom(layers::Panicked(app.clone())))
                 .layer(middleware::from_fn_with_state(app.clone(), layers::admit)),
         )

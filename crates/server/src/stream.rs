@@ -27,6 +27,26 @@ pub(crate) trait Writer: Send + 'static {
 
     /// The events after the last piece, but for the one that ends every stream.
     fn end(&mut self, replies: &Replies) -> String;
+
+    /// What the bytes are.
+    fn content_type(&self) -> &'static str {
+        "text/event-stream"
+    }
+
+    /// The event that ends every stream; may be none.
+    fn close(&self) -> String {
+        sse::event(sse::DONE)
+    }
+
+    /// What is wrong, as the last event but for the one that ends every stream.
+    fn error(&mut self, error: &ApiError) -> String {
+        sse::json_event(&error.body())
+    }
+
+    /// Says that the connection is alive.
+    fn keep_alive(&self) -> String {
+        sse::comment("keep-alive")
+    }
 }
 
 struct Sending<W> {
@@ -45,6 +65,7 @@ enum State {
 
 /// A response that sends replies as they are written. If the client goes away, they are cancelled.
 pub(crate) fn respond<W: Writer>(app: &App, replies: Replies, writer: W) -> Response {
+    let content_type = HeaderValue::from_static(writer.content_type());
     let sending = Sending {
         replies,
         writer,
@@ -58,7 +79,7 @@ pub(crate) fn respond<W: Writer>(app: &App, replies: Replies, writer: W) -> Resp
     });
     let mut response = Body::from_stream(events).into_response();
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CONTENT_TYPE, content_type);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // Proxies that gather bytes would hold tokens back.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
@@ -84,7 +105,7 @@ impl<W: Writer> Sending<W> {
             let next = tokio::select! {
                 next = self.replies.next() => next,
                 () = is_on(&mut self.stop) => return self.fail(&ApiError::stopping()),
-                () = sleep(self.keep_alive) => return sse::comment("keep-alive"),
+                () = sleep(self.keep_alive) => return self.writer.keep_alive(),
             };
             match next {
                 Some((at, Ok(piece))) => {
@@ -96,7 +117,7 @@ impl<W: Writer> Sending<W> {
                 Some((_, Err(error))) => return self.fail(&error.into()),
                 None => {
                     self.state = State::Over;
-                    return self.writer.end(&self.replies) + &sse::event(sse::DONE);
+                    return self.writer.end(&self.replies) + &self.writer.close();
                 }
             }
         }
@@ -105,7 +126,7 @@ impl<W: Writer> Sending<W> {
     /// What is wrong, and the end.
     fn fail(&mut self, error: &ApiError) -> String {
         self.state = State::Over;
-        sse::json_event(&error.body()) + &sse::event(sse::DONE)
+        self.writer.error(error) + &self.writer.close()
     }
 }
 

@@ -8,6 +8,7 @@ mod completion;
 mod decoding;
 mod error;
 mod generate;
+mod messages;
 mod model;
 mod sampling;
 mod tokens;
@@ -23,6 +24,10 @@ pub use error::{ErrorBody, ErrorDetail};
 pub use generate::{
     GenerateRequest, GenerateResponse, GenerateSampling, MatchedStop, MetaInfo, SglangFinish,
     SglangLogprob,
+};
+pub use messages::{
+    CountTokensRequest, CountTokensResponse, Message, MessageEnd, MessageEvent, MessageUsage,
+    MessagesError, MessagesErrorDetail, MessagesRequest, TextBlock, TextDelta,
 };
 pub use model::{ModelCard, ModelList};
 pub use sampling::{OneOrMany, Sampling, StreamOptions};

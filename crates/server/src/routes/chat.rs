@@ -134,7 +134,7 @@ fn one_message(at: usize, message: wire::ChatMessage) -> Result<ChatMessage, Api
     // The newer name of the same role, which templates do not know.
     let role = if message.role == "developer" { "system" } else { &message.role };
     let content = match message.content {
-        Some(content) => text_of(at, content)?,
+        Some(content) => text_of(&format!("messages[{at}].content"), content)?,
         // An assistant may have said nothing but called a tool.
         None if message.role == "assistant" => String::new(),
         None => {
@@ -145,7 +145,8 @@ fn one_message(at: usize, message: wire::ChatMessage) -> Result<ChatMessage, Api
     Ok(ChatMessage { extra: message.rest, ..ChatMessage::new(role, content) })
 }
 
-fn text_of(at: usize, content: Content) -> Result<String, ApiError> {
+/// The text of a field that may be in parts.
+pub(crate) fn text_of(field: &str, content: Content) -> Result<String, ApiError> {
     let parts = match content {
         Content::Text(text) => return Ok(text),
         Content::Parts(parts) => parts,
@@ -155,7 +156,7 @@ fn text_of(at: usize, content: Content) -> Result<String, ApiError> {
         match part.text {
             Some(text) if part.kind == "text" => texts.push(text),
             _ => {
-                let param = format!("messages[{at}].content[{part_at}].type");
+                let param = format!("{field}[{part_at}].type");
                 let message = format!("{param}: this model reads parts of type text alone");
                 return Err(ApiError::unsupported(param, message));
             }

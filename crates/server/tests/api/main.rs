@@ -4,6 +4,7 @@
 
 mod access;
 mod answers;
+mod anthropic;
 mod decoding;
 mod fields;
 mod page;

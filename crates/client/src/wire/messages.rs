@@ -1,0 +1,227 @@
+//! `POST /v1/messages`: Anthropic's API.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ChatMessage, Content, Rest};
+
+/// A conversation to continue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct MessagesRequest {
+    /// Which model; the only one there is if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What was said so far, by `user` and `assistant`. A last message of the assistant is continued.
+    #[cfg_attr(feature = "schema", schema(min_items = 1, max_items = 4096, required = true))]
+    pub messages: Vec<ChatMessage>,
+    /// What the model is told first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<Content>,
+    /// The most tokens to write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1, required = true, nullable = false))]
+    pub max_tokens: Option<u32>,
+    /// 0 takes the likeliest token each time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 0.0, maximum = 1.0))]
+    pub temperature: Option<f32>,
+    /// Choose among the likeliest tokens that together have this probability.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(exclusive_minimum = 0.0, maximum = 1.0))]
+    pub top_p: Option<f32>,
+    /// Choose among this many of the likeliest tokens; 0 is all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 0))]
+    pub top_k: Option<u32>,
+    /// Texts that end the reply. They are not part of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_sequences: Option<Vec<String>>,
+    /// The same seed draws the same tokens. Anthropic's own API has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
+    /// Send the reply while it is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<bool>,
+    /// Fields without a type.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schema(ignore))]
+    pub rest: Rest,
+}
+
+/// A conversation whose tokens are to be counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct CountTokensRequest {
+    /// Which model; the only one there is if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What was said so far.
+    #[cfg_attr(feature = "schema", schema(min_items = 1, max_items = 4096, required = true))]
+    pub messages: Vec<ChatMessage>,
+    /// What the model is told first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<Content>,
+    /// Fields without a type.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schema(ignore))]
+    pub rest: Rest,
+}
+
+/// The tokens of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct CountTokensResponse {
+    /// How many there are, those of the template among them.
+    pub input_tokens: u32,
+}
+
+/// A reply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Message {
+    /// Its name.
+    pub id: String,
+    /// `message`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `assistant`.
+    pub role: String,
+    /// The model that wrote it.
+    pub model: String,
+    /// What was said: one text, or nothing yet.
+    pub content: Vec<TextBlock>,
+    /// How it ended.
+    #[serde(flatten)]
+    pub end: MessageEnd,
+    /// The tokens counted.
+    pub usage: MessageUsage,
+}
+
+/// A text of a reply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(tag = "type", rename = "text")]
+pub struct TextBlock {
+    /// The text.
+    pub text: String,
+}
+
+/// More text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(tag = "type", rename = "text_delta")]
+pub struct TextDelta {
+    /// The text.
+    pub text: String,
+}
+
+/// How a reply ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct MessageEnd {
+    /// `end_turn`, `max_tokens`, `stop_sequence`, or `pause_turn` when the time was up.
+    pub stop_reason: Option<String>,
+    /// The text that ended it, if one did.
+    pub stop_sequence: Option<String>,
+}
+
+/// The tokens of a request. The prompt's are the sum of all but the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct MessageUsage {
+    /// Tokens of the prompt that were computed.
+    pub input_tokens: u32,
+    /// Always 0: keeping a prompt costs nothing extra.
+    pub cache_creation_input_tokens: u32,
+    /// Tokens of the prompt that an earlier one had begun with too.
+    pub cache_read_input_tokens: u32,
+    /// Tokens of the reply.
+    pub output_tokens: u32,
+}
+
+/// A part of a reply, in a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum MessageEvent {
+    /// The reply without its text.
+    MessageStart {
+        /// The reply.
+        message: Message,
+    },
+    /// A text begins.
+    ContentBlockStart {
+        /// Its place.
+        index: u32,
+        /// An empty text.
+        content_block: TextBlock,
+    },
+    /// The connection is alive.
+    Ping,
+    /// More of a text.
+    ContentBlockDelta {
+        /// Its place.
+        index: u32,
+        /// The text.
+        delta: TextDelta,
+    },
+    /// A text ends.
+    ContentBlockStop {
+        /// Its place.
+        index: u32,
+    },
+    /// The reply ends.
+    MessageDelta {
+        /// How.
+        delta: MessageEnd,
+        /// The tokens counted.
+        usage: MessageUsage,
+    },
+    /// Nothing comes after this.
+    MessageStop,
+    /// Something went wrong, and nothing comes after this.
+    Error {
+        /// What.
+        error: MessagesErrorDetail,
+    },
+}
+
+impl MessageEvent {
+    /// What the event is called.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::MessageStart { .. } => "message_start",
+            Self::ContentBlockStart { .. } => "content_block_start",
+            Self::Ping => "ping",
+            Self::ContentBlockDelta { .. } => "content_block_delta",
+            Self::ContentBlockStop { .. } => "content_block_stop",
+            Self::MessageDelta { .. } => "message_delta",
+            Self::MessageStop => "message_stop",
+            Self::Error { .. } => "error",
+        }
+    }
+}
+
+/// The body of an answer that is an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(tag = "type", rename = "error")]
+pub struct MessagesError {
+    /// The error.
+    pub error: MessagesErrorDetail,
+    /// The name of the request.
+    pub request_id: String,
+}
+
+/// An error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct MessagesErrorDetail {
+    /// What kind of error: `invalid_request_error`, `authentication_error`, …
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What is wrong, and what is allowed.
+    pub message: String,
+}
