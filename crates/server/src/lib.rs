@@ -47,7 +47,7 @@ pub use serve::{Bound, bind, serve};
 pub use tls::{Tls, TlsError};
 pub use trace::SPANS;
 
-use dialects::{anthropic, sglang};
+use dialects::{anthropic, ollama, sglang};
 use routes::{chat, completions, docs, health, info, models, page, tokens};
 
 /// Every route that the description of the API has.
@@ -74,6 +74,12 @@ fn routes_of() -> OpenApiRouter<App> {
         .routes(routes!(sglang::loads))
         .routes(routes!(anthropic::messages))
         .routes(routes!(anthropic::count_tokens))
+        .routes(routes!(ollama::chat))
+        .routes(routes!(ollama::generate))
+        .routes(routes!(ollama::models::tags))
+        .routes(routes!(ollama::models::show))
+        .routes(routes!(ollama::models::ps))
+        .routes(routes!(ollama::models::version))
 }
 
 /// The paths that need no key.

@@ -10,6 +10,7 @@ mod error;
 mod generate;
 mod messages;
 mod model;
+mod ollama;
 mod sampling;
 mod tokens;
 mod usage;
@@ -30,6 +31,10 @@ pub use messages::{
     MessagesError, MessagesErrorDetail, MessagesRequest, TextBlock, TextDelta,
 };
 pub use model::{ModelCard, ModelList};
+pub use ollama::{
+    OllamaChatRequest, OllamaCost, OllamaError, OllamaGenerateRequest, OllamaMessage,
+    OllamaOptions, OllamaReply,
+};
 pub use sampling::{OneOrMany, Sampling, StreamOptions};
 pub use tokens::{
     ApplyTemplateRequest, ApplyTemplateResponse, DetokenizeRequest, DetokenizeResponse,

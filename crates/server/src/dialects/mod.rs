@@ -1,6 +1,7 @@
 //! Other people's JSON for the same work.
 
 pub(crate) mod anthropic;
+pub(crate) mod ollama;
 pub(crate) mod sglang;
 
 use axum::body::Body;
@@ -15,13 +16,17 @@ use crate::request_id::RequestId;
 pub(crate) async fn say_errors(request: Request<Body>, next: Next) -> Response {
     let path = request.uri().path();
     let is_anthropic = path == "/v1/messages" || path.starts_with("/v1/messages/");
-    if !is_anthropic {
+    let is_ollama = path.starts_with("/api/");
+    if !is_anthropic && !is_ollama {
         return next.run(request).await;
     }
     let id = request.extensions().get::<RequestId>().cloned();
     let mut response = next.run(request).await;
     let Some(error) = response.extensions_mut().remove::<ApiError>() else { return response };
-    let body = anthropic::error_body(&error, id.as_ref());
+    let body = match is_ollama {
+        true => ollama::error_body(&error),
+        false => anthropic::error_body(&error, id.as_ref()),
+    };
     let (mut head, _) = response.into_parts();
     head.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(head, Body::from(body))

@@ -7,6 +7,7 @@ mod answers;
 mod anthropic;
 mod decoding;
 mod fields;
+mod ollama;
 mod page;
 mod support;
 #[cfg(feature = "tls")]
