@@ -47,7 +47,7 @@ pub use serve::{Bound, bind, serve};
 pub use tls::{Tls, TlsError};
 pub use trace::SPANS;
 
-use dialects::{anthropic, ollama, sglang};
+use dialects::{anthropic, ollama, responses, sglang};
 use routes::{chat, completions, docs, health, info, models, page, tokens};
 
 /// Every route that the description of the API has.
@@ -72,6 +72,7 @@ fn routes_of() -> OpenApiRouter<App> {
         .routes(routes!(sglang::model_info))
         .routes(routes!(sglang::flush_cache))
         .routes(routes!(sglang::loads))
+        .routes(routes!(responses::responses))
         .routes(routes!(anthropic::messages))
         .routes(routes!(anthropic::count_tokens))
         .routes(routes!(ollama::chat))

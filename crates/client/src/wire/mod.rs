@@ -11,6 +11,7 @@ mod generate;
 mod messages;
 mod model;
 mod ollama;
+mod responses;
 mod sampling;
 mod tokens;
 mod usage;
@@ -34,6 +35,11 @@ pub use model::{ModelCard, ModelList};
 pub use ollama::{
     OllamaChatRequest, OllamaCost, OllamaError, OllamaGenerateRequest, OllamaMessage,
     OllamaOptions, OllamaReply,
+};
+pub use responses::{
+    IncompleteDetails, InputItem, OutputMessage, OutputText, OutputTokensDetails, ResponseEvent,
+    ResponseFault, ResponseNews, ResponseObject, ResponseUsage, ResponsesInput, ResponsesRequest,
+    TextPlace,
 };
 pub use sampling::{OneOrMany, Sampling, StreamOptions};
 pub use tokens::{

@@ -2,6 +2,7 @@
 
 pub(crate) mod anthropic;
 pub(crate) mod ollama;
+pub(crate) mod responses;
 pub(crate) mod sglang;
 
 use axum::body::Body;

@@ -9,6 +9,7 @@ mod decoding;
 mod fields;
 mod ollama;
 mod page;
+mod responses;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

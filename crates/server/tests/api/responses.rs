@@ -1,0 +1,128 @@
+//! OpenAI's newer API says what its older one says.
+
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use wf_client::sse::EventReader;
+
+use crate::support::{CHAT, ask, bytes, post, refusal, server};
+
+const RESPONSES: &str = "/v1/responses";
+
+fn story() -> Value {
+    json!({"model": "demo", "input": "Tell me a story about a cat", "instructions": "Be kind",
+           "max_output_tokens": 24, "temperature": 0, "store": false, "metadata": {"a": "b"}})
+}
+
+fn with(field: &str, value: Value) -> Value {
+    let mut body = story();
+    body[field] = value;
+    body
+}
+
+#[tokio::test]
+async fn the_answer_is_that_of_chat_completions() {
+    let server = server();
+    let openai = json!({"max_tokens": 24, "temperature": 0,
+        "messages": [{"role": "system", "content": "Be kind"},
+                     {"role": "user", "content": "Tell me a story about a cat"}]});
+    let openai = ask(&server, CHAT, &openai).await;
+    let parts = json!([{"type": "input_text", "text": "Tell me a story about a cat"}]);
+    for input in [
+        json!("Tell me a story about a cat"),
+        json!([{"role": "user", "content": "Tell me a story about a cat"}]),
+        json!([{"type": "message", "role": "user", "content": parts}]),
+    ] {
+        let answer = ask(&server, RESPONSES, &with("input", input)).await;
+        let output = &answer["output"][0];
+        let text = &openai["choices"][0]["message"]["content"];
+        assert_eq!(output["content"][0]["text"], *text);
+        assert_eq!(output["content"][0]["type"], "output_text");
+        assert_eq!((&output["type"], &output["role"]), (&json!("message"), &json!("assistant")));
+        assert_eq!(answer["status"], "incomplete");
+        assert_eq!(answer["incomplete_details"], json!({"reason": "max_output_tokens"}));
+        assert_eq!(answer["usage"]["input_tokens"], openai["usage"]["prompt_tokens"]);
+        assert_eq!(answer["usage"]["output_tokens"], 24);
+        assert_eq!(answer["metadata"], json!({"a": "b"}));
+        assert_eq!((&answer["store"], &answer["object"]), (&json!(false), &json!("response")));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_can_be_sent_back_as_what_was_said() {
+    let server = server();
+    let first = ask(&server, RESPONSES, &story()).await;
+    let asked = json!({"role": "user", "content": "Tell me a story about a cat"});
+    let more = json!({"role": "user", "content": "And then?"});
+    let input = json!([asked, first["output"][0], more]);
+    let second = ask(&server, RESPONSES, &with("input", input)).await;
+    let said = &first["output"][0]["content"][0]["text"];
+    let openai = json!({"max_tokens": 24, "temperature": 0,
+        "messages": [{"role": "system", "content": "Be kind"}, asked,
+                     {"role": "assistant", "content": said}, more]});
+    let openai = ask(&server, CHAT, &openai).await;
+    let text = &second["output"][0]["content"][0]["text"];
+    assert_eq!(*text, openai["choices"][0]["message"]["content"]);
+}
+
+#[tokio::test]
+async fn a_stream_says_what_a_whole_answer_says() {
+    let server = server();
+    let whole = ask(&server, RESPONSES, &story()).await;
+    let request = post(RESPONSES, with("stream", json!(true)).to_string());
+    let body = bytes(server.clone().oneshot(request).await.unwrap()).await;
+    let data = EventReader::default().push(&body);
+    let events: Vec<Value> = data.iter().map(|data| serde_json::from_str(data).unwrap()).collect();
+    let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let lines = String::from_utf8(body).unwrap();
+    let names: Vec<&str> = lines.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
+    assert_eq!(names, kinds, "an event is called what it is");
+    let begin = ["created", "in_progress", "output_item.added", "content_part.added"];
+    assert_eq!(kinds[..4], begin.map(|kind| format!("response.{kind}")));
+    let (deltas, end) = kinds[4..].split_at(kinds.len() - 8);
+    assert!(deltas.len() > 10 && deltas.iter().all(|k| *k == "response.output_text.delta"));
+    let done = ["output_text.done", "content_part.done", "output_item.done", "incomplete"];
+    assert_eq!(end, done.map(|kind| format!("response.{kind}")));
+    for (at, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], at);
+    }
+    let text: String = events.iter().filter_map(|event| event["delta"].as_str()).collect();
+    assert_eq!(text, whole["output"][0]["content"][0]["text"].as_str().unwrap());
+    let last = &events[events.len() - 1]["response"];
+    assert_eq!(last["output"][0]["content"], whole["output"][0]["content"]);
+    assert_eq!(last["usage"]["output_tokens"], 24);
+    assert_eq!(events[0]["response"]["output"], json!([]));
+    assert_eq!(events[0]["response"]["status"], "in_progress");
+    assert_eq!(events[2]["item"]["content"], json!([]));
+    assert_eq!(events[3]["part"]["text"], "");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named() {
+    let server = server();
+    let image = json!([{"role": "user", "content": [{"type": "input_image"}]}]);
+    for (field, value, at) in [
+        ("input", Value::Null, "input"),
+        ("input", json!([]), "input"),
+        ("input", json!(7), "input"),
+        ("input", image, "input[0].content[0].type"),
+        ("input", json!([{"role": "robot", "content": "x"}]), "input[0].role"),
+        ("input", json!([{"role": "user"}]), "input[0].content"),
+        ("input", json!([{"type": "function_call_output"}]), "input[0].type"),
+        ("max_output_tokens", json!(0), "max_output_tokens"),
+        ("temperature", json!(-1), "temperature"),
+        ("previous_response_id", json!("resp_1"), "previous_response_id"),
+        ("conversation", json!("conv_1"), "conversation"),
+        ("background", json!(true), "background"),
+        ("tools", json!([{"type": "web_search"}]), "tools"),
+        ("text", json!({"format": {"type": "json_object"}}), "text"),
+        ("max_tokens", json!(5), "max_tokens"),
+    ] {
+        let request = post(RESPONSES, with(field, value.clone()).to_string());
+        let (status, _, param) = refusal(&server, request).await;
+        assert_eq!((status, param.as_str()), (400, Some(at)), "{field}: {value}");
+    }
+    let request = post(RESPONSES, with("max_output_tokens", json!(5000)).to_string());
+    let (status, code, param) = refusal(&server, request).await;
+    assert_eq!((status, code.as_str()), (400, "context_length_exceeded"));
+    assert_eq!(param, "input");
+}
