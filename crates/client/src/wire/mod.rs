@@ -7,6 +7,7 @@ mod chat;
 mod completion;
 mod decoding;
 mod error;
+mod event;
 mod generate;
 mod messages;
 mod model;
@@ -23,6 +24,7 @@ pub use chat::{
 pub use completion::{Completion, CompletionChoice, CompletionLogprobs, CompletionRequest, Prompt};
 pub use decoding::{DiffusionSettings, DraftSettings};
 pub use error::{ErrorBody, ErrorDetail};
+pub use event::NamedEvent;
 pub use generate::{
     GenerateRequest, GenerateResponse, GenerateSampling, MatchedStop, MetaInfo, SglangFinish,
     SglangLogprob,

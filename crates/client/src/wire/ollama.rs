@@ -126,7 +126,7 @@ pub struct OllamaReply {
     pub done_reason: Option<String>,
     /// What it took, at the end.
     #[serde(flatten)]
-    pub cost: Option<OllamaCost>,
+    pub cost: OllamaCost,
 }
 
 /// What the assistant said.
@@ -139,22 +139,28 @@ pub struct OllamaMessage {
     pub content: String,
 }
 
-/// Tokens, and times in nanoseconds.
+/// Tokens, and times in nanoseconds. All of them are there at the end, and none before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct OllamaCost {
     /// From the request to the last token.
-    pub total_duration: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_duration: Option<u64>,
     /// Always 0: the model is there.
-    pub load_duration: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_duration: Option<u64>,
     /// Tokens of the prompt.
-    pub prompt_eval_count: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_eval_count: Option<u32>,
     /// From the start of computing to the first token.
-    pub prompt_eval_duration: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_eval_duration: Option<u64>,
     /// Tokens of the reply.
-    pub eval_count: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eval_count: Option<u32>,
     /// From the first token to the last.
-    pub eval_duration: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eval_duration: Option<u64>,
 }
 
 /// The body of an answer that is an error.

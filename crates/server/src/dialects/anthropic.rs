@@ -8,8 +8,8 @@ use axum::{Extension, Json};
 use wf_client::sse;
 use wf_client::wire::{
     self, Content, CountTokensRequest, CountTokensResponse, Message, MessageEnd, MessageEvent,
-    MessageUsage, MessagesError, MessagesErrorDetail, MessagesRequest, OneOrMany, Sampling,
-    TextBlock, TextDelta,
+    MessageUsage, MessagesError, MessagesErrorDetail, MessagesRequest, NamedEvent, OneOrMany,
+    Sampling, TextBlock, TextDelta,
 };
 use wf_engine::{ChatOptions, Finish, FinishReason, Piece, StoppedAt};
 use wf_text::ChatMessage;
@@ -56,7 +56,7 @@ const REFUSED: [RefusedField; 7] = [
     request_body = MessagesRequest,
     responses(
         (status = 200, description = "The reply; with `stream`, as server-sent events",
-         content((Message = "application/json"), (MessageEvent = "text/event-stream"))),
+         content((Message = "application/json"), (NamedEvent = "text/event-stream"))),
         (status = "default", description = "What is wrong", body = MessagesError),
     )
 )]

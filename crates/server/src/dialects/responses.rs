@@ -7,9 +7,9 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use wf_client::sse;
 use wf_client::wire::{
-    Content, ErrorBody, IncompleteDetails, InputItem, OutputMessage, OutputText, ResponseEvent,
-    ResponseFault, ResponseNews, ResponseObject, ResponseUsage, ResponsesInput, ResponsesRequest,
-    Sampling, TextPlace,
+    Content, ErrorBody, IncompleteDetails, InputItem, NamedEvent, OutputMessage, OutputText,
+    ResponseEvent, ResponseFault, ResponseNews, ResponseObject, ResponseUsage, ResponsesInput,
+    ResponsesRequest, Sampling, TextPlace,
 };
 use wf_engine::{ChatOptions, Finish, FinishReason, Piece};
 use wf_text::ChatMessage;
@@ -66,7 +66,7 @@ const REFUSED: [RefusedField; 11] = [
     request_body = ResponsesRequest,
     responses(
         (status = 200, description = "The answer; with `stream`, as server-sent events",
-         content((ResponseObject = "application/json"), (ResponseEvent = "text/event-stream"))),
+         content((ResponseObject = "application/json"), (NamedEvent = "text/event-stream"))),
         (status = "default", description = "What is wrong", body = ErrorBody),
     )
 )]

@@ -40,18 +40,21 @@ struct OllamaModel {
     details: OllamaDetails,
     /// How it is in memory, where that was asked.
     #[serde(flatten)]
-    running: Option<OllamaRunning>,
+    running: OllamaRunning,
 }
 
-/// How a model is in memory.
-#[derive(Clone, Serialize, ToSchema)]
+/// How a model is in memory. All of it is there, or nothing.
+#[derive(Clone, Default, Serialize, ToSchema)]
 struct OllamaRunning {
     /// Until when.
-    expires_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
     /// Always 0: it is the CPU that computes.
-    size_vram: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size_vram: Option<u64>,
     /// The most tokens that prompt and reply may have together.
-    context_length: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_length: Option<usize>,
 }
 
 /// What kind of model it is.
@@ -86,7 +89,7 @@ impl OllamaDetails {
 ))]
 pub(crate) async fn tags(State(app): State<App>) -> Result<Json<OllamaModels>, ApiError> {
     let model = app.model()?;
-    list(&app, model, None).await
+    list(&app, model, OllamaRunning::default()).await
 }
 
 /// The models in memory: the same.
@@ -96,15 +99,18 @@ pub(crate) async fn tags(State(app): State<App>) -> Result<Json<OllamaModels>, A
 ))]
 pub(crate) async fn ps(State(app): State<App>) -> Result<Json<OllamaModels>, ApiError> {
     let model = app.model()?;
-    let context_length = model.frontend.context_len();
-    let running = OllamaRunning { expires_at: rfc3339(NEVER), size_vram: 0, context_length };
-    list(&app, model, Some(running)).await
+    let running = OllamaRunning {
+        expires_at: Some(rfc3339(NEVER)),
+        size_vram: Some(0),
+        context_length: Some(model.frontend.context_len()),
+    };
+    list(&app, model, running).await
 }
 
 async fn list(
     app: &App,
     model: &ServedModel,
-    running: Option<OllamaRunning>,
+    running: OllamaRunning,
 ) -> Result<Json<OllamaModels>, ApiError> {
     let path = model.path.clone();
     let size = spawn_blocking(move || bytes_of_files(Path::new(&path)));

@@ -46,7 +46,7 @@ impl OllamaWriter {
             response,
             done: false,
             done_reason: None,
-            cost: None,
+            cost: OllamaCost::default(),
         }
     }
 }
@@ -64,7 +64,7 @@ pub(super) fn add(reply: &mut OllamaReply, piece: Piece) {
             reply.created_at = rfc3339_now();
             reply.done = true;
             reply.done_reason = Some(reason.name().to_owned());
-            reply.cost = Some(cost(&timings));
+            reply.cost = cost(&timings);
         }
         Piece::Started { .. }
         | Piece::Progress { .. }
@@ -74,13 +74,13 @@ pub(super) fn add(reply: &mut OllamaReply, piece: Piece) {
 }
 
 fn cost(t: &Timings) -> OllamaCost {
-    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let ns = |time: Duration| Some(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     OllamaCost {
         total_duration: ns(t.prompt + t.reply),
-        load_duration: 0,
-        prompt_eval_count: t.prompt_tokens as u32,
+        load_duration: Some(0),
+        prompt_eval_count: Some(t.prompt_tokens as u32),
         prompt_eval_duration: ns(t.prompt.saturating_sub(t.queued)),
-        eval_count: t.reply_tokens as u32,
+        eval_count: Some(t.reply_tokens as u32),
         eval_duration: ns(t.reply),
     }
 }
