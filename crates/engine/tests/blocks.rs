@@ -8,8 +8,8 @@
 use wf_engine::decode::{Guess, Rule};
 use wf_engine::fake::FakeModel;
 use wf_engine::{
-    DecodeMode, Diffusion, Drafting, EngineHandle, EngineOptions, Event, Limits, Refused, Request,
-    SamplingParams, TokenId,
+    DecodeMode, Diffusion, Drafting, EngineHandle, EngineOptions, Event, FinishReason, Limits,
+    Refused, Request, SamplingParams, TokenId,
 };
 use wf_formats::BlockDiffusion;
 use wf_model::{Forward, Logits, PageId, Scoring, Sees, Segment, math};
@@ -259,6 +259,31 @@ fn drafts_change_no_reply_at_any_temperature() {
                     assert_eq!(ask(DecodeMode::Drafted(drafting)), plain);
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn a_prompt_to_be_told_of_needs_no_reply_in_any_mode() {
+    let kind = kinds().next().unwrap();
+    let engine = engine(kind, 64, 64, 1);
+    // Told sixteen at once: the last token comes alone.
+    for len in [1, 17, 33] {
+        let told = |mode| {
+            let base = request(prompt(len), 0, 7, mode);
+            let mut events = engine.submit(Request { prompt_logprobs: Some(0), ..base }).unwrap();
+            let mut told = 0;
+            loop {
+                match events.next_blocking().unwrap() {
+                    Event::PromptLogprobs(more) => told += more.len(),
+                    Event::Done(reason) => return (told, reason),
+                    _ => {}
+                }
+            }
+        };
+        for name in ["autoregressive", "lookup", "drafted", "drafted+lookup"] {
+            let expected = (len - 1, FinishReason::Length);
+            assert_eq!(told(DecodeMode::named(name).unwrap()), expected, "{name}, {len}");
         }
     }
 }

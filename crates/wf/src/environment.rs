@@ -207,8 +207,16 @@ mod tests {
         fn check(command: &Command) {
             for arg in command.get_arguments() {
                 // These are what a command works on, like the text itself, or where it writes.
-                let input =
-                    ["file", "ids", "synthetic", "synthetic_sparsity", "demo", "smoke", "plot"];
+                let input = [
+                    "file",
+                    "ids",
+                    "synthetic",
+                    "synthetic_sparsity",
+                    "demo",
+                    "smoke",
+                    "plot",
+                    "ways_to_decode",
+                ];
                 // What one conversion is to do; none of it is right for the next one.
                 let conversion = [
                     "to",

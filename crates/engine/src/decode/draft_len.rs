@@ -33,7 +33,8 @@ impl DraftLen {
     /// `agreed` of `guessed` tokens were right. All of them: guess twice as many. Some: one more than
     /// that. None: wait a while, each time longer.
     pub(crate) fn saw(&mut self, guessed: usize, agreed: usize) {
-        if !self.adapts {
+        // Nothing is learnt from no guess: there was no room for one.
+        if !self.adapts || guessed == 0 {
             return;
         }
         if agreed == 0 {
@@ -79,6 +80,13 @@ mod tests {
         len.saw(1, 1);
         len.saw(2, 0);
         assert_eq!((len.get(), len.pause), (0, 1));
+    }
+
+    #[test]
+    fn no_guess_teaches_nothing() {
+        let mut len = DraftLen::new(8, true);
+        len.saw(0, 0);
+        assert_eq!(len.get(), 4);
     }
 
     #[test]

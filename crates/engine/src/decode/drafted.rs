@@ -55,9 +55,10 @@ impl Drafted {
         self.draft.as_ref().filter(|draft| draft.after == seq.tokens.len())
     }
 
-    /// How many guesses could still be part of the reply: the check itself adds one token.
+    /// How many guesses could still be part of the reply: the check itself adds one token. (There may be
+    /// room for none, where only the prompt is to be told of.)
     fn room(seq: SeqView<'_>) -> usize {
-        seq.most - seq.tokens.len() - 1
+        seq.most.saturating_sub(seq.tokens.len() + 1)
     }
 
     /// Guesses what followed the same tokens earlier.
@@ -92,7 +93,7 @@ impl Drafted {
         let mut outcome = Outcome { drafted: guesses.len(), ..Outcome::default() };
         let rows = scores.chunks_exact_mut(scores.len() / plan.want.len());
         for (at, row) in rows.enumerate() {
-            let picked = sampler.pick(row, seq.tokens.len() + at)?;
+            let Some(picked) = sampler.pick(row, seq.tokens.len() + at) else { break };
             let agrees = guesses.get(at) == Some(&picked.token);
             let ends = sampler.ends(picked.token);
             outcome.commit.push(picked);
@@ -100,6 +101,10 @@ impl Drafted {
             if !agrees || ends {
                 break;
             }
+        }
+        // What was picked before scores broke is part of the reply, as it would be without guesses.
+        if outcome.commit.is_empty() {
+            return None;
         }
         // The last token, and the guesses that were right.
         outcome.keep = outcome.commit.len();

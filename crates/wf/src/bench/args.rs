@@ -46,8 +46,8 @@ pub(crate) struct BenchArgs {
     pub(crate) demo: bool,
 
     /// What each way to decode gains (on the demo model, or MODEL), and what a pass of several rows costs
-    #[arg(long, conflicts_with_all = ["compare", "plot", "price"])]
-    pub(crate) decode: bool,
+    #[arg(long = "decode", conflicts_with_all = ["compare", "plot", "price"])]
+    pub(crate) ways_to_decode: bool,
 
     /// Fewer lengths and fewer repeats: under a minute
     #[arg(long, env = "WF_QUICK")]

@@ -48,7 +48,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
         _ => Plan::full(),
     };
     plan.narrow(args);
-    if args.decode {
+    if args.ways_to_decode {
         let report = decode::measure(args, &mut plan)?;
         return match args.json {
             true => crate::report::json(&report),
