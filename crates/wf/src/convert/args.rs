@@ -19,7 +19,7 @@ Examples:
   wf convert bitnet-2b-bf16/ bitnet-2b.gguf                      for wf and bitnet.cpp
   wf convert bitnet-2b.gguf small.gguf --encoding tq1_0          for llama.cpp
   wf convert bitnet-2b.gguf packed/                              for transformers
-  wf convert bitnet-2b.gguf bitnet-2b.wf                       our own file: loads faster
+  wf convert bitnet-2b.gguf bitnet-2b.wf                         our own file: loads faster
   wf convert my-checkpoint/ my.gguf --head q6_k --dry-run        what it would take"
 )]
 pub(crate) struct ConvertArgs {
