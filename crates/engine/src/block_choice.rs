@@ -1,12 +1,9 @@
 //! How a model fills blocks, where its file does not say or says it wrongly.
 
-use wf_model::{BlockDiffusion, TokenId};
+use wf_model::{BlockDiffusion, MASK_TEXT, TokenId};
 use wf_text::Tokenizer;
 
 use crate::decode::Unsupported;
-
-/// What a mask is written as by trainers that name it nowhere else.
-const MASK_TEXT: &str = "|<MASK>|";
 
 /// What is known of blocks beside the file. Whatever is not set is the file's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

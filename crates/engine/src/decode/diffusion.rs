@@ -211,9 +211,46 @@ impl Decoder for BlockFiller {
 
     fn forget_pages(&mut self) {
         self.has_block_kv = false;
+        // K/V of an earlier pass cannot be had again, and what it led to would be another text: the
+        // block starts over, and comes to the same.
+        if self.settings.reuse {
+            self.block = None;
+        }
     }
 
     fn context(&self) -> Sees {
         self.shape.context()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Limits;
+    use crate::sample::SamplingParams;
+
+    #[test]
+    fn a_block_whose_old_kv_is_gone_starts_over_if_it_was_to_be_used() {
+        let shape = BlockShape { mask: 3, len: 8, part_len: 4, shift: true, causal: true };
+        let tokens = [1, 2];
+        let seq = SeqView {
+            tokens: &tokens,
+            prompt_len: 2,
+            kv_len: 1,
+            most: 20,
+            context_len: 64,
+            prompt_logprobs: None,
+        };
+        let mut sampler = Sampler::new(SamplingParams::default(), &Limits::default(), &tokens);
+        for (reuse, masks) in [(true, 7), (false, 6)] {
+            let mut filler = BlockFiller::new(Diffusion { reuse, ..Diffusion::default() }, shape);
+            let first = filler.plan(seq, 8);
+            let mut scores: Vec<f32> =
+                (0..first.want.len() * 4).map(|at| at as f32 / 9.0).collect();
+            filler.absorb(seq, &first, &mut scores, &mut sampler).unwrap();
+            filler.forget_pages();
+            let again = filler.plan(seq, 8);
+            assert_eq!(again.tokens.iter().filter(|&&token| token == 3).count(), masks);
+        }
     }
 }

@@ -247,7 +247,7 @@ impl Keys<'_, '_> {
 }
 
 /// What a mask token is written as, where no key names it.
-pub(crate) const MASK_TEXT: &str = "|<MASK>|";
+pub const MASK_TEXT: &str = "|<MASK>|";
 
 /// Control tokens that end a text or a turn in the families we read.
 const END_TEXTS: [&str; 4] = ["<|eot_id|>", "<|end_of_text|>", "<|im_end|>", "<|endoftext|>"];

@@ -19,7 +19,7 @@ use super::network::Network;
 use super::plan::Plan;
 use super::stats::quantile;
 use super::subject::Subject;
-use crate::{demo, open};
+use crate::{demo, memory, open};
 
 /// What the demo model can talk about.
 const PROMPTS: [&str; 8] = [
@@ -91,7 +91,7 @@ pub(super) fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<DecodeReport>
     let modes = modes(&opened.frontend, plan.turns.min(5), reply_tokens(args))?;
     drop(opened);
 
-    let subject = Subject::choose(args, super::machine::available_bytes())?;
+    let subject = Subject::choose(args, memory::free())?;
     plan.least_positions = plan.least_positions.max(CONTEXT + 2 * ROWS[ROWS.len() - 1]);
     let network = subject.load(&options, plan)?;
     let positions = CONTEXT + ROWS[ROWS.len() - 1];

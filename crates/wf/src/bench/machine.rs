@@ -14,14 +14,6 @@ pub(super) fn load_average() -> Option<f64> {
     read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// Bytes of memory that programs can still have.
-pub(super) fn available_bytes() -> Option<usize> {
-    let text = read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-    let kilobytes: usize = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kilobytes * 1024)
-}
-
 /// Bytes of the last cache before memory.
 pub(super) fn last_cache_bytes() -> Option<usize> {
     let size_of = |level: usize| {

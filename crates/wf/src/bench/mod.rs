@@ -80,7 +80,7 @@ fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<Report> {
     let mut stream = Stream::new(plan.stream_bytes, options.cpus.clone());
     let mut limits = limits::measure(kernel, &plan.thread_counts(threads), plan, &mut stream);
     told("making the network");
-    let subject = Subject::choose(args, machine::available_bytes())?;
+    let subject = Subject::choose(args, crate::memory::free())?;
     let model = subject.load(&options, plan)?;
     let positions = [model.config().context_len, model.pages() * PAGE_LEN];
     let positions = positions.into_iter().chain(options.context_len).min().unwrap_or(0);

@@ -6,11 +6,10 @@ use wf_model::{KvPool, Model, ModelConfig, ModelOptions, PAGE_LEN, pool_on};
 
 use super::args::BenchArgs;
 use super::dead_gates::Gates;
-use super::machine;
 use super::plan::Plan;
 use super::shapes::Shape;
 use super::synthetic;
-use crate::{demo, open};
+use crate::{demo, memory, open};
 
 /// With less memory than this, random weights in the shape of a real model are too many.
 const MEMORY_FOR_2B: usize = 4_000_000_000;
@@ -75,7 +74,7 @@ fn random_model(
     pages: usize,
 ) -> Result<Model> {
     let needed = needed_bytes(&config) + KvPool::size_bytes(&config, options.kv, pages);
-    if let Some(available) = machine::available_bytes() {
+    if let Some(available) = memory::free() {
         let gigabytes = |bytes: usize| bytes as f64 / 1e9;
         ensure!(
             needed <= available,
