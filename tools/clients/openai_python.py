@@ -60,6 +60,37 @@ def models(client):
     assert client.models.retrieve("wf-demo").id == "wf-demo"
 
 
+def structured(client):
+    """JSON of a schema, by hand and by pydantic."""
+    from typing import Literal
+
+    import pydantic
+
+    class Animal(pydantic.BaseModel):
+        kind: Literal["cat", "dog"]
+        legs: int = pydantic.Field(ge=0, le=8)
+        name: str = pydantic.Field(max_length=12)
+
+    schema = {"name": "animal", "strict": True, "schema": Animal.model_json_schema()}
+    for seed in range(3):
+        settings = {"model": "wf-demo", "messages": STORY, "max_tokens": 120, "seed": seed}
+        reply = client.chat.completions.create(
+            response_format={"type": "json_schema", "json_schema": schema}, **settings
+        )
+        assert reply.choices[0].finish_reason == "stop", reply
+        Animal.model_validate_json(reply.choices[0].message.content)
+        reply = client.chat.completions.parse(response_format=Animal, **settings)
+        assert isinstance(reply.choices[0].message.parsed, Animal), reply
+        with client.chat.completions.stream(response_format=Animal, **settings) as events:
+            for _ in events:
+                pass
+            assert events.get_final_completion().choices[0].message.parsed == reply.choices[0].message.parsed
+    reply = client.chat.completions.create(
+        extra_body={"structured_outputs": {"choice": ["yes", "no"]}}, model="wf-demo", messages=STORY
+    )
+    assert reply.choices[0].message.content in ("yes", "no"), reply
+
+
 def errors(client):
     def refused(kind, **settings):
         try:
@@ -137,6 +168,7 @@ def main(binary):
         choices(client, text)
         completions(client)
         models(client)
+        structured(client)
         errors(client)
         abort(client, server)
         assert server.stop() == 0

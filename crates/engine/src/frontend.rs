@@ -5,13 +5,14 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use wf_model::TokenId;
 use wf_text::{ChatMessage, Detokenizer, StopFinder, TextError, Tokenizer};
 
 use crate::decode::DecodeMode;
+use crate::grammar::{BadGrammar, Grammar, GrammarSource, Grammars};
 use crate::handle::{EngineHandle, Events};
 use crate::open::ModelText;
 use crate::request::{Event, FinishReason, Limits, Logprobs, Picked, Refused, Request, Work};
@@ -39,6 +40,8 @@ pub struct Generate {
     pub sampling: SamplingParams,
     /// The seed; one is drawn if there is none.
     pub seed: Option<u64>,
+    /// What form the reply must have, if any.
+    pub grammar: Option<Grammar>,
     /// Whether special tokens are part of the text.
     pub show_specials: bool,
     /// How tokens are found.
@@ -72,6 +75,7 @@ impl Generate {
             input,
             sampling: SamplingParams::default(),
             seed: None,
+            grammar: None,
             show_specials: false,
             decode: DecodeMode::default(),
             max_tokens: None,
@@ -103,6 +107,15 @@ pub enum FrontendError {
     /// The model gave no finite score.
     #[error("the model gave no finite score after {tokens} tokens: its weights are broken")]
     NoFiniteScore {
+        /// Tokens written before.
+        tokens: usize,
+    },
+    /// The reply ran into a place where its grammar lets nothing follow.
+    #[error(
+        "after {tokens} tokens the grammar allows none of this model's tokens, or has become too \
+         complex to follow"
+    )]
+    DeadEnd {
         /// Tokens written before.
         tokens: usize,
     },
@@ -191,12 +204,14 @@ pub enum Piece {
 pub struct Frontend {
     text: Arc<ModelText>,
     engine: EngineHandle,
+    /// Made when the first grammar is asked for.
+    grammars: Arc<OnceLock<Result<Grammars, BadGrammar>>>,
 }
 
 impl Frontend {
     /// Joins the two.
     pub fn new(text: ModelText, engine: EngineHandle) -> Self {
-        Self { text: Arc::new(text), engine }
+        Self { text: Arc::new(text), engine, grammars: Arc::default() }
     }
 
     /// The model's tokenizer.
@@ -217,6 +232,17 @@ impl Frontend {
     /// The most tokens that prompt and reply may have together.
     pub fn context_len(&self) -> usize {
         self.engine.context_len()
+    }
+
+    /// A form for replies to have. The first one takes a moment longer: the tree of all tokens is made
+    /// for it.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with `source`.
+    pub fn compile(&self, source: &GrammarSource) -> Result<Grammar, BadGrammar> {
+        let make = || Grammars::new(&self.text.tokenizer, &self.text.end_tokens);
+        self.grammars.get_or_init(make).as_ref().map_err(Clone::clone)?.compile(source)
     }
 
     /// Starts a reply.
@@ -240,6 +266,7 @@ impl Frontend {
         let request = Request {
             prompt: prompt.clone(),
             sampling: SamplingParams { seed, ..generate.sampling },
+            grammar: generate.grammar,
             decode: generate.decode,
             limits: Limits {
                 max_tokens: generate.max_tokens.unwrap_or(usize::MAX),
@@ -424,6 +451,9 @@ impl TextStream {
         match reason {
             FinishReason::NoFiniteScore => {
                 return Err(FrontendError::NoFiniteScore { tokens: self.ids.len() });
+            }
+            FinishReason::DeadEnd => {
+                return Err(FrontendError::DeadEnd { tokens: self.ids.len() });
             }
             FinishReason::Failed => return Err(FrontendError::StepFailed),
             FinishReason::Stop | FinishReason::Length | FinishReason::Deadline => {}

@@ -176,6 +176,10 @@ impl EngineHandle {
                 "prompt_logprobs with decode diffusion: a prompt is scored autoregressively only";
             return Err(Unsupported(what.into()).into());
         }
+        if matches!(request.decode, DecodeMode::Diffusion(_)) && request.grammar.is_some() {
+            let what = "a grammar with decode diffusion: blocks are not filled from left to right";
+            return Err(Unsupported(what.into()).into());
+        }
         Ok(request.sampling.check(self.vocab_len)?)
     }
 }

@@ -14,6 +14,7 @@ mod block_choice;
 pub mod decode;
 pub mod fake;
 mod frontend;
+mod grammar;
 mod handle;
 mod open;
 mod pages;
@@ -33,6 +34,7 @@ pub use frontend::{
     Finish, Frontend, FrontendError, Generate, Input, Piece, StoppedAt, TextStream, Timings,
     draw_seed,
 };
+pub use grammar::{BadGrammar, Grammar, GrammarSource, Grammars};
 pub use handle::{EngineHandle, EngineOptions, Events};
 pub use open::{
     ChatOptions, KvRoom, ModelSource, ModelText, OpenError, OpenedModel, RunOptions, compute,

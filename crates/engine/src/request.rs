@@ -5,6 +5,7 @@ use std::time::Instant;
 use wf_model::TokenId;
 
 use crate::decode::{DecodeMode, Unsupported};
+use crate::grammar::Grammar;
 use crate::sample::{BadSampling, SamplingParams};
 
 /// Where a reply ends.
@@ -27,6 +28,8 @@ pub struct Request {
     pub prompt: Vec<TokenId>,
     /// How scores become tokens.
     pub sampling: SamplingParams,
+    /// What form it must have, if any.
+    pub grammar: Option<Grammar>,
     /// How tokens are found.
     pub decode: DecodeMode,
     /// Where it ends.
@@ -62,7 +65,7 @@ pub struct Logprobs {
 /// Why a reply ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
-    /// A stop token was written.
+    /// A stop token was written, or the grammar allows no more.
     Stop,
     /// `max_tokens` were written, or the context is full.
     Length,
@@ -70,6 +73,8 @@ pub enum FinishReason {
     Deadline,
     /// The model gave no finite score: its weights are broken or overflow.
     NoFiniteScore,
+    /// The grammar allowed no token, or became too large to follow.
+    DeadEnd,
     /// The step it was part of panicked.
     Failed,
 }
@@ -81,7 +86,7 @@ impl FinishReason {
             Self::Stop => "stop",
             Self::Length => "length",
             Self::Deadline => "deadline",
-            Self::NoFiniteScore | Self::Failed => "error",
+            Self::NoFiniteScore | Self::DeadEnd | Self::Failed => "error",
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Scores become a token, always in the same order: bias, penalties, temperature, top-k, top-p,
-//! min-p, draw.
+//! Scores become a token, always in the same order: bias, penalties, grammar, temperature, top-k,
+//! top-p, min-p, draw.
 //!
 //! Candidates are ordered by score, falling, then by number, rising, so that equal scores have one
 //! order everywhere. Sums run in f64 over that order, `exp` is our own.
@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use wf_model::{Scoring, TokenId, math};
 
 use crate::decode::Guess;
-use crate::request::{Limits, Logprobs, Picked};
+use crate::grammar::{DeadEnd, Follower, Grammar};
+use crate::request::{FinishReason, Limits, Logprobs, Picked};
 use crate::rng::uniform;
 
 /// How scores become tokens. The default is greedy: the best score wins.
@@ -142,6 +143,9 @@ pub struct Sampler {
     picked: usize,
     /// How many likeliest tokens to tell with each pick, if anything.
     logprobs: Option<usize>,
+    grammar: Option<Follower>,
+    /// Whether the grammar let nothing follow.
+    dead_end: bool,
     candidates: Vec<Candidate>,
 }
 
@@ -163,6 +167,8 @@ impl Sampler {
             seen,
             picked: 0,
             logprobs: None,
+            grammar: None,
+            dead_end: false,
             candidates: Vec::new(),
         }
     }
@@ -173,12 +179,18 @@ impl Sampler {
         Self { logprobs: top, ..self }
     }
 
+    /// Picks only what this grammar allows.
+    #[must_use]
+    pub fn with_grammar(self, grammar: Option<&Grammar>) -> Self {
+        Self { grammar: grammar.map(Follower::new), ..self }
+    }
+
     /// Which scores the next `picks` picks look at. Tokens that may fall out of the best ones, because
     /// they were seen or must not come yet, make as many others step up. How likely a pick was depends
-    /// on every score.
+    /// on every score, and which of them a grammar allows is not known before.
     pub fn scoring(&self, picks: usize) -> Scoring {
         let Scoring::Top(wanted) = self.params.scoring() else { return Scoring::All };
-        if self.logprobs.is_some() {
+        if self.logprobs.is_some() || self.grammar.is_some() {
             return Scoring::All;
         }
         let seen = if self.params.penalizes() { self.seen.len() + picks } else { 0 };
@@ -189,7 +201,7 @@ impl Sampler {
         }
     }
 
-    /// The token at `position`, from its scores. Nothing if no score is finite.
+    /// The token at `position`, from its scores. Nothing if no score is finite that the grammar allows.
     pub fn pick(&mut self, scores: &mut [f32], position: usize) -> Option<Picked> {
         let picked = self.choose(scores, position, self.picked)?;
         self.note(picked.token);
@@ -223,16 +235,41 @@ impl Sampler {
     pub(crate) fn note(&mut self, token: TokenId) {
         *self.seen.entry(token).or_default() += 1;
         self.picked += 1;
+        let is_stop = self.stop_tokens.contains(&token);
+        if let Some(grammar) = self.grammar.as_mut().filter(|_| !is_stop) {
+            grammar.consume(token);
+        }
     }
 
-    /// Whether a token ends the reply.
+    /// Whether the reply ends with this token, which was just noted.
     pub(crate) fn ends(&self, token: TokenId) -> bool {
-        self.stop_tokens.contains(&token)
+        self.stop_tokens.contains(&token) || self.is_complete()
+    }
+
+    /// Whether the grammar lets the reply only end.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.grammar.as_ref().is_some_and(Follower::is_complete)
+    }
+
+    /// Why there was nothing to pick. A reply that was whole can just end: its stop tokens may be ruled
+    /// out, or it may have none.
+    pub(crate) fn why_no_pick(&self) -> FinishReason {
+        match &self.grammar {
+            Some(_) if self.dead_end => FinishReason::DeadEnd,
+            Some(grammar) if grammar.accepted() => FinishReason::Stop,
+            _ => FinishReason::NoFiniteScore,
+        }
     }
 
     fn choose(&mut self, scores: &mut [f32], position: usize, in_reply: usize) -> Option<Picked> {
         let own_scores = self.logprobs.map(|top| (top, scores.to_vec()));
         self.adjust(scores, in_reply);
+        if let Some(grammar) = &mut self.grammar
+            && let Err(DeadEnd) = grammar.mask(scores, &self.stop_tokens)
+        {
+            self.dead_end = true;
+            return None;
+        }
         let token = if self.params.temperature == 0.0 {
             best(scores)?
         } else {

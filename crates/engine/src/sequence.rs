@@ -85,7 +85,8 @@ impl Sequence {
         events: UnboundedSender<(Instant, Event)>,
     ) -> Self {
         let sampler = Sampler::new(request.sampling, &request.limits, &request.prompt)
-            .with_logprobs(request.logprobs);
+            .with_logprobs(request.logprobs)
+            .with_grammar(request.grammar.as_ref());
         let tree = Tree { salt: request.cache_salt, sees: decoder.context() };
         Self {
             rank: (Reverse(request.priority), arrival),
@@ -228,7 +229,7 @@ impl Sequence {
         }
         match self.decoder.absorb(self.progress.view(), plan, scores, &mut self.sampler) {
             Some(outcome) => self.apply(outcome),
-            None => self.finish(FinishReason::NoFiniteScore),
+            None => self.finish(self.sampler.why_no_pick()),
         }
         if self.shares_pages() {
             store.share(&mut self.held, &self.progress.tokens[..self.progress.kv_len]);
@@ -274,6 +275,7 @@ impl Sequence {
                 commit.truncate(at + 1);
                 Some(FinishReason::Stop)
             }
+            _ if commit.len() <= room && self.sampler.is_complete() => Some(FinishReason::Stop),
             _ if commit.len() >= room => {
                 commit.truncate(room);
                 Some(FinishReason::Length)

@@ -11,6 +11,7 @@ use crate::auth::Caller;
 use crate::decoding;
 use crate::error::ApiError;
 use crate::options::Limits;
+use crate::structured::Structured;
 
 /// What to write and how to send it.
 pub(crate) struct Asked {
@@ -21,6 +22,8 @@ pub(crate) struct Asked {
     pub(crate) include_usage: bool,
     pub(crate) token_ids: bool,
     pub(crate) progress: bool,
+    /// The form of the replies, until it is compiled.
+    pub(crate) structured: Option<Structured>,
 }
 
 impl Asked {
@@ -72,6 +75,7 @@ impl Asked {
             include_usage: options.include_usage.unwrap_or(false),
             token_ids: s.return_token_ids.unwrap_or(false),
             progress: s.return_progress.unwrap_or(false),
+            structured: None,
         })
     }
 
@@ -203,8 +207,7 @@ const IGNORED: [&str; 24] = [
 ];
 
 /// Fields that would change the answer, with the values that would not.
-const REFUSED: [(&str, &[&str]); 30] = [
-    ("response_format", &[r#"{"type":"text"}"#]),
+const REFUSED: [(&str, &[&str]); 21] = [
     ("tools", &["[]"]),
     ("tool_choice", &[r#""none""#, r#""auto""#]),
     ("functions", &["[]"]),
@@ -214,15 +217,7 @@ const REFUSED: [(&str, &[&str]); 30] = [
     ("web_search_options", &[]),
     ("best_of", &["1"]),
     ("suffix", &[r#""""#]),
-    ("grammar", &[r#""""#]),
-    ("regex", &[]),
-    ("ebnf", &[]),
-    ("json_schema", &[]),
     ("structural_tag", &[]),
-    ("guided_json", &[]),
-    ("guided_regex", &[]),
-    ("guided_choice", &[]),
-    ("guided_grammar", &[]),
     ("use_beam_search", &["false"]),
     ("truncate_prompt_tokens", &[]),
     ("prompt_logprobs", &[]),
@@ -282,7 +277,7 @@ mod tests {
     #[test]
     fn what_does_not_matter_passes_and_what_does_is_named() {
         assert_eq!(rest(r#"{"user": "u", "metadata": {"a": "b"}, "tools": null}"#), Ok(()));
-        assert_eq!(rest(r#"{"tools": [], "response_format": {"type": "text"}}"#), Ok(()));
+        assert_eq!(rest(r#"{"tools": [], "modalities": ["text"]}"#), Ok(()));
         let refused = |name: &str, code| Err((Some(name.to_owned()), code));
         let unsupported = "unsupported_parameter";
         assert_eq!(rest(r#"{"tools": [{}]}"#), refused("tools", unsupported));

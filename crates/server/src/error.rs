@@ -69,6 +69,12 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, kind, code, message.into())
     }
 
+    /// Too many ask at once.
+    pub(crate) fn busy(message: String) -> Self {
+        let (status, retry_after) = (StatusCode::TOO_MANY_REQUESTS, Some(RETRY_WHEN_BUSY));
+        Self { retry_after, ..Self::new(status, "rate_limit_error", "queue_full", message) }
+    }
+
     /// Not now.
     pub(crate) fn unavailable(code: &'static str, message: &str) -> Self {
         let status = StatusCode::SERVICE_UNAVAILABLE;
@@ -114,11 +120,7 @@ impl From<Refused> for ApiError {
             Refused::NothingToWrite => Self::field("max_tokens", message),
             Refused::Unsupported(_) => Self::field("decode", message),
             Refused::Sampling(bad) => Self::field(bad.field, message),
-            Refused::Busy { .. } => {
-                let status = StatusCode::TOO_MANY_REQUESTS;
-                let retry_after = Some(RETRY_WHEN_BUSY);
-                Self { retry_after, ..Self::new(status, "rate_limit_error", "queue_full", message) }
-            }
+            Refused::Busy { .. } => Self::busy(message),
             Refused::Stopped => Self::stopping(),
         }
     }
@@ -131,6 +133,9 @@ impl From<FrontendError> for ApiError {
             FrontendError::Refused(refused) => refused.into(),
             FrontendError::Text(_) | FrontendError::NoTemplate => Self::field("messages", message),
             FrontendError::NoFiniteScore { .. } => Self { message, ..Self::internal() },
+            FrontendError::DeadEnd { .. } => {
+                Self { code: "grammar_dead_end", ..Self::invalid(message) }
+            }
             FrontendError::StepFailed => Self::internal(),
             FrontendError::EngineStopped => Self::stopping(),
         }

@@ -28,6 +28,7 @@ mod routes;
 mod serve;
 mod stall;
 mod stream;
+mod structured;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 mod trace;

@@ -103,7 +103,7 @@ pub trait Decoder: Send {
     fn plan(&mut self, seq: SeqView<'_>, budget: usize) -> Plan;
 
     /// Reads the scores of the plan's wanted tokens, one row after another, which it may change.
-    /// Nothing if the scores were not finite.
+    /// Nothing if no token could be picked.
     fn absorb(
         &mut self,
         seq: SeqView<'_>,

@@ -27,6 +27,7 @@ use crate::logprobs::finite;
 use crate::replies::Replies;
 use crate::request_id::RequestId;
 use crate::stream::{self, Writer};
+use crate::structured;
 
 /// How many tokens are written if nobody says: SGLang's number.
 const DEFAULT_MAX_TOKENS: u32 = 128;
@@ -51,11 +52,12 @@ pub(crate) async fn generate(
 ) -> Result<Response, ApiError> {
     let model = app.model_for_work()?;
     let request: GenerateRequest = read_json(request, &app.options.limits).await?;
-    let (asked, input, name) = check(&app, model, caller, &id, request)?;
+    let (mut asked, input, name) = check(&app, model, caller, &id, request)?;
     let frontend = model.frontend.clone();
     let encoded = spawn_blocking(move || frontend.text().prompt_ids(&input));
     let prompts = vec![encoded.await.map_err(|_| ApiError::internal())??];
     asked.check_room(model, &prompts, "text")?;
+    asked.compile(model).await?;
     let replies =
         Replies::start(&app, model, id.as_str(), prompts, asked.choices, &asked.generate)?;
     let mut writer = SglangWriter::new(&replies, &asked, &name);
@@ -85,12 +87,13 @@ fn check(
         model.check_name(name.as_str())?;
     }
     check_rest(&rest)?;
-    let sampling = request.sampling_params.unwrap_or_default();
+    let mut sampling = request.sampling_params.unwrap_or_default();
+    let structured = structured::take(&mut sampling.rest)?;
     check_rest(&sampling.rest)?;
     let mut sampling =
         Sampling { stream: request.stream, priority: request.priority, ..shared(sampling) };
     read_carried(&mut sampling, &rest, None)?;
-    let mut asked = Asked::new(app, model, caller, sampling)?;
+    let mut asked = Asked { structured, ..Asked::new(app, model, caller, sampling)? };
     let limits = &app.options.limits;
     let top = request.top_logprobs_num.unwrap_or(0);
     if top > limits.top_logprobs {

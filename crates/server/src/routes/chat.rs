@@ -26,6 +26,7 @@ use crate::logprobs::of_chat;
 use crate::replies::Replies;
 use crate::request_id::RequestId;
 use crate::stream::{self, Writer, longest_timings, timings, usage};
+use crate::structured;
 
 /// Continue a conversation.
 #[utoipa::path(
@@ -47,10 +48,11 @@ pub(crate) async fn chat(
 ) -> Result<Response, ApiError> {
     let model = app.model_for_work()?;
     let request: ChatRequest = read_json(request, &app.options.limits).await?;
-    let (asked, messages, options) = check(&app, model, caller, request)?;
+    let (mut asked, messages, options) = check(&app, model, caller, request)?;
     let prompt = prompt_ids(model, messages, options).await?;
     let prompts = vec![prompt];
     asked.check_room(model, &prompts, "messages")?;
+    asked.compile(model).await?;
     let replies =
         Replies::start(&app, model, id.as_str(), prompts, asked.choices, &asked.generate)?;
     let form = Form::new(&app, model, "chatcmpl", &id, &asked);
@@ -69,6 +71,7 @@ fn check(
     mut request: ChatRequest,
 ) -> Result<Checked, ApiError> {
     model.check_name(request.model.as_deref())?;
+    let structured = structured::take(&mut request.rest)?;
     check_rest(&request.rest)?;
     if let Some(most) = request.max_completion_tokens {
         request.sampling.max_tokens = Some(most);
@@ -79,7 +82,7 @@ fn check(
     let limits = &app.options.limits;
     let kwargs = request.chat_template_kwargs.as_ref();
     read_carried(&mut request.sampling, &request.rest, kwargs)?;
-    let mut asked = Asked::new(app, model, caller, request.sampling)?;
+    let mut asked = Asked { structured, ..Asked::new(app, model, caller, request.sampling)? };
     let top = request.top_logprobs;
     if top.is_some_and(|top| top > limits.top_logprobs) {
         let message = format!("top_logprobs: 0 to {} is allowed", limits.top_logprobs);

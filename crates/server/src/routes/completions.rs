@@ -25,6 +25,7 @@ use crate::replies::Replies;
 use crate::request_id::RequestId;
 use crate::routes::chat::progress;
 use crate::stream::{self, Writer, longest_timings, timings, usage};
+use crate::structured;
 
 /// How many tokens are written if nobody says: OpenAI's number.
 const DEFAULT_MAX_TOKENS: u32 = 16;
@@ -49,11 +50,12 @@ pub(crate) async fn completions(
 ) -> Result<Response, ApiError> {
     let model = app.model_for_work()?;
     let request: CompletionRequest = read_json(request, &app.options.limits).await?;
-    let (asked, source) = check(&app, model, caller, request)?;
+    let (mut asked, source) = check(&app, model, caller, request)?;
     let (frontend, echo) = (model.frontend.clone(), source.echo);
     let encoded = spawn_blocking(move || source.prompt_ids(frontend.text()));
     let prompts = encoded.await.map_err(|_| ApiError::internal())?;
     asked.check_room(model, &prompts, "prompt")?;
+    asked.compile(model).await?;
     let replies =
         Replies::start(&app, model, id.as_str(), prompts, asked.choices, &asked.generate)?;
     let form = Form::new(&app, model, "cmpl", &id, &asked);
@@ -73,6 +75,7 @@ fn check(
     mut request: CompletionRequest,
 ) -> Result<(Asked, Source), ApiError> {
     model.check_name(request.model.as_deref())?;
+    let structured = structured::take(&mut request.rest)?;
     check_rest(&request.rest)?;
     let limits = &app.options.limits;
     let echo = request.echo.unwrap_or(false);
@@ -82,7 +85,7 @@ fn check(
         return Err(ApiError::field("max_tokens", message));
     }
     read_carried(&mut request.sampling, &request.rest, None)?;
-    let mut asked = Asked::new(app, model, caller, request.sampling)?;
+    let mut asked = Asked { structured, ..Asked::new(app, model, caller, request.sampling)? };
     if request.logprobs.is_some_and(|top| top > limits.top_logprobs) {
         let message = format!("logprobs: 0 to {} is allowed", limits.top_logprobs);
         return Err(ApiError::field("logprobs", message));

@@ -150,11 +150,10 @@ async fn what_comes_with_its_own_time_is_refused_until_then() {
     for (field, value) in [
         ("tools", json!([{"type": "function", "function": {"name": "f"}}])),
         ("tool_choice", json!("required")),
-        ("response_format", json!({"type": "json_object"})),
         ("functions", json!([{}])),
         ("modalities", json!(["audio"])),
         ("audio", json!({})),
-        ("regex", json!("a*")),
+        ("structural_tag", json!("{}")),
         ("chat_template", json!("{{ x }}")),
     ] {
         let request = post(CHAT, chat(field, &value).to_string());

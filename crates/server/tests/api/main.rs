@@ -10,6 +10,7 @@ mod fields;
 mod ollama;
 mod page;
 mod responses;
+mod structured;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

@@ -1,0 +1,260 @@
+//! Text to grammar, against the tokens of one model. All of this runs on the caller's side.
+//!
+//! Whoever asks chooses the source, so nothing of it is trusted: its size and nesting have limits, and
+//! so has the work that `llguidance` may put into it, when it is compiled and at every token.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use llguidance::api::{ParserLimits, TopLevelGrammar};
+use llguidance::toktrie::{
+    ApproximateTokEnv, INVALID_TOKEN, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie,
+};
+use llguidance::{Matcher, ParserFactory};
+use serde_json::Value;
+use wf_model::TokenId;
+use wf_text::Tokenizer;
+
+use super::bnf::{is_bnf, to_lark};
+use super::{BadGrammar, Grammar, GrammarSource};
+
+/// The longest source, counted as JSON.
+const MOST_BYTES: usize = 128 << 10;
+/// The deepest nesting of brackets in a source.
+const MOST_NESTED: usize = 64;
+/// The stack to compile on: `llguidance` calls itself for nested sources, and running out of stack would
+/// end the process. Only what is touched of it takes memory.
+const STACK_BYTES: usize = 256 << 20;
+/// After this, nobody waits any more.
+const LONGEST_COMPILE: Duration = Duration::from_secs(3);
+/// How many are compiled at once.
+const MOST_COMPILING: usize = 4;
+/// The most patterns that one value has to match all at once.
+const MOST_JOINED: usize = 12;
+/// Compiled grammars that are kept for those who ask again.
+const MOST_KEPT: usize = 32;
+/// Characters of a message about a source.
+const MOST_SAID: usize = 400;
+/// Tokens longer than this are never part of a reply with a grammar: the tree of tokens has no place for
+/// them.
+const LONGEST_TOKEN: usize = 512;
+/// What may stand between the parts of JSON: a space, or a new line and its indent. Without a limit, a
+/// model that likes white space writes nothing else.
+const WHITE_SPACE: &str = r"\x20|\x0A\x20{0,40}";
+
+/// Makes grammars for one model, and keeps those it made last.
+pub struct Grammars {
+    factory: Arc<ParserFactory>,
+    /// Asked for last first. Only callers wait for this lock: the engine never takes it.
+    kept: Mutex<Vec<(GrammarSource, Grammar)>>,
+    /// Held by every thread that compiles.
+    places: Arc<()>,
+}
+
+impl Grammars {
+    /// For a model with these tokens, of which some end replies.
+    ///
+    /// # Errors
+    ///
+    /// If the tokens make no tree.
+    pub fn new(tokenizer: &Tokenizer, end_tokens: &[TokenId]) -> Result<Self, BadGrammar> {
+        let build = || -> Result<ParserFactory, String> {
+            let tokens: TokEnv = Arc::new(ApproximateTokEnv::new(trie(tokenizer, end_tokens)));
+            let slices = llguidance::earley::SlicedBiasComputer::general_slices();
+            let mut factory =
+                ParserFactory::new(&tokens, InferenceCapabilities::default(), &slices)
+                    .map_err(|error| error.to_string())?;
+            factory.quiet();
+            *factory.limits_mut() = limits();
+            Ok(factory)
+        };
+        // A vocabulary beyond what the tree can hold ends in a panic there.
+        let built = catch_unwind(AssertUnwindSafe(build))
+            .unwrap_or_else(|_| Err("too many tokens, or too long ones".to_owned()));
+        let why =
+            |why: String| BadGrammar::new(format!("this model's tokens cannot follow one: {why}"));
+        Ok(Self {
+            factory: Arc::new(built.map_err(why)?),
+            kept: Mutex::default(),
+            places: Arc::default(),
+        })
+    }
+
+    /// The grammar of a source, made or kept. Can take some tens of milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the source.
+    pub fn compile(&self, source: &GrammarSource) -> Result<Grammar, BadGrammar> {
+        if let Some(kept) = self.find(source) {
+            return Ok(kept);
+        }
+        check_size(source)?;
+        let grammar = self.compile_aside(source.clone())?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.truncate(MOST_KEPT - 1);
+        kept.insert(0, (source.clone(), grammar.clone()));
+        Ok(grammar)
+    }
+
+    fn find(&self, source: &GrammarSource) -> Option<Grammar> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().position(|(known, _)| known == source)?;
+        kept[..=at].rotate_right(1);
+        Some(kept[0].1.clone())
+    }
+
+    /// Compiles on a thread with a deep stack, for as long as anyone waits. One that nobody waits for any
+    /// more keeps its place until it is done, so that there are never many.
+    fn compile_aside(&self, source: GrammarSource) -> Result<Grammar, BadGrammar> {
+        let place = Arc::clone(&self.places);
+        // Beside those that compile, `self` and this very call hold one.
+        if Arc::strong_count(&place) - 2 >= MOST_COMPILING {
+            return Err(BadGrammar::Busy(MOST_COMPILING));
+        }
+        let factory = Arc::clone(&self.factory);
+        let (sender, result) = mpsc::sync_channel(1);
+        let run = move || {
+            // Nobody may wait for it any more.
+            let _ = sender.send(compile(&factory, &source));
+            drop(place);
+        };
+        let thread = thread::Builder::new().name("wf-grammar".into()).stack_size(STACK_BYTES);
+        thread.spawn(run).map_err(|_| BadGrammar::Busy(MOST_COMPILING))?;
+        result.recv_timeout(LONGEST_COMPILE).unwrap_or_else(|_| {
+            let seconds = LONGEST_COMPILE.as_secs();
+            Err(BadGrammar::new(format!("it takes more than {seconds} seconds to compile")))
+        })
+    }
+}
+
+fn compile(factory: &ParserFactory, source: &GrammarSource) -> Result<Grammar, BadGrammar> {
+    let parser = factory.create_parser(top_level(source)?).map_err(|error| said(&error))?;
+    let mut matcher = Matcher::new(Ok(parser));
+    // Also finds out whether there is a way to begin at all.
+    let can_begin = matcher.is_accepting().unwrap_or(false) || matcher.compute_mask().is_ok();
+    if !can_begin {
+        let why = matcher.get_error().filter(|why| !why.starts_with("NoExtension"));
+        let no_text = || BadGrammar::new("no text of this model's tokens has this form");
+        return Err(why.map_or_else(no_text, |why| said(&why)));
+    }
+    Ok(Grammar { start: Arc::new(matcher) })
+}
+
+/// The tree of all tokens. Those that steer the model are no text, and none of them is the end: a reply's
+/// stop tokens are its own matter.
+fn trie(tokenizer: &Tokenizer, end_tokens: &[TokenId]) -> TokTrie {
+    let bytes = |token: TokenId| match tokenizer.piece(token) {
+        Some(piece) if piece.len() > LONGEST_TOKEN => Vec::new(),
+        Some(piece) if tokenizer.is_special(token) || end_tokens.contains(&token) => {
+            [&[TokTrie::SPECIAL_TOKEN_MARKER], piece].concat()
+        }
+        Some(piece) => piece.to_vec(),
+        None => Vec::new(),
+    };
+    let tokens: Vec<_> = (0..tokenizer.len() as TokenId).map(bytes).collect();
+    TokTrie::from(&TokRxInfo::new(tokens.len() as u32, INVALID_TOKEN), &tokens)
+}
+
+fn limits() -> ParserLimits {
+    ParserLimits {
+        // A state takes a kilobyte or two, and every reply has its own.
+        max_lexer_states: 20_000,
+        // A long token mask is some milliseconds in which nobody else is served.
+        step_lexer_fuel: 100_000,
+        // What was written so far and how the grammar looks inside is for nobody to read.
+        verbose_errors: false,
+        ..ParserLimits::default()
+    }
+}
+
+fn top_level(source: &GrammarSource) -> Result<TopLevelGrammar, BadGrammar> {
+    Ok(match source {
+        GrammarSource::JsonSchema(schema) => {
+            let mut schema = schema.clone();
+            if let Value::Object(fields) = &mut schema {
+                let options = serde_json::json!({"whitespace_pattern": WHITE_SPACE});
+                fields.insert("x-guidance".to_owned(), options);
+            }
+            TopLevelGrammar::from_json_schema(schema)
+        }
+        GrammarSource::Regex(regex) => TopLevelGrammar::from_regex(regex),
+        GrammarSource::Grammar(grammar) if is_bnf(grammar) => {
+            TopLevelGrammar::from_lark(to_lark(grammar)?)
+        }
+        GrammarSource::Grammar(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
+        GrammarSource::Choice(texts) => {
+            let quoted: Vec<_> =
+                texts.iter().map(|text| Value::from(text.as_str()).to_string()).collect();
+            TopLevelGrammar::from_lark(format!("start: {}", quoted.join(" | ")))
+        }
+    })
+}
+
+/// Refuses what is too long or too deep to be looked at.
+fn check_size(source: &GrammarSource) -> Result<(), BadGrammar> {
+    let text = match source {
+        GrammarSource::JsonSchema(schema) if joined(schema, false) > MOST_JOINED => {
+            let most = MOST_JOINED;
+            return Err(BadGrammar::new(format!("allOf: at most {most} patterns and references")));
+        }
+        GrammarSource::JsonSchema(schema) => schema.to_string(),
+        GrammarSource::Regex(text) | GrammarSource::Grammar(text) => text.clone(),
+        GrammarSource::Choice(texts) if texts.iter().all(String::is_empty) => {
+            return Err(BadGrammar::new("at least one text that is not empty is needed"));
+        }
+        GrammarSource::Choice(texts) => texts.concat(),
+    };
+    if text.len() > MOST_BYTES {
+        let found = text.len();
+        return Err(BadGrammar::new(format!("{found} bytes: at most {MOST_BYTES} are allowed")));
+    }
+    let nested = nesting(&text);
+    let is_plain = matches!(source, GrammarSource::Choice(_));
+    if nested > MOST_NESTED && !is_plain {
+        let message = format!("brackets {nested} deep: at most {MOST_NESTED} are allowed");
+        return Err(BadGrammar::new(message));
+    }
+    Ok(())
+}
+
+/// How deep brackets are nested. Those in quotes count too: that is no loss, with so many allowed.
+fn nesting(text: &str) -> usize {
+    let (mut depth, mut most) = (0_usize, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(depth);
+    }
+    most
+}
+
+/// How many patterns, at most, one value has to match all at once. Finding out whether any text does takes
+/// time that doubles with each.
+fn joined(schema: &Value, is_joined: bool) -> usize {
+    let join = |all: usize, one: usize| if is_joined { all + one } else { all.max(one) };
+    match schema {
+        Value::Object(fields) => fields.iter().fold(0, |all, (name, value)| {
+            let is_one = is_joined && matches!(name.as_str(), "pattern" | "format" | "$ref");
+            join(all, joined(value, is_joined || name == "allOf") + usize::from(is_one))
+        }),
+        Value::Array(items) => items.iter().fold(0, |all, item| join(all, joined(item, is_joined))),
+        _ => 0,
+    }
+}
+
+/// What `llguidance` says of a source, in one line. What comes after a tag is for its own authors.
+fn said(error: &impl std::fmt::Display) -> BadGrammar {
+    let text = error.to_string();
+    if text.starts_with("panic") {
+        return BadGrammar::new("it cannot be compiled");
+    }
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with('<'));
+    let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    BadGrammar::new(line.chars().take(MOST_SAID).collect::<String>())
+}

@@ -1,0 +1,379 @@
+//! Replies with a grammar: always of its form, by whatever way the tokens are found.
+
+#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use wf_engine::{
+    DecodeMode, DecodeSettings, Finish, FinishReason, Frontend, FrontendError, Generate,
+    GrammarSource, Input, ModelSource, Piece, RunOptions, SamplingParams, TokenId, open_model,
+};
+
+fn demo() -> &'static Frontend {
+    static DEMO: OnceLock<Frontend> = OnceLock::new();
+    DEMO.get_or_init(|| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wf/assets/demo.gguf");
+        let options = RunOptions { threads: 2, context_len: Some(256), ..RunOptions::default() };
+        open_model(&ModelSource::Path(path), &options, &mut |_| {}).unwrap().frontend
+    })
+}
+
+fn generate(source: &GrammarSource, seed: u64, temperature: f32) -> Generate {
+    let grammar = demo().compile(source).unwrap_or_else(|e| panic!("{source:?}: {e}"));
+    Generate {
+        grammar: Some(grammar),
+        sampling: SamplingParams { temperature, ..SamplingParams::default() },
+        seed: Some(seed),
+        max_tokens: Some(200),
+        ..Generate::new(Input::Raw("Once upon a time there was".into()))
+    }
+}
+
+fn reply(generate: Generate) -> (String, Vec<TokenId>, Finish) {
+    let mut stream = demo().generate(generate).unwrap();
+    let (mut text, mut end) = (String::new(), None);
+    for piece in stream.by_ref() {
+        match piece.unwrap() {
+            Piece::Text { text: more, .. } => text.push_str(&more),
+            Piece::Done(finish) => end = Some(finish),
+            _ => {}
+        }
+    }
+    (text, stream.ids().to_vec(), end.unwrap())
+}
+
+/// Whether a value is of a schema, for the words that the schemas below use.
+fn fits(schema: &Value, root: &Value, value: &Value) -> bool {
+    let Some(words) = schema.as_object() else { return schema == &json!(true) };
+    let number = |word: &Value| word.as_f64().unwrap();
+    let all = |schemas: &Value, count: fn(usize, usize) -> bool| {
+        let schemas = schemas.as_array().unwrap();
+        let fitting = schemas.iter().filter(|schema| fits(schema, root, value)).count();
+        count(fitting, schemas.len())
+    };
+    words.iter().all(|(word, wanted)| match (word.as_str(), value) {
+        ("type", _) => match wanted {
+            Value::Array(types) => types.iter().any(|one| is_type(one, value)),
+            one => is_type(one, value),
+        },
+        ("enum", _) => wanted.as_array().unwrap().contains(value),
+        ("const", _) => wanted == value,
+        ("anyOf", _) => all(wanted, |fitting, _| fitting > 0),
+        ("allOf", _) => all(wanted, |fitting, all| fitting == all),
+        ("$ref", _) => {
+            let path = wanted.as_str().unwrap().strip_prefix('#').unwrap();
+            fits(root.pointer(path).unwrap(), root, value)
+        }
+        ("minimum", Value::Number(n)) => n.as_f64().unwrap() >= number(wanted),
+        ("maximum", Value::Number(n)) => n.as_f64().unwrap() <= number(wanted),
+        ("multipleOf", Value::Number(n)) => n.as_i64().unwrap() % wanted.as_i64().unwrap() == 0,
+        ("minLength", Value::String(s)) => s.chars().count() as f64 >= number(wanted),
+        ("maxLength", Value::String(s)) => s.chars().count() as f64 <= number(wanted),
+        ("minItems", Value::Array(items)) => items.len() as f64 >= number(wanted),
+        ("maxItems", Value::Array(items)) => items.len() as f64 <= number(wanted),
+        ("prefixItems", Value::Array(items)) => {
+            let schemas = wanted.as_array().unwrap();
+            schemas.iter().zip(items).all(|(schema, item)| fits(schema, root, item))
+        }
+        ("items", Value::Array(items)) => {
+            let before = words.get("prefixItems").map_or(0, |p| p.as_array().unwrap().len());
+            items.iter().skip(before).all(|item| fits(wanted, root, item))
+        }
+        ("required", Value::Object(fields)) => wanted
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|name| fields.contains_key(name.as_str().unwrap())),
+        ("properties", Value::Object(fields)) => fields
+            .iter()
+            .all(|(name, value)| wanted.get(name).is_none_or(|schema| fits(schema, root, value))),
+        ("additionalProperties", Value::Object(fields)) => fields.iter().all(|(name, value)| {
+            let is_known = words.get("properties").is_some_and(|known| known.get(name).is_some());
+            is_known || fits(wanted, root, value)
+        }),
+        _ => true,
+    })
+}
+
+fn is_type(name: &Value, value: &Value) -> bool {
+    match name.as_str().unwrap() {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.as_f64().is_some_and(|n| n.fract() == 0.0),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        other => panic!("{other}"),
+    }
+}
+
+/// Schemas whose values are bounded, so that a reply can be expected to end.
+fn schemas() -> Vec<Value> {
+    let short = json!({"type": "string", "maxLength": 8});
+    let point = json!({
+        "type": "object",
+        "properties": {"x": {"type": "integer", "minimum": -9, "maximum": 9}, "y": {"const": 0}},
+        "required": ["x", "y"],
+        "additionalProperties": false,
+    });
+    let object = |properties: Value, required: Value| {
+        json!({"type": "object", "properties": properties, "required": required,
+               "additionalProperties": false})
+    };
+    let tree = json!({
+        "$ref": "#/$defs/node",
+        "$defs": {"node": {
+            "type": "object",
+            "properties": {
+                "value": {"type": "integer", "minimum": 0, "maximum": 99},
+                "children": {"type": "array", "items": {"$ref": "#/$defs/node"}, "maxItems": 1},
+            },
+            "required": ["value", "children"],
+            "additionalProperties": false,
+        }},
+    });
+    let mut all = vec![
+        json!({"type": "null"}),
+        json!({"type": "boolean"}),
+        json!({"const": "exactly\nthis \"text\" ü"}),
+        json!({"enum": ["a", 1, null, {"b": [2]}]}),
+        json!({"enum": ["Österreich", "日本", "🙂"]}),
+        json!({"type": "integer", "minimum": 17, "maximum": 1234}),
+        json!({"type": "integer", "minimum": 0, "maximum": 1000, "multipleOf": 7}),
+        json!({"type": ["integer", "null"], "minimum": 5, "maximum": 6}),
+        json!({"type": "string", "minLength": 3, "maxLength": 5}),
+        json!({"type": "string", "maxLength": 0}),
+        json!({"type": "string", "pattern": "^[A-Z]{2}-[0-9]{4}$"}),
+        json!({"type": "string", "format": "date"}),
+        json!({"type": "string", "format": "uuid"}),
+        json!({"type": "array", "maxItems": 0}),
+        json!({"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 4}),
+        json!({"type": "array", "prefixItems": [{"const": 1}, {"const": "x"}], "items": {"type": "null"},
+               "minItems": 2, "maxItems": 4}),
+        json!({"type": "array", "items": point, "minItems": 1, "maxItems": 3}),
+        json!({"type": "object", "additionalProperties": false}),
+        json!({"anyOf": [{"type": "boolean"}, point]}),
+        json!({"allOf": [{"type": "integer", "minimum": 3}, {"maximum": 5}]}),
+        tree,
+        object(json!({}), json!([])),
+        object(json!({"a": short, "b": short}), json!(["b"])),
+        object(json!({"ü \"q\"": {"type": "boolean"}}), json!(["ü \"q\""])),
+        object(
+            json!({"deep": object(json!({"deeper": point}), json!(["deeper"]))}),
+            json!(["deep"]),
+        ),
+    ];
+    // Objects of every two kinds of fields.
+    let kinds = [json!({"type": "boolean"}), short, json!({"enum": ["x", "y"]}), point];
+    for (at, first) in kinds.iter().enumerate() {
+        for second in &kinds[at..] {
+            all.push(object(json!({"one": first, "two": second}), json!(["one", "two"])));
+        }
+    }
+    all
+}
+
+#[test]
+fn json_is_of_its_schema_every_time() {
+    let schemas = schemas();
+    assert!(schemas.len() >= 35);
+    for schema in &schemas {
+        for (seed, temperature) in [(0, 0.0), (1, 1.0), (2, 1.5)] {
+            let source = GrammarSource::JsonSchema(schema.clone());
+            let (text, _, finish) = reply(generate(&source, seed, temperature));
+            assert_eq!(finish.reason, FinishReason::Stop, "{schema}: {text}");
+            let value =
+                serde_json::from_str(&text).unwrap_or_else(|e| panic!("{schema}: {text}: {e}"));
+            assert!(fits(schema, schema, &value), "{schema}: {text}");
+        }
+    }
+}
+
+#[test]
+fn any_object_is_json_unless_it_is_cut() {
+    let mut whole = 0;
+    for seed in 0..12 {
+        let (text, _, finish) = reply(generate(&GrammarSource::json_object(), seed, 1.2));
+        let parsed: Result<Value, _> = serde_json::from_str(&text);
+        match finish.reason {
+            FinishReason::Stop => {
+                assert!(parsed.unwrap().is_object(), "{text}");
+                whole += 1;
+            }
+            reason => assert_eq!(reason, FinishReason::Length, "{text}"),
+        }
+    }
+    assert!(whole > 0);
+}
+
+fn modes() -> Vec<DecodeMode> {
+    let named = |mode: &str, tokens| {
+        let settings = DecodeSettings {
+            mode: Some(mode.to_owned()),
+            draft_tokens: Some(tokens),
+            ..DecodeSettings::default()
+        };
+        settings.mode(DecodeMode::Autoregressive).unwrap()
+    };
+    vec![named("lookup", 2), named("lookup", 6), named("drafted", 4)]
+}
+
+#[test]
+fn drafts_change_nothing() {
+    let list = json!({"type": "array", "minItems": 4, "maxItems": 6, "items": {
+        "type": "object", "properties": {"name": {"enum": ["cat", "dog"]}, "n": {"type": "boolean"}},
+        "required": ["name", "n"], "additionalProperties": false,
+    }});
+    let sources = [
+        GrammarSource::JsonSchema(list),
+        GrammarSource::Regex("(the (cat|dog) sat and ){3,9}[a-z ]{0,20}".into()),
+        GrammarSource::Grammar(
+            "root ::= (\"one\" | \"two\" | root2) \".\"\nroot2 ::= \"(\" root \")\"".into(),
+        ),
+    ];
+    let mut agreed = 0;
+    for source in &sources {
+        for (seed, temperature) in [(0, 0.0), (1, 0.8), (2, 1.4)] {
+            for ignore_eos in [false, true] {
+                let base = Generate { ignore_eos, ..generate(source, seed, temperature) };
+                let (text, tokens, finish) = reply(base.clone());
+                for decode in modes() {
+                    if demo().engine().check_mode(decode).is_err() {
+                        continue;
+                    }
+                    let (same, same_tokens, same_finish) =
+                        reply(Generate { decode, ..base.clone() });
+                    assert_eq!((&same, &same_tokens), (&text, &tokens), "{decode:?}");
+                    assert_eq!(same_finish.reason, finish.reason, "{decode:?}: {text}");
+                    agreed += same_finish.timings.work.agreed;
+                }
+            }
+        }
+    }
+    assert!(agreed > 50, "guesses were right {agreed} times");
+}
+
+#[test]
+fn a_reply_ends_where_its_grammar_does() {
+    let yes = GrammarSource::Choice(vec!["yes".into(), "no \"not\" ]".into()]);
+    let end = demo().text().end_tokens.clone();
+    let (text, tokens, finish) = reply(generate(&yes, 0, 0.0));
+    assert!(text == "yes" || text == "no \"not\" ]", "{text}");
+    assert_eq!(finish.reason, FinishReason::Stop);
+    assert!(!tokens.iter().any(|token| end.contains(token)), "no pass is spent on an end token");
+
+    // Here the model decides, but for the first three letters.
+    let open = GrammarSource::Regex("[a-z ]{3,}".into());
+    let base = Generate { max_tokens: Some(40), ..generate(&open, 0, 1.0) };
+    let long = Generate { ignore_eos: true, ..base.clone() };
+    assert_eq!(reply(long).2.reason, FinishReason::Length);
+    let at_once = |sampling: SamplingParams| {
+        let logit_bias = end.iter().map(|&token| (token, 100.0)).collect();
+        reply(Generate { sampling: SamplingParams { logit_bias, ..sampling }, ..base.clone() })
+    };
+    let (text, tokens, finish) = at_once(base.sampling.clone());
+    assert!(text.len() >= 3 && end.contains(tokens.last().unwrap()), "{text}");
+    assert_eq!(finish.reason, FinishReason::Stop);
+}
+
+#[test]
+fn a_stop_token_of_text_ends_only_whole_texts() {
+    let tokenizer = demo().tokenizer();
+    let comma = tokenizer.id_of(",").unwrap();
+    // After a comma there has to be a digit, so the comma cannot be where it stops.
+    let digits = GrammarSource::Regex("[0-9](,[0-9]){0,4}".into());
+    let base = Generate { stop_tokens: vec![comma], ..generate(&digits, 3, 1.5) };
+    let (text, _, finish) = reply(base);
+    assert_eq!(finish.reason, FinishReason::Stop);
+    assert!(text.len() % 2 == 1 && !text.ends_with(','), "{text}");
+    let commas = GrammarSource::Regex("([0-9],){3}".into());
+    let base = Generate { stop_tokens: vec![comma], ..generate(&commas, 3, 1.5) };
+    let ended = demo().generate(base).unwrap().find_map(Result::err).unwrap();
+    assert!(matches!(ended, FrontendError::DeadEnd { tokens: 1 }), "{ended}");
+}
+
+#[test]
+fn diffusion_is_refused() {
+    let settings = DecodeSettings { mode: Some("diffusion".into()), ..DecodeSettings::default() };
+    let decode = settings.mode(DecodeMode::Autoregressive).unwrap();
+    let asked = Generate { decode, ..generate(&GrammarSource::Regex("a".into()), 0, 0.0) };
+    let refused = demo().generate(asked).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("grammar with decode diffusion"), "{refused}");
+}
+
+/// What would take long, or a lot of memory or stack, is refused or compiled, soon.
+#[test]
+fn bombs_do_not_go_off() {
+    let deep = |open: &str, close: &str, times: usize| {
+        format!("{}{}", open.repeat(times), close.repeat(times))
+    };
+    let mut nested = json!({"type": "boolean"});
+    for _ in 0..100 {
+        nested = json!({"type": "array", "items": nested});
+    }
+    let chain: String = (0..5000).map(|i| format!("r{i}: r{}\n", i + 1)).collect();
+    let terminals: String = (0..3000).map(|i| format!("T{i}: T{} T{}\n", i + 1, i + 1)).collect();
+    let refs: serde_json::Map<_, _> = (0..2000)
+        .map(|i| (format!("d{i}"), json!({"$ref": format!("#/$defs/d{}", (i + 1) % 2000)})))
+        .collect();
+    // Each names the next one twice, and the last are two patterns.
+    let doubled: serde_json::Map<_, _> = (0..12)
+        .map(|i| {
+            let next = |half| match i {
+                11 => json!({"type": "string", "pattern": format!("^.*{half}.*$")}),
+                _ => json!({"$ref": format!("#/$defs/d{}", i + 1), "maxLength": half + 9}),
+            };
+            (format!("d{i}"), json!({"allOf": [next(0), next(1)]}))
+        })
+        .collect();
+    let many: Vec<Value> = (0..300).map(|i| json!({"pattern": format!("^.*{i}.*$")})).collect();
+    for source in [
+        GrammarSource::Regex("((((a{1000}){1000}){1000}){1000})".into()),
+        GrammarSource::Regex("(a*)*(a*)*(a|aa)+b{99999}".into()),
+        GrammarSource::Regex("(.*a.{500}){50}".into()),
+        GrammarSource::Regex(deep("(", ")", 4000)),
+        GrammarSource::Regex(deep("(a|", ")", 60)),
+        GrammarSource::Regex("a|".repeat(30_000)),
+        GrammarSource::Regex("[a-z]+".repeat(9_000)),
+        GrammarSource::Grammar(format!("start: {}", deep("(", ")", 30_000))),
+        GrammarSource::Grammar(format!("start: r0\n{chain}r5000: \"x\"")),
+        GrammarSource::Grammar(format!("start: T0\n{terminals}T3000: \"x\"")),
+        GrammarSource::Grammar("start: (\"a\"{1,1000}){1,1000}".into()),
+        GrammarSource::Grammar("start: a\na: a a | \"x\" |".into()),
+        GrammarSource::JsonSchema(nested),
+        GrammarSource::JsonSchema(json!({"type": "array", "minItems": 1_000_000_000})),
+        GrammarSource::JsonSchema(
+            json!({"type": "array", "maxItems": 1_000_000_000, "items": {"type": "null"}}),
+        ),
+        GrammarSource::JsonSchema(json!({"type": "string", "minLength": 1_000_000_000})),
+        GrammarSource::JsonSchema(json!({"type": "string", "allOf": many})),
+        GrammarSource::JsonSchema(json!({"$ref": "#/$defs/d0", "$defs": refs})),
+        GrammarSource::JsonSchema(json!({"$ref": "#/$defs/d0", "$defs": doubled})),
+        GrammarSource::JsonSchema(json!({"$ref": "#"})),
+        GrammarSource::Choice(vec!["(".repeat(1000), "x".repeat(60_000)]),
+        GrammarSource::Choice(vec!["x".repeat(1_000_000)]),
+    ] {
+        let started = Instant::now();
+        let compiled = demo().compile(&source);
+        let took = started.elapsed();
+        let shown: String = format!("{source:?}").chars().take(80).collect();
+        println!(
+            "{took:?} {shown}: {}",
+            compiled.as_ref().map_or_else(ToString::to_string, |_| "compiled".into())
+        );
+        assert!(took < Duration::from_secs(5), "{shown}: {took:?}");
+        // What compiles can be followed for a while: it ends somehow, and others are served after it.
+        if let Ok(grammar) = compiled {
+            let asked = Generate { max_tokens: Some(20), ..Generate::new(Input::Raw("x".into())) };
+            let stream = demo().generate(Generate { grammar: Some(grammar), ..asked }).unwrap();
+            let started = Instant::now();
+            stream.for_each(drop);
+            println!("    20 tokens in {:?}", started.elapsed());
+            assert!(started.elapsed() < Duration::from_secs(5), "{shown}");
+        }
+    }
+}
