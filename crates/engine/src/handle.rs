@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use wf_model::{BlockDiffusion, Forward, PAGE_LEN, TokenId};
 
-use crate::decode::{DecodeMode, Unsupported};
+use crate::decode::{Abilities, DecodeMode, Unsupported};
 use crate::request::{Event, Refused, Request};
 use crate::run::{Engine, Message};
 use crate::sequence::Sequence;
@@ -39,8 +39,7 @@ pub struct EngineHandle {
     inbox: UnboundedSender<Message>,
     context_len: usize,
     vocab_len: usize,
-    block_diffusion: Option<BlockDiffusion>,
-    max_batch_tokens: usize,
+    can: Abilities,
     pages: usize,
     max_waiting: usize,
     stats: Arc<Stats>,
@@ -79,6 +78,15 @@ impl Events {
 impl EngineHandle {
     /// Starts an engine thread that owns `model`.
     pub fn start(model: impl Forward + 'static, options: EngineOptions) -> std::io::Result<Self> {
+        Self::start_with_draft(model, None, options)
+    }
+
+    /// The same with a draft model, which knows the same tokens and guesses what `model` will say.
+    pub fn start_with_draft(
+        model: impl Forward + 'static,
+        draft: Option<Box<dyn Forward>>,
+        options: EngineOptions,
+    ) -> std::io::Result<Self> {
         let (inbox, receiver) = unbounded_channel();
         let config = model.config();
         let context_len = config.context_len.min(model.pages() * PAGE_LEN);
@@ -86,15 +94,18 @@ impl EngineHandle {
             inbox,
             context_len: options.context_len.map_or(context_len, |len| len.min(context_len)),
             vocab_len: config.vocab_len,
-            block_diffusion: options.blocks.or(config.block_diffusion),
-            max_batch_tokens: model.max_batch_tokens(),
+            can: Abilities {
+                blocks: options.blocks.or(config.block_diffusion),
+                draft_model: draft.is_some(),
+                max_batch_tokens: model.max_batch_tokens(),
+            },
             pages: model.pages(),
             max_waiting: options.max_waiting,
             stats: Arc::default(),
             arrivals: Arc::default(),
         };
         let stats = Arc::clone(&handle.stats);
-        let engine = Engine::new(model, receiver, options.max_running, stats);
+        let engine = Engine::new(model, draft, receiver, options.max_running, stats);
         thread::Builder::new().name("wf-engine".into()).spawn(move || engine.run())?;
         Ok(handle)
     }
@@ -104,9 +115,9 @@ impl EngineHandle {
         self.vocab_len
     }
 
-    /// How the model fills blocks, if it can.
-    pub fn block_diffusion(&self) -> Option<BlockDiffusion> {
-        self.block_diffusion
+    /// What can be asked of the model.
+    pub fn abilities(&self) -> Abilities {
+        self.can
     }
 
     /// Whether replies can be decoded so.
@@ -115,7 +126,7 @@ impl EngineHandle {
     ///
     /// Why they cannot.
     pub fn check_mode(&self, mode: DecodeMode) -> Result<(), Unsupported> {
-        mode.decoder(self.block_diffusion, self.max_batch_tokens).map(drop)
+        mode.decoder(self.can).map(drop)
     }
 
     /// How many tokens there is room for in the pages.
@@ -131,7 +142,7 @@ impl EngineHandle {
     /// Hands a request in, or says why not. A reply ends where the context does.
     pub fn submit(&self, mut request: Request) -> Result<Events, Refused> {
         self.check(&request)?;
-        let decoder = request.decode.decoder(self.block_diffusion, self.max_batch_tokens)?;
+        let decoder = request.decode.decoder(self.can)?;
         let room = self.context_len - request.prompt.len();
         request.limits.max_tokens = request.limits.max_tokens.min(room);
         if !self.stats.waiting.enter(self.max_waiting) {

@@ -12,11 +12,13 @@
 
 mod block_choice;
 pub mod decode;
+mod drafter;
 pub mod fake;
 mod frontend;
 mod grammar;
 mod handle;
 mod open;
+mod open_draft;
 mod pages;
 mod prefix;
 mod request;
@@ -29,7 +31,7 @@ mod stats;
 mod store;
 
 pub use block_choice::BlockChoice;
-pub use decode::{DecodeMode, DecodeSettings, Diffusion, Drafting, Rule, Unsupported};
+pub use decode::{Abilities, DecodeMode, DecodeSettings, Diffusion, Drafting, Rule, Unsupported};
 pub use frontend::{
     Finish, Frontend, FrontendError, Generate, Input, Piece, StoppedAt, TextStream, Timings,
     draw_seed,
@@ -38,7 +40,7 @@ pub use grammar::{BadGrammar, Grammar, GrammarSource, Grammars};
 pub use handle::{EngineHandle, EngineOptions, Events};
 pub use open::{
     ChatOptions, KvRoom, ModelSource, ModelText, OpenError, OpenedModel, RunOptions, compute,
-    load_model, open_model, read_text,
+    load_model, open_model, open_with_draft, read_text,
 };
 pub use request::{Event, FinishReason, Limits, Logprobs, Picked, Refused, Request, Work};
 pub use sample::{BadSampling, Sampler, SamplingParams};

@@ -16,6 +16,7 @@ use crate::block_choice::BlockChoice;
 use crate::decode::Unsupported;
 use crate::frontend::{Frontend, FrontendError, Input};
 use crate::handle::{EngineHandle, EngineOptions};
+use crate::open_draft::DraftFile;
 
 /// Where a model comes from.
 #[derive(Clone, Debug)]
@@ -162,6 +163,14 @@ pub enum OpenError {
         tokens: usize,
         /// Rows of the embedding.
         rows: usize,
+    },
+    /// A model cannot guess for another.
+    #[error("{file}: this cannot be a draft model here: {why}")]
+    Draft {
+        /// The draft model's file.
+        file: String,
+        /// Why not.
+        why: String,
     },
     /// The CPU lacks the instruction set asked for.
     #[error("no {wanted} here: {why}; allowed are {supported}")]
@@ -358,7 +367,7 @@ pub fn read_text(file: &ModelFile) -> Result<ModelText, OpenError> {
 }
 
 /// What to call a model in messages: its first file.
-fn name(file: &ModelFile) -> String {
+pub(crate) fn name(file: &ModelFile) -> String {
     file.format().files.first().map_or_else(|| "the model".to_owned(), |file| file.path.clone())
 }
 
@@ -386,11 +395,23 @@ pub fn open_model(
     options: &RunOptions,
     progress: &mut dyn FnMut(Loading),
 ) -> Result<OpenedModel, OpenError> {
+    open_with_draft(source, None, options, progress)
+}
+
+/// The same with a smaller model that guesses what the first will say.
+pub fn open_with_draft(
+    source: &ModelSource,
+    draft: Option<&ModelSource>,
+    options: &RunOptions,
+    progress: &mut dyn FnMut(Loading),
+) -> Result<OpenedModel, OpenError> {
     let file = source.open(&options.open)?;
     let text = read_text(&file)?;
     let config = file.config();
     let blocks = config.block_diffusion;
     let blocks = options.blocks.apply(blocks, &text.tokenizer, config.vocab_len)?;
+    // What does not fit is said before anything large is read.
+    let draft = draft.map(|draft| DraftFile::open(draft, &text.tokenizer, options)).transpose()?;
     // Both read the whole file: at the same time, each byte has to come only once.
     let (model, digest) = thread::scope(|scope| {
         let digest = options.digest.then(|| scope.spawn(|| file.digest()));
@@ -398,6 +419,7 @@ pub fn open_model(
         (model, digest.and_then(|thread| thread.join().ok()))
     });
     let model = model?;
+    let draft = draft.map(|draft| draft.load(&model, options, progress)).transpose()?;
     let (isa, threads) = (model.compute().isa(), model.compute().threads());
     let head_counts = model.head_counts();
     let engine_options = EngineOptions {
@@ -406,7 +428,8 @@ pub fn open_model(
         max_waiting: options.max_waiting,
         blocks,
     };
-    let engine = EngineHandle::start(model, engine_options).map_err(OpenError::Thread)?;
+    let engine = EngineHandle::start_with_draft(model, draft, engine_options);
+    let engine = engine.map_err(OpenError::Thread)?;
     Ok(OpenedModel {
         frontend: Frontend::new(text, engine),
         isa,
@@ -437,13 +460,23 @@ pub fn load_model(
     options: &RunOptions,
     progress: &mut dyn FnMut(Loading),
 ) -> Result<Model, OpenError> {
-    let compute = compute(options, options.threads)?;
     let allowed = file.config().context_len;
     let context_len = options.context_len.unwrap_or(allowed);
     if context_len < 2 || context_len > allowed {
         return Err(OpenError::Context { wanted: context_len, allowed });
     }
     let pages = pages(file.config(), options, context_len)?;
+    load_on(compute(options, options.threads)?, file, options, (context_len, pages), progress)
+}
+
+/// Loads a network with room for so many tokens of a sequence, and so many pages.
+pub(crate) fn load_on(
+    compute: Compute,
+    file: &ModelFile,
+    options: &RunOptions,
+    (context_len, pages): (usize, usize),
+    progress: &mut dyn FnMut(Loading),
+) -> Result<Model, OpenError> {
     let model_options = ModelOptions {
         kv: options.kv,
         pages,
@@ -475,7 +508,12 @@ fn pages(
             one.saturating_mul(count).min(at_most.map_or(usize::MAX, |most| most / page)).max(one)
         }
     };
-    let size_bytes = KvPool::size_bytes(config, options.kv, pages);
+    reserve(config, options.kv, pages)
+}
+
+/// Whether the system gives the memory for so many pages.
+pub(crate) fn reserve(config: &ModelConfig, kv: KvDtype, pages: usize) -> Result<usize, OpenError> {
+    let size_bytes = KvPool::size_bytes(config, kv, pages);
     match Vec::<u8>::new().try_reserve_exact(size_bytes) {
         Ok(()) => Ok(pages),
         Err(_) => Err(OpenError::NoMemory { tokens: pages * PAGE_LEN, size_bytes }),

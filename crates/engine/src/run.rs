@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use wf_model::{Forward, Logits};
 
 use crate::decode::Plan;
+use crate::drafter::Drafter;
 use crate::request::FinishReason;
 use crate::schedule::shares;
 use crate::sequence::{Rank, Sequence};
@@ -26,6 +27,7 @@ pub(crate) enum Message {
 /// Everything that decides, owned by one thread.
 pub(crate) struct Engine<F> {
     model: F,
+    drafter: Option<Drafter>,
     inbox: UnboundedReceiver<Message>,
     /// Not running, first in turn first. Those who gave their pages up keep their turn.
     waiting: BTreeMap<Rank, Sequence>,
@@ -40,13 +42,16 @@ pub(crate) struct Engine<F> {
 impl<F: Forward> Engine<F> {
     pub(crate) fn new(
         model: F,
+        draft: Option<Box<dyn Forward>>,
         inbox: UnboundedReceiver<Message>,
         max_running: usize,
         stats: Arc<Stats>,
     ) -> Self {
+        let vocab_len = model.config().vocab_len;
         Self {
+            drafter: draft.map(|draft| Drafter::new(draft, vocab_len)),
             store: PageStore::new(model.pages()),
-            logits: Logits::new(model.config().vocab_len),
+            logits: Logits::new(vocab_len),
             // Each running sequence can have at least one token in a step.
             max_running: max_running.min(model.max_batch_tokens()),
             model,
@@ -92,6 +97,7 @@ impl<F: Forward> Engine<F> {
             }
             Message::FlushCache => {
                 self.store.flush();
+                self.drafter.iter_mut().for_each(Drafter::flush);
             }
         }
     }
@@ -148,6 +154,7 @@ impl<F: Forward> Engine<F> {
     }
 
     fn step(&mut self) {
+        self.draft();
         let plans = self.plan();
         let planned = || self.running.iter().zip(&plans);
         let batch: Vec<_> =
@@ -166,6 +173,16 @@ impl<F: Forward> Engine<F> {
             self.stats.reply_tokens.add(sequence.absorb(plan, scores, &mut self.store));
             self.stats.add_work(before, sequence.work());
             row += plan.want.len();
+        }
+    }
+
+    /// Lets the draft model guess for those who want it.
+    fn draft(&mut self) {
+        let Some(drafter) = &mut self.drafter else { return };
+        let asks = self.running.iter_mut().filter_map(Sequence::ask).collect();
+        let mut guesses = drafter.guess(asks);
+        for sequence in &mut self.running {
+            guesses.remove(&sequence.rank()).into_iter().for_each(|g| sequence.take_guesses(g));
         }
     }
 
@@ -210,6 +227,7 @@ impl<F: Forward> Engine<F> {
             sequence.finish(FinishReason::Failed);
         }
         self.store = PageStore::new(self.model.pages());
+        self.drafter.iter_mut().for_each(Drafter::reset);
     }
 
     fn report(&self) {

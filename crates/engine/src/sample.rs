@@ -189,10 +189,19 @@ impl Sampler {
     /// they were seen or must not come yet, make as many others step up. How likely a pick was depends
     /// on every score, and which of them a grammar allows is not known before.
     pub fn scoring(&self, picks: usize) -> Scoring {
-        let Scoring::Top(wanted) = self.params.scoring() else { return Scoring::All };
         if self.logprobs.is_some() || self.grammar.is_some() {
             return Scoring::All;
         }
+        self.scoring_of_tokens(picks)
+    }
+
+    /// Which scores a look ahead needs.
+    pub(crate) fn scoring_ahead(&self) -> Scoring {
+        self.scoring_of_tokens(1)
+    }
+
+    fn scoring_of_tokens(&self, picks: usize) -> Scoring {
+        let Scoring::Top(wanted) = self.params.scoring() else { return Scoring::All };
         let seen = if self.params.penalizes() { self.seen.len() + picks } else { 0 };
         let stops = if self.picked < self.min_tokens { self.stop_tokens.len() } else { 0 };
         match wanted + seen + stops {
@@ -231,11 +240,23 @@ impl Sampler {
         Some(Guessed { picked, sure })
     }
 
+    /// What another model's scores would have written at `position`, which is token `in_reply` of the
+    /// reply, with our random number for it. The grammar is not asked: it has not come so far yet.
+    pub(crate) fn look_ahead(
+        &mut self,
+        scores: &mut [f32],
+        position: usize,
+        in_reply: usize,
+    ) -> Option<TokenId> {
+        self.adjust(scores, in_reply);
+        self.take_one(scores, position)
+    }
+
     /// A guess became part of the reply.
     pub(crate) fn note(&mut self, token: TokenId) {
         *self.seen.entry(token).or_default() += 1;
         self.picked += 1;
-        let is_stop = self.stop_tokens.contains(&token);
+        let is_stop = self.is_stop(token);
         if let Some(grammar) = self.grammar.as_mut().filter(|_| !is_stop) {
             grammar.consume(token);
         }
@@ -243,7 +264,12 @@ impl Sampler {
 
     /// Whether the reply ends with this token, which was just noted.
     pub(crate) fn ends(&self, token: TokenId) -> bool {
-        self.stop_tokens.contains(&token) || self.is_complete()
+        self.is_stop(token) || self.is_complete()
+    }
+
+    /// Whether this token ends a reply.
+    pub(crate) fn is_stop(&self, token: TokenId) -> bool {
+        self.stop_tokens.contains(&token)
     }
 
     /// Whether the grammar lets the reply only end.
@@ -270,13 +296,16 @@ impl Sampler {
             self.dead_end = true;
             return None;
         }
-        let token = if self.params.temperature == 0.0 {
-            best(scores)?
-        } else {
-            self.draw(scores, position)?
-        };
+        let token = self.take_one(scores, position)?;
         let logprobs = own_scores.map(|(top, scores)| logprobs(&scores, token, top));
         Some(Picked { token, logprobs })
+    }
+
+    fn take_one(&mut self, scores: &[f32], position: usize) -> Option<TokenId> {
+        match self.params.temperature {
+            0.0 => best(scores),
+            _ => self.draw(scores, position),
+        }
     }
 
     /// Bias, penalties, and no stop token before its time.

@@ -7,6 +7,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use wf_model::{PAGE_LEN, Scoring, Sees, Segment, TokenId};
 
 use crate::decode::{Decoder, Need, Outcome, Plan, SeqView};
+use crate::drafter::Ask;
 use crate::prefix::Tree;
 use crate::request::{Event, FinishReason, Limits, Logprobs, Request, Work};
 use crate::sample::Sampler;
@@ -192,6 +193,18 @@ impl Sequence {
         self.progress.kv_len = 0;
         self.decoder.forget_pages();
         store.release(std::mem::replace(&mut self.held, Held::nothing(self.tree)));
+    }
+
+    /// What it asks of a draft model, if it uses one.
+    pub(crate) fn ask(&mut self) -> Option<Ask<'_>> {
+        let len = self.decoder.guesses_wanted(self.progress.view())?;
+        let Progress { tokens, prompt_len, .. } = &self.progress;
+        let (rank, tree, prompt_len) = (self.rank, self.tree, *prompt_len);
+        Some(Ask { rank, tree, tokens, prompt_len, len, sampler: &mut self.sampler })
+    }
+
+    pub(crate) fn take_guesses(&mut self, guesses: Vec<TokenId>) {
+        self.decoder.take_guesses(self.progress.view(), guesses);
     }
 
     pub(crate) fn plan(&mut self, budget: usize) -> Plan {

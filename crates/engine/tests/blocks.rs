@@ -8,8 +8,8 @@
 use wf_engine::decode::{Guess, Rule};
 use wf_engine::fake::FakeModel;
 use wf_engine::{
-    DecodeMode, Diffusion, Drafting, EngineHandle, EngineOptions, Event, FinishReason, Limits,
-    Refused, Request, SamplingParams, TokenId,
+    Abilities, DecodeMode, Diffusion, Drafting, EngineHandle, EngineOptions, Event, FinishReason,
+    Limits, Refused, Request, SamplingParams, TokenId,
 };
 use wf_formats::BlockDiffusion;
 use wf_model::{Forward, Logits, PageId, Scoring, Sees, Segment, math};
@@ -203,8 +203,8 @@ fn modes(kind: BlockDiffusion) -> Vec<DecodeMode> {
         .collect();
     if kind.token_shift {
         modes.push(DecodeMode::Autoregressive);
-        for (masks, lookup) in [(true, false), (false, true), (true, true)] {
-            modes.push(DecodeMode::Drafted(Drafting::from_sources(masks, lookup)));
+        for (model, lookup) in [(true, false), (false, true), (true, true)] {
+            modes.push(DecodeMode::Drafted(Drafting::from_sources(model, lookup)));
         }
     }
     modes
@@ -253,9 +253,9 @@ fn drafts_change_no_reply_at_any_temperature() {
         for base in requests(kind) {
             let ask = |decode| reply(&engine, Request { decode, ..base.clone() });
             let plain = ask(DecodeMode::Autoregressive);
-            for (masks, lookup) in [(true, false), (false, true), (true, true)] {
+            for (model, lookup) in [(true, false), (false, true), (true, true)] {
                 for adapts in [true, false] {
-                    let drafting = Drafting { adapts, ..Drafting::from_sources(masks, lookup) };
+                    let drafting = Drafting { adapts, ..Drafting::from_sources(model, lookup) };
                     assert_eq!(ask(DecodeMode::Drafted(drafting)), plain);
                 }
             }
@@ -342,5 +342,7 @@ fn what_a_model_cannot_do_is_refused_with_a_reason() {
     assert!(refusal(Some(kind), blocks(steps)).contains("steps is 0"));
     let own = BlockDiffusion { token_shift: false, ..kind };
     assert!(refusal(Some(own), DecodeMode::Autoregressive).contains("use diffusion"));
-    assert_eq!(DecodeMode::natural(Some(own)).name(), "diffusion");
+    let can = Abilities { blocks: Some(own), draft_model: true, max_batch_tokens: 16 };
+    assert_eq!(DecodeMode::natural(can).name(), "diffusion");
+    assert_eq!(DecodeMode::natural(Abilities { blocks: None, ..can }).name(), "drafted");
 }

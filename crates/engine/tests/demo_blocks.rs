@@ -9,7 +9,7 @@ use serde_json::Value;
 use wf_engine::decode::Guess;
 use wf_engine::{
     BlockChoice, DecodeMode, Diffusion, Drafting, Generate, Input, ModelSource, OpenedModel, Rule,
-    RunOptions, SamplingParams, TokenId, Work, load_model, open_model,
+    RunOptions, SamplingParams, TokenId, Work, load_model, open_with_draft,
 };
 use wf_model::{Forward, KvDtype, Logits, Model, PageId, Sees, Segment, math};
 
@@ -37,14 +37,17 @@ fn golden() -> Vec<Golden> {
 }
 
 fn demo() -> OpenedModel {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wf/assets/demo.gguf");
+    open(None)
+}
+
+fn open(draft: Option<&ModelSource>) -> OpenedModel {
     let options = RunOptions {
         threads: 2,
         context_len: Some(256),
         kv: KvDtype::F32,
         ..RunOptions::default()
     };
-    open_model(&ModelSource::Path(path), &options, &mut |_| {}).unwrap()
+    open_with_draft(&ModelSource::Path(demo_path()), draft, &options, &mut |_| {}).unwrap()
 }
 
 fn reply(model: &OpenedModel, ids: &[TokenId], decode: DecodeMode) -> (Vec<TokenId>, Work) {
@@ -271,6 +274,18 @@ fn drafts_lose_nothing_in_many_replies() {
 #[ignore = "takes long: ./check --long runs it"]
 fn drafts_lose_nothing_in_ten_thousand_replies() {
     drafts_lose_nothing(10_000);
+}
+
+#[test]
+fn a_draft_model_that_is_the_model_itself_is_always_right() {
+    let model = open(Some(&ModelSource::Path(demo_path())));
+    let prompts = prompts(&model, 64);
+    let plain = replies(&model, &prompts, DecodeMode::Autoregressive);
+    let drafted = DecodeMode::named("drafted").unwrap();
+    assert_eq!(replies(&model, &prompts, drafted), plain);
+    let stats = model.frontend.engine().stats();
+    assert!(stats.drafted_tokens > 500, "{stats:?}");
+    assert_eq!(stats.agreed_tokens, stats.drafted_tokens);
 }
 
 #[test]

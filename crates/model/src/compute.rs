@@ -1,5 +1,7 @@
 //! What a forward pass runs on: one kernel and one pool of threads.
 
+use std::sync::Arc;
+
 use wf_kernels::{Isa, Kernel, Layout, Pool};
 
 use crate::cpus::{CpuList, pin_to, pool_on};
@@ -8,10 +10,11 @@ use crate::cpus::{CpuList, pin_to, pool_on};
 const WORTH_FEWER_BYTES: usize = 128 << 20;
 
 /// The instruction set and the threads of a model, and how its trits lie in memory. None of it
-/// changes a result.
+/// changes a result. Copies share the threads.
+#[derive(Clone)]
 pub struct Compute {
     pub(crate) kernel: &'static dyn Kernel,
-    pub(crate) pool: Pool,
+    pub(crate) pool: Arc<Pool>,
     cpus: Option<CpuList>,
     layout: Option<Layout>,
 }
@@ -43,7 +46,7 @@ impl Compute {
     }
 
     fn on(kernel: &'static dyn Kernel, threads: usize, cpus: Option<CpuList>) -> Self {
-        Self { kernel, pool: pool_on(cpus.as_ref(), threads), cpus, layout: None }
+        Self { kernel, pool: Arc::new(pool_on(cpus.as_ref(), threads)), cpus, layout: None }
     }
 
     /// The same with a layout for weights that are yet to be loaded.

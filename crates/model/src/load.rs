@@ -151,7 +151,7 @@ impl<'a> Loader<'a> {
     /// meanwhile is an error then, and not a signal.
     fn repacked_matrix(&self, tensor: &TensorInfo) -> Result<TernaryMatrix, LoadError> {
         let data = self.file.read(tensor)?;
-        let (how, shape) = ((&self.compute.pool, self.layout), (tensor.rows, tensor.cols));
+        let (how, shape) = ((&*self.compute.pool, self.layout), (tensor.rows, tensor.cols));
         let read = |rows, trits: &mut [i8]| data.trits(rows, trits);
         Ok(TernaryMatrix::read(how, shape, scales(data.scales()?), read)?)
     }

@@ -90,7 +90,7 @@ mod tests {
         else {
             panic!("drafts");
         };
-        assert_eq!((drafting.masks, drafting.most), (false, 3), "the request's own word counts");
+        assert_eq!((drafting.model, drafting.most), (false, 3), "the request's own word counts");
     }
 
     #[test]

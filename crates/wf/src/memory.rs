@@ -19,10 +19,19 @@ struct Need {
     tokens: usize,
 }
 
-/// Refuses a model that cannot fit the memory there is.
-pub(crate) fn check(file: &ModelFile, options: &RunOptions) -> Result<()> {
+/// Refuses a model that cannot fit the memory there is, with its draft model if there is one.
+pub(crate) fn check(
+    file: &ModelFile,
+    draft: Option<&ModelFile>,
+    options: &RunOptions,
+) -> Result<()> {
+    let mut need = Need::of(file, options);
+    if let Some(draft) = draft.map(|draft| Need::of(draft, options)) {
+        need.weights = need.weights.saturating_add(draft.weights);
+        need.kv = need.kv.saturating_add(draft.kv);
+    }
     match available() {
-        Some(available) => compare(Need::of(file, options), available),
+        Some(available) => compare(need, available),
         None => Ok(()),
     }
 }

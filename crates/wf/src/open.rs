@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, ensure};
-use wf_engine::{BlockChoice, ModelSource, OpenedModel, RunOptions, open_model};
+use wf_engine::{BlockChoice, ModelSource, OpenedModel, RunOptions, open_with_draft};
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{CpuList, HeadMode, SparseMode};
 
@@ -39,12 +39,21 @@ pub(crate) fn file(source: &ModelSource, options: &OpenOptions) -> Result<ModelF
     Ok(source.open(options)?)
 }
 
-/// The model a command names, loaded and ready to answer.
-pub(crate) fn model(model: Option<&Path>, options: &RunOptions) -> Result<OpenedModel> {
-    let source = source(model)?;
-    memory::check(&file(&source, &options.open)?, options)?;
+/// The model a command names, and a smaller one that guesses for it if one is named, loaded and ready
+/// to answer.
+pub(crate) fn model(
+    model: Option<&Path>,
+    draft: Option<&Path>,
+    options: &RunOptions,
+) -> Result<OpenedModel> {
+    let main = source(model)?;
+    let main_file = file(&main, &options.open)?;
+    let draft = draft.map(|draft| source(Some(draft))).transpose()?;
+    let draft_file = draft.as_ref().map(|draft| file(draft, &options.open)).transpose()?;
+    memory::check(&main_file, draft_file.as_ref(), options)?;
     let mut bar = loading::Bar::new();
-    let opened = open_model(&source, options, &mut |loading| bar.show(loading));
+    let show = &mut |loading| bar.show(loading);
+    let opened = open_with_draft(&main, draft.as_ref(), options, show);
     bar.finish();
     Ok(opened?)
 }

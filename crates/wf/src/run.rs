@@ -78,7 +78,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let head = if looks_at_all && head == HeadMode::Auto { HeadMode::Full } else { head };
     let sparse = args.head.sparse;
     let options = RunOptions { head, sparse, ..args.compute.options(&args.file) };
-    let model = open::model(model, &options)?;
+    let model = open::model(model, args.decoding.draft.as_deref(), &options)?;
     let decode = args.decoding.mode(&model.frontend)?;
     let generate = args.sampling.generate(input(args, prompt, &model.frontend));
     let generate = Generate { decode, ..generate };

@@ -16,12 +16,21 @@ use crate::sample::{Sampler, best_two};
 /// Drafts and checks.
 #[derive(Debug)]
 pub struct Drafted {
-    /// What masks are written as, if guesses come from them.
-    mask: Option<TokenId>,
+    guesser: Guesser,
     lookup: Option<Lookup>,
-    masked_len: DraftLen,
+    model_len: DraftLen,
     lookup_len: DraftLen,
     draft: Option<Draft>,
+}
+
+/// The model that guesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guesser {
+    Nobody,
+    /// The model itself, over masks that are written so.
+    Masks(TokenId),
+    /// Another one, which is asked before each plan.
+    DraftModel,
 }
 
 /// Guesses of what follows after a number of tokens.
@@ -34,17 +43,17 @@ struct Draft {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    Masks,
+    Model,
     Lookup,
 }
 
 impl Drafted {
-    pub(crate) fn new(drafting: Drafting, mask: Option<TokenId>) -> Self {
+    pub(crate) fn new(drafting: Drafting, guesser: Guesser) -> Self {
         let len = DraftLen::new(drafting.most, drafting.adapts);
         Self {
-            mask,
+            guesser,
             lookup: drafting.lookup.then(Lookup::default),
-            masked_len: len,
+            model_len: len,
             lookup_len: len,
             draft: None,
         }
@@ -61,8 +70,12 @@ impl Drafted {
         seq.most.saturating_sub(seq.tokens.len() + 1)
     }
 
-    /// Guesses what followed the same tokens earlier.
+    /// Guesses what followed the same tokens earlier, if nothing is guessed yet.
     fn look_up(&mut self, seq: SeqView<'_>) {
+        if self.draft(seq).is_some() {
+            return;
+        }
+        self.draft = None;
         let Some(lookup) = &mut self.lookup else { return };
         lookup.follow(seq.tokens);
         let len = self.lookup_len.get().min(Self::room(seq));
@@ -74,12 +87,9 @@ impl Drafted {
         }
     }
 
-    /// How many masks to guess from.
-    fn masks(&self, seq: SeqView<'_>) -> usize {
-        match self.mask {
-            Some(_) => self.masked_len.get().min(Self::room(seq)),
-            None => 0,
-        }
+    /// How many tokens a model is to guess.
+    fn model_guesses(&self, seq: SeqView<'_>) -> usize {
+        self.model_len.get().min(Self::room(seq))
     }
 
     fn check(
@@ -109,9 +119,9 @@ impl Drafted {
         // The last token, and the guesses that were right.
         outcome.keep = outcome.commit.len();
         match self.draft.take().map(|draft| draft.source) {
-            Some(Source::Masks) => self.masked_len.saw(outcome.drafted, outcome.agreed),
+            Some(Source::Model) => self.model_len.saw(outcome.drafted, outcome.agreed),
             Some(Source::Lookup) => self.lookup_len.saw(outcome.drafted, outcome.agreed),
-            None => self.masked_len.skipped(),
+            None => self.model_len.skipped(),
         }
         Some(outcome)
     }
@@ -125,7 +135,7 @@ impl Decoder for Drafted {
         }
         let guesses = self
             .draft(seq)
-            .map_or(self.masked_len.get().max(self.lookup_len.get()), |d| d.tokens.len());
+            .map_or(self.model_len.get().max(self.lookup_len.get()), |d| d.tokens.len());
         Need { tokens: 1 + guesses.min(Self::room(seq)), least: 1, reads: false }
     }
 
@@ -133,16 +143,16 @@ impl Decoder for Drafted {
         if seq.tokens.len() - seq.kv_len > 1 || budget == 1 {
             return Autoregressive.plan(seq, budget);
         }
-        if self.draft(seq).is_none() {
-            self.draft = None;
+        // Where a draft model is asked, that came before.
+        if self.guesser != Guesser::DraftModel {
             self.look_up(seq);
         }
         let last = &seq.tokens[seq.kv_len..];
-        let masks = self.masks(seq).min(budget);
-        match (self.draft(seq), self.mask) {
+        let masks = self.model_guesses(seq).min(budget);
+        match (self.draft(seq), self.guesser) {
             // The row of a token scores the next, so the last token makes the first guess. That one alone
             // is what a check without guesses gives.
-            (None, Some(mask)) if masks > 1 => {
+            (None, Guesser::Masks(mask)) if masks > 1 => {
                 let mut tokens = last.to_vec();
                 tokens.resize(masks, mask);
                 let sees = Sees::Until(seq.kv_len + tokens.len());
@@ -169,15 +179,31 @@ impl Decoder for Drafted {
         if seq.tokens.len() - seq.kv_len > 1 {
             return Autoregressive.absorb(seq, plan, scores, sampler);
         }
-        match (plan.sees, self.mask) {
-            (Sees::Until(_), Some(mask)) => {
+        match (plan.sees, self.guesser) {
+            (Sees::Until(_), Guesser::Masks(mask)) => {
                 let rows = scores.chunks_exact(scores.len() / plan.want.len());
                 let guess = |row| best_two(row).into_iter().flatten().find(|&token| token != mask);
                 let tokens = rows.map_while(guess).collect();
-                self.draft = Some(Draft { after: seq.tokens.len(), tokens, source: Source::Masks });
+                self.draft = Some(Draft { after: seq.tokens.len(), tokens, source: Source::Model });
                 Some(Outcome::default())
             }
             _ => self.check(seq, plan, scores, sampler),
         }
+    }
+
+    fn guesses_wanted(&mut self, seq: SeqView<'_>) -> Option<usize> {
+        if self.guesser != Guesser::DraftModel {
+            return None;
+        }
+        if seq.tokens.len() - seq.kv_len > 1 {
+            return Some(0);
+        }
+        self.look_up(seq);
+        Some(if self.draft(seq).is_some() { 0 } else { self.model_guesses(seq) })
+    }
+
+    fn take_guesses(&mut self, seq: SeqView<'_>, guesses: Vec<TokenId>) {
+        let (after, source) = (seq.tokens.len(), Source::Model);
+        self.draft = Some(Draft { after, tokens: guesses, source });
     }
 }

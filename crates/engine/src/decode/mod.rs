@@ -19,7 +19,7 @@ pub use accept::{Guess, Rule};
 pub use autoregressive::Autoregressive;
 pub use diffusion::BlockFiller;
 pub use drafted::Drafted;
-pub use mode::{DecodeMode, Diffusion, Drafting, Unsupported};
+pub use mode::{Abilities, DecodeMode, Diffusion, Drafting, Unsupported};
 pub use settings::DecodeSettings;
 
 use crate::request::{Logprobs, Picked};
@@ -111,6 +111,14 @@ pub trait Decoder: Send {
         scores: &mut [f32],
         sampler: &mut Sampler,
     ) -> Option<Outcome>;
+
+    /// How many tokens a draft model is to guess before the next plan, if this decoder uses one.
+    fn guesses_wanted(&mut self, _seq: SeqView<'_>) -> Option<usize> {
+        None
+    }
+
+    /// What it guessed; at least one token.
+    fn take_guesses(&mut self, _seq: SeqView<'_>, _guesses: Vec<TokenId>) {}
 
     /// The pages were given up: whatever lay in them behind `kv_len` is gone too.
     fn forget_pages(&mut self) {}

@@ -4,6 +4,7 @@ use wf_model::BlockDiffusion;
 
 use super::accept::Rule;
 use super::block::BlockShape;
+use super::drafted::Guesser;
 use super::{Autoregressive, BlockFiller, Decoder, Drafted};
 
 /// How tokens are found.
@@ -41,8 +42,8 @@ pub struct Diffusion {
 /// Where guesses come from, and how many are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drafting {
-    /// From a pass of the model over masks.
-    pub masks: bool,
+    /// From a model: the draft model if there is one, or else this one, in a pass over masks.
+    pub model: bool,
     /// From what followed the same tokens earlier.
     pub lookup: bool,
     /// The most tokens to guess at once.
@@ -59,9 +60,20 @@ impl Drafting {
     pub const LIMIT: usize = 64;
 
     /// Guesses from the given sources, as many as pay.
-    pub fn from_sources(masks: bool, lookup: bool) -> Self {
-        Self { masks, lookup, most: Self::MOST, adapts: true }
+    pub fn from_sources(model: bool, lookup: bool) -> Self {
+        Self { model, lookup, most: Self::MOST, adapts: true }
     }
+}
+
+/// What can be asked of a model.
+#[derive(Clone, Copy, Debug)]
+pub struct Abilities {
+    /// How it fills blocks, if it can.
+    pub blocks: Option<BlockDiffusion>,
+    /// Whether a draft model guesses for it.
+    pub draft_model: bool,
+    /// The most tokens of a step.
+    pub max_batch_tokens: usize,
 }
 
 /// A way to decode that this model cannot be asked for.
@@ -75,8 +87,8 @@ impl DecodeMode {
         match self {
             Self::Autoregressive => "autoregressive",
             Self::Diffusion(_) => "diffusion",
-            Self::Drafted(Drafting { masks: true, lookup: false, .. }) => "drafted",
-            Self::Drafted(Drafting { masks: true, lookup: true, .. }) => "drafted+lookup",
+            Self::Drafted(Drafting { model: true, lookup: false, .. }) => "drafted",
+            Self::Drafted(Drafting { model: true, lookup: true, .. }) => "drafted+lookup",
             Self::Drafted(_) => "lookup",
         }
     }
@@ -97,20 +109,19 @@ impl DecodeMode {
         })
     }
 
-    /// What a model decodes by unless told otherwise: autoregressively wherever that has a meaning.
-    pub fn natural(model: Option<BlockDiffusion>) -> Self {
-        match model {
+    /// What a model decodes by unless told otherwise: autoregressively wherever that has a meaning, with
+    /// guesses where somebody went to the trouble of giving it a draft model.
+    pub fn natural(can: Abilities) -> Self {
+        match can.blocks {
             Some(block) if !block.token_shift => Self::Diffusion(Diffusion::default()),
+            _ if can.draft_model => Self::Drafted(Drafting::from_sources(true, false)),
             _ => Self::Autoregressive,
         }
     }
 
-    /// A decoder for a model that may fill blocks, in steps of at most `max_batch_tokens`.
-    pub fn decoder(
-        &self,
-        model: Option<BlockDiffusion>,
-        max_batch_tokens: usize,
-    ) -> Result<Box<dyn Decoder>, Unsupported> {
+    /// A decoder for a model that can do so much.
+    pub fn decoder(&self, can: Abilities) -> Result<Box<dyn Decoder>, Unsupported> {
+        let model = can.blocks;
         let unsupported = |what: String| Err(Unsupported(what));
         if let (
             Self::Autoregressive | Self::Drafted(_),
@@ -131,16 +142,20 @@ impl DecodeMode {
                         "draft tokens are {most}: 1 to {limit} are allowed"
                     ));
                 }
-                let mask = match (drafting.masks, model) {
-                    (false, _) => None,
-                    (true, Some(block)) => Some(block.mask_token),
-                    (true, None) => return unsupported(no_masks(self.name())),
+                let guesser = match (drafting.model, model) {
+                    (false, _) => Guesser::Nobody,
+                    (true, _) if can.draft_model => Guesser::DraftModel,
+                    (true, Some(block)) => Guesser::Masks(block.mask_token),
+                    (true, None) => {
+                        let draft = "; with a draft model drafted works too";
+                        return unsupported(no_masks(self.name()) + draft);
+                    }
                 };
-                Ok(Box::new(Drafted::new(*drafting, mask)))
+                Ok(Box::new(Drafted::new(*drafting, guesser)))
             }
             Self::Diffusion(diffusion) => {
                 let Some(model) = model else { return unsupported(no_masks(self.name())) };
-                let shape = diffusion.shape(model, max_batch_tokens)?;
+                let shape = diffusion.shape(model, can.max_batch_tokens)?;
                 match shape {
                     // Every token is a block of its own, scored by the row before it.
                     BlockShape { len: 1, shift: true, .. } => Ok(Box::new(Autoregressive)),

@@ -141,7 +141,7 @@ mod tests {
         let DecodeMode::Drafted(d) = drafts.mode(DecodeMode::Diffusion(half)).unwrap() else {
             panic!("named");
         };
-        assert_eq!((d.masks, d.lookup, d.most), (false, true, 3));
+        assert_eq!((d.model, d.lookup, d.most), (false, true, 3));
     }
 
     #[test]

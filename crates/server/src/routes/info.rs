@@ -5,7 +5,7 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 use wf_client::wire::ErrorBody;
-use wf_engine::{DecodeMode, Rule};
+use wf_engine::{Abilities, DecodeMode, Rule};
 
 use crate::app::{App, ServedModel};
 use crate::error::ApiError;
@@ -134,19 +134,22 @@ struct DecodeFacts {
     block_size: Option<usize>,
     /// Tokens of its parts.
     sub_block_size: Option<usize>,
+    /// Whether a draft model guesses for it.
+    draft_model: bool,
 }
 
 fn decode_facts(model: &ServedModel) -> DecodeFacts {
     let engine = model.frontend.engine();
     let can =
         |name: &&str| DecodeMode::named(name).is_some_and(|mode| engine.check_mode(mode).is_ok());
-    let blocks = engine.block_diffusion();
+    let Abilities { blocks, draft_model, .. } = engine.abilities();
     DecodeFacts {
         default: model.decode.name(),
         modes: DecodeMode::NAMES.into_iter().filter(can).collect(),
         rules: blocks.map(|_| Rule::NAMES.to_vec()).unwrap_or_default(),
         block_size: blocks.map(|b| b.block_len),
         sub_block_size: blocks.and_then(|b| b.sub_block_len),
+        draft_model,
     }
 }
 

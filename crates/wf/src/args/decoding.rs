@@ -1,7 +1,9 @@
 //! How tokens are found: the flags that every command that writes a reply shares.
 
+use std::path::PathBuf;
+
 use clap::Args as ClapArgs;
-use wf_engine::{DecodeMode, DecodeSettings, Frontend, Unsupported};
+use wf_engine::{DecodeMode, DecodeSettings, Drafting, Frontend, Unsupported};
 
 use super::numbers::{parse_count, parse_number};
 
@@ -13,13 +15,17 @@ pub(crate) struct DecodingArgs {
     ///
     /// autoregressive  one pass for each token
     /// diffusion       a block of tokens in a few passes; for models trained to fill masks
-    /// drafted         the tokens of autoregressive, sooner: such a model guesses, then checks
+    /// drafted         the tokens of autoregressive, sooner: such a model, or that of --draft, guesses
     /// lookup          the same for every model: guesses are what followed the same words before
     /// drafted+lookup  both kinds of guesses
     ///
-    /// Unless given, autoregressive, or diffusion for models that can do nothing else.
+    /// Unless given, autoregressive; drafted with --draft; diffusion for models that can do nothing else.
     #[arg(long, env = "WF_DECODE", value_name = "MODE", verbatim_doc_comment)]
     pub(crate) decode: Option<String>,
+
+    /// Drafts: a smaller model with the same tokenizer, which guesses what the first will say
+    #[arg(long, env = "WF_DRAFT", value_name = "MODEL")]
+    pub(crate) draft: Option<PathBuf>,
 
     /// Diffusion: tokens of a block [default: the model's own]
     #[arg(long, env = "WF_BLOCK_SIZE", value_name = "N", value_parser = parse_count)]
@@ -51,13 +57,17 @@ pub(crate) struct DecodingArgs {
 impl DecodingArgs {
     /// Whether none of the flags was given.
     pub(crate) fn is_silent(&self) -> bool {
-        self.settings() == DecodeSettings::default()
+        self.settings() == DecodeSettings::default() && self.draft.is_none()
     }
 
     /// The mode that the flags ask of a model.
     pub(crate) fn mode(&self, frontend: &Frontend) -> Result<DecodeMode, Unsupported> {
-        let usual = DecodeMode::natural(frontend.engine().block_diffusion());
-        let mode = self.settings().mode(usual)?;
+        let mode = self.settings().mode(DecodeMode::natural(frontend.engine().abilities()))?;
+        let uses_draft = matches!(mode, DecodeMode::Drafted(Drafting { model: true, .. }));
+        if self.draft.is_some() && !uses_draft {
+            let what = "--draft is for --decode drafted and drafted+lookup";
+            return Err(Unsupported(format!("decode is {}: {what}", mode.name())));
+        }
         // Said now, not with the first reply.
         frontend.engine().check_mode(mode)?;
         Ok(mode)

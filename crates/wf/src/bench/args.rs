@@ -49,6 +49,10 @@ pub(crate) struct BenchArgs {
     #[arg(long = "decode", conflicts_with_all = ["compare", "plot", "price"])]
     pub(crate) ways_to_decode: bool,
 
+    /// With --decode: a smaller model with the same tokenizer, which guesses what the first will say
+    #[arg(long, env = "WF_DRAFT", value_name = "MODEL", requires = "ways_to_decode")]
+    pub(crate) draft: Option<PathBuf>,
+
     /// Fewer lengths and fewer repeats: under a minute
     #[arg(long, env = "WF_QUICK")]
     pub(crate) quick: bool,

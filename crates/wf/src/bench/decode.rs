@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use wf_engine::{
     DecodeMode, Diffusion, Event, Frontend, Generate, Input, Limits, Request, Rule, RunOptions,
-    TokenId, Work, open_model,
+    TokenId, Work, open_with_draft,
 };
 use wf_text::ChatMessage;
 
@@ -87,7 +87,8 @@ pub(super) fn measure(args: &BenchArgs, plan: &mut Plan) -> Result<DecodeReport>
         None => demo::SOURCE,
     };
     let model = Subject::File(source.clone()).name();
-    let opened = open_model(&source, &options, &mut |_| {})?;
+    let draft = args.draft.as_deref().map(|draft| open::source(Some(draft))).transpose()?;
+    let opened = open_with_draft(&source, draft.as_ref(), &options, &mut |_| {})?;
     let modes = modes(&opened.frontend, plan.turns.min(5), reply_tokens(args))?;
     drop(opened);
 

@@ -29,7 +29,7 @@ impl Local {
             sparse: args.head.sparse,
             ..args.compute.options(&args.file)
         };
-        let model = open::model(path, &options)?;
+        let model = open::model(path, args.decoding.draft.as_deref(), &options)?;
         let named = path.map_or_else(|| demo::NAME.to_owned(), |path| path.display().to_string());
         ensure!(
             model.frontend.text().template.is_some(),

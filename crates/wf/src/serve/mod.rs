@@ -77,7 +77,8 @@ async fn run(args: &ServeArgs, keys: Keys, tls: Option<Tls>) -> Result<()> {
     // Who asks while the model is being loaded is told so.
     let serving = tokio::spawn(wf_server::serve(bound, app.clone(), signals::listen()?));
     let (path, options) = (model_path(args).map(Path::to_owned), run_options(args));
-    let load = move || open::model(path.as_deref(), &options);
+    let draft = args.decoding.draft.clone();
+    let load = move || open::model(path.as_deref(), draft.as_deref(), &options);
     let model = spawn_blocking(load).await??;
     if args.load.mlock {
         lock_memory()?;

@@ -1,0 +1,61 @@
+//! `--draft MODEL`, with the demo model as its own draft.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+fn demo() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo.gguf")
+}
+
+/// Asks for a story, with a draft model or without. What was printed, or the message.
+fn run(draft: Option<&Path>, more: &[&str]) -> Result<Value, String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
+    command.args(["run", "Tell me a story about a dragon.", "-n", "24", "--json"]).args(more);
+    if let Some(draft) = draft {
+        command.arg("--draft").arg(draft);
+    }
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
+        command.env_remove(name);
+    }
+    let output = command.output().expect("wf runs");
+    match output.status.success() {
+        true => Ok(serde_json::from_slice(&output.stdout).expect("JSON")),
+        false => Err(String::from_utf8(output.stderr).expect("UTF-8")),
+    }
+}
+
+#[test]
+fn a_draft_model_guesses_and_the_reply_stays() {
+    let warm = ["--seed", "7", "--temperature", "0.8"];
+    let plain = run(None, &warm).expect("a reply");
+    let drafted = run(Some(&demo()), &warm).expect("a reply");
+    assert_eq!(drafted["ids"], plain["ids"]);
+    let timings = &drafted["timings"];
+    assert_eq!(timings["accepted_tokens"], timings["drafted_tokens"], "{drafted}");
+    assert!(timings["drafted_tokens"].as_u64() > Some(10), "{drafted}");
+}
+
+#[test]
+fn a_draft_model_that_would_not_be_asked_is_refused() {
+    let refused =
+        run(Some(&demo()), &["--decode", "lookup"]).expect_err("a flag without a meaning");
+    assert!(refused.contains("--draft is for --decode drafted and drafted+lookup"), "{refused}");
+}
+
+#[test]
+fn another_tokenizer_is_refused_by_the_first_token_that_differs() {
+    let mut bytes = std::fs::read(demo()).expect("the demo");
+    let at = bytes.windows(8).position(|text| text == b"|<MASK>|").expect("its mask");
+    bytes[at..at + 8].copy_from_slice(b"|<MOSK>|");
+    let other = tempfile::Builder::new().suffix(".gguf").tempfile().expect("a file");
+    std::fs::write(other.path(), bytes).expect("it is written");
+    let refused = run(Some(other.path()), &[]).expect_err("it cannot guess for the demo");
+    let words = r#"token 3 is "|<MOSK>|" in it and "|<MASK>|" in the model: both need the same"#;
+    assert!(refused.contains("this cannot be a draft model here"), "{refused}");
+    assert!(refused.contains(words), "{refused}");
+    let absent =
+        run(Some(Path::new("no-such-model.gguf")), &[]).expect_err("there is no such file");
+    assert!(absent.contains("no-such-model.gguf"), "{absent}");
+}
