@@ -161,7 +161,10 @@ pub(crate) fn usage(replies: &Replies, choices: usize) -> Usage {
         prompt_tokens,
         completion_tokens,
         total_tokens: prompt_tokens + completion_tokens,
-        prompt_tokens_details: Some(PromptTokensDetails { cached_tokens: cached }),
+        prompt_tokens_details: Some(PromptTokensDetails {
+            cached_tokens: cached,
+            cache_write_tokens: prompt_tokens - cached,
+        }),
     }
 }
 

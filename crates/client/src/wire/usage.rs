@@ -23,6 +23,9 @@ pub struct Usage {
 pub struct PromptTokensDetails {
     /// Those that an earlier prompt had begun with too, and that were not computed again.
     pub cached_tokens: u32,
+    /// The others: later prompts that begin with them may find them.
+    #[serde(default)]
+    pub cache_write_tokens: u32,
 }
 
 /// Where the time of a reply went, under the names of llama-server.

@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn what_the_cache_saved_does_not_count() {
         let mut other = reply();
-        let details = PromptTokensDetails { cached_tokens: 96 };
+        let details = PromptTokensDetails { cached_tokens: 96, cache_write_tokens: 4 };
         other.usage = other.usage.map(|u| Usage { prompt_tokens_details: Some(details), ..u });
         assert_eq!(difference(&reply(), &other), None);
         assert_eq!(other.cached_tokens(), 96);
