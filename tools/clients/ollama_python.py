@@ -56,7 +56,7 @@ def errors(client):
         return said[0]
 
     assert "no such model" in refused(404, model="llama3")
-    assert "format" in refused(400, format="json")
+    assert "format" in refused(400, format={"type": "nonsense"})
     assert "temperature" in refused(400, options={"temperature": -1})
 
 

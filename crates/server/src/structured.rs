@@ -2,7 +2,10 @@
 //!
 //! OpenAI has `response_format`; SGLang `json_schema`, `regex` and `ebnf`; vLLM `structured_outputs` and,
 //! before that, `guided_json`, `guided_regex`, `guided_choice` and `guided_grammar`; llama.cpp
-//! `json_schema` and `grammar`. A request may use one of them.
+//! `json_schema` and `grammar`. A request may use one of them. Other dialects have names of their own
+//! (`dialects.rs`).
+
+pub(crate) mod dialects;
 
 use serde_json::Value;
 use tokio::task::spawn_blocking;
@@ -21,10 +24,13 @@ pub(crate) struct Structured {
 }
 
 /// How the value of a field is read.
-type Read = fn(&Value) -> Result<Option<GrammarSource>, String>;
+pub(crate) type Read = fn(&Value) -> Result<Option<GrammarSource>, String>;
+
+/// A field, and how it is read.
+pub(crate) type Field = (&'static str, Read);
 
 /// The fields, and the one that has others inside.
-const FIELDS: [(&str, Read); 11] = [
+const FIELDS: &[Field] = &[
     ("response_format", response_format),
     ("structured_outputs", structured_outputs),
     ("json_schema", schema),
@@ -39,7 +45,7 @@ const FIELDS: [(&str, Read); 11] = [
 ];
 
 /// The same, inside of `structured_outputs`.
-const INNER: [(&str, Read); 5] = [
+const INNER: [Field; 5] = [
     ("json", schema),
     ("regex", regex),
     ("choice", choice),
@@ -49,8 +55,13 @@ const INNER: [(&str, Read); 5] = [
 
 /// Takes what is asked for out of the fields that have no type.
 pub(crate) fn take(rest: &mut Rest) -> Result<Option<Structured>, ApiError> {
+    take_by(FIELDS, rest)
+}
+
+/// The same by other fields.
+pub(crate) fn take_by(fields: &[Field], rest: &mut Rest) -> Result<Option<Structured>, ApiError> {
     let mut found: Option<Structured> = None;
-    for (field, read) in FIELDS {
+    for &(field, read) in fields {
         let Some(value) = rest.remove(field).filter(|value| !value.is_null()) else { continue };
         let named = |what: String| ApiError::field(field, format!("{field}: {what}"));
         let Some(source) = read(&value).map_err(named)? else { continue };

@@ -154,6 +154,7 @@ fn settle_run(run: &mut RunArgs, given: impl Fn(&str) -> bool) -> Result<(), Usa
         }
         run.specials = false;
     }
+    run.form.settle(given)?;
     run.sampling.check()
 }
 

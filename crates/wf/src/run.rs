@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args as ClapArgs;
 use serde::Serialize;
 use wf_engine::{
@@ -13,7 +13,7 @@ use wf_model::{HeadCounts, HeadMode, Scoring};
 use wf_text::ChatMessage;
 
 use crate::args::{
-    ComputeArgs, DecodingArgs, FileArgs, HELP, HeadArgs, ModelAndWord, SamplingArgs,
+    ComputeArgs, DecodingArgs, FileArgs, FormArgs, HELP, HeadArgs, ModelAndWord, SamplingArgs,
 };
 use crate::{open, report};
 
@@ -33,7 +33,8 @@ Examples:
                                                      another story for each seed
   wf run --raw \"The little dog\" --max-tokens 48      go on with a text
   echo \"Who are you?\" | wf run -                     the prompt from standard input
-  wf run --json \"What is the capital of France?\"     ids, text and timings for a program"
+  wf run --json \"What is the capital of France?\"     ids, text and timings for a program
+  wf run \"Are cats animals?\" --regex \"yes|no\"      a reply of that form; also --json-schema"
 )]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -58,6 +59,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
     #[command(flatten)]
+    pub(crate) form: FormArgs,
+    #[command(flatten)]
     pub(crate) decoding: DecodingArgs,
     #[command(flatten)]
     pub(crate) compute: ComputeArgs,
@@ -72,6 +75,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let (model, prompt) = args.words.split("prompt")?;
     let prompt = open::text_or_stdin(prompt)?;
     ensure!(!prompt.is_empty(), "the prompt is empty: give it a text to answer or to continue");
+    let form = args.form.source()?;
     let head = args.head.head;
     // No copy is made for picks that look at every score, unless asked for.
     let looks_at_all = args.sampling.params().scoring() == Scoring::All;
@@ -81,7 +85,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let model = open::model(model, args.decoding.draft.as_deref(), &options)?;
     let decode = args.decoding.mode(&model.frontend)?;
     let generate = args.sampling.generate(input(args, prompt, &model.frontend));
-    let generate = Generate { decode, ..generate };
+    let grammar = form.map(|form| model.frontend.compile(&form)).transpose();
+    let grammar = grammar.with_context(|| args.form.flag())?;
+    let generate = Generate { decode, grammar, ..generate };
     let reply = model.frontend.generate(generate)?;
     if args.json {
         print_json(reply)?

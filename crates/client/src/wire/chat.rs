@@ -41,7 +41,7 @@ pub struct ChatRequest {
     pub chat_template_kwargs: Option<Rest>,
     /// Fields without a type.
     #[serde(flatten)]
-    #[cfg_attr(feature = "schema", schema(ignore))]
+    #[cfg_attr(feature = "schema", schema(value_type = super::StructuredFields))]
     pub rest: Rest,
 }
 

@@ -32,7 +32,7 @@ pub struct CompletionRequest {
     pub add_special_tokens: Option<bool>,
     /// Fields without a type.
     #[serde(flatten)]
-    #[cfg_attr(feature = "schema", schema(ignore))]
+    #[cfg_attr(feature = "schema", schema(value_type = super::StructuredFields))]
     pub rest: Rest,
 }
 

@@ -81,7 +81,7 @@ pub struct GenerateSampling {
     pub n: Option<u32>,
     /// Fields without a type.
     #[serde(flatten)]
-    #[cfg_attr(feature = "schema", schema(ignore))]
+    #[cfg_attr(feature = "schema", schema(value_type = super::StructuredFields))]
     pub rest: Rest,
 }
 

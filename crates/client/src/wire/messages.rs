@@ -45,7 +45,7 @@ pub struct MessagesRequest {
     pub stream: Option<bool>,
     /// Fields without a type.
     #[serde(flatten)]
-    #[cfg_attr(feature = "schema", schema(ignore))]
+    #[cfg_attr(feature = "schema", schema(value_type = super::MessagesStructuredFields))]
     pub rest: Rest,
 }
 
@@ -65,7 +65,7 @@ pub struct CountTokensRequest {
     pub system: Option<Content>,
     /// Fields without a type.
     #[serde(flatten)]
-    #[cfg_attr(feature = "schema", schema(ignore))]
+    #[cfg_attr(feature = "schema", schema(value_type = super::MessagesStructuredFields))]
     pub rest: Rest,
 }
 

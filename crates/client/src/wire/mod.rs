@@ -14,6 +14,8 @@ mod model;
 mod ollama;
 mod responses;
 mod sampling;
+#[cfg(feature = "schema")]
+mod structured;
 mod tokens;
 mod usage;
 
@@ -40,10 +42,16 @@ pub use ollama::{
 };
 pub use responses::{
     IncompleteDetails, InputItem, OutputMessage, OutputText, OutputTokensDetails, ResponseEvent,
-    ResponseFault, ResponseNews, ResponseObject, ResponseUsage, ResponsesInput, ResponsesRequest,
-    TextPlace,
+    ResponseFault, ResponseNews, ResponseObject, ResponseText, ResponseUsage, ResponsesInput,
+    ResponsesRequest, TextPlace,
 };
 pub use sampling::{OneOrMany, Sampling, StreamOptions};
+#[cfg(feature = "schema")]
+pub use structured::{
+    FlatFormat, FlatFormats, MessagesStructuredFields, NamedSchema, OllamaFormat,
+    OllamaStructuredFields, OutputConfig, ResponseFormat, ResponsesStructuredFields,
+    StructuredFields, StructuredOutputs,
+};
 pub use tokens::{
     ApplyTemplateRequest, ApplyTemplateResponse, DetokenizeRequest, DetokenizeResponse,
     TokenizeRequest, TokenizeResponse, TokenizerInfo,

@@ -24,7 +24,7 @@ pub struct OllamaChatRequest {
     pub options: Option<OllamaOptions>,
     /// Fields without a type.
     #[serde(flatten)]
-    #[cfg_attr(feature = "schema", schema(ignore))]
+    #[cfg_attr(feature = "schema", schema(value_type = super::OllamaStructuredFields))]
     pub rest: Rest,
 }
 
@@ -53,7 +53,7 @@ pub struct OllamaGenerateRequest {
     pub options: Option<OllamaOptions>,
     /// Fields without a type.
     #[serde(flatten)]
-    #[cfg_attr(feature = "schema", schema(ignore))]
+    #[cfg_attr(feature = "schema", schema(value_type = super::OllamaStructuredFields))]
     pub rest: Rest,
 }
 

@@ -1,6 +1,7 @@
 //! `POST /v1/responses`: OpenAI's newer API.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Content, PromptTokensDetails, Rest};
 
@@ -43,7 +44,7 @@ pub struct ResponsesRequest {
     pub metadata: Option<Rest>,
     /// Fields without a type.
     #[serde(flatten)]
-    #[cfg_attr(feature = "schema", schema(ignore))]
+    #[cfg_attr(feature = "schema", schema(value_type = super::ResponsesStructuredFields))]
     pub rest: Rest,
 }
 
@@ -111,6 +112,9 @@ pub struct ResponseObject {
     pub store: bool,
     /// In use.
     pub temperature: f32,
+    /// What form the answer has, as asked.
+    #[serde(default)]
+    pub text: ResponseText,
     /// `none`.
     pub tool_choice: String,
     /// Always empty.
@@ -129,6 +133,15 @@ pub struct ResponseObject {
     pub seed: i64,
     /// Equal fingerprints, equal requests: equal answers.
     pub system_fingerprint: String,
+}
+
+/// What form an answer has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ResponseText {
+    /// An object whose `type` is `text`, `json_object` or `json_schema`.
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
+    pub format: Value,
 }
 
 /// What went wrong.

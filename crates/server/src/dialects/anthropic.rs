@@ -24,6 +24,7 @@ use crate::replies::Replies;
 use crate::request_id::RequestId;
 use crate::routes::chat;
 use crate::stream::{self, Writer, usage};
+use crate::structured::{self, dialects::MESSAGES};
 
 /// Fields that are read by nobody: labels and hints.
 const IGNORED: [&str; 8] = [
@@ -38,11 +39,10 @@ const IGNORED: [&str; 8] = [
 ];
 
 /// Fields that would change the answer, with the values that would not.
-const REFUSED: [RefusedField; 7] = [
+const REFUSED: [RefusedField; 6] = [
     ("tools", &["[]"]),
     ("tool_choice", &[r#"{"type":"none"}"#, r#"{"type":"auto"}"#]),
     ("thinking", &[r#"{"type":"disabled"}"#]),
-    ("output_config", &["{}"]),
     ("mcp_servers", &["[]"]),
     ("container", &[]),
     ("context_management", &["{}"]),
@@ -67,16 +67,19 @@ pub(crate) async fn messages(
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
     let model = app.model_for_work()?;
-    let request: MessagesRequest = read_json(request, &app.options.limits).await?;
+    let mut request: MessagesRequest = read_json(request, &app.options.limits).await?;
     model.check_name(request.model.as_deref())?;
+    let structured = structured::take_by(MESSAGES, &mut request.rest)?;
     check_rest_by(&IGNORED, &REFUSED, &request.rest)?;
     let mut sampling = sampling(&request)?;
     read_carried(&mut sampling, &request.rest, None)?;
     let asked = Asked::new(&app, model, caller, sampling)
         .map_err(|error| error.renamed("stop", "stop_sequences"))?;
+    let mut asked = Asked { structured, ..asked };
     let (messages, options) = conversation(&app, request.system, request.messages)?;
     let prompts = vec![chat::prompt_ids(model, messages, options).await?];
     asked.check_room(model, &prompts, "messages")?;
+    asked.compile(model).await?;
     let mut replies = Replies::start(&app, model, id.as_str(), prompts, 1, &asked.generate)?;
     let mut writer = MessageWriter::new(model, &id, asked.generate.stop);
     if asked.stream {
@@ -103,8 +106,10 @@ pub(crate) async fn count_tokens(
     request: Request<Body>,
 ) -> Result<Json<CountTokensResponse>, ApiError> {
     let model = app.model()?;
-    let request: CountTokensRequest = read_json(request, &app.options.limits).await?;
+    let mut request: CountTokensRequest = read_json(request, &app.options.limits).await?;
     model.check_name(request.model.as_deref())?;
+    // The form of a reply is no part of the prompt.
+    structured::take_by(MESSAGES, &mut request.rest)?;
     check_rest_by(&IGNORED, &REFUSED, &request.rest)?;
     let (messages, options) = conversation(&app, request.system, request.messages)?;
     let ids = chat::prompt_ids(model, messages, options).await?;

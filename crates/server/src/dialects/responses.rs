@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use serde_json::json;
 use wf_client::sse;
 use wf_client::wire::{
     Content, ErrorBody, IncompleteDetails, InputItem, NamedEvent, OutputMessage, OutputText,
@@ -24,6 +25,7 @@ use crate::replies::Replies;
 use crate::request_id::RequestId;
 use crate::routes::chat;
 use crate::stream::{self, Writer, usage};
+use crate::structured::{self, dialects::RESPONSES};
 
 /// Fields that are read by nobody: labels, hints, and what would be kept.
 const IGNORED: [&str; 14] = [
@@ -44,13 +46,12 @@ const IGNORED: [&str; 14] = [
 ];
 
 /// Fields that would change the answer, with the values that would not.
-const REFUSED: [RefusedField; 11] = [
+const REFUSED: [RefusedField; 10] = [
     ("previous_response_id", &[]),
     ("conversation", &[]),
     ("prompt", &[]),
     ("tools", &["[]"]),
     ("tool_choice", &[r#""none""#, r#""auto""#]),
-    ("text", &[r#"{"format":{"type":"text"}}"#, "{}"]),
     ("include", &["[]"]),
     ("background", &["false"]),
     ("truncation", &[r#""disabled""#]),
@@ -79,14 +80,19 @@ pub(crate) async fn responses(
     let model = app.model_for_work()?;
     let mut request: ResponsesRequest = read_json(request, &app.options.limits).await?;
     model.check_name(request.model.as_deref())?;
+    let form = request.rest.get("text").and_then(|text| text.get("format")).cloned();
+    let structured = structured::take_by(RESPONSES, &mut request.rest)?;
     check_rest_by(&IGNORED, &REFUSED, &request.rest)?;
     let asked = Asked::new(&app, model, caller, sampling(&request)?)?;
+    let mut asked = Asked { structured, ..asked };
     let messages = conversation(&app, request.instructions.as_deref(), request.input.take())?;
     let options = ChatOptions { add_generation_prompt: true, ..ChatOptions::default() };
     let prompts = vec![chat::prompt_ids(model, messages, options).await?];
     asked.check_room(model, &prompts, "input").map_err(in_our_words)?;
+    asked.compile(model).await?;
     let mut replies = Replies::start(&app, model, id.as_str(), prompts, 1, &asked.generate)?;
     let mut writer = ResponseWriter::new(model, &id, &asked, request);
+    writer.response.text.format = form.unwrap_or_else(|| json!({"type": "text"}));
     if asked.stream {
         return Ok(stream::respond(&app, replies, writer));
     }

@@ -122,7 +122,7 @@ async fn what_is_wrong_is_named() {
     let long = json!([{"role": "user", "content": "x ".repeat(3000)}]);
     for (field, value, says) in [
         ("tools", json!([{"type": "function"}]), "tools is not supported but as []"),
-        ("format", json!("json"), "format is not supported but as \"\""),
+        ("format", json!("yaml"), "format: \"json\" or a JSON schema is needed"),
         ("think", json!(true), "think is not supported but as false"),
         ("messages", image, "messages[0].images: this model reads text alone"),
         ("messages", long, "the context of this model is 2048"),

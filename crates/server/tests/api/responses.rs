@@ -114,7 +114,7 @@ async fn what_is_wrong_is_named() {
         ("conversation", json!("conv_1"), "conversation"),
         ("background", json!(true), "background"),
         ("tools", json!([{"type": "web_search"}]), "tools"),
-        ("text", json!({"format": {"type": "json_object"}}), "text"),
+        ("text", json!({"format": {"type": "xml"}}), "text"),
         ("max_tokens", json!(5), "max_tokens"),
     ] {
         let request = post(RESPONSES, with(field, value.clone()).to_string());

@@ -105,6 +105,69 @@ async fn all_routes_and_forms_are_followed() {
 }
 
 #[tokio::test]
+async fn every_dialect_has_the_same_answer() {
+    let server = server();
+    let mut openai = chat(&strict(&person()));
+    openai["temperature"] = json!(0);
+    let openai = ask(&server, CHAT, &openai).await;
+    let text = openai["choices"][0]["message"]["content"].as_str().unwrap();
+    check_person(text);
+
+    let asked = "Who lives there?";
+    let said = json!([{"role": "user", "content": asked}]);
+    let format = json!({"type": "json_schema", "name": "person", "schema": person()});
+    let body = json!({"input": asked, "temperature": 0, "text": {"format": format}});
+    let answer = ask(&server, "/v1/responses", &body).await;
+    assert_eq!(answer["output"][0]["content"][0]["text"], text);
+    assert_eq!((&answer["status"], &answer["text"]["format"]), (&json!("completed"), &format));
+
+    for place in [json!({"output_config": {"format": format}}), json!({"output_format": format})] {
+        let mut body = json!({"messages": said, "max_tokens": 100, "temperature": 0});
+        body.as_object_mut().unwrap().extend(place.as_object().unwrap().clone());
+        let answer = ask(&server, "/v1/messages", &body).await;
+        assert_eq!(answer["content"][0]["text"], text);
+        assert_eq!(answer["stop_reason"], "end_turn");
+        body.as_object_mut().unwrap().remove("temperature");
+        body.as_object_mut().unwrap().remove("max_tokens");
+        let counted = ask(&server, "/v1/messages/count_tokens", &body).await;
+        assert_eq!(counted["input_tokens"], openai["usage"]["prompt_tokens"]);
+    }
+
+    let ollama = json!({"stream": false, "options": {"temperature": 0}, "format": person(), "messages": said});
+    let answer = ask(&server, "/api/chat", &ollama).await;
+    assert_eq!(
+        (&answer["message"]["content"], &answer["done_reason"]),
+        (&json!(text), &json!("stop"))
+    );
+    let generate = json!({"stream": false, "options": {"temperature": 0}, "format": person(), "prompt": asked});
+    assert_eq!(ask(&server, "/api/generate", &generate).await["response"], text);
+}
+
+#[tokio::test]
+async fn one_of_is_followed_where_it_can_be_told_apart() {
+    let server = server();
+    let kind = |name: &str, field: &str| {
+        json!({
+            "type": "object",
+            "properties": {"kind": {"const": name}, field: {"type": "boolean"}},
+            "required": ["kind", field],
+            "additionalProperties": false,
+        })
+    };
+    let apart = strict(&json!({"oneOf": [kind("cat", "purrs"), kind("dog", "barks")]}));
+    let answer = ask(&server, CHAT, &chat(&apart)).await;
+    let text = answer["choices"][0]["message"]["content"].as_str().unwrap();
+    let value: Value = serde_json::from_str(text).unwrap();
+    let field = if value["kind"] == "cat" { "purrs" } else { "barks" };
+    assert!(value[field].is_boolean() && value.as_object().unwrap().len() == 2, "{text}");
+
+    let alike = strict(&json!({"oneOf": [{"type": "integer"}, {"minimum": 2}]}));
+    let (status, answer) = call(&server, post(CHAT, chat(&alike).to_string())).await;
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(status == 400 && message.contains("oneOf"), "{message}");
+}
+
+#[tokio::test]
 async fn a_limit_cuts_and_a_stop_string_ends() {
     let server = server();
     let mut body = chat(&strict(&person()));

@@ -4,6 +4,7 @@
 
 mod compute;
 mod decoding;
+mod form;
 mod numbers;
 mod sampling;
 mod words;
@@ -14,6 +15,7 @@ use clap_complete::Shell;
 
 pub(crate) use self::compute::{ComputeArgs, EveryScoreArgs, FileArgs, HeadArgs};
 pub(crate) use self::decoding::DecodingArgs;
+pub(crate) use self::form::FormArgs;
 pub(crate) use self::numbers::{parse_count, parse_number, parse_threads, parse_whole};
 pub(crate) use self::sampling::SamplingArgs;
 pub(crate) use self::words::ModelAndWord;

@@ -26,6 +26,7 @@ use crate::replies::Replies;
 use crate::request_id::RequestId;
 use crate::routes::chat;
 use crate::stream;
+use crate::structured::{self, dialects::OLLAMA};
 
 use write::{Kind, OllamaWriter};
 
@@ -33,9 +34,8 @@ use write::{Kind, OllamaWriter};
 const IGNORED: [&str; 3] = ["keep_alive", "truncate", "shift"];
 
 /// Fields that would change the answer, with the values that would not.
-const REFUSED: [RefusedField; 12] = [
+const REFUSED: [RefusedField; 11] = [
     ("tools", &["[]"]),
-    ("format", &[r#""""#]),
     ("think", &["false"]),
     ("logprobs", &["false"]),
     ("top_logprobs", &["0"]),
@@ -92,10 +92,12 @@ pub(crate) async fn chat(
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
     let model = app.model_for_work()?;
-    let request: OllamaChatRequest = read_json(request, &app.options.limits).await?;
+    let mut request: OllamaChatRequest = read_json(request, &app.options.limits).await?;
     check_name(model, request.model.as_deref())?;
+    let structured = structured::take_by(OLLAMA, &mut request.rest)?;
     check_rest_by(&IGNORED, &REFUSED, &request.rest)?;
     let asked = asked(&app, model, caller, request.options, request.stream)?;
+    let asked = Asked { structured, ..asked };
     let Some(messages) = request.messages.filter(|messages| !messages.is_empty()) else {
         return Ok(write::nothing(model, Kind::Chat));
     };
@@ -122,10 +124,12 @@ pub(crate) async fn generate(
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
     let model = app.model_for_work()?;
-    let request: OllamaGenerateRequest = read_json(request, &app.options.limits).await?;
+    let mut request: OllamaGenerateRequest = read_json(request, &app.options.limits).await?;
     check_name(model, request.model.as_deref())?;
+    let structured = structured::take_by(OLLAMA, &mut request.rest)?;
     check_rest_by(&IGNORED, &REFUSED, &request.rest)?;
     let asked = asked(&app, model, caller, request.options, request.stream)?;
+    let asked = Asked { structured, ..asked };
     let Some(text) = request.prompt.filter(|text| !text.is_empty()) else {
         return Ok(write::nothing(model, Kind::Text));
     };
@@ -209,6 +213,7 @@ async fn respond(
     let prompts = vec![prompt];
     let param = if kind == Kind::Chat { "messages" } else { "prompt" };
     asked.check_room(model, &prompts, param)?;
+    asked.compile(model).await?;
     let mut replies = Replies::start(app, model, id.as_str(), prompts, 1, &asked.generate)
         .map_err(|error| error.renamed("repetition_penalty", "repeat_penalty"))?;
     let writer = OllamaWriter::new(model, kind);

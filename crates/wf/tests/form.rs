@@ -1,0 +1,75 @@
+//! Replies of a form, from the command line.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// `wf run` with a prompt and these flags, and with this variable set.
+fn run(flags: &[&str], variable: Option<(&str, &str)>) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
+    command.args(["run", "Tell me a story", "-n", "80"]).args(flags).stdin(Stdio::null());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
+        command.env_remove(name);
+    }
+    command.envs(variable).output().expect("wf runs")
+}
+
+fn text(flags: &[&str], variable: Option<(&str, &str)>) -> String {
+    let output = run(flags, variable);
+    assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8").trim_end().to_owned()
+}
+
+fn refused(flags: &[&str], code: i32) -> String {
+    let output = run(flags, None);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    message
+}
+
+const SCHEMA: &str = r#"{"type": "object", "properties": {"age": {"type": "integer", "maximum": 99}},
+                         "required": ["age"], "additionalProperties": false}"#;
+const GRAMMAR: &str = "root ::= \"a \" animal\nanimal ::= \"cat\" | \"dog\"";
+
+#[test]
+fn a_form_stands_on_the_line_or_in_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    for (flag, form) in [("--json-schema", SCHEMA), ("--grammar", GRAMMAR)] {
+        let file = dir.path().join("form");
+        std::fs::write(&file, form).unwrap();
+        let reply = text(&[flag, form], None);
+        assert_eq!(text(&[flag, file.to_str().unwrap()], None), reply);
+        match flag {
+            "--grammar" => assert!(reply == "a cat" || reply == "a dog", "{reply}"),
+            _ => {
+                let value: Value = serde_json::from_str(&reply).unwrap();
+                assert!(value["age"].as_i64().unwrap() <= 99, "{reply}");
+            }
+        }
+    }
+    let reply = text(&["--regex", "yes|no"], None);
+    assert!(reply == "yes" || reply == "no", "{reply}");
+}
+
+#[test]
+fn a_flag_beats_the_variables_of_other_forms() {
+    let variable = Some(("WF_REGEX", "yes|no"));
+    assert!(text(&["--grammar", GRAMMAR], variable).starts_with("a "));
+    assert!(!text(&[], variable).contains(' '));
+}
+
+#[test]
+fn what_cannot_be_meant_is_explained() {
+    let message = refused(&["--regex", "a", "--grammar", GRAMMAR], 2);
+    assert!(message.contains("one of --json-schema, --regex and --grammar"), "{message}");
+    for (flag, form, said) in [
+        ("--regex", "(a", "--regex: "),
+        ("--json-schema", "{\"type\": 3}", "--json-schema: "),
+        ("--json-schema", "{", "--json-schema: EOF"),
+        ("--json-schema", "no-such-file", "no-such-file"),
+        ("--grammar", "start: missing", "--grammar: "),
+    ] {
+        let message = refused(&[flag, form], 1);
+        assert!(message.contains(said), "{message}");
+    }
+}
