@@ -1,8 +1,10 @@
 """What people build with: litellm and langchain-openai."""
 
 import sys
+from typing import Literal
 
 import litellm
+import pydantic
 from langchain_openai import ChatOpenAI
 from server import Server
 
@@ -36,7 +38,28 @@ def with_langchain(server):
     assert {reply.content for reply in several} == {whole.content}
 
 
+def structured_with_langchain(server):
+    class Animal(pydantic.BaseModel):
+        """An animal."""
+
+        kind: Literal["cat", "dog"]
+        legs: int = pydantic.Field(ge=0, le=8)
+        name: str = pydantic.Field(max_length=12)
+
+    model = ChatOpenAI(
+        base_url=server.base_url, api_key="none", model="wf-demo", max_tokens=120, seed=5
+    )
+    animal = model.with_structured_output(Animal).invoke("Tell me of an animal")
+    assert isinstance(animal, Animal), animal
+    plain = model.with_structured_output(Animal.model_json_schema(), method="json_schema")
+    assert Animal(**plain.invoke("Tell me of an animal")) == animal
+    for part in model.with_structured_output(Animal).stream("Tell me of an animal"):
+        last = part
+    assert last == animal
+
+
 with Server(sys.argv[1]) as running:
     with_litellm(running)
     with_langchain(running)
+    structured_with_langchain(running)
 print("litellm, langchain-openai: ok")

@@ -13,11 +13,13 @@ use llguidance::toktrie::{
     ApproximateTokEnv, INVALID_TOKEN, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie,
 };
 use llguidance::{Matcher, ParserFactory};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use wf_model::TokenId;
 use wf_text::Tokenizer;
 
 use super::bnf::{is_bnf, to_lark};
+use super::narrow::narrow;
+use super::schema::drop_idle_words;
 use super::{BadGrammar, Grammar, GrammarSource};
 
 /// The longest source, counted as JSON.
@@ -40,13 +42,13 @@ const MOST_SAID: usize = 400;
 /// Tokens longer than this are never part of a reply with a grammar: the tree of tokens has no place for
 /// them.
 const LONGEST_TOKEN: usize = 512;
-/// What may stand between the parts of JSON: a space, or a new line and its indent. Without a limit, a
-/// model that likes white space writes nothing else.
-const WHITE_SPACE: &str = r"\x20|\x0A\x20{0,40}";
+/// What stands between the parts of JSON, and there is no other white space: a model that likes it would
+/// write nothing else, and what can only be one thing need not be asked for.
+const SEPARATORS: [&str; 2] = [", ", ": "];
 
 /// Makes grammars for one model, and keeps those it made last.
 pub struct Grammars {
-    factory: Arc<ParserFactory>,
+    pub(super) factory: Arc<ParserFactory>,
     /// Asked for last first. Only callers wait for this lock: the engine never takes it.
     kept: Mutex<Vec<(GrammarSource, Grammar)>>,
     /// Held by every thread that compiles.
@@ -118,7 +120,7 @@ impl Grammars {
         let (sender, result) = mpsc::sync_channel(1);
         let run = move || {
             // Nobody may wait for it any more.
-            let _ = sender.send(compile(&factory, &source));
+            let _ = sender.send(top_level(&source).and_then(|top| compile(&factory, top)));
             drop(place);
         };
         let thread = thread::Builder::new().name("wf-grammar".into()).stack_size(STACK_BYTES);
@@ -130,8 +132,11 @@ impl Grammars {
     }
 }
 
-fn compile(factory: &ParserFactory, source: &GrammarSource) -> Result<Grammar, BadGrammar> {
-    let parser = factory.create_parser(top_level(source)?).map_err(|error| said(&error))?;
+pub(super) fn compile(
+    factory: &ParserFactory,
+    top: TopLevelGrammar,
+) -> Result<Grammar, BadGrammar> {
+    let parser = factory.create_parser(top).map_err(|error| said(&error))?;
     let mut matcher = Matcher::new(Ok(parser));
     // Also finds out whether there is a way to begin at all.
     let can_begin = matcher.is_accepting().unwrap_or(false) || matcher.compute_mask().is_ok();
@@ -174,11 +179,8 @@ fn top_level(source: &GrammarSource) -> Result<TopLevelGrammar, BadGrammar> {
     Ok(match source {
         GrammarSource::JsonSchema(schema) => {
             let mut schema = schema.clone();
-            if let Value::Object(fields) = &mut schema {
-                let options = serde_json::json!({"whitespace_pattern": WHITE_SPACE});
-                fields.insert("x-guidance".to_owned(), options);
-            }
-            TopLevelGrammar::from_json_schema(schema)
+            narrow(&mut schema);
+            top_level_of_schema(schema)?
         }
         GrammarSource::Regex(regex) => TopLevelGrammar::from_regex(regex),
         GrammarSource::Grammar(grammar) if is_bnf(grammar) => {
@@ -191,6 +193,21 @@ fn top_level(source: &GrammarSource) -> Result<TopLevelGrammar, BadGrammar> {
             TopLevelGrammar::from_lark(format!("start: {}", quoted.join(" | ")))
         }
     })
+}
+
+/// Values of a schema, as it stands.
+pub(super) fn top_level_of_schema(mut schema: Value) -> Result<TopLevelGrammar, BadGrammar> {
+    drop_idle_words(&mut schema);
+    let mut fields = match schema {
+        Value::Object(fields) => fields,
+        Value::Bool(true) => Map::new(),
+        _ => return Err(BadGrammar::new("no value is of this schema")),
+    };
+    let [item, key] = SEPARATORS;
+    let options =
+        json!({"item_separator": item, "key_separator": key, "whitespace_flexible": false});
+    fields.insert("x-guidance".to_owned(), options);
+    Ok(TopLevelGrammar::from_json_schema(fields.into()))
 }
 
 /// Refuses what is too long or too deep to be looked at.
@@ -256,5 +273,22 @@ fn said(error: &impl std::fmt::Display) -> BadGrammar {
     }
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with('<'));
     let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    BadGrammar::new(line.chars().take(MOST_SAID).collect::<String>())
+    BadGrammar::new(in_our_words(&line).chars().take(MOST_SAID).collect::<String>())
+}
+
+/// Messages that name options which nobody has here.
+fn in_our_words(line: &str) -> String {
+    if let Some(words) = line.strip_prefix("Unimplemented keys: ") {
+        return format!("these words of JSON Schema are not supported: {words}");
+    }
+    if line.starts_with("oneOf constraints are not supported") {
+        return "oneOf is supported only where no value can be of two of its schemas: use anyOf"
+            .into();
+    }
+    if let Some((_, reference)) = line.split_once("without 'referencing' feature; ref ") {
+        return format!(
+            "$ref {reference}: only references into the schema itself, #/…, are supported"
+        );
+    }
+    line.to_owned()
 }

@@ -76,7 +76,7 @@ impl Follower {
         self.accepts
     }
 
-    fn is_whole(&mut self) -> bool {
+    pub(super) fn is_whole(&mut self) -> bool {
         self.is_complete() || self.matcher.is_accepting().unwrap_or(false)
     }
 

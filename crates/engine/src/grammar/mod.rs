@@ -8,6 +8,10 @@
 mod bnf;
 mod compile;
 mod follow;
+mod narrow;
+mod schema;
+#[cfg(test)]
+mod suite;
 
 use std::sync::Arc;
 
