@@ -34,12 +34,17 @@ fn main() {
         let (mut follows, copied) = timed(|| sampler().with_grammar(Some(&grammar)));
         let masked = picks(&mut follows, &tokens, tokenizer.len());
         let free = picks(&mut sampler(), &tokens, tokenizer.len());
-        println!("{name}: compiled in {compiled:.1?}, copied in {copied:.1?}, {} tokens", tokens.len());
+        println!(
+            "{name}: compiled in {compiled:.1?}, copied in {copied:.1?}, {} tokens",
+            tokens.len()
+        );
         for (name, times) in [("with it", masked), ("free", free)] {
             let (total, most) = (times.iter().sum::<Duration>(), times.len() - 1);
             let [half, nearly, worst] = [most / 2, most * 95 / 100, most].map(|at| times[at]);
             let mean = total / times.len() as u32;
-            println!("  a pick {name}: mean {mean:.1?}, median {half:.1?}, 95 % {nearly:.1?}, most {worst:.1?}");
+            println!(
+                "  a pick {name}: mean {mean:.1?}, median {half:.1?}, 95 % {nearly:.1?}, most {worst:.1?}"
+            );
         }
     }
 }
@@ -68,7 +73,8 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 }
 
 fn record() -> Value {
-    let line = |name: &str, count: u32, price: f64| json!({"name": name, "count": count, "price": price});
+    let line =
+        |name: &str, count: u32, price: f64| json!({"name": name, "count": count, "price": price});
     json!({
         "id": "3f0e5a4c-9d1b-4c62-8f7a-2b6d1e9c0a57",
         "customer": {"name": "Ada Lovelace", "email": "ada@example.com", "age": 36},

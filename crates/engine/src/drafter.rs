@@ -153,7 +153,7 @@ impl Drafter {
             let reader = &self.readers[&turn.ask.rank];
             let segment = Segment::causal(tokens, reader.read.len(), reader.held.pages(), want);
             if !tokens.is_empty() {
-                batch.push(Segment { scoring: turn.ask.sampler.scoring_ahead(), ..segment });
+                batch.push(Segment { scoring: turn.ask.sampler.scoring_to_foresee(), ..segment });
             }
         }
         if !batch.is_empty() {
@@ -196,7 +196,7 @@ impl Turn<'_> {
         let mut scores = scores.to_vec();
         scores.resize(vocab_len, f32::NEG_INFINITY);
         let position = self.ask.tokens.len() + self.guesses.len();
-        match self.ask.sampler.look_ahead(&mut scores, position, position - self.ask.prompt_len) {
+        match self.ask.sampler.foresee(&mut scores, position, position - self.ask.prompt_len) {
             Some(token) => self.guesses.push(token),
             None => self.ask.len = 0,
         }

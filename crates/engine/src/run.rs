@@ -156,6 +156,10 @@ impl<F: Forward> Engine<F> {
     fn step(&mut self) {
         self.draft();
         let plans = self.plan();
+        let vocab_len = self.model.config().vocab_len;
+        for (sequence, plan) in self.running.iter_mut().zip(&plans) {
+            plan.iter().for_each(|plan| sequence.look_ahead(plan, vocab_len));
+        }
         let planned = || self.running.iter().zip(&plans);
         let batch: Vec<_> =
             planned().filter_map(|(seq, plan)| Some(seq.segment(plan.as_ref()?))).collect();

@@ -187,16 +187,16 @@ impl Sampler {
 
     /// Which scores the next `picks` picks look at. Tokens that may fall out of the best ones, because
     /// they were seen or must not come yet, make as many others step up. How likely a pick was depends
-    /// on every score, and which of them a grammar allows is not known before.
+    /// on every score, and so does a pick of which it is not known what it may be.
     pub fn scoring(&self, picks: usize) -> Scoring {
-        if self.logprobs.is_some() || self.grammar.is_some() {
+        if self.logprobs.is_some() || (self.grammar.is_some() && self.allowed().is_empty()) {
             return Scoring::All;
         }
         self.scoring_of_tokens(picks)
     }
 
-    /// Which scores a look ahead needs.
-    pub(crate) fn scoring_ahead(&self) -> Scoring {
+    /// Which scores it takes to foresee a token.
+    pub(crate) fn scoring_to_foresee(&self) -> Scoring {
         self.scoring_of_tokens(1)
     }
 
@@ -208,6 +208,19 @@ impl Sampler {
             many if many > MOST_SCANNED => Scoring::All,
             few => Scoring::Top(few),
         }
+    }
+
+    /// Finds out what the next pick may be: only scores of these are needed then.
+    pub(crate) fn look_ahead(&mut self, vocab_len: usize) {
+        if let (Some(grammar), None) = (&mut self.grammar, self.logprobs) {
+            grammar.look_ahead(vocab_len, &self.stop_tokens);
+        }
+    }
+
+    /// What the next pick may be, a bit for every token, if that was found out and is not everything.
+    pub(crate) fn allowed(&self) -> &[u32] {
+        let grammar = self.grammar.as_ref().filter(|_| self.logprobs.is_none());
+        grammar.and_then(Follower::seen_ahead).unwrap_or_default()
     }
 
     /// The token at `position`, from its scores. Nothing if no score is finite that the grammar allows.
@@ -242,7 +255,7 @@ impl Sampler {
 
     /// What another model's scores would have written at `position`, which is token `in_reply` of the
     /// reply, with our random number for it. The grammar is not asked: it has not come so far yet.
-    pub(crate) fn look_ahead(
+    pub(crate) fn foresee(
         &mut self,
         scores: &mut [f32],
         position: usize,

@@ -211,8 +211,24 @@ impl Sequence {
         self.decoder.plan(self.progress.view(), budget)
     }
 
+    /// Finds out what the pick of a plan may be, if it has one alone and a grammar decides on it. What may
+    /// follow guesses is found out when they have turned out right, as it would be without them.
+    pub(crate) fn look_ahead(&mut self, plan: &Plan, vocab_len: usize) {
+        if self.picks_alone(plan) {
+            self.sampler.look_ahead(vocab_len);
+        }
+    }
+
+    fn picks_alone(&self, plan: &Plan) -> bool {
+        plan.want.len() == 1 && plan.scoring.is_none() && !self.tells_prompt()
+    }
+
+    fn tells_prompt(&self) -> bool {
+        self.progress.view().prompt_logprobs.is_some()
+    }
+
     pub(crate) fn segment<'a>(&'a self, plan: &'a Plan) -> Segment<'a> {
-        let tells_prompt = self.progress.view().prompt_logprobs.is_some();
+        let alone = self.picks_alone(plan);
         Segment {
             tokens: &plan.tokens,
             start: plan.at,
@@ -221,9 +237,10 @@ impl Sequence {
             want: &plan.want,
             scoring: match plan.scoring {
                 Some(scoring) => scoring,
-                None if tells_prompt => Scoring::All,
+                None if self.tells_prompt() => Scoring::All,
                 None => self.sampler.scoring(plan.want.len()),
             },
+            allowed: if alone { self.sampler.allowed() } else { &[] },
         }
     }
 

@@ -54,6 +54,16 @@ impl ScoreBounds {
         best_upper: f32::NEG_INFINITY,
     };
 
+    /// Only those are scores whose bit is set, from the lowest on.
+    pub fn keep(&mut self, bits: u16) {
+        for bounds in [&mut self.middle, &mut self.upper] {
+            for (at, bound) in bounds.iter_mut().enumerate() {
+                *bound = if bits >> at & 1 == 1 { *bound } else { f32::NEG_INFINITY };
+            }
+        }
+        (self.best_middle, self.best_upper) = (largest(self.middle), largest(self.upper));
+    }
+
     /// Only the first `rows` are scores.
     pub fn truncate(&mut self, rows: usize) {
         for bounds in [&mut self.middle, &mut self.upper] {

@@ -33,8 +33,14 @@ fn main() {
         blocks_cases(vocab_len)
     } else {
         let model = |head| model(vocab_len, FloatEncoding::Bf16, &table, head);
-        let case = |name, head, scoring| Case { name, model: model(head), scoring };
+        let case =
+            |name, head, scoring| Case { name, model: model(head), scoring, allowed: vec![] };
+        // What a grammar leaves inside of a text, and between fields.
+        let words = vocab_len.div_ceil(32);
+        let [text, few] = [vec![0x7fff_ffff; words], (0..words as u32).map(|w| w & 1).collect()];
         vec![
+            Case { allowed: text, ..case("scan, text", HeadMode::Scan, Scoring::BEST) },
+            Case { allowed: few, ..case("few", HeadMode::Full, Scoring::BEST) },
             case("full", HeadMode::Full, Scoring::All),
             case("scan, best", HeadMode::Scan, Scoring::BEST),
             case("scan, top 50", HeadMode::Scan, Scoring::Top(50)),
@@ -56,7 +62,7 @@ fn main() {
             for (case, seconds) in cases.iter_mut().zip(&mut seconds) {
                 let token = [(round % STATES) as u32];
                 let causal = Segment::causal(&token, 0, &[0], &[0]);
-                let segment = Segment { scoring: case.scoring, ..causal };
+                let segment = Segment { scoring: case.scoring, allowed: &case.allowed, ..causal };
                 seconds.push(time(|| case.model.forward(&[segment], &mut logits)));
             }
         }
@@ -87,6 +93,8 @@ struct Case {
     name: &'static str,
     model: Model,
     scoring: Scoring,
+    /// See [`Segment::allowed`].
+    allowed: Vec<u32>,
 }
 
 /// Heads in the block encodings, read whole and scanned.
@@ -107,7 +115,7 @@ fn blocks_cases(vocab_len: usize) -> Vec<Case> {
         let bytes = some.repeat(vocab_len.div_ceil(64));
         let row_size = some.len() / 64;
         let model = model(vocab_len, encoding, &bytes[..vocab_len * row_size], HeadMode::Full);
-        Case { name, model, scoring: Scoring::All }
+        Case { name, model, scoring: Scoring::All, allowed: vec![] }
     };
     encodings.into_iter().map(case).collect()
 }

@@ -181,10 +181,7 @@ impl Model {
             }
             let normed = &s.normed[first_wanted * len..wanted * len];
             let out = logits.rows_mut(first_wanted, wanted - first_wanted);
-            let scoring =
-                alike.iter().map(|segment| segment.scoring).fold(alike[0].scoring, Ord::max);
-            let asked = (normed, scoring);
-            let scored = self.head.score(cx, self.weights.head(), asked, out);
+            let scored = self.head.score(cx, self.weights.head(), (normed, alike), out);
             scored.unwrap_or_else(|difference| stop(alike, &difference));
         }
     }

@@ -69,6 +69,10 @@ pub struct Segment<'a> {
     pub want: &'a [usize],
     /// Which scores they get.
     pub scoring: Scoring,
+    /// Which tokens they can become: for each that wants scores a bit for every token of the vocabulary,
+    /// from the lowest on, in words of its own. The scores of others may be −∞, and the best are the best
+    /// of these. Nothing stands for all tokens.
+    pub allowed: &'a [u32],
 }
 
 impl<'a> Segment<'a> {
@@ -79,13 +83,59 @@ impl<'a> Segment<'a> {
         pages: &'a [PageId],
         want: &'a [usize],
     ) -> Self {
-        Self { tokens, start, pages, sees: Sees::Causal, want, scoring: Scoring::All }
+        Self { tokens, start, pages, sees: Sees::Causal, want, scoring: Scoring::All, allowed: &[] }
     }
 
     /// The position after the last token.
     pub fn end(&self) -> usize {
         self.start + self.tokens.len()
     }
+}
+
+/// Which tokens each of the rows can become that neighbouring segments want scores for.
+#[derive(Clone, Copy)]
+pub(crate) struct Allowed<'a> {
+    segments: &'a [Segment<'a>],
+    /// Rows left out at the start.
+    skipped: usize,
+}
+
+impl<'a> Allowed<'a> {
+    pub(crate) fn new(segments: &'a [Segment<'a>]) -> Self {
+        Self { segments, skipped: 0 }
+    }
+
+    /// Without the first `rows`.
+    pub(crate) fn skip(self, rows: usize) -> Self {
+        Self { skipped: self.skipped + rows, ..self }
+    }
+
+    /// The bits of a row; nothing where all tokens are allowed.
+    pub(crate) fn row(self, row: usize) -> Option<&'a [u32]> {
+        let mut row = row + self.skipped;
+        for segment in self.segments {
+            if row < segment.want.len() {
+                let words = segment.allowed.len() / segment.want.len();
+                return Some(&segment.allowed[row * words..][..words])
+                    .filter(|row| !row.is_empty());
+            }
+            row -= segment.want.len();
+        }
+        None
+    }
+}
+
+/// The tokens whose bits are set.
+pub(crate) fn tokens_of(bits: &[u32]) -> impl Iterator<Item = TokenId> {
+    let words = bits.iter().zip((0..).step_by(u32::BITS as usize));
+    words.flat_map(|(&word, first)| {
+        let mut left = word;
+        std::iter::from_fn(move || {
+            let at = (left != 0).then(|| left.trailing_zeros())?;
+            left &= left - 1;
+            Some(first + at)
+        })
+    })
 }
 
 /// Scores over the vocabulary: a row for each token that wanted them, in batch order.

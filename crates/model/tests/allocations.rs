@@ -48,12 +48,18 @@ fn a_forward_pass_does_not_allocate() {
             Segment { scoring: Scoring::BEST, ..short },
             Segment { scoring: Scoring::Top(50), ..long },
         );
+        let words = model.config().vocab_len.div_ceil(32);
+        let (most, few) = (vec![!1; words], vec![1; words]);
+        let few = Segment { allowed: &few, ..best };
+        let most = Segment { allowed: &most, ..best };
         model.forward(&[long, short], &mut logits);
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         for _ in 0..3 {
             model.forward(&[long, short], &mut logits);
             model.forward(&[short], &mut logits);
             model.forward(&[top, best], &mut logits);
+            model.forward(&[few], &mut logits);
+            model.forward(&[most, few], &mut logits);
         }
         assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{kv} K/V, head {head}");
     }

@@ -291,6 +291,51 @@ fn a_scan_finds_the_best_token_of_the_full_head() {
 }
 
 #[test]
+fn only_what_is_allowed_is_scored_and_its_best_is_the_same() {
+    let file = demo_file();
+    let mut model = load(&file, Compute::new(2), 64);
+    let vocab_len = model.config().vocab_len;
+    let mut logits = Logits::new(vocab_len);
+    let best = |row: &[f32], bits: &[u32]| {
+        let allowed = row.iter().enumerate().filter(|(token, score)| {
+            bits[token / 32] >> (token % 32) & 1 == 1 && score.is_finite()
+        });
+        let best = allowed.fold(None, |best: Option<(usize, f32)>, (token, &score)| match best {
+            Some((_, top)) if top >= score => best,
+            _ => Some((token, score)),
+        });
+        best.map(|(token, score)| (token, score.to_bits()))
+    };
+    for prompt in golden() {
+        let full = all_scores(&mut model, &prompt.ids);
+        let want: Vec<usize> = (0..prompt.ids.len()).collect();
+        let all = segment(&prompt.ids, 0, &want);
+        let words = vocab_len.div_ceil(32);
+        // A third of all tokens, a few, one, none.
+        for (each, some) in [(3, usize::MAX), (97, usize::MAX), (1, 1), (1, 0)] {
+            let mut bits = vec![0_u32; want.len() * words];
+            for row in 0..want.len() {
+                for token in (row % each..vocab_len).step_by(each).take(some) {
+                    bits[row * words + token / 32] |= 1 << (token % 32);
+                }
+            }
+            for scoring in [Scoring::All, Scoring::BEST] {
+                let masked = Segment { scoring, allowed: &bits, ..all };
+                // Beside a neighbour that may become anything.
+                for (batch, first) in [(vec![masked], 0), (vec![all, masked], want.len())] {
+                    model.forward(&batch, &mut logits);
+                    for (row, full) in full.iter().enumerate() {
+                        let bits = &bits[row * words..][..words];
+                        let found = best(logits.row(first + row), bits);
+                        assert_eq!(found, best(full, bits), "{scoring:?}, every {each}, row {row}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_chunk_may_want_no_scores() {
     let file = demo_file();
     let mut model = load(&file, Compute::new(2), 64);

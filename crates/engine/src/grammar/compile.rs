@@ -18,8 +18,8 @@ use wf_model::TokenId;
 use wf_text::Tokenizer;
 
 use super::bnf::{is_bnf, to_lark};
-use super::narrow::narrow;
-use super::schema::drop_idle_words;
+use super::narrow::{joins, narrow};
+use super::schema::{check_multiples, drop_idle_words};
 use super::{BadGrammar, Grammar, GrammarSource};
 
 /// The longest source, counted as JSON.
@@ -198,6 +198,8 @@ fn top_level(source: &GrammarSource) -> Result<TopLevelGrammar, BadGrammar> {
 /// Values of a schema, as it stands.
 pub(super) fn top_level_of_schema(mut schema: Value) -> Result<TopLevelGrammar, BadGrammar> {
     drop_idle_words(&mut schema);
+    let is_joined = joins(&mut schema);
+    check_multiples(&mut schema, is_joined)?;
     let mut fields = match schema {
         Value::Object(fields) => fields,
         Value::Bool(true) => Map::new(),

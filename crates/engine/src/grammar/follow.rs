@@ -18,22 +18,47 @@ pub(crate) struct DeadEnd;
 pub(crate) struct Follower {
     matcher: Matcher,
     accepts: bool,
+    /// A bit for every token, set if it may come next; found out once for each place.
+    next: Option<Result<Vec<u32>, DeadEnd>>,
 }
 
 impl Follower {
     /// At the start. The copy shares nothing with those of other replies: what one of them ran into
     /// can neither stop nor speed another.
     pub(crate) fn new(grammar: &Grammar) -> Self {
-        Self { matcher: grammar.start.deep_clone(), accepts: false }
+        Self { matcher: grammar.start.deep_clone(), accepts: false, next: None }
     }
 
-    /// Leaves only the scores of tokens that may come next. A stop token may where the text so far is
-    /// whole; one that stands for text itself where the text with it is whole.
+    /// Finds out which tokens may come next, which needs no scores and can be done before there are any.
+    pub(crate) fn look_ahead(&mut self, vocab_len: usize, stop_tokens: &[TokenId]) {
+        if self.next.is_none() {
+            self.next = Some(self.find_next(vocab_len, stop_tokens));
+        }
+    }
+
+    /// What was found out, if that was done and there is a way on.
+    pub(crate) fn seen_ahead(&self) -> Option<&[u32]> {
+        self.next.as_ref()?.as_deref().ok()
+    }
+
+    /// Leaves only the scores of tokens that may come next.
     pub(crate) fn mask(
         &mut self,
         scores: &mut [f32],
         stop_tokens: &[TokenId],
     ) -> Result<(), DeadEnd> {
+        self.look_ahead(scores.len(), stop_tokens);
+        keep(self.seen_ahead().ok_or(DeadEnd)?, scores);
+        Ok(())
+    }
+
+    /// A stop token may come where the text so far is whole; one that stands for text itself where the
+    /// text with it is whole.
+    fn find_next(
+        &mut self,
+        vocab_len: usize,
+        stop_tokens: &[TokenId],
+    ) -> Result<Vec<u32>, DeadEnd> {
         self.accepts = self.is_whole();
         let mut allowed = match self.next_tokens() {
             Some(allowed) => allowed.as_slice().to_vec(),
@@ -41,7 +66,7 @@ impl Follower {
             None if self.accepts => Vec::new(),
             None => return Err(DeadEnd),
         };
-        allowed.resize(scores.len().div_ceil(WORD), 0);
+        allowed.resize(vocab_len.div_ceil(WORD), 0);
         for &token in stop_tokens {
             let (word, bit) = (token as usize / WORD, 1 << (token as usize % WORD));
             let follows = allowed[word] & bit != 0;
@@ -55,12 +80,12 @@ impl Follower {
         if !self.accepts && allowed.iter().all(|&word| word == 0) {
             return Err(DeadEnd);
         }
-        keep(&allowed, scores);
-        Ok(())
+        Ok(allowed)
     }
 
     /// Goes on past a token that the last mask left. One that it did not leave is a dead end.
     pub(crate) fn consume(&mut self, token: TokenId) {
+        self.next = None;
         // A failure stays with the matcher, and the next mask tells it.
         let _ = self.matcher.consume_token(token);
     }
@@ -81,7 +106,7 @@ impl Follower {
     }
 
     fn is_whole_after(&mut self, token: TokenId) -> bool {
-        self.consume(token);
+        let _ = self.matcher.consume_token(token);
         let is_whole = self.is_whole();
         // Only a matcher that failed cannot go back, and it stays failed.
         let _ = self.matcher.rollback(1);

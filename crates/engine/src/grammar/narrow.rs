@@ -12,7 +12,7 @@ use super::schema::inner;
 /// The largest integer up to which all of them are numbers of every JSON reader.
 const LARGEST: i64 = (1 << 53) - 1;
 /// The last place after the point, and the smallest bound that leaves something to say with it.
-const LAST_PLACE: f64 = 1e-9;
+const LAST_PLACE: f64 = 1e-8;
 const SMALL_BOUND: f64 = 1e-6;
 
 /// Words that join a schema with others about the same value.
@@ -52,7 +52,8 @@ pub(super) fn narrow(schema: &mut Value) {
     }
 }
 
-fn joins(schema: &mut Value) -> bool {
+/// Whether several schemas are about one value.
+pub(super) fn joins(schema: &mut Value) -> bool {
     let Value::Object(words) = schema else { return false };
     let has = |names: &[&str]| names.iter().any(|name| words.contains_key(*name));
     words.contains_key("allOf") || (has(&JOINING) && has(&JOINED)) || inner(words).any(joins)
@@ -130,7 +131,7 @@ mod tests {
             "properties": {
                 "a": {"type": "integer", "minimum": -LARGEST, "maximum": LARGEST},
                 "b": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": LARGEST,
-                      "multipleOf": 1e-9},
+                      "multipleOf": 1e-8},
                 "c": {"anyOf": [{"$ref": "#/$defs/d"}, {"type": "null"}], "default": {"properties": {"x": 1}}},
                 "e": {"type": "array", "items": {"type": "object", "properties": {}}},
             },

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::BadGrammar;
+
 /// Words whose values are schemas, lists of them, or schemas by name.
 const ONE: [&str; 3] = ["items", "additionalProperties", "contains"];
 const LIST: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
@@ -49,6 +51,41 @@ pub(super) fn drop_idle_words(schema: &mut Value) {
     inner(words).for_each(drop_idle_words);
 }
 
+/// The most digits that a multiple may have after the point, and the largest as a whole number then:
+/// `llguidance` counts remainders in 32 bits.
+const MOST_PLACES: i32 = 8;
+const LARGEST_MULTIPLE: f64 = 1e8;
+/// The largest of two for one value, which are multiplied with each other.
+const LARGEST_JOINED: f64 = 65_535.0;
+
+/// Refuses multiples that cannot be counted.
+pub(super) fn check_multiples(schema: &mut Value, is_joined: bool) -> Result<(), BadGrammar> {
+    let mut all = Vec::new();
+    multiples(schema, &mut all);
+    all.sort_unstable_by(f64::total_cmp);
+    all.dedup();
+    let is_whole = |value: f64| (value - value.round()).abs() <= value * 1e-12;
+    let places = |value: f64| (0..=MOST_PLACES).find(|&n| is_whole(value * 10_f64.powi(n)));
+    let most = all.iter().filter_map(|&value| places(value)).max().unwrap_or(0);
+    let bad = all.iter().find(|&&value| {
+        let alone = places(value).is_none_or(|n| value * 10_f64.powi(n) > LARGEST_MULTIPLE);
+        let joined = is_joined && value * 10_f64.powi(most) > LARGEST_JOINED;
+        alone || (joined && all.len() > 1) || (is_joined && all.len() > 2)
+    });
+    match bad {
+        None => Ok(()),
+        Some(value) => Err(BadGrammar::new(format!(
+            "multipleOf: {value} has too many digits, or is one too many where schemas are joined"
+        ))),
+    }
+}
+
+fn multiples(schema: &mut Value, all: &mut Vec<f64>) {
+    let Value::Object(words) = schema else { return };
+    all.extend(words.get("multipleOf").and_then(Value::as_f64).filter(|value| *value > 0.0));
+    inner(words).for_each(|schema| multiples(schema, all));
+}
+
 fn is_idle(word: &str, value: &Value) -> bool {
     match word {
         "uniqueItems" => *value == json!(false),
@@ -62,6 +99,21 @@ fn is_idle(word: &str, value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn multiples_that_cannot_be_counted_are_named() {
+        let check = |schema: Value, joined| check_multiples(&mut { schema }, joined).is_ok();
+        let one = |value: f64| json!({"items": {"multipleOf": value}});
+        for value in [1.0, 0.01, 1e-8, 2.5, 1e8, 0.1, 0.3, 7.0] {
+            assert!(check(one(value), false), "{value}");
+        }
+        for value in [1e-9, 1e9, 0.123_456_789, 123_456.789_1] {
+            assert!(!check(one(value), false), "{value}");
+        }
+        let two = |a: f64, b: f64| json!({"allOf": [{"multipleOf": a}, {"multipleOf": b}]});
+        assert!(check(two(6.0, 0.5), true));
+        assert!(!check(two(1e-8, 3.0), true));
+    }
 
     #[test]
     fn only_words_that_allow_everything_go() {

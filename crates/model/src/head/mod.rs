@@ -10,8 +10,8 @@ use wf_formats::ModelConfig;
 
 use crate::compute::Compute;
 use crate::embed::FloatTable;
-use crate::scan::{Depth, SCANNED_AT_ONCE, Scan, ScanScratch};
-use crate::segment::Scoring;
+use crate::scan::{Asked, Depth, SCANNED_AT_ONCE, Scan, ScanScratch, WORTH_CHOOSING};
+use crate::segment::{Allowed, Scoring, Segment, TokenId, tokens_of};
 pub(crate) use check::{Difference, difference};
 pub use counts::HeadCounts;
 pub use mode::{HeadMode, UnknownHeadMode};
@@ -23,6 +23,13 @@ const WORTH_SCANNING: usize = 32 << 20;
 pub(crate) struct Head {
     way: Way,
     counts: Arc<HeadCounts>,
+    few: Few,
+}
+
+/// Room to score few tokens.
+struct Few {
+    tokens: Vec<TokenId>,
+    scores: Vec<f32>,
 }
 
 /// How it does so.
@@ -67,7 +74,9 @@ impl Head {
                 }))
             }
         };
-        Self { way, counts: Arc::default() }
+        let most = config.vocab_len / WORTH_CHOOSING;
+        let few = Few { tokens: Vec::with_capacity(most), scores: vec![0.0; most] };
+        Self { way, counts: Arc::default(), few }
     }
 
     /// Bytes held in memory beside the table.
@@ -102,7 +111,7 @@ impl Head {
         }
     }
 
-    /// Scores `hidden` rows, all asked for in the same way, into as many rows of `out`.
+    /// Scores `hidden` rows, which segments ask for in the same way, into as many rows of `out`.
     ///
     /// # Errors
     ///
@@ -111,10 +120,17 @@ impl Head {
         &mut self,
         cx: &Compute,
         table: &FloatTable,
-        (hidden, scoring): (&[f32], Scoring),
+        (hidden, segments): (&[f32], &[Segment<'_>]),
         out: &mut [f32],
     ) -> Result<(), Difference> {
         let counts = &self.counts;
+        let allowed = Allowed::new(segments);
+        // All by the codes means all: few tokens score as they do among many.
+        let by_table = !matches!(self.way, Way::Int8(..));
+        if by_table && self.few.score(cx, table, (hidden, allowed), out) {
+            return Ok(());
+        }
+        let scoring = segments.iter().map(|segment| segment.scoring).max().unwrap_or_default();
         let hidden_parts = hidden.chunks(SCANNED_AT_ONCE * table.cols());
         match (&mut self.way, scoring) {
             (Way::Int8(scan, scratch), _) => {
@@ -125,9 +141,10 @@ impl Head {
             }
             (Way::Scan(scan, scratch), Scoring::Top(k)) => {
                 let out = out.chunks_mut(SCANNED_AT_ONCE * table.rows());
-                for (hidden, out) in hidden_parts.zip(out) {
+                for (part, (hidden, out)) in hidden_parts.zip(out).enumerate() {
                     let room = (&mut *scratch, &**counts);
-                    scan.top(cx, table, (hidden, k), out, room);
+                    let asked = Asked { hidden, k, allowed: allowed.skip(part * SCANNED_AT_ONCE) };
+                    scan.top(cx, table, asked, out, room);
                 }
             }
             (Way::Check(check), Scoring::Top(k)) => {
@@ -146,6 +163,40 @@ impl Head {
     }
 }
 
+impl Few {
+    /// Scores only the tokens that are allowed, if they are so few that this is the shortest way.
+    fn score(
+        &mut self,
+        cx: &Compute,
+        table: &FloatTable,
+        (hidden, allowed): (&[f32], Allowed<'_>),
+        out: &mut [f32],
+    ) -> bool {
+        let (rows, most) = (hidden.len() / table.cols(), self.scores.len());
+        let count = |bits: &[u32]| bits.iter().map(|word| word.count_ones() as usize).sum();
+        let counts = |row| allowed.row(row).map_or(most + 1, count);
+        let mut left = most;
+        for row in 0..rows {
+            match left.checked_sub(counts(row)) {
+                Some(less) => left = less,
+                None => return false,
+            }
+        }
+        let hidden = hidden.chunks_exact(table.cols());
+        for (row, (x, out)) in hidden.zip(out.chunks_exact_mut(table.rows())).enumerate() {
+            self.tokens.clear();
+            self.tokens.extend(allowed.row(row).into_iter().flat_map(tokens_of));
+            let scores = &mut self.scores[..self.tokens.len()];
+            table.scores_of(cx, &self.tokens, x, scores);
+            out.fill(f32::NEG_INFINITY);
+            for (&token, &score) in self.tokens.iter().zip(scores.iter()) {
+                out[token as usize] = score;
+            }
+        }
+        true
+    }
+}
+
 impl Check {
     /// Scans rows whose scores are known, the first of which is row `first`.
     fn compare(
@@ -158,7 +209,9 @@ impl Check {
         for (name, scan, counts) in &self.scans {
             let found = &mut self.found[..exact.len()];
             let room = (&mut self.scratch, &**counts);
-            scan.top(cx, table, (hidden, k), found, room);
+            // The full head has no use for what is allowed, so neither is to have it here.
+            let asked = Asked { hidden, k, allowed: Allowed::new(&[]) };
+            scan.top(cx, table, asked, found, room);
             let rows = found.chunks_exact(table.rows()).zip(exact.chunks_exact(table.rows()));
             for (row, (found, exact)) in rows.enumerate() {
                 counts.add_checked();

@@ -33,6 +33,7 @@ use wf_kernels::{Int8Matrix, NibbleMatrix, QuantRow, RowBounds, ScoreBounds, Str
 use crate::compute::Compute;
 use crate::embed::FloatTable;
 use crate::head::HeadCounts;
+use crate::segment::Allowed;
 use candidates::Candidates;
 use guess::{STRIP, in_strips};
 use hidden::HiddenCodes;
@@ -43,7 +44,7 @@ pub(crate) const SCANNED_AT_ONCE: usize = 16;
 
 /// If more than this part of all tokens could be among the best, the whole table is read: in order,
 /// that is as fast as every eighth row.
-const WORTH_CHOOSING: usize = 8;
+pub(crate) const WORTH_CHOOSING: usize = 8;
 
 /// Where a scored candidate is further off than this part of what the rule for four-bit codes allows
 /// (five standard deviations), the rule is not trusted.
@@ -59,6 +60,14 @@ pub(crate) enum Depth {
     Nibbles,
     /// All eight, with sixteen of the hidden state: a proof does.
     Bytes,
+}
+
+/// The best tokens that are asked for: `k` for each row of `hidden`, among those allowed.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) hidden: &'a [f32],
+    pub(crate) k: usize,
+    pub(crate) allowed: Allowed<'a>,
 }
 
 /// Int8 codes of a table.
@@ -139,13 +148,13 @@ impl Scan {
         codes + size_of_val(&self.rows[..])
     }
 
-    /// Writes to `out` the exact scores of the tokens that could be among the `k` best of each row
-    /// of `hidden`, and −∞ for all others. At most [`SCANNED_AT_ONCE`] rows.
+    /// Writes to `out` the exact scores of the tokens that could be among those asked for, and −∞ for
+    /// all others. At most [`SCANNED_AT_ONCE`] rows.
     pub(crate) fn top(
         &self,
         cx: &Compute,
         table: &FloatTable,
-        (hidden, k): (&[f32], usize),
+        asked: Asked<'_>,
         out: &mut [f32],
         (s, counts): (&mut ScanScratch, &HeadCounts),
     ) {
@@ -154,14 +163,15 @@ impl Scan {
             Codes::Planes { .. } => Depth::Nibbles,
         };
         s.widen.clear();
-        self.scan(cx, table, (hidden, k, depth), out, (s, counts));
+        self.scan(cx, table, (asked, depth), out, (s, counts));
         let (cols, vocab_len) = (table.cols(), table.rows());
         while let Some(row) = s.widen.pop() {
             // Alone, so that a row never depends on its neighbours.
-            let x = &hidden[row * cols..][..cols];
+            let hidden = &asked.hidden[row * cols..][..cols];
+            let alone = Asked { hidden, allowed: asked.allowed.skip(row), ..asked };
             let out = &mut out[row * vocab_len..][..vocab_len];
             counts.add_widened();
-            self.scan(cx, table, (x, k, Depth::Bytes), out, (s, counts));
+            self.scan(cx, table, (alone, Depth::Bytes), out, (s, counts));
         }
     }
 
@@ -169,7 +179,7 @@ impl Scan {
         &self,
         cx: &Compute,
         table: &FloatTable,
-        (hidden, k, depth): (&[f32], usize, Depth),
+        (Asked { hidden, k, allowed }, depth): (Asked<'_>, Depth),
         out: &mut [f32],
         (s, counts): (&mut ScanScratch, &HeadCounts),
     ) {
@@ -183,7 +193,10 @@ impl Scan {
         });
         let hidden = hidden.chunks_exact(cols).zip(out.chunks_exact_mut(vocab_len));
         for (row, (x, out)) in hidden.enumerate() {
-            let guesses = &s.guesses[row * strips..][..strips];
+            let guesses = &mut s.guesses[row * strips..][..strips];
+            if let Some(bits) = allowed.row(row) {
+                keep(bits, guesses);
+            }
             let mut exact = |tokens: &[u32], scores: &mut [f32]| {
                 table.scores_of(cx, tokens, x, scores);
             };
@@ -290,6 +303,12 @@ impl Scan {
             each(row, &guess);
         }
     }
+}
+
+/// Forgets what is known of tokens that are not allowed.
+fn keep(bits: &[u32], guesses: &mut [ScoreBounds]) {
+    let halves = bits.iter().flat_map(|&word| [word as u16, (word >> STRIP) as u16]);
+    guesses.iter_mut().zip(halves).for_each(|(guess, bits)| guess.keep(bits));
 }
 
 /// Room for products with a strip of `width` rows.

@@ -6,6 +6,7 @@ use wf_kernels::half::f32_to_bf16;
 
 use super::*;
 use crate::head::difference;
+use crate::segment::Segment;
 
 /// SplitMix64.
 struct Random(u64);
@@ -58,7 +59,8 @@ fn check(cx: &Compute, table: &FloatTable, hidden: &[f32]) -> [HeadCounts; 2] {
             // What is left from before must not show.
             let mut found = vec![f32::NAN; exact.len()];
             let room = (&mut scratch, &counts);
-            scan.top(cx, table, (hidden, k), &mut found, room);
+            let asked = Asked { hidden, k, allowed: Allowed::new(&[]) };
+            scan.top(cx, table, asked, &mut found, room);
             let rows = found.chunks_exact(vocab_len).zip(exact.chunks_exact(vocab_len));
             for (row, (found, exact)) in rows.enumerate() {
                 let difference = difference((name, row, k), found, exact, &mut sorted);
@@ -78,6 +80,53 @@ fn random_tables_of_many_shapes() {
         let states = 1 + random.below(SCANNED_AT_ONCE);
         let table = table(&random.floats(rows * cols), cols);
         check(&cx, &table, &random.floats(states * cols));
+    }
+}
+
+#[test]
+fn the_best_of_those_allowed() {
+    let random = &mut Random(11);
+    let cx = Compute::new(2);
+    for round in 0..40 {
+        let (rows, cols) = (40 + random.below(900), 1 + random.below(300));
+        let states = 1 + random.below(SCANNED_AT_ONCE);
+        let table = table(&random.floats(rows * cols), cols);
+        let hidden = random.floats(states * cols);
+        // From nearly all to nearly none, and one row with every token.
+        let words = rows.div_ceil(32);
+        let mut bits: Vec<u32> = (0..states * words).map(|_| random.bits() as u32).collect();
+        for _ in 0..round % 4 {
+            bits.iter_mut().for_each(|word| *word &= random.bits() as u32);
+        }
+        bits[..words].fill(u32::MAX);
+        let want: Vec<usize> = (0..states).collect();
+        let segment = Segment { allowed: &bits, ..Segment::causal(&[], 0, &[], &want) };
+        let mut exact = vec![0.0; states * rows];
+        table.scores(&cx, &hidden, &mut exact);
+        for (row, exact) in exact.chunks_exact_mut(rows).enumerate() {
+            let is_allowed = |token: usize| bits[row * words + token / 32] >> (token % 32) & 1 == 1;
+            let others = exact.iter_mut().enumerate().filter(|(token, _)| !is_allowed(*token));
+            others.for_each(|(_, score)| *score = f32::NEG_INFINITY);
+        }
+        let (mut scratch, counts) = (ScanScratch::new(rows, cols), HeadCounts::default());
+        let mut sorted = vec![0.0; rows];
+        for (name, depth) in [("scan", Depth::Bytes), ("scan4", Depth::Nibbles)] {
+            let scan = Scan::new(&cx, &table, depth);
+            for k in [1, 3, 5] {
+                let mut found = vec![f32::NAN; exact.len()];
+                let allowed = Allowed::new(std::slice::from_ref(&segment));
+                let asked = Asked { hidden: &hidden, k, allowed };
+                scan.top(&cx, &table, asked, &mut found, (&mut scratch, &counts));
+                let rows = found.chunks_exact_mut(rows).zip(exact.chunks_exact(rows));
+                for (row, (found, exact)) in rows.enumerate() {
+                    // A table that was read whole has the others too.
+                    let both = found.iter_mut().zip(exact);
+                    both.filter(|(_, e)| !e.is_finite()).for_each(|(f, _)| *f = f32::NEG_INFINITY);
+                    let difference = difference((name, row, k), found, exact, &mut sorted);
+                    assert!(difference.is_none(), "row {row}: {}", difference.unwrap());
+                }
+            }
+        }
     }
 }
 
@@ -205,7 +254,8 @@ fn instruction_sets_threads_and_neighbours_change_no_bit() {
             let (mut scratch, counts) = (ScanScratch::new(rows, cols), HeadCounts::default());
             let mut out = vec![0.0; hidden.len() / cols * rows];
             let room = (&mut scratch, &counts);
-            scan.top(cx, &table, (hidden, 20), &mut out, room);
+            let asked = Asked { hidden, k: 20, allowed: Allowed::new(&[]) };
+            scan.top(cx, &table, asked, &mut out, room);
             let mut all = vec![0.0; out.len()];
             scan.approximate(cx, hidden, &mut all, &mut scratch);
             let bits = |scores: Vec<f32>| scores.into_iter().map(f32::to_bits).collect::<Vec<_>>();

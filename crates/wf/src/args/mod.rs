@@ -80,7 +80,7 @@ pub(crate) enum Command {
     /// Serve the OpenAI API
     Serve(Box<ServeArgs>),
     /// Write a reply to a prompt
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Say what a model file is, and whether it is sound
     Inspect(InspectArgs),
     /// Turn a model into another format
