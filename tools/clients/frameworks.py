@@ -5,7 +5,7 @@ from typing import Literal
 
 import litellm
 import pydantic
-from langchain_openai import ChatOpenAI
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from server import Server
 
 
@@ -58,8 +58,18 @@ def structured_with_langchain(server):
     assert last == animal
 
 
+def with_langchain_embeddings(server):
+    # Without this setting it would send the numbers of OpenAI's own tokens.
+    model = OpenAIEmbeddings(
+        base_url=server.base_url, api_key="none", model="wf-demo", check_embedding_ctx_length=False
+    )
+    documents = model.embed_documents(["a cat", "a dog"])
+    assert documents[0] == model.embed_query("a cat") != documents[1]
+
+
 with Server(sys.argv[1]) as running:
     with_litellm(running)
     with_langchain(running)
     structured_with_langchain(running)
+    with_langchain_embeddings(running)
 print("litellm, langchain-openai: ok")

@@ -1,4 +1,4 @@
-"""The `ollama` package: chat, generate, streams, models, errors."""
+"""The `ollama` package: chat, generate, streams, vectors, models, errors."""
 
 import sys
 from importlib.metadata import version
@@ -36,6 +36,19 @@ def generate(client, expected):
     assert client.generate(model="wf-demo").done_reason == "load"
 
 
+def embed(client, server):
+    texts = ["A cat sat on the mat.", "A dog ran in the park."]
+    answer = client.embed(model="wf-demo", input=texts)
+    other = openai.OpenAI(base_url=server.base_url, api_key="none")
+    other = other.embeddings.create(model="wf-demo", input=texts, encoding_format="float")
+    assert [list(vector) for vector in answer.embeddings] == [one.embedding for one in other.data]
+    assert answer.prompt_eval_count == other.usage.prompt_tokens and answer.total_duration > 0
+    [short] = client.embed(model="wf-demo", input=texts[0], dimensions=16).embeddings
+    assert len(short) == 16
+    before = client.embeddings(model="wf-demo", prompt=texts[0])
+    assert list(before.embedding) == other.data[0].embedding
+
+
 def models(client):
     assert [model.model for model in client.list().models] == ["wf-demo"]
     assert [model.name for model in client.ps().models] == ["wf-demo"]
@@ -65,6 +78,7 @@ def main(binary):
         client = ollama.Client(host=server.url)
         text = chat(client, server)
         generate(client, text)
+        embed(client, server)
         models(client)
         errors(client)
         assert server.stop() == 0

@@ -113,6 +113,33 @@ def errors(client):
     assert raw.headers["x-request-id"] == "abc-1"
 
 
+def embeddings(client):
+    """The package asks for base64 unless told otherwise: both forms hold the same numbers."""
+    texts = ["A cat sat on the mat.", "A dog ran in the park.", "The cat sat on a mat."]
+    answer = client.embeddings.create(model="wf-demo", input=texts)
+    vectors = [item.embedding for item in answer.data]
+    plain = client.embeddings.create(model="wf-demo", input=texts, encoding_format="float")
+    assert [item.embedding for item in plain.data] == [list(vector) for vector in vectors]
+    assert answer.usage.prompt_tokens == answer.usage.total_tokens > len(texts)
+    for text, vector in zip(texts, vectors):
+        [alone] = client.embeddings.create(model="wf-demo", input=text).data
+        assert alone.embedding == vector
+        assert abs(sum(number * number for number in vector) - 1) < 1e-5
+    assert cosine(vectors[0], vectors[2]) > cosine(vectors[0], vectors[1])
+    [tokens] = client.embeddings.create(model="wf-demo", input=[1, 2, 3]).data
+    [lists] = client.embeddings.create(model="wf-demo", input=[[1, 2, 3]], dimensions=16).data
+    assert len(tokens.embedding) == len(vectors[0]) and len(lists.embedding) == 16
+    try:
+        client.embeddings.create(model="wf-demo", input=["a", ""])
+        raise AssertionError("an empty text was taken")
+    except openai.BadRequestError as error:
+        assert error.param == "input[1]"
+
+
+def cosine(one, other):
+    return sum(a * b for a, b in zip(one, other))
+
+
 def abort(client, server):
     before = metric(server, "wf:cancelled_requests_total")
     for chunk in client.chat.completions.create(
@@ -167,6 +194,7 @@ def main(binary):
         stream(client, text)
         choices(client, text)
         completions(client)
+        embeddings(client)
         models(client)
         structured(client)
         errors(client)

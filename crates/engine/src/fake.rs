@@ -12,6 +12,8 @@ use wf_model::{Forward, Logits, PAGE_LEN, Scoring, Segment, TokenId};
 pub struct FakeModel {
     config: ModelConfig,
     slots: Vec<Option<TokenId>>,
+    /// What each token of the last pass saw.
+    seen: Vec<u64>,
     max_batch_tokens: usize,
     gives_every_score: bool,
 }
@@ -23,7 +25,7 @@ impl FakeModel {
             architecture: "fake".into(),
             name: Some("fake".into()),
             vocab_len,
-            hidden_len: 1,
+            hidden_len: 4,
             ffn_len: 1,
             layers: 1,
             heads: 1,
@@ -39,9 +41,10 @@ impl FakeModel {
             bos: None,
             eos: Vec::new(),
             block_diffusion: None,
+            pooling: None,
         };
         let slots = vec![None; pages * PAGE_LEN];
-        Self { config, slots, max_batch_tokens, gives_every_score: false }
+        Self { config, slots, seen: Vec::new(), max_batch_tokens, gives_every_score: false }
     }
 
     /// Fills blocks of masks.
@@ -60,18 +63,19 @@ impl FakeModel {
         segment.pages[position / PAGE_LEN] as usize * PAGE_LEN + position % PAGE_LEN
     }
 
-    fn score(&self, segment: &Segment<'_>, want: usize, row: &mut [f32]) {
-        let position = segment.start + want;
+    /// A hash of where a token stands and of all it sees.
+    fn look(&self, segment: &Segment<'_>, token: usize) -> u64 {
+        let position = segment.start + token;
         let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ position as u64;
         for seen in 0..segment.sees.visible(position, segment.end()) {
             let token = self.slots[Self::slot(segment, seen)].expect("a seen position was written");
             hash = (hash ^ u64::from(token)).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         }
-        for (score, token) in row.iter_mut().zip(0u64..) {
-            let mixed = (hash ^ token.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-                .wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            *score = (mixed >> 40) as f32 * (8.0 / (1u64 << 24) as f32);
-        }
+        hash
+    }
+
+    fn score(&self, segment: &Segment<'_>, want: usize, row: &mut [f32]) {
+        numbers(self.look(segment, want), row);
         if let Scoring::Top(k) = segment.scoring
             && !self.gives_every_score
             && k < row.len()
@@ -80,6 +84,15 @@ impl FakeModel {
             let floor = *sorted.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1;
             row.iter_mut().filter(|score| **score < floor).for_each(|s| *s = f32::NEG_INFINITY);
         }
+    }
+}
+
+/// Numbers from 0 to 8 that a hash stands for.
+fn numbers(hash: u64, row: &mut [f32]) {
+    for (number, at) in row.iter_mut().zip(0u64..) {
+        let mixed =
+            (hash ^ at.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        *number = (mixed >> 40) as f32 * (8.0 / (1u64 << 24) as f32);
     }
 }
 
@@ -105,6 +118,10 @@ impl Forward for FakeModel {
                 self.slots[Self::slot(segment, segment.start + at)] = Some(token);
             }
         }
+        let looks = |segment: &Segment<'_>| {
+            (0..segment.tokens.len()).map(|token| self.look(segment, token)).collect::<Vec<_>>()
+        };
+        self.seen = batch.iter().flat_map(looks).collect();
         logits.resize(batch.iter().map(|segment| segment.want.len()).sum());
         let mut row = 0;
         for segment in batch {
@@ -113,5 +130,9 @@ impl Forward for FakeModel {
                 row += 1;
             }
         }
+    }
+
+    fn hidden_state(&self, token: usize, out: &mut [f32]) {
+        numbers(self.seen[token], out);
     }
 }

@@ -122,6 +122,9 @@ pub enum FrontendError {
     /// The step that computed it panicked.
     #[error("an internal error ended this reply; others are not touched by it")]
     StepFailed,
+    /// An embedding took too long.
+    #[error("the time allowed for this request was over before it was computed")]
+    DeadlinePassed,
     /// The engine thread died.
     #[error("the engine stopped in the middle of the reply")]
     EngineStopped,
@@ -425,6 +428,8 @@ impl TextStream {
                     self.push_token(writing, picked);
                 }
             }
+            // Nobody asked for it here.
+            Event::Embedding(_) => {}
             Event::Done(reason) => return self.end(reason),
         }
         Ok(())

@@ -6,10 +6,11 @@ use std::thread;
 use std::time::Instant;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use wf_model::{BlockDiffusion, Forward, PAGE_LEN, TokenId};
+use wf_model::{BlockDiffusion, Forward, PAGE_LEN, Pooling, TokenId};
 
-use crate::decode::{Abilities, DecodeMode, Unsupported};
-use crate::request::{Event, Refused, Request};
+use crate::decode::{Abilities, DecodeMode, Decoder, Embedder, Unsupported};
+use crate::embed::Embed;
+use crate::request::{Event, Limits, Refused, Request};
 use crate::run::{Engine, Message};
 use crate::sequence::Sequence;
 use crate::stats::{Stats, StatsSnapshot};
@@ -39,6 +40,7 @@ pub struct EngineHandle {
     inbox: UnboundedSender<Message>,
     context_len: usize,
     vocab_len: usize,
+    hidden_len: usize,
     can: Abilities,
     pages: usize,
     max_waiting: usize,
@@ -94,6 +96,7 @@ impl EngineHandle {
             inbox,
             context_len: options.context_len.map_or(context_len, |len| len.min(context_len)),
             vocab_len: config.vocab_len,
+            hidden_len: config.hidden_len,
             can: Abilities {
                 blocks: options.blocks.or(config.block_diffusion),
                 draft_model: draft.is_some(),
@@ -113,6 +116,11 @@ impl EngineHandle {
     /// How many tokens the model knows.
     pub fn vocab_len(&self) -> usize {
         self.vocab_len
+    }
+
+    /// How many numbers the hidden state of a token has.
+    pub fn hidden_len(&self) -> usize {
+        self.hidden_len
     }
 
     /// What can be asked of the model.
@@ -145,6 +153,29 @@ impl EngineHandle {
         let decoder = request.decode.decoder(self.can)?;
         let room = self.context_len - request.prompt.len();
         request.limits.max_tokens = request.limits.max_tokens.min(room);
+        self.send(request, decoder)
+    }
+
+    /// Hands a text in, to be read and not answered, or says why not. What is asked for in `embed`
+    /// beyond its tokens and its turn is the frontend's to do.
+    pub fn embed(&self, pooling: Pooling, embed: Embed) -> Result<Events, Refused> {
+        let (tokens, limit) = (embed.tokens.len(), self.context_len);
+        if tokens > limit {
+            return Err(Refused::TextTooLong { tokens, limit });
+        }
+        self.check_tokens(&embed.tokens)?;
+        let decoder = Embedder::new(pooling, tokens, self.can)?;
+        let request = Request {
+            prompt: embed.tokens,
+            limits: Limits { deadline: embed.deadline, ..Limits::default() },
+            cache_salt: embed.cache_salt,
+            priority: embed.priority,
+            ..Request::default()
+        };
+        self.send(request, Box::new(decoder))
+    }
+
+    fn send(&self, request: Request, decoder: Box<dyn Decoder>) -> Result<Events, Refused> {
         if !self.stats.waiting.enter(self.max_waiting) {
             return Err(Refused::Busy { waiting: self.max_waiting });
         }
@@ -168,20 +199,15 @@ impl EngineHandle {
 
     fn check(&self, request: &Request) -> Result<(), Refused> {
         let (tokens, limit) = (request.prompt.len(), self.context_len);
-        if tokens == 0 {
-            return Err(Refused::EmptyPrompt);
-        }
         if tokens >= limit {
             return Err(Refused::TooLong { tokens, limit });
         }
         if request.limits.max_tokens == 0 && request.prompt_logprobs.is_none() {
             return Err(Refused::NothingToWrite);
         }
-        let stops = &request.limits.stop_tokens;
-        let known = |token: TokenId| (token as usize) < self.vocab_len;
-        if let Some(&token) = request.prompt.iter().chain(stops).find(|&&token| !known(token)) {
-            return Err(Refused::UnknownToken { token, last: self.vocab_len as TokenId - 1 });
-        }
+        self.check_tokens(&request.prompt)?;
+        let stops = request.limits.stop_tokens.iter();
+        stops.copied().try_for_each(|token| self.check_token(token))?;
         if matches!(request.decode, DecodeMode::Diffusion(_)) && request.prompt_logprobs.is_some() {
             let what =
                 "prompt_logprobs with decode diffusion: a prompt is scored autoregressively only";
@@ -192,5 +218,20 @@ impl EngineHandle {
             return Err(Unsupported(what.into()).into());
         }
         Ok(request.sampling.check(self.vocab_len)?)
+    }
+
+    /// Refuses nothing at all, and tokens that are none.
+    fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), Refused> {
+        if tokens.is_empty() {
+            return Err(Refused::EmptyPrompt);
+        }
+        tokens.iter().copied().try_for_each(|token| self.check_token(token))
+    }
+
+    fn check_token(&self, token: TokenId) -> Result<(), Refused> {
+        match (token as usize) < self.vocab_len {
+            true => Ok(()),
+            false => Err(Refused::UnknownToken { token, last: self.vocab_len as TokenId - 1 }),
+        }
     }
 }

@@ -13,6 +13,7 @@
 mod block_choice;
 pub mod decode;
 mod drafter;
+mod embed;
 pub mod fake;
 mod frontend;
 mod grammar;
@@ -32,6 +33,7 @@ mod store;
 
 pub use block_choice::BlockChoice;
 pub use decode::{Abilities, DecodeMode, DecodeSettings, Diffusion, Drafting, Rule, Unsupported};
+pub use embed::{Embed, Embedding};
 pub use frontend::{
     Finish, Frontend, FrontendError, Generate, Input, Piece, StoppedAt, TextStream, Timings,
     draw_seed,
@@ -45,7 +47,7 @@ pub use open::{
 pub use request::{Event, FinishReason, Limits, Logprobs, Picked, Refused, Request, Work};
 pub use sample::{BadSampling, Sampler, SamplingParams};
 pub use stats::StatsSnapshot;
-pub use wf_model::TokenId;
+pub use wf_model::{Pooling, TokenId};
 
 /// The version of the arithmetic: answers change only with this. What it stands for is held by the
 /// golden hashes of the kernels' tests.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use wf_formats::{GenerationDefaults, ModelConfig, ModelFile, OpenOptions, TokenizerSource};
 use wf_model::{
     Compute, CpuList, HeadCounts, HeadMode, Isa, KvDtype, KvPool, Layout, LoadError, Loading,
-    Model, ModelOptions, PAGE_LEN, SparseMode, TokenId, why_missing,
+    Model, ModelOptions, PAGE_LEN, Pooling, SparseMode, TokenId, why_missing,
 };
 use wf_text::{ChatMessage, ChatTemplate, GgufVocab, Prompt, RenderOptions, TextError, Tokenizer};
 
@@ -229,6 +229,8 @@ pub struct ModelText {
     pub end_tokens: Vec<TokenId>,
     /// What goes before a raw prompt.
     pub prompt_prefix: Vec<TokenId>,
+    /// How its makers want embeddings to be made, where they say.
+    pub pooling: Option<Pooling>,
     /// The text of its begin token.
     pub bos_text: Option<String>,
     /// The text of its end token.
@@ -332,6 +334,7 @@ pub fn read_text(file: &ModelFile) -> Result<ModelText, OpenError> {
             eos: v.eos,
             eot: v.eot,
             add_bos: v.add_bos,
+            add_eos: v.add_eos,
             add_space_prefix: v.add_space_prefix,
         }),
         TokenizerSource::Missing { looked } => {
@@ -356,6 +359,7 @@ pub fn read_text(file: &ModelFile) -> Result<ModelText, OpenError> {
         template_source: file.chat_template().map(str::to_owned),
         end_tokens: config.eos.clone(),
         prompt_prefix: Vec::new(),
+        pooling: config.pooling,
         tokenizer,
     };
     let never_bos =

@@ -130,6 +130,8 @@ pub enum Event {
     },
     /// How the block being filled stands, if asked for: nothing where a mask is.
     Preview(Vec<Option<TokenId>>),
+    /// What the text comes to, where that was asked for and not a reply.
+    Embedding(Vec<f32>),
     /// The reply ended.
     Done(FinishReason),
 }
@@ -144,6 +146,14 @@ pub enum Refused {
     #[error("the prompt has {tokens} tokens; with the reply at most {limit} fit the context")]
     TooLong {
         /// Tokens of the prompt.
+        tokens: usize,
+        /// Tokens the context holds.
+        limit: usize,
+    },
+    /// A text to embed that the context cannot hold.
+    #[error("the text has {tokens} tokens; at most {limit} fit the context")]
+    TextTooLong {
+        /// Tokens of the text.
         tokens: usize,
         /// Tokens the context holds.
         limit: usize,

@@ -35,6 +35,8 @@ pub(crate) struct Engine<F> {
     running: Vec<Sequence>,
     store: PageStore,
     logits: Logits,
+    /// Room for the hidden state of a token.
+    hidden: Vec<f32>,
     max_running: usize,
     stats: Arc<Stats>,
 }
@@ -52,6 +54,7 @@ impl<F: Forward> Engine<F> {
             drafter: draft.map(|draft| Drafter::new(draft, vocab_len)),
             store: PageStore::new(model.pages()),
             logits: Logits::new(vocab_len),
+            hidden: vec![0.0; model.config().hidden_len],
             // Each running sequence can have at least one token in a step.
             max_running: max_running.min(model.max_batch_tokens()),
             model,
@@ -169,9 +172,14 @@ impl<F: Forward> Engine<F> {
         self.model.forward(&batch, &mut self.logits);
         self.stats.steps.add(1);
 
-        let mut row = 0;
+        let (mut row, mut token) = (0, 0);
         for (sequence, plan) in self.running.iter_mut().zip(&plans) {
             let Some(plan) = plan else { continue };
+            for pooled in sequence.pooled(plan) {
+                self.model.hidden_state(token + pooled, &mut self.hidden);
+                sequence.pool(&self.hidden);
+            }
+            token += plan.tokens.len();
             let scores = self.logits.rows_mut(row, plan.want.len());
             let before = sequence.work();
             self.stats.reply_tokens.add(sequence.absorb(plan, scores, &mut self.store));

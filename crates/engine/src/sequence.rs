@@ -1,6 +1,7 @@
 //! One running request.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -44,6 +45,8 @@ struct Progress {
     prompt_logprobs: Option<usize>,
     /// Tokens of the prompt told of. That happens once, however often they are computed anew.
     prompt_told: usize,
+    /// Whether every token has to run, also those whose K/V others have computed.
+    runs_all: bool,
 }
 
 impl Progress {
@@ -62,8 +65,8 @@ impl Progress {
     /// do those whose scores are to be told.
     fn cacheable(&self) -> &[TokenId] {
         match self.view().prompt_logprobs {
-            Some(_) => &[],
-            None => &self.tokens[..self.tokens.len() - 1],
+            None if !self.runs_all => &self.tokens[..self.tokens.len() - 1],
+            _ => &[],
         }
     }
 
@@ -100,6 +103,7 @@ impl Sequence {
                 prompt_logprobs: request.prompt_logprobs,
                 // Nothing comes before the first one, so there is nothing to tell of it.
                 prompt_told: 1,
+                runs_all: decoder.runs_all(),
             },
             held: Held::nothing(tree),
             tree,
@@ -153,9 +157,11 @@ impl Sequence {
         self.progress.prompt_len
     }
 
-    /// Pages it needs beyond those the store has for it, to hold all its tokens and the next one.
+    /// Pages it needs beyond those the store has for it, to hold all its tokens and the next one,
+    /// if there is to be a next one.
     pub(crate) fn pages_to_go_on(&self, store: &PageStore) -> usize {
-        let pages = (self.progress.tokens.len() + 1).div_ceil(PAGE_LEN);
+        let tokens = (self.progress.tokens.len() + 1).min(self.progress.most);
+        let pages = tokens.div_ceil(PAGE_LEN);
         pages - store.matching(self.tree, self.progress.cacheable())
     }
 
@@ -244,6 +250,16 @@ impl Sequence {
         }
     }
 
+    /// Which tokens of `plan` it wants the hidden states of.
+    pub(crate) fn pooled(&self, plan: &Plan) -> Range<usize> {
+        self.decoder.pooled(plan)
+    }
+
+    /// Takes in the hidden state of one of them, in order.
+    pub(crate) fn pool(&mut self, hidden: &[f32]) {
+        self.decoder.pool(hidden);
+    }
+
     /// Takes in the scores of `plan`, tells the listener what became final, and lets others find the
     /// pages that are full. Returns how many tokens were written.
     pub(crate) fn absorb(
@@ -253,7 +269,8 @@ impl Sequence {
         store: &mut PageStore,
     ) -> usize {
         let written = self.progress.tokens.len();
-        if plan.at + plan.tokens.len() >= self.progress.prompt_len {
+        let writes = self.progress.most > self.progress.prompt_len;
+        if writes && plan.at + plan.tokens.len() >= self.progress.prompt_len {
             self.work.passes += 1;
             self.work.rows += plan.tokens.len();
         }
@@ -277,7 +294,7 @@ impl Sequence {
     }
 
     fn apply(&mut self, outcome: Outcome) {
-        let Outcome { keep, prompt, mut commit, drafted, agreed, preview } = outcome;
+        let Outcome { keep, prompt, mut commit, drafted, agreed, preview, embedding } = outcome;
         self.work.drafted += drafted;
         self.work.agreed += agreed;
         let untold = self.progress.untold(prompt);
@@ -290,6 +307,10 @@ impl Sequence {
         let total = self.progress.prompt_len;
         let was_reading = self.progress.kv_len < total;
         self.progress.kv_len += keep;
+        if let Some(embedding) = embedding {
+            self.send(Event::Embedding(embedding));
+            return self.finish(FinishReason::Stop);
+        }
         if commit.is_empty() {
             if was_reading && keep > 0 {
                 self.send(Event::Progress { done: self.progress.kv_len.min(total), total });

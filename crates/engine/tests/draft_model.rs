@@ -32,6 +32,10 @@ impl Forward for Forgetful {
         self.fake.pages()
     }
 
+    fn hidden_state(&self, token: usize, out: &mut [f32]) {
+        self.fake.hidden_state(token, out);
+    }
+
     fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) {
         self.fake.forward(batch, logits);
         let rows = batch.iter().flat_map(|s| s.want.iter().map(|want| s.start + want));

@@ -33,6 +33,10 @@ impl Forward for Fragile {
         self.0.forward(batch, logits);
         assert!(!is_poisoned, "poisoned, as this test wants it");
     }
+
+    fn hidden_state(&self, token: usize, out: &mut [f32]) {
+        self.0.hidden_state(token, out);
+    }
 }
 
 fn engine() -> EngineHandle {

@@ -50,7 +50,7 @@ fn collect(mut events: Events) -> (Vec<TokenId>, FinishReason) {
             Event::Started { cached } => assert!(cached < 90),
             Event::PromptLogprobs(_) => panic!("not asked for"),
             Event::Progress { done, total } => assert!(done <= total),
-            Event::Preview(_) => panic!("not asked for"),
+            Event::Preview(_) | Event::Embedding(_) => panic!("not asked for"),
             Event::Tokens { picked, .. } => tokens.extend(picked.iter().map(|p| p.token)),
             Event::Done(reason) => {
                 assert!(events.next_blocking().is_none(), "nothing comes after Done");

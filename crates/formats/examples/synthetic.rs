@@ -59,6 +59,7 @@ fn main() -> Result<(), Failure> {
         bos: vocabulary.bos,
         eos: vocabulary.eos.into_iter().collect(),
         block_diffusion: None,
+        pooling: None,
     };
     let mut random = Random(flags.number("seed", 1)? as u64);
     let out = flags.finish()?;

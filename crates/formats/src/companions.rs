@@ -28,6 +28,8 @@ pub(crate) struct Companions {
     pub(crate) generation: Settings,
     /// `dlm_config.json`
     pub(crate) diffusion: Settings,
+    /// `1_Pooling/config.json` of sentence-transformers
+    pub(crate) pooling: Settings,
     pub(crate) text: ModelText,
 }
 
@@ -48,6 +50,7 @@ impl Companions {
             config,
             generation,
             diffusion: settings("dlm_config.json")?,
+            pooling: settings("1_Pooling/config.json")?,
             text: ModelText {
                 tokenizer,
                 chat_template: chat_template(directory, &tokenizer_config)?,

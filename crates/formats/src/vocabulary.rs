@@ -59,6 +59,8 @@ pub struct GgufVocabulary {
     pub eot: Option<u32>,
     /// Whether a sequence starts with `bos`.
     pub add_bos: Option<bool>,
+    /// Whether a text to embed ends with `eos`.
+    pub add_eos: Option<bool>,
     /// Whether a space goes before a text, for SentencePiece.
     pub add_space_prefix: Option<bool>,
     /// Score of each token, for SentencePiece.
@@ -89,6 +91,7 @@ impl GgufVocabulary {
             eos: id("eos")?,
             eot: id("eot")?,
             add_bos: metadata.bool("tokenizer.ggml.add_bos_token")?,
+            add_eos: metadata.bool("tokenizer.ggml.add_eos_token")?,
             add_space_prefix: metadata.bool("tokenizer.ggml.add_space_prefix")?,
             scores: metadata.floats("tokenizer.ggml.scores", MAX_TOKENS)?.unwrap_or_default(),
             tokens,

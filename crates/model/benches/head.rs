@@ -141,6 +141,7 @@ fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode
         bos: None,
         eos: Vec::new(),
         block_diffusion: None,
+        pooling: None,
     };
     let states: Vec<u8> =
         (0..STATES).flat_map(|i| floats(1_000_000 + i, COLS)).flat_map(f32::to_le_bytes).collect();

@@ -224,6 +224,13 @@ impl Forward for Model {
         self.score(batch, logits);
         self.scratch.clock.lap(Part::Head);
     }
+
+    fn hidden_state(&self, token: usize, out: &mut [f32]) {
+        let len = self.config.hidden_len;
+        let hidden = &self.scratch.hidden[token * len..][..len];
+        let (weight, eps) = (&self.weights.output_norm, self.config.norm_eps);
+        self.compute.kernel.rms_norm(hidden, weight, eps, out);
+    }
 }
 
 /// What `--head check` is for.

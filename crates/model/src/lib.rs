@@ -42,5 +42,5 @@ pub use parts::{Part, PartTimes};
 pub use segment::{Forward, Logits, Scoring, Sees, Segment, TokenId};
 pub use sparse::{LayerSparsity, SparseMode, UnknownSparseMode};
 pub use trace::{LayerTrace, Quantized};
-pub use wf_formats::{BlockDiffusion, MASK_TEXT, ModelConfig};
+pub use wf_formats::{BlockDiffusion, MASK_TEXT, ModelConfig, Pooling};
 pub use wf_kernels::{Isa, Layout, math, why_missing};

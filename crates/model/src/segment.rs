@@ -201,6 +201,10 @@ pub trait Forward: Send {
     /// It cannot fail: token numbers below the vocabulary's length, positions below the context's
     /// length, and enough pages are the caller's promise.
     fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits);
+
+    /// What the network made of a token of the last pass, after its last norm: where a head would
+    /// start. Tokens are counted over all segments of the pass.
+    fn hidden_state(&self, token: usize, out: &mut [f32]);
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ fn config() -> ModelConfig {
         bos: None,
         eos: Vec::new(),
         block_diffusion: None,
+        pooling: None,
     }
 }
 

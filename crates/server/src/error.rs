@@ -116,6 +116,9 @@ impl From<Refused> for ApiError {
             Refused::TooLong { .. } => {
                 Self { code: "context_length_exceeded", ..Self::field("messages", message) }
             }
+            Refused::TextTooLong { .. } => {
+                Self { code: "context_length_exceeded", ..Self::field("input", message) }
+            }
             Refused::UnknownToken { .. } => Self::field("prompt", message),
             Refused::NothingToWrite => Self::field("max_tokens", message),
             Refused::Unsupported(_) => Self::field("decode", message),
@@ -137,6 +140,7 @@ impl From<FrontendError> for ApiError {
                 Self { code: "grammar_dead_end", ..Self::invalid(message) }
             }
             FrontendError::StepFailed => Self::internal(),
+            FrontendError::DeadlinePassed => Self::unavailable("deadline", &message),
             FrontendError::EngineStopped => Self::stopping(),
         }
     }

@@ -13,6 +13,7 @@ mod auth;
 mod body;
 mod decoding;
 mod dialects;
+mod embeddings;
 mod error;
 mod form;
 mod guard;
@@ -49,13 +50,14 @@ pub use tls::{Tls, TlsError};
 pub use trace::SPANS;
 
 use dialects::{anthropic, ollama, responses, sglang};
-use routes::{chat, completions, docs, health, info, models, page, tokens};
+use routes::{chat, completions, docs, embeddings as vectors, health, info, models, page, tokens};
 
 /// Every route that the description of the API has.
 fn routes_of() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(chat::chat))
         .routes(routes!(completions::completions))
+        .routes(routes!(vectors::embeddings))
         .routes(routes!(models::models))
         .routes(routes!(models::model))
         .routes(routes!(tokens::tokenize))
@@ -78,6 +80,8 @@ fn routes_of() -> OpenApiRouter<App> {
         .routes(routes!(anthropic::count_tokens))
         .routes(routes!(ollama::chat))
         .routes(routes!(ollama::generate))
+        .routes(routes!(ollama::embed::embed_texts))
+        .routes(routes!(ollama::embed::embed_prompt))
         .routes(routes!(ollama::models::tags))
         .routes(routes!(ollama::models::show))
         .routes(routes!(ollama::models::ps))

@@ -54,6 +54,8 @@ pub struct Limits {
     pub choices: u32,
     /// Prompts of one request, times replies to each.
     pub replies: usize,
+    /// Texts of one request for vectors.
+    pub inputs: usize,
     /// Texts that end a reply.
     pub stops: usize,
     /// Bytes of such a text.
@@ -81,6 +83,7 @@ impl Default for Limits {
             connections: 16 << 10,
             choices: 8,
             replies: 256,
+            inputs: 2048,
             stops: 16,
             stop_bytes: 256,
             biases: 1024,

@@ -35,6 +35,8 @@ pub struct GgufVocab {
     pub eot: Option<TokenId>,
     /// `add_bos_token`; absent, it is true for `llama` models and for the Llama 3 family.
     pub add_bos: Option<bool>,
+    /// `add_eos_token`; absent, it is false.
+    pub add_eos: Option<bool>,
     /// `add_space_prefix` of a `llama` model; absent, it is true.
     pub add_space_prefix: Option<bool>,
 }
@@ -176,7 +178,8 @@ impl GgufVocab {
     fn ends(&self, add_bos_by_default: bool) -> PromptEnds {
         let adds = self.add_bos.unwrap_or(add_bos_by_default);
         let prefix = self.bos.filter(|_| adds).into_iter().collect();
-        PromptEnds { prefix, suffix: Vec::new(), bos: self.bos }
+        let suffix = self.eos.filter(|_| self.add_eos == Some(true)).into_iter().collect();
+        PromptEnds { prefix, suffix, bos: self.bos }
     }
 
     /// Control and unknown tokens are special; user-defined ones are whole wherever they stand.

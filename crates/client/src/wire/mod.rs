@@ -6,6 +6,7 @@
 mod chat;
 mod completion;
 mod decoding;
+mod embedding;
 mod error;
 mod event;
 mod generate;
@@ -25,6 +26,9 @@ pub use chat::{
 };
 pub use completion::{Completion, CompletionChoice, CompletionLogprobs, CompletionRequest, Prompt};
 pub use decoding::{DiffusionSettings, DraftSettings};
+pub use embedding::{
+    EmbeddingItem, EmbeddingRequest, EmbeddingResponse, EmbeddingUsage, EncodingFormat, Vector,
+};
 pub use error::{ErrorBody, ErrorDetail};
 pub use event::NamedEvent;
 pub use generate::{
@@ -37,8 +41,9 @@ pub use messages::{
 };
 pub use model::{ModelCard, ModelList};
 pub use ollama::{
-    OllamaChatRequest, OllamaCost, OllamaError, OllamaGenerateRequest, OllamaMessage,
-    OllamaOptions, OllamaReply,
+    OllamaChatRequest, OllamaCost, OllamaEmbedRequest, OllamaEmbedResponse,
+    OllamaEmbeddingsRequest, OllamaEmbeddingsResponse, OllamaError, OllamaGenerateRequest,
+    OllamaMessage, OllamaOptions, OllamaReply,
 };
 pub use responses::{
     IncompleteDetails, InputItem, OutputMessage, OutputText, OutputTokensDetails, ResponseEvent,

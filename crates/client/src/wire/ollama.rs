@@ -1,4 +1,4 @@
-//! `POST /api/chat` and `/api/generate`: Ollama's API.
+//! `POST /api/chat`, `/api/generate` and `/api/embed`: Ollama's API.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +55,76 @@ pub struct OllamaGenerateRequest {
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schema(value_type = super::OllamaStructuredFields))]
     pub rest: Rest,
+}
+
+/// Texts to turn into vectors.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct OllamaEmbedRequest {
+    /// Which model; the only one there is if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// A text, or a list of texts. Without any, there are no vectors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<OneOrMany>,
+    /// Cut off what the context cannot hold; true if absent. If false, such a text is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncate: Option<bool>,
+    /// Keep only so many numbers of each vector, scaled to length 1 again; 0 is all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dimensions: Option<u32>,
+    /// How to compute. Nothing of it changes a vector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<OllamaOptions>,
+    /// Fields without a type.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schema(ignore))]
+    pub rest: Rest,
+}
+
+/// The vectors.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct OllamaEmbedResponse {
+    /// The model that made them.
+    pub model: String,
+    /// One for each text, of length 1.
+    pub embeddings: Vec<Vec<f32>>,
+    /// Nanoseconds from the request to the last vector.
+    pub total_duration: u64,
+    /// Always 0: the model is there.
+    pub load_duration: u64,
+    /// Tokens of the texts.
+    pub prompt_eval_count: u32,
+}
+
+/// A text to turn into a vector, as it was asked before `/api/embed`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct OllamaEmbeddingsRequest {
+    /// Which model; the only one there is if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The text. Without any, the vector is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// How to compute. Nothing of it changes a vector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<OllamaOptions>,
+    /// Fields without a type.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schema(ignore))]
+    pub rest: Rest,
+}
+
+/// The vector.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct OllamaEmbeddingsResponse {
+    /// Its numbers, of length 1.
+    pub embedding: Vec<f32>,
 }
 
 /// How tokens are chosen, and how many.

@@ -9,9 +9,12 @@ mod block;
 mod diffusion;
 mod draft_len;
 mod drafted;
+mod embedder;
 mod lookup;
 mod mode;
 mod settings;
+
+use std::ops::Range;
 
 use wf_model::{Scoring, Sees, TokenId};
 
@@ -19,6 +22,7 @@ pub use accept::{Guess, Rule};
 pub use autoregressive::Autoregressive;
 pub use diffusion::BlockFiller;
 pub use drafted::Drafted;
+pub use embedder::Embedder;
 pub use mode::{Abilities, DecodeMode, Diffusion, Drafting, Unsupported};
 pub use settings::DecodeSettings;
 
@@ -90,6 +94,8 @@ pub struct Outcome {
     pub agreed: usize,
     /// The block as it stands, if it is to be shown: nothing where a mask is.
     pub preview: Vec<Option<TokenId>>,
+    /// What all of the text came to, where that was asked for and not a reply.
+    pub embedding: Option<Vec<f32>>,
 }
 
 /// How one sequence turns scores into tokens. One value a sequence; it owns its state.
@@ -119,6 +125,19 @@ pub trait Decoder: Send {
 
     /// What it guessed; at least one token.
     fn take_guesses(&mut self, _seq: SeqView<'_>, _guesses: Vec<TokenId>) {}
+
+    /// Which tokens of the plan it wants the hidden states of.
+    fn pooled(&self, _plan: &Plan) -> Range<usize> {
+        0..0
+    }
+
+    /// Takes in the hidden state of one of them, in order, before `absorb`.
+    fn pool(&mut self, _hidden: &[f32]) {}
+
+    /// Whether every token has to run, also those whose K/V others have computed.
+    fn runs_all(&self) -> bool {
+        false
+    }
 
     /// The pages were given up: whatever lay in them behind `kv_len` is gone too.
     fn forget_pages(&mut self) {}

@@ -1,6 +1,6 @@
 //! GGUF metadata → [`ModelConfig`].
 
-use super::{Activation, BlockDiffusion, Evidence, ModelConfig, RotaryPairs};
+use super::{Activation, BlockDiffusion, Evidence, ModelConfig, Pooling, RotaryPairs};
 use crate::error::{Error, quote_safely};
 use crate::gguf::value::Metadata;
 use crate::vocabulary::{CONTROL_TYPE, GgufVocabulary};
@@ -40,6 +40,7 @@ pub(crate) fn read(
         bos: metadata.u32("tokenizer.ggml.bos_token_id")?,
         eos: end_tokens(metadata, vocabulary, decisions)?,
         block_diffusion: keys.block_diffusion(vocabulary, decisions)?,
+        pooling: metadata.u32(&keys.key("pooling_type"))?.and_then(Pooling::from_number),
     };
     config.check(metadata.file())?;
     Ok(config)

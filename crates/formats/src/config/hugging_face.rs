@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::gguf::MASK_TEXT;
 use super::settings::Settings;
-use super::{Activation, BlockDiffusion, Evidence, ModelConfig, NAIVE_HINT, RotaryPairs};
+use super::{Activation, BlockDiffusion, Evidence, ModelConfig, NAIVE_HINT, Pooling, RotaryPairs};
 use crate::companions::Companions;
 use crate::error::{Error, quote_safely};
 
@@ -68,6 +68,7 @@ pub(crate) fn read(
         bos: settings.token("bos_token_id")?.or(documents.generation.token("bos_token_id")?),
         eos: end_tokens(documents)?,
         block_diffusion: block_diffusion(documents, decisions)?,
+        pooling: pooling(documents)?,
     };
     config.check(&settings.file)?;
     Ok(config)
@@ -303,4 +304,17 @@ fn block_diffusion(
         token_shift: true,
         causal_context: true,
     }))
+}
+
+/// Our own key in `config.json`, or what sentence-transformers keeps in a file of its own.
+fn pooling(documents: &Companions) -> Result<Option<Pooling>, Error> {
+    let settings = &documents.config;
+    let Some(name) = settings.string("pooling")? else {
+        return Pooling::from_sentence_transformers(&documents.pooling);
+    };
+    let unknown = || {
+        let what = format!("\"{}\", allowed are mean, cls and last", quote_safely(name));
+        settings.fault("pooling", what)
+    };
+    Pooling::named(name).map(Some).ok_or_else(unknown)
 }

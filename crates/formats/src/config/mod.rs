@@ -6,7 +6,10 @@
 
 pub(crate) mod gguf;
 pub(crate) mod hugging_face;
+mod pooling;
 pub(crate) mod settings;
+
+pub use pooling::Pooling;
 
 use crate::error::Error;
 use crate::names::{LayerTensor, TensorName};
@@ -87,6 +90,8 @@ pub struct ModelConfig {
     pub eos: Vec<u32>,
     /// How the model fills a block of masks, if it was trained to.
     pub block_diffusion: Option<BlockDiffusion>,
+    /// How its makers want embeddings to be made, where they say.
+    pub pooling: Option<Pooling>,
 }
 
 /// Which dimensions of a head the rotary embedding turns together.
@@ -302,6 +307,7 @@ mod tests {
             bos: None,
             eos: Vec::new(),
             block_diffusion: None,
+            pooling: None,
         }
     }
 

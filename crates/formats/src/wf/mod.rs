@@ -94,6 +94,7 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
     let companions = Companions {
         config: Settings::part_of(file, "config", header.config),
         diffusion: Settings::default(),
+        pooling: Settings::default(),
         text: ModelText {
             tokenizer: documents.tokenizer,
             chat_template: documents.chat_template,

@@ -65,6 +65,9 @@ pub(super) fn config_values(config: &ModelConfig, target: &Target) -> Map<String
         }
         set("block_diffusion", settings);
     }
+    if let Some(pooling) = config.pooling {
+        set("pooling", json!(pooling.name()));
+    }
     let quantization = json!({
         "quant_method": "bitnet",
         "linear_class": "autobitlinear",

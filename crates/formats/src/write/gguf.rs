@@ -123,6 +123,9 @@ impl GgufWriter {
             // The standard keys have room for two ends and no order; this key of ours keeps all.
             self.set("tokenizer.ggml.eos_token_ids", MetadataValue::U32s(config.eos.clone()));
         }
+        if let Some(pooling) = config.pooling {
+            self.set(&format!("{arch}.pooling_type"), MetadataValue::U32(pooling.number()));
+        }
         self.set_block_diffusion(config, arch);
     }
 
@@ -162,6 +165,7 @@ impl GgufWriter {
             ("eos_token_id", id(vocabulary.eos)),
             ("eot_token_id", id(vocabulary.eot)),
             ("add_bos_token", flag(vocabulary.add_bos)),
+            ("add_eos_token", flag(vocabulary.add_eos)),
             ("add_space_prefix", flag(vocabulary.add_space_prefix)),
         ];
         for (key, value) in keys {

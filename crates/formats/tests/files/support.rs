@@ -52,6 +52,7 @@ impl Sample {
             bos: None,
             eos: Vec::new(),
             block_diffusion: None,
+            pooling: None,
         };
         Self::of(config)
     }

@@ -3,6 +3,7 @@
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod docs;
+pub(crate) mod embeddings;
 pub(crate) mod health;
 pub(crate) mod info;
 pub(crate) mod models;

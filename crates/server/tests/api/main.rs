@@ -6,6 +6,7 @@ mod access;
 mod answers;
 mod anthropic;
 mod decoding;
+mod embeddings;
 mod fields;
 mod ollama;
 mod page;

@@ -129,7 +129,9 @@ async fn protocol_abuse_is_answered_or_closed() {
 async fn a_client_that_goes_away_frees_its_pages() {
     let server = start(Limits::default()).await;
     let whole = json!({"prompt": "Once", "max_tokens": 1500, "ignore_eos": true});
-    for bytes in [long_stream(), request("/v1/completions", &whole, "")] {
+    let texts = json!({"input": vec!["Once upon a time there was a dog. ".repeat(20); 256]});
+    let vectors = request("/v1/embeddings", &texts, "");
+    for bytes in [long_stream(), request("/v1/completions", &whole, ""), vectors] {
         for read in [0, 200] {
             let mut stream = server.connect().await;
             stream.write_all(&bytes).await.unwrap();

@@ -96,6 +96,7 @@ impl Shape {
             bos: None,
             eos: Vec::new(),
             block_diffusion: None,
+            pooling: None,
         }
     }
 

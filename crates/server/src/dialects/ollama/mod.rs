@@ -1,6 +1,8 @@
-//! Ollama's API: `/api/chat` and `/api/generate` here, what it tells of models in `models.rs`.
+//! Ollama's API: `/api/chat` and `/api/generate` here, vectors in `embed.rs`, what it tells of models in
+//! `models.rs`.
 
 mod date;
+pub(crate) mod embed;
 pub(crate) mod models;
 mod write;
 
