@@ -1,14 +1,13 @@
 //! Text to grammar, against the tokens of one model. All of this runs on the caller's side.
 //!
-//! Whoever asks chooses the source, so nothing of it is trusted: its size and nesting have limits, and
-//! so has the work that `llguidance` may put into it, when it is compiled and at every token.
+//! Whoever asks chooses the source, so nothing of it is trusted: see `limits.rs`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use llguidance::api::{ParserLimits, TopLevelGrammar};
+use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{
     ApproximateTokEnv, INVALID_TOKEN, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie,
 };
@@ -18,14 +17,11 @@ use wf_model::TokenId;
 use wf_text::Tokenizer;
 
 use super::bnf::{is_bnf, to_lark};
+use super::limits;
 use super::narrow::{joins, narrow};
 use super::schema::{check_multiples, drop_idle_words};
 use super::{BadGrammar, Grammar, GrammarSource};
 
-/// The longest source, counted as JSON.
-const MOST_BYTES: usize = 128 << 10;
-/// The deepest nesting of brackets in a source.
-const MOST_NESTED: usize = 64;
 /// The stack to compile on: `llguidance` calls itself for nested sources, and running out of stack would
 /// end the process. Only what is touched of it takes memory.
 const STACK_BYTES: usize = 256 << 20;
@@ -33,10 +29,9 @@ const STACK_BYTES: usize = 256 << 20;
 const LONGEST_COMPILE: Duration = Duration::from_secs(3);
 /// How many are compiled at once.
 const MOST_COMPILING: usize = 4;
-/// The most patterns that one value has to match all at once.
-const MOST_JOINED: usize = 12;
-/// Compiled grammars that are kept for those who ask again.
-const MOST_KEPT: usize = 32;
+/// Compiled grammars that are kept for those who ask again: so many, of so many bytes together.
+const MOST_KEPT: usize = 256;
+const MOST_KEPT_BYTES: usize = 64 << 20;
 /// Characters of a message about a source.
 const MOST_SAID: usize = 400;
 /// Tokens longer than this are never part of a reply with a grammar: the tree of tokens has no place for
@@ -69,7 +64,7 @@ impl Grammars {
                 ParserFactory::new(&tokens, InferenceCapabilities::default(), &slices)
                     .map_err(|error| error.to_string())?;
             factory.quiet();
-            *factory.limits_mut() = limits();
+            *factory.limits_mut() = limits::of_the_parser();
             Ok(factory)
         };
         // A vocabulary beyond what the tree can hold ends in a panic there.
@@ -93,11 +88,19 @@ impl Grammars {
         if let Some(kept) = self.find(source) {
             return Ok(kept);
         }
-        check_size(source)?;
+        limits::check(source)?;
         let grammar = self.compile_aside(source.clone())?;
+        let size_bytes = grammar.size_bytes + source.size_bytes();
+        let grammar = Grammar { size_bytes, ..grammar };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.truncate(MOST_KEPT - 1);
         kept.insert(0, (source.clone(), grammar.clone()));
+        let mut bytes = 0;
+        let fits = kept.iter().take(MOST_KEPT).take_while(|(_, grammar)| {
+            bytes += grammar.size_bytes;
+            bytes <= MOST_KEPT_BYTES
+        });
+        let fits = fits.count();
+        kept.truncate(fits);
         Ok(grammar)
     }
 
@@ -137,6 +140,7 @@ pub(super) fn compile(
     top: TopLevelGrammar,
 ) -> Result<Grammar, BadGrammar> {
     let parser = factory.create_parser(top).map_err(|error| said(&error))?;
+    let size_bytes = parser.parser.lexer_stats().num_bytes;
     let mut matcher = Matcher::new(Ok(parser));
     // Also finds out whether there is a way to begin at all.
     let can_begin = matcher.is_accepting().unwrap_or(false) || matcher.compute_mask().is_ok();
@@ -145,7 +149,7 @@ pub(super) fn compile(
         let no_text = || BadGrammar::new("no text of this model's tokens has this form");
         return Err(why.map_or_else(no_text, |why| said(&why)));
     }
-    Ok(Grammar { start: Arc::new(matcher) })
+    Ok(Grammar { start: Arc::new(matcher), size_bytes })
 }
 
 /// The tree of all tokens. Those that steer the model are no text, and none of them is the end: a reply's
@@ -163,18 +167,6 @@ fn trie(tokenizer: &Tokenizer, end_tokens: &[TokenId]) -> TokTrie {
     TokTrie::from(&TokRxInfo::new(tokens.len() as u32, INVALID_TOKEN), &tokens)
 }
 
-fn limits() -> ParserLimits {
-    ParserLimits {
-        // A state takes a kilobyte or two, and every reply has its own.
-        max_lexer_states: 20_000,
-        // A long token mask is some milliseconds in which nobody else is served.
-        step_lexer_fuel: 100_000,
-        // What was written so far and how the grammar looks inside is for nobody to read.
-        verbose_errors: false,
-        ..ParserLimits::default()
-    }
-}
-
 fn top_level(source: &GrammarSource) -> Result<TopLevelGrammar, BadGrammar> {
     Ok(match source {
         GrammarSource::JsonSchema(schema) => {
@@ -183,14 +175,15 @@ fn top_level(source: &GrammarSource) -> Result<TopLevelGrammar, BadGrammar> {
             top_level_of_schema(schema)?
         }
         GrammarSource::Regex(regex) => TopLevelGrammar::from_regex(regex),
-        GrammarSource::Grammar(grammar) if is_bnf(grammar) => {
-            TopLevelGrammar::from_lark(to_lark(grammar)?)
+        GrammarSource::Grammar(grammar) => {
+            let lark = if is_bnf(grammar) { to_lark(grammar)? } else { grammar.clone() };
+            limits::check_lark(&lark)?;
+            TopLevelGrammar::from_lark(lark)
         }
-        GrammarSource::Grammar(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
         GrammarSource::Choice(texts) => {
             let quoted: Vec<_> =
                 texts.iter().map(|text| Value::from(text.as_str()).to_string()).collect();
-            TopLevelGrammar::from_lark(format!("start: {}", quoted.join(" | ")))
+            TopLevelGrammar::from_lark(format!("start: TEXT\nTEXT: {}", quoted.join(" | ")))
         }
     })
 }
@@ -212,61 +205,6 @@ pub(super) fn top_level_of_schema(mut schema: Value) -> Result<TopLevelGrammar, 
     Ok(TopLevelGrammar::from_json_schema(fields.into()))
 }
 
-/// Refuses what is too long or too deep to be looked at.
-fn check_size(source: &GrammarSource) -> Result<(), BadGrammar> {
-    let text = match source {
-        GrammarSource::JsonSchema(schema) if joined(schema, false) > MOST_JOINED => {
-            let most = MOST_JOINED;
-            return Err(BadGrammar::new(format!("allOf: at most {most} patterns and references")));
-        }
-        GrammarSource::JsonSchema(schema) => schema.to_string(),
-        GrammarSource::Regex(text) | GrammarSource::Grammar(text) => text.clone(),
-        GrammarSource::Choice(texts) if texts.iter().all(String::is_empty) => {
-            return Err(BadGrammar::new("at least one text that is not empty is needed"));
-        }
-        GrammarSource::Choice(texts) => texts.concat(),
-    };
-    if text.len() > MOST_BYTES {
-        let found = text.len();
-        return Err(BadGrammar::new(format!("{found} bytes: at most {MOST_BYTES} are allowed")));
-    }
-    let nested = nesting(&text);
-    let is_plain = matches!(source, GrammarSource::Choice(_));
-    if nested > MOST_NESTED && !is_plain {
-        let message = format!("brackets {nested} deep: at most {MOST_NESTED} are allowed");
-        return Err(BadGrammar::new(message));
-    }
-    Ok(())
-}
-
-/// How deep brackets are nested. Those in quotes count too: that is no loss, with so many allowed.
-fn nesting(text: &str) -> usize {
-    let (mut depth, mut most) = (0_usize, 0);
-    for byte in text.bytes() {
-        match byte {
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        most = most.max(depth);
-    }
-    most
-}
-
-/// How many patterns, at most, one value has to match all at once. Finding out whether any text does takes
-/// time that doubles with each.
-fn joined(schema: &Value, is_joined: bool) -> usize {
-    let join = |all: usize, one: usize| if is_joined { all + one } else { all.max(one) };
-    match schema {
-        Value::Object(fields) => fields.iter().fold(0, |all, (name, value)| {
-            let is_one = is_joined && matches!(name.as_str(), "pattern" | "format" | "$ref");
-            join(all, joined(value, is_joined || name == "allOf") + usize::from(is_one))
-        }),
-        Value::Array(items) => items.iter().fold(0, |all, item| join(all, joined(item, is_joined))),
-        _ => 0,
-    }
-}
-
 /// What `llguidance` says of a source, in one line. What comes after a tag is for its own authors.
 fn said(error: &impl std::fmt::Display) -> BadGrammar {
     let text = error.to_string();
@@ -282,6 +220,9 @@ fn said(error: &impl std::fmt::Display) -> BadGrammar {
 fn in_our_words(line: &str) -> String {
     if let Some(words) = line.strip_prefix("Unimplemented keys: ") {
         return format!("these words of JSON Schema are not supported: {words}");
+    }
+    if line.starts_with("Unable to determine if regex is empty") {
+        return "its patterns are too complex together".into();
     }
     if line.starts_with("oneOf constraints are not supported") {
         return "oneOf is supported only where no value can be of two of its schemas: use anyOf"

@@ -8,6 +8,7 @@
 mod bnf;
 mod compile;
 mod follow;
+mod limits;
 mod narrow;
 mod schema;
 #[cfg(test)]
@@ -41,6 +42,17 @@ impl GrammarSource {
     }
 }
 
+impl GrammarSource {
+    /// What it takes in memory, about.
+    fn size_bytes(&self) -> usize {
+        match self {
+            Self::JsonSchema(schema) => 8 * schema.to_string().len(),
+            Self::Regex(text) | Self::Grammar(text) => text.len(),
+            Self::Choice(texts) => texts.iter().map(|text| 32 + text.len()).sum(),
+        }
+    }
+}
+
 /// Why a form cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadGrammar {
@@ -63,6 +75,8 @@ impl BadGrammar {
 pub struct Grammar {
     /// At the start of a reply.
     start: Arc<Matcher>,
+    /// What it takes in memory, about.
+    size_bytes: usize,
 }
 
 impl std::fmt::Debug for Grammar {

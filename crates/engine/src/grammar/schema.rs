@@ -7,7 +7,7 @@ use super::BadGrammar;
 /// Words whose values are schemas, lists of them, or schemas by name.
 const ONE: [&str; 3] = ["items", "additionalProperties", "contains"];
 const LIST: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
-const NAMED: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
+pub(super) const NAMED: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
 
 /// Formats that have a meaning. All others are notes to the reader, by the rules of JSON Schema.
 const FORMATS: [&str; 19] = [
@@ -51,10 +51,10 @@ pub(super) fn drop_idle_words(schema: &mut Value) {
     inner(words).for_each(drop_idle_words);
 }
 
-/// The most digits that a multiple may have after the point, and the largest as a whole number then:
-/// `llguidance` counts remainders in 32 bits.
+/// The most digits that a multiple may have after the point, because `llguidance` counts remainders in
+/// 32 bits; and the largest multiple as a whole number then, because it has a state for each remainder.
 const MOST_PLACES: i32 = 8;
-const LARGEST_MULTIPLE: f64 = 1e8;
+const LARGEST_MULTIPLE: f64 = 1000.0;
 /// The largest of two for one value, which are multiplied with each other.
 const LARGEST_JOINED: f64 = 65_535.0;
 
@@ -104,10 +104,10 @@ mod tests {
     fn multiples_that_cannot_be_counted_are_named() {
         let check = |schema: Value, joined| check_multiples(&mut { schema }, joined).is_ok();
         let one = |value: f64| json!({"items": {"multipleOf": value}});
-        for value in [1.0, 0.01, 1e-8, 2.5, 1e8, 0.1, 0.3, 7.0] {
+        for value in [1.0, 0.01, 1e-8, 2.5, 1000.0, 0.1, 0.3, 7.0] {
             assert!(check(one(value), false), "{value}");
         }
-        for value in [1e-9, 1e9, 0.123_456_789, 123_456.789_1] {
+        for value in [1e-9, 1e9, 1001.0, 0.123_456_789, 123_456.789_1] {
             assert!(!check(one(value), false), "{value}");
         }
         let two = |a: f64, b: f64| json!({"allOf": [{"multipleOf": a}, {"multipleOf": b}]});

@@ -1,0 +1,231 @@
+//! Forms made to take long, or a lot of memory: each is refused or costs little.
+//!
+//! Bytes are counted, by an allocator that knows all of them. Time is printed, and only what nobody would
+//! wait for fails: machines differ.
+
+#![expect(clippy::print_stdout, reason = "times are for people to read")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+use wf_engine::{GrammarSource, Grammars, Limits, Sampler, SamplingParams, read_text};
+use wf_formats::{ModelFile, OpenOptions};
+use wf_text::Tokenizer;
+
+/// The most bytes that a form may take: to be compiled, and for each reply that follows it.
+const MOST_BYTES: usize = 16 << 20;
+/// Nobody waits longer, on any machine.
+const TOO_LONG: Duration = Duration::from_secs(2);
+
+/// Counts the bytes in use, and the most there were.
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
+        MOST.fetch_max(live, Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Runs `work`: what came of it, how long it took, and how many bytes more it had in use at most.
+fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration, usize) {
+    let before = LIVE.load(Relaxed);
+    MOST.store(before, Relaxed);
+    let start = Instant::now();
+    let done = work();
+    (done, start.elapsed(), MOST.load(Relaxed).saturating_sub(before))
+}
+
+fn beside(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The largest vocabulary at hand: many tokens make long masks.
+fn tokenizer() -> Tokenizer {
+    match std::fs::read(beside("../../../shared/tokenizers/llama3/tokenizer.json")) {
+        Ok(json) => Tokenizer::from_json(&json).expect("it is sound"),
+        Err(_) => {
+            println!("no tokenizer of Llama 3 beside the repository: with that of the demo model");
+            let file = ModelFile::open(&beside("../wf/assets/demo.gguf"), &OpenOptions::default());
+            read_text(&file.expect("the demo model")).expect("its text").tokenizer
+        }
+    }
+}
+
+fn deep(open: &str, close: &str, times: usize) -> String {
+    format!("{}{}", open.repeat(times), close.repeat(times))
+}
+
+fn regexes() -> Vec<GrammarSource> {
+    let all = [
+        "((((a{1000}){1000}){1000}){1000})".to_owned(),
+        "(a*)*(a*)*(a|aa)+b{99999}".to_owned(),
+        "(.*a.{500}){50}".to_owned(),
+        "(a{0,1000}){0,1000}".to_owned(),
+        "(.{0,100}x){0,100}".to_owned(),
+        "([ab]*a[ab]{18})".to_owned(),
+        "(.*a.{20})|(.*b.{21})|(.*c.{22})".to_owned(),
+        r"(\p{L}{1,50} ){1,200}".to_owned(),
+        r"\p{L}{1,9999}\p{N}{1,9999}\w{9999}".to_owned(),
+        deep("(", ")", 4000),
+        deep("(a|", ")", 60),
+        "a|".repeat(30_000),
+        "[a-z]+".repeat(9_000),
+        "(x|y)?".repeat(9_000),
+        (0..4000).map(|i| format!("{i}.*|")).collect(),
+        "(?i:abcdefghij){1,5000}".to_owned(),
+    ];
+    all.into_iter().map(GrammarSource::Regex).collect()
+}
+
+fn grammars_in_lark() -> Vec<GrammarSource> {
+    let chain: String = (0..5000).map(|i| format!("r{i}: r{}\n", i + 1)).collect();
+    let doubled = |count: usize| -> String {
+        (0..count).map(|i| format!("T{i}: T{} T{}\n", i + 1, i + 1)).collect()
+    };
+    let rules: String = (0..3000)
+        .map(|i| format!("r{i}: \"a{i}\" | r{} r{}\n", (i + 1) % 3000, (i * 7) % 3000))
+        .collect();
+    let words: String = (0..3000).map(|i| format!("W{i}: /[a-z]+{i}[a-z]*/\n")).collect();
+    let choice: String = (0..3000).map(|i| format!("W{i} | ")).collect();
+    let all = [
+        format!("start: {}", deep("(", ")", 30_000)),
+        format!("start: r0\n{chain}r5000: \"x\""),
+        format!("start: T0\n{}T3000: \"x\"", doubled(3000)),
+        format!("start: T0\n{}T40: \"x\"", doubled(40)),
+        format!("start: T0\n{}T20: /.*x/", doubled(20)),
+        "start: (\"a\"{1,1000}){1,1000}".to_owned(),
+        "start: a\na: a a | \"x\" |".to_owned(),
+        "start: a a a a a a a a\na: b b | \nb: a a | \"x\" | \"y\" |".to_owned(),
+        format!("start: r0\n{rules}"),
+        format!("start: {choice}W0\n{words}"),
+        "start: (A | B)*\nA: /[a-z]{1,300}/\nB: /[a-y]{1,301}/".to_owned(),
+        "root ::= x\nx ::= x x | \"a\" | \"\"".to_owned(),
+        format!("root ::= {}\"a\"{}", "(".repeat(50), ")*".repeat(50)),
+        format!("root ::= {}", "[a-z]? ".repeat(9000)),
+    ];
+    all.into_iter().map(GrammarSource::Grammar).collect()
+}
+
+fn schemas() -> Vec<GrammarSource> {
+    let mut nested = json!({"type": "boolean"});
+    for _ in 0..100 {
+        nested = json!({"type": "array", "items": nested});
+    }
+    let named = |count: usize, each: &dyn Fn(usize) -> Value| -> Map<String, Value> {
+        (0..count).map(|i| (format!("d{i}"), each(i))).collect()
+    };
+    let refs = named(2000, &|i| json!({"$ref": format!("#/$defs/d{}", (i + 1) % 2000)}));
+    // Each names the next one twice, and the last are two patterns.
+    let doubled = named(12, &|i| {
+        let next = |half| match i {
+            11 => json!({"type": "string", "pattern": format!("^.*{half}.*$")}),
+            _ => json!({"$ref": format!("#/$defs/d{}", i + 1), "maxLength": half + 9}),
+        };
+        json!({"allOf": [next(0), next(1)]})
+    });
+    let wide = named(3000, &|_| json!({"type": "string"}));
+    let both = |count: usize| -> Vec<Value> {
+        (0..count).map(|i| json!({"anyOf": [{"type": "string", "minLength": i}, {"type": "object", "properties": {format!("p{i}"): {"type": "integer"}}}]})).collect()
+    };
+    let many: Vec<Value> = (0..300).map(|i| json!({"pattern": format!("^.*{i}.*$")})).collect();
+    let some: Vec<Value> = (0..12).map(|i| json!({"pattern": format!("^.*{i}.*$")})).collect();
+    let patterns: Map<_, _> =
+        (0..60).map(|i| (format!("^x{i}.*$"), json!({"type": "string"}))).collect();
+    let branches: Vec<Value> = (0..400).map(|i| json!({"type": "object", "properties": {"kind": {"const": i}, "v": {"type": "string", "maxLength": i}}, "required": ["kind", "v"]})).collect();
+    let all = [
+        nested,
+        json!({"type": "array", "minItems": 1_000_000_000}),
+        json!({"type": "array", "maxItems": 1_000_000_000, "items": {"type": "null"}}),
+        json!({"type": "array", "minItems": 5000, "maxItems": 5000, "items": {"type": "array", "minItems": 5000, "items": {}}}),
+        json!({"type": "string", "minLength": 1_000_000_000}),
+        json!({"type": "string", "maxLength": 100_000, "pattern": "^(a|b)*$"}),
+        json!({"type": "string", "allOf": many}),
+        json!({"type": "string", "allOf": some}),
+        json!({"$ref": "#/$defs/d0", "$defs": refs}),
+        json!({"$ref": "#/$defs/d0", "$defs": doubled}),
+        json!({"$ref": "#"}),
+        json!({"type": "object", "properties": wide}),
+        json!({"type": "object", "properties": wide, "required": ["d2999"], "additionalProperties": false, "minProperties": 100}),
+        json!({"allOf": both(10)}),
+        json!({"allOf": both(16)}),
+        json!({"anyOf": branches}),
+        json!({"oneOf": branches}),
+        json!({"type": "object", "patternProperties": patterns}),
+        json!({"type": "integer", "minimum": -9_000_000_000_000_000_i64, "multipleOf": 99_999_989}),
+        json!({"type": "number", "multipleOf": 0.000_123_7}),
+        json!({"enum": (0..5000).map(|i| format!("value {i}")).collect::<Vec<_>>()}),
+        json!({"type": "array", "prefixItems": (0..1000).map(|i| json!({"const": i})).collect::<Vec<_>>()}),
+    ];
+    all.into_iter().map(GrammarSource::JsonSchema).collect()
+}
+
+fn choices() -> Vec<GrammarSource> {
+    let words = (0..6000).map(|i| format!("choice number {i}")).collect();
+    [vec!["(".repeat(1000), "x".repeat(60_000)], vec!["x".repeat(1_000_000)], words]
+        .into_iter()
+        .map(GrammarSource::Choice)
+        .collect()
+}
+
+#[test]
+fn bombs_do_not_go_off() {
+    let tokenizer = tokenizer();
+    let grammars = Grammars::new(&tokenizer, &[]).unwrap();
+    let limits = Limits { max_tokens: usize::MAX, ..Limits::default() };
+    let mut wrong = Vec::new();
+    for source in [regexes(), grammars_in_lark(), schemas(), choices()].concat() {
+        let shown: String = format!("{source:?}").chars().take(70).collect();
+        let (compiled, took, bytes) = measured(|| grammars.compile(&source));
+        let came = compiled.as_ref().map_or_else(ToString::to_string, |_| "compiled".into());
+        let came: String = came.chars().take(90).collect();
+        println!("{took:>9.1?} {:>6} KiB {shown}: {came}", bytes >> 10);
+        if took > TOO_LONG || bytes > MOST_BYTES {
+            wrong.push(format!("{shown}: {took:?}, {bytes} bytes"));
+        }
+        // What compiles is followed for a while, along what looks least: it ends somehow.
+        let Ok(grammar) = compiled else { continue };
+        let mut worst = Duration::ZERO;
+        let (picked, took, bytes) = measured(|| {
+            let mut sampler =
+                Sampler::new(SamplingParams::default(), &limits, &[]).with_grammar(Some(&grammar));
+            (0..40)
+                .take_while(|&at| {
+                    let mut scores: Vec<f32> = (0..tokenizer.len())
+                        .map(|token| ((token * 2_654_435_761 + at * 40_503) % 65_537) as f32)
+                        .collect();
+                    let start = Instant::now();
+                    let picked = sampler.pick(&mut scores, at).is_some();
+                    worst = worst.max(start.elapsed());
+                    picked
+                })
+                .count()
+        });
+        println!(
+            "{took:>9.1?} {:>6} KiB    {picked} tokens, the longest in {worst:.1?}",
+            bytes >> 10
+        );
+        if worst > TOO_LONG || bytes > MOST_BYTES {
+            wrong.push(format!("{shown}: a token {worst:?}, {bytes} bytes"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
