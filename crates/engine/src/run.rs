@@ -157,6 +157,7 @@ impl<F: Forward> Engine<F> {
     }
 
     fn step(&mut self) {
+        let started = Instant::now();
         self.draft();
         let plans = self.plan();
         let vocab_len = self.model.config().vocab_len;
@@ -167,6 +168,9 @@ impl<F: Forward> Engine<F> {
         let batch: Vec<_> =
             planned().filter_map(|(seq, plan)| Some(seq.segment(plan.as_ref()?))).collect();
         if batch.is_empty() {
+            drop(batch);
+            // Nobody is served by anyone's waiting.
+            self.running.iter_mut().for_each(Sequence::forgive);
             return;
         }
         self.model.forward(&batch, &mut self.logits);
@@ -186,6 +190,8 @@ impl<F: Forward> Engine<F> {
             self.stats.add_work(before, sequence.work());
             row += plan.want.len();
         }
+        let took = started.elapsed();
+        self.running.iter_mut().for_each(|sequence| sequence.pay(took));
     }
 
     /// Lets the draft model guess for those who want it.
@@ -205,10 +211,13 @@ impl<F: Forward> Engine<F> {
         let needs: Vec<_> = self.running.iter().map(Sequence::need).collect();
         let shares = shares(&needs, self.model.max_batch_tokens());
         let mut plans = Vec::with_capacity(shares.len());
+        // Among themselves, nobody has to let others go first.
+        let all_in_debt = self.running.iter().all(Sequence::is_in_debt);
         while plans.len() < self.running.len() {
             let at = plans.len();
             plans.push(match shares[at] {
                 0 => None,
+                _ if self.running[at].is_in_debt() && !all_in_debt => None,
                 share => {
                     let plan = self.running[at].plan(share);
                     self.make_room(at, &plan).then_some(plan)

@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::time::Duration;
 
 use wf_model::{Scoring, TokenId, math};
 
@@ -215,6 +216,11 @@ impl Sampler {
         if let (Some(grammar), None) = (&mut self.grammar, self.logprobs) {
             grammar.look_ahead(vocab_len, &self.stop_tokens);
         }
+    }
+
+    /// How much longer than usual a grammar took, since this was last asked.
+    pub(crate) fn take_spent(&mut self) -> Duration {
+        self.grammar.as_mut().map_or(Duration::ZERO, Follower::take_spent)
     }
 
     /// What the next pick may be, a bit for every token, if that was found out and is not everything.

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 use wf_model::{PAGE_LEN, Scoring, Sees, Segment, TokenId};
@@ -17,6 +17,9 @@ use crate::store::{Held, PageStore};
 /// Who goes first: higher priority, then who came first.
 pub(crate) type Rank = (Reverse<i32>, u64);
 
+/// A sequence may use this part of everyone's time for its grammar.
+const GRAMMAR_PART: u32 = 20;
+
 /// One running request.
 pub(crate) struct Sequence {
     rank: Rank,
@@ -27,6 +30,8 @@ pub(crate) struct Sequence {
     sampler: Sampler,
     limits: Limits,
     work: Work,
+    /// Time that its grammar took from others, until it has waited long enough for that.
+    debt: Duration,
     events: UnboundedSender<(Instant, Event)>,
     started: bool,
     finished: bool,
@@ -111,6 +116,7 @@ impl Sequence {
             sampler,
             limits: request.limits,
             work: Work::default(),
+            debt: Duration::ZERO,
             events,
             started: false,
             finished: false,
@@ -215,6 +221,23 @@ impl Sequence {
 
     pub(crate) fn plan(&mut self, budget: usize) -> Plan {
         self.decoder.plan(self.progress.view(), budget)
+    }
+
+    /// Whether it is to let others go first, because its grammar takes long. That costs it time and changes
+    /// nothing else: no answer depends on who else is in a step.
+    pub(crate) fn is_in_debt(&self) -> bool {
+        !self.debt.is_zero()
+    }
+
+    /// It has waited long enough.
+    pub(crate) fn forgive(&mut self) {
+        self.debt = Duration::ZERO;
+    }
+
+    /// A step of this length has gone by.
+    pub(crate) fn pay(&mut self, step: Duration) {
+        self.debt += self.sampler.take_spent();
+        self.debt = self.debt.saturating_sub(step / GRAMMAR_PART);
     }
 
     /// Finds out what the pick of a plan may be, if it has one alone and a grammar decides on it. What may

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 use wf_engine::{
     DecodeMode, DecodeSettings, Finish, FinishReason, Frontend, FrontendError, Generate,
-    GrammarSource, Input, ModelSource, Piece, RunOptions, SamplingParams, TokenId, open_model,
+    GrammarSource, Input, ModelSource, Piece, RunOptions, SamplingParams, TextStream, TokenId,
+    open_model,
 };
 
 fn demo() -> &'static Frontend {
@@ -254,6 +255,37 @@ fn drafts_change_nothing() {
         }
     }
     assert!(agreed > 50, "guesses were right {agreed} times");
+}
+
+#[test]
+fn company_changes_nothing() {
+    let slow = GrammarSource::Grammar("root ::= x\nx ::= x x | \"ab\" | \"b\" | \"\"".into());
+    let words = GrammarSource::Regex(r"(\p{L}{1,50} ){1,200}".into());
+    let object = GrammarSource::json_object();
+    let free = Generate::new(Input::Raw("Once upon a time".into()));
+    let asked: Vec<Generate> = [&slow, &words, &object, &slow]
+        .into_iter()
+        .zip([0.0, 0.8, 1.2, 1.0])
+        .map(|(source, temperature)| generate(source, 3, temperature))
+        .chain([free.clone(), Generate { ignore_eos: true, ..free }])
+        .map(|asked| Generate { max_tokens: Some(40), logprobs: None, ..asked })
+        .collect();
+    // A form that gets too complex may end a reply, but always at the same place.
+    let told = |stream: TextStream| -> Vec<String> {
+        let text = |piece: Result<Piece, FrontendError>| match piece {
+            Ok(Piece::Text { text, .. }) => Some(text),
+            Ok(Piece::Done(finish)) => Some(format!("{:?}", finish.reason)),
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        stream.filter_map(text).collect()
+    };
+    let alone: Vec<_> =
+        asked.iter().map(|asked| told(demo().generate(asked.clone()).unwrap()).concat()).collect();
+    let streams: Vec<_> =
+        asked.iter().map(|asked| demo().generate(asked.clone()).unwrap()).collect();
+    let together: Vec<_> = streams.into_iter().map(|stream| told(stream).concat()).collect();
+    assert_eq!(together, alone);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! One reply's way through a grammar, in token numbers.
 
+use std::time::{Duration, Instant};
+
 use llguidance::Matcher;
 use llguidance::api::StopReason;
 use llguidance::toktrie::SimpleVob;
@@ -9,6 +11,9 @@ use super::Grammar;
 
 /// Tokens of one word of a mask.
 const WORD: usize = u32::BITS as usize;
+
+/// What finding out takes usually. Only what is above it counts.
+const USUAL: Duration = Duration::from_millis(1);
 
 /// The grammar allows no token, or became too large to go on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,20 +25,34 @@ pub(crate) struct Follower {
     accepts: bool,
     /// A bit for every token, set if it may come next; found out once for each place.
     next: Option<Result<Vec<u32>, DeadEnd>>,
+    /// How long it took to find out, above the usual.
+    spent: Duration,
 }
 
 impl Follower {
     /// At the start. The copy shares nothing with those of other replies: what one of them ran into
     /// can neither stop nor speed another.
     pub(crate) fn new(grammar: &Grammar) -> Self {
-        Self { matcher: grammar.start.deep_clone(), accepts: false, next: None }
+        Self {
+            matcher: grammar.start.deep_clone(),
+            accepts: false,
+            next: None,
+            spent: Duration::ZERO,
+        }
     }
 
     /// Finds out which tokens may come next, which needs no scores and can be done before there are any.
     pub(crate) fn look_ahead(&mut self, vocab_len: usize, stop_tokens: &[TokenId]) {
         if self.next.is_none() {
+            let start = Instant::now();
             self.next = Some(self.find_next(vocab_len, stop_tokens));
+            self.spent += start.elapsed().saturating_sub(USUAL);
         }
+    }
+
+    /// How much longer than usual it took to find out, since this was last asked.
+    pub(crate) fn take_spent(&mut self) -> Duration {
+        std::mem::take(&mut self.spent)
     }
 
     /// What was found out, if that was done and there is a way on.
