@@ -13,6 +13,7 @@ mod chat;
 mod convert;
 mod demo;
 mod doctor;
+mod embed;
 mod environment;
 mod eval;
 mod hub;
@@ -70,11 +71,13 @@ fn run_command() -> Result<()> {
         Command::Convert(args) => convert::convert(&args),
         Command::Verify(args) => verify::verify(&args),
         Command::Cache(args) => cache::cache(&args),
+        Command::Embed(args) => embed::embed(&args),
         Command::Tokenize(args) => tokenize::tokenize(&args),
         Command::Eval(args) => match args.command {
             EvalCommand::Logits(args) => eval::logits::logits(&args),
             EvalCommand::Perplexity(args) => eval::perplexity::perplexity(&args),
             EvalCommand::Kv(args) => eval::kv::kv(&args),
+            EvalCommand::Tasks(args) => eval::tasks::tasks(&args),
         },
         Command::Bench(args) => bench::bench(&args),
         Command::Load(args) => load::load(&args),

@@ -180,6 +180,8 @@ fn stage(folder: &Path) {
     fs::write(folder.join("wiki.txt"), "Once upon a time, there was a little girl. ".repeat(3))
         .unwrap();
     fs::write(folder.join("keys.txt"), "open sesame\n").unwrap();
+    let tasks = r#"{"prompt": "The cat sat on the", "choices": ["mat", "sun"], "answer": 0}"#;
+    fs::write(folder.join("tasks.jsonl"), tasks).unwrap();
 }
 
 #[test]

@@ -24,6 +24,7 @@ use crate::cache::CacheArgs;
 use crate::chat::args::ChatArgs;
 use crate::convert::args::ConvertArgs;
 use crate::doctor::DoctorArgs;
+use crate::embed::EmbedArgs;
 use crate::eval::args::EvalArgs;
 use crate::inspect::InspectArgs;
 use crate::load::args::LoadArgs;
@@ -89,9 +90,11 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Show or remove what is kept of models from the hub
     Cache(CacheArgs),
+    /// Turn texts into vectors
+    Embed(EmbedArgs),
     /// Show the tokens of a text
     Tokenize(TokenizeArgs),
-    /// Measure a model: scores and perplexity
+    /// Measure a model: scores, perplexity, tasks
     Eval(EvalArgs),
     /// Measure how fast this machine is, and how far that is from what it could be
     Bench(BenchArgs),

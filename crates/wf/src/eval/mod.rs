@@ -1,9 +1,10 @@
-//! `wf eval`: measure a model on its own, without the engine.
+//! `wf eval`: measure a model, on its own or (`tasks`) with the engine.
 
 pub(crate) mod args;
 pub(crate) mod kv;
 pub(crate) mod logits;
 pub(crate) mod perplexity;
+pub(crate) mod tasks;
 
 use anyhow::{Result, ensure};
 use wf_engine::TokenId;
