@@ -5,7 +5,7 @@
 //! or a wrong mask each change what it says. Where only the best scores are asked for, it gives no
 //! other.
 
-use wf_formats::{Activation, BlockDiffusion, ModelConfig, RotaryPairs};
+use wf_formats::{Activation, BlockDiffusion, ExtraNorms, ModelConfig, RotaryPairs};
 use wf_model::{Forward, Logits, PAGE_LEN, Scoring, Segment, TokenId};
 
 /// See the module's page.
@@ -41,6 +41,8 @@ impl FakeModel {
             bos: None,
             eos: Vec::new(),
             block_diffusion: None,
+            extra_norms: ExtraNorms::default(),
+            scaled_embedding: false,
             pooling: None,
         };
         let slots = vec![None; pages * PAGE_LEN];

@@ -151,7 +151,7 @@ fn demo(options: &RunOptions) -> Frontend {
 
 /// The bits of vectors of three texts by every pooling, all asked for at once.
 fn demo_vectors(frontend: &Frontend) -> Vec<Vec<u32>> {
-    let long = "A dog ran after the cat. ".repeat(8);
+    let long = "A dog ran after the cat. ".repeat(4);
     let texts = ["A cat", &long, "Once upon a time, a dog ran after a cat"];
     let started = Pooling::ALL.map(|pooling| {
         texts.map(|text| {

@@ -19,9 +19,9 @@ use std::path::Path;
 
 use wf_formats::encoding::{encode_floats, encode_trits};
 use wf_formats::{
-    Activation, Encoding, FloatEncoding, GgufBody, GgufVocabulary, GgufWriter, I2sOrder,
-    ModelConfig, ModelFile, OpenOptions, RotaryPairs, Rounding, TensorName, TernaryEncoding,
-    TritScales,
+    Activation, Encoding, ExtraNorms, FloatEncoding, GgufBody, GgufVocabulary, GgufWriter,
+    I2sOrder, ModelConfig, ModelFile, OpenOptions, RotaryPairs, Rounding, TensorName,
+    TernaryEncoding, TritScales,
 };
 
 type Failure = Box<dyn Error>;
@@ -59,6 +59,8 @@ fn main() -> Result<(), Failure> {
         bos: vocabulary.bos,
         eos: vocabulary.eos.into_iter().collect(),
         block_diffusion: None,
+        extra_norms: ExtraNorms::default(),
+        scaled_embedding: false,
         pooling: None,
     };
     let mut random = Random(flags.number("seed", 1)? as u64);

@@ -45,7 +45,7 @@ mod wf;
 mod write;
 
 pub use config::gguf::MASK_TEXT;
-pub use config::{Activation, BlockDiffusion, ModelConfig, Pooling, RotaryPairs};
+pub use config::{Activation, BlockDiffusion, ExtraNorms, ModelConfig, Pooling, RotaryPairs};
 pub use encoding::{EncodingError, Rounding};
 pub use encoding::{FloatEncoding, I2sOrder, ScaleUnit, TernaryEncoding, TritScales};
 pub use error::Error;

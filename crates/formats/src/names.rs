@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::config::ModelConfig;
+
 /// A tensor of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TensorName {
@@ -40,10 +42,41 @@ pub enum LayerTensor {
     Down,
     /// Norm before the down projection.
     FfnSubNorm,
+    /// Norm of the query projection's own input.
+    QueryInputNorm,
+    /// Norm of the key projection's own input.
+    KeyInputNorm,
+    /// Norm of the value projection's own input.
+    ValueInputNorm,
+    /// Norm of the gate projection's own input.
+    GateInputNorm,
+    /// Norm of the up projection's own input.
+    UpInputNorm,
+    /// Norm of each head's queries.
+    QueryHeadNorm,
+    /// Norm of each head's keys.
+    KeyHeadNorm,
+    /// Norm of what attention adds to the residual stream.
+    AttnOutputNorm,
+    /// Norm of what the feed-forward part adds to it.
+    FfnOutputNorm,
+}
+
+/// A group of norms that only some model families have, in all layers or in none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NormGroup {
+    /// Before the attention output and down projections.
+    Sub,
+    /// Of what each of the other projections reads.
+    Inputs,
+    /// Of queries and keys, head by head.
+    Heads,
+    /// Of what both halves of a layer give.
+    Outputs,
 }
 
 /// The part of a tensor name that says which layer tensor it is: ours, GGUF's, Hugging Face's.
-const LAYER_NAMES: [(LayerTensor, &str, &str); 11] = [
+const LAYER_NAMES: [(LayerTensor, &str, &str); 20] = [
     (LayerTensor::AttnNorm, "attn_norm", "input_layernorm"),
     (LayerTensor::Query, "attn_q", "self_attn.q_proj"),
     (LayerTensor::Key, "attn_k", "self_attn.k_proj"),
@@ -55,6 +88,23 @@ const LAYER_NAMES: [(LayerTensor, &str, &str); 11] = [
     (LayerTensor::Up, "ffn_up", "mlp.up_proj"),
     (LayerTensor::Down, "ffn_down", "mlp.down_proj"),
     (LayerTensor::FfnSubNorm, "ffn_sub_norm", "mlp.ffn_sub_norm"),
+    (LayerTensor::QueryInputNorm, "attn_q_norm_in", "self_attn.q_proj.norm"),
+    (LayerTensor::KeyInputNorm, "attn_k_norm_in", "self_attn.k_proj.norm"),
+    (LayerTensor::ValueInputNorm, "attn_v_norm_in", "self_attn.v_proj.norm"),
+    (LayerTensor::GateInputNorm, "ffn_gate_norm_in", "mlp.gate_proj.norm"),
+    (LayerTensor::UpInputNorm, "ffn_up_norm_in", "mlp.up_proj.norm"),
+    (LayerTensor::QueryHeadNorm, "attn_q_norm", "self_attn.q_norm"),
+    (LayerTensor::KeyHeadNorm, "attn_k_norm", "self_attn.k_norm"),
+    // Hugging Face calls the norm before the feed-forward part of other families
+    // `post_attention_layernorm`, so in its files the two cannot be told by name alone.
+    (LayerTensor::AttnOutputNorm, "post_attention_norm", "post_self_attn_layernorm"),
+    (LayerTensor::FfnOutputNorm, "post_ffw_norm", "post_feedforward_layernorm"),
+];
+
+/// What files with a norm inside each projection call the two that other files have, too.
+const INPUT_NORM_NAMES: [(LayerTensor, &str); 2] = [
+    (LayerTensor::AttnSubNorm, "attn_output_norm_in"),
+    (LayerTensor::FfnSubNorm, "ffn_down_norm_in"),
 ];
 
 /// What the 2024 checkpoints of the 1bitLLM family call their sub-norms.
@@ -65,18 +115,27 @@ const OLD_HF_NAMES: [(LayerTensor, &str); 2] = [
 
 impl LayerTensor {
     /// All of them, in the order a layer uses them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 20] = [
         Self::AttnNorm,
+        Self::QueryInputNorm,
         Self::Query,
+        Self::QueryHeadNorm,
+        Self::KeyInputNorm,
         Self::Key,
+        Self::KeyHeadNorm,
+        Self::ValueInputNorm,
         Self::Value,
         Self::AttnSubNorm,
         Self::AttnOutput,
+        Self::AttnOutputNorm,
         Self::FfnNorm,
+        Self::GateInputNorm,
         Self::Gate,
+        Self::UpInputNorm,
         Self::Up,
         Self::FfnSubNorm,
         Self::Down,
+        Self::FfnOutputNorm,
     ];
 
     /// Whether this is a matrix of trits (and not a norm).
@@ -93,9 +152,19 @@ impl LayerTensor {
         )
     }
 
-    /// Whether this is a norm that only some model families have.
-    pub fn is_sub_norm(self) -> bool {
-        matches!(self, Self::AttnSubNorm | Self::FfnSubNorm)
+    /// The group of norms it belongs to, if only some model families have it.
+    pub(crate) fn norm_group(self) -> Option<NormGroup> {
+        match self {
+            Self::AttnSubNorm | Self::FfnSubNorm => Some(NormGroup::Sub),
+            Self::QueryInputNorm
+            | Self::KeyInputNorm
+            | Self::ValueInputNorm
+            | Self::GateInputNorm
+            | Self::UpInputNorm => Some(NormGroup::Inputs),
+            Self::QueryHeadNorm | Self::KeyHeadNorm => Some(NormGroup::Heads),
+            Self::AttnOutputNorm | Self::FfnOutputNorm => Some(NormGroup::Outputs),
+            _ => None,
+        }
     }
 
     fn names(self) -> (&'static str, &'static str) {
@@ -132,6 +201,17 @@ impl TensorName {
         }
     }
 
+    /// The name in a GGUF file of this network: the two norms that every BitNet model has are called
+    /// as the others are where each projection has one.
+    pub(crate) fn gguf_in(self, config: &ModelConfig) -> String {
+        let Self::Layer(layer, tensor) = self else { return self.gguf() };
+        let mut other_names = INPUT_NORM_NAMES.iter().filter(|_| config.extra_norms.inputs);
+        match other_names.find(|(named, _)| *named == tensor) {
+            Some((_, name)) => format!("blk.{layer}.{name}.weight"),
+            None => self.gguf(),
+        }
+    }
+
     /// The name in a Hugging Face checkpoint.
     pub fn hugging_face(self) -> String {
         match self {
@@ -147,6 +227,7 @@ impl TensorName {
     /// Reads a GGUF name; `None` if the network has no such tensor.
     pub fn from_gguf(name: &str) -> Option<Self> {
         let known = LAYER_NAMES.iter().map(|&(tensor, gguf, _)| (tensor, gguf));
+        let known = known.chain(INPUT_NORM_NAMES);
         Self::find_outside(name, Self::gguf).or_else(|| Self::find_in_layer(name, "blk.", known))
     }
 

@@ -205,6 +205,28 @@ fn silu<S: Simd>(cpu: S, x: S::Lanes) -> S::Lanes {
 }
 
 #[inline(always)]
+pub(crate) fn gelu_mul<S: Simd>(cpu: S, gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len(), "gate and up of one length");
+    let (gates, gate_tail) = gate.as_chunks_mut::<16>();
+    let (ups, up_tail) = up.as_chunks::<16>();
+    for (gate, up) in gates.iter_mut().zip(ups) {
+        gelu(cpu, cpu.load(gate)).mul(cpu.load(up)).store(gate);
+    }
+    let last = gelu(cpu, cpu.load_tail(gate_tail, 0.0)).mul(cpu.load_tail(up_tail, 0.0));
+    last.store_tail(gate_tail);
+}
+
+/// `(1 + tanh(y)) / 2` is `1 / (1 + exp(-2y))`, so no tanh is needed.
+#[inline(always)]
+fn gelu<S: Simd>(cpu: S, x: S::Lanes) -> S::Lanes {
+    // 2 · √(2/π), and 0.044715 of it for the cube.
+    let (linear, cubic) = (cpu.splat(1.595_769), cpu.splat(0.071_354_82));
+    let y = x.mul(x.mul(x).mul_add(cubic, linear));
+    let e = exp(cpu, cpu.splat(0.0).sub(y));
+    x.div(cpu.splat(1.0).add(e))
+}
+
+#[inline(always)]
 pub(crate) fn add<S: Simd>(_: S, x: &mut [f32], y: &[f32]) {
     assert_eq!(x.len(), y.len(), "x and y of one length");
     for (x, y) in x.iter_mut().zip(y) {

@@ -158,6 +158,9 @@ pub trait Kernel: Send + Sync {
     /// `gate = gate / (1 + exp(-gate)) * up`.
     fn silu_mul(&self, gate: &mut [f32], up: &[f32]);
 
+    /// `gate = gate / 2 * (1 + tanh(√(2/π) * (gate + 0.044715 * gate³))) * up`.
+    fn gelu_mul(&self, gate: &mut [f32], up: &[f32]);
+
     /// `x += y`.
     fn add(&self, x: &mut [f32], y: &[f32]);
 

@@ -26,7 +26,7 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
 
 type Check = fn(&dyn Kernel);
 
-const CHECKS: [(Op, Check); 16] = [
+const CHECKS: [(Op, Check); 17] = [
     (Op::Quantize, check_quantize),
     (Op::Multiply, check_multiply),
     (Op::Int8Dots, check_int8_dots),
@@ -39,6 +39,7 @@ const CHECKS: [(Op, Check); 16] = [
     (Op::Rotate, check_rotate),
     (Op::Relu2Mul, check_relu2_mul),
     (Op::SiluMul, check_silu_mul),
+    (Op::GeluMul, check_gelu_mul),
     (Op::Add, check_add),
     (Op::Softmax, check_softmax),
     (Op::AttendChunk, check_attend_chunk),
@@ -270,6 +271,10 @@ fn check_silu_mul(kernel: &dyn Kernel) {
     check_lengths(kernel, 7, |kernel, x, y| in_place(x, |x| kernel.silu_mul(x, y)));
 }
 
+fn check_gelu_mul(kernel: &dyn Kernel) {
+    check_lengths(kernel, 7, |kernel, x, y| in_place(x, |x| kernel.gelu_mul(x, y)));
+}
+
 fn check_add(kernel: &dyn Kernel) {
     check_lengths(kernel, 8, |kernel, x, y| in_place(x, |x| kernel.add(x, y)));
 }
@@ -404,6 +409,7 @@ enum Op {
     Rotate,
     Relu2Mul,
     SiluMul,
+    GeluMul,
     Add,
     Softmax,
     AttendChunk,
@@ -522,6 +528,11 @@ impl Kernel for Planted {
     fn silu_mul(&self, gate: &mut [f32], up: &[f32]) {
         scalar().silu_mul(gate, up);
         self.spoil(Op::SiluMul, up.len(), gate);
+    }
+
+    fn gelu_mul(&self, gate: &mut [f32], up: &[f32]) {
+        scalar().gelu_mul(gate, up);
+        self.spoil(Op::GeluMul, up.len(), gate);
     }
 
     fn add(&self, x: &mut [f32], y: &[f32]) {

@@ -352,6 +352,8 @@ fn activations_are_what_their_names_say() {
     let (mut relu2, mut silu, mut sum) = (gate.clone(), gate.clone(), gate.clone());
     scalar().relu2_mul(&mut relu2, &up);
     scalar().silu_mul(&mut silu, &up);
+    let mut gelu = gate.clone();
+    scalar().gelu_mul(&mut gelu, &up);
     scalar().add(&mut sum, &up);
     for i in 0..gate.len() {
         assert_eq!(relu2[i], gate[i].max(0.0) * gate[i].max(0.0) * up[i]);
@@ -359,6 +361,10 @@ fn activations_are_what_their_names_say() {
         let (gate, up) = (f64::from(gate[i]), f64::from(up[i]));
         let expected = gate / (1.0 + (-gate).exp()) * up;
         assert_close(expected, silu[i], expected.abs());
+        let inner = (2.0 / std::f64::consts::PI).sqrt() * (gate + 0.044_715 * gate.powi(3));
+        let expected = gate / 2.0 * (1.0 + inner.tanh()) * up;
+        // Far to the left, 1 + tanh is less than it could be told from 0 by.
+        assert_close(expected, gelu[i], (gate * up).abs());
     }
     let mut nan = [f32::NAN; 3];
     scalar().relu2_mul(&mut nan, &[1.0; 3]);

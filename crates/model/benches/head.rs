@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use wf_formats::{Activation, FloatEncoding, RotaryPairs, encoding::encode_floats};
+use wf_formats::{Activation, ExtraNorms, FloatEncoding, RotaryPairs, encoding::encode_floats};
 use wf_kernels::{Pool, half::f32_to_bf16, prefer_huge_pages};
 use wf_model::weights::{FloatTable, Weights};
 use wf_model::{
@@ -141,6 +141,8 @@ fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode
         bos: None,
         eos: Vec::new(),
         block_diffusion: None,
+        extra_norms: ExtraNorms::default(),
+        scaled_embedding: false,
         pooling: None,
     };
     let states: Vec<u8> =

@@ -215,7 +215,7 @@ impl Forward for Model {
             return;
         }
         self.scratch.clock.skip();
-        embed(&self.compute.pool, &self.weights, self.config.hidden_len, &mut self.scratch);
+        embed(&self.compute.pool, &self.weights, &self.config, &mut self.scratch);
         self.scratch.clock.lap(Part::Embedding);
         for layer in 0..self.config.layers {
             self.run_attention(layer, batch);
@@ -246,9 +246,13 @@ fn positions(config: &ModelConfig, pages: usize) -> usize {
 }
 
 /// Each row starts as its token's embedding.
-fn embed(pool: &Pool, weights: &Weights, hidden_len: usize, s: &mut Scratch) {
-    let rows = &s.rows[..];
-    pool.rows(&mut s.hidden[..rows.len() * hidden_len], hidden_len, |row, hidden| {
+fn embed(pool: &Pool, weights: &Weights, config: &ModelConfig, s: &mut Scratch) {
+    let (rows, len) = (&s.rows[..], config.hidden_len);
+    let scale = config.scaled_embedding.then(|| (len as f32).sqrt());
+    pool.rows(&mut s.hidden[..rows.len() * len], len, |row, hidden| {
         weights.embedding.row(rows[row].token as usize, hidden);
+        if let Some(scale) = scale {
+            hidden.iter_mut().for_each(|value| *value *= scale);
+        }
     });
 }

@@ -12,7 +12,7 @@ use wf_kernels::{Layout, Scales, TernaryMatrix};
 
 use crate::compute::Compute;
 use crate::embed::FloatTable;
-use crate::weights::{Attention, Layer, Mlp, Weights};
+use crate::weights::{Attention, AttentionNorms, Layer, Mlp, MlpNorms, Weights};
 
 /// Why a file could not become a model.
 #[derive(Debug, thiserror::Error)]
@@ -90,21 +90,36 @@ impl<'a> Loader<'a> {
     fn layer(&mut self, layer: usize) -> Result<Layer, LoadError> {
         use LayerTensor as T;
         let name = |tensor| TensorName::Layer(layer, tensor);
+        let norms = self.file.config().extra_norms;
+        let sub_norms = self.file.config().sub_norms;
         Ok(Layer {
             attention: Attention {
                 norm: self.vector(name(T::AttnNorm))?,
                 query: self.matrix(name(T::Query))?,
                 key: self.matrix(name(T::Key))?,
                 value: self.matrix(name(T::Value))?,
-                sub_norm: self.sub_norm(name(T::AttnSubNorm))?,
+                sub_norm: self.norm(sub_norms, name(T::AttnSubNorm))?,
                 output: self.matrix(name(T::AttnOutput))?,
+                extra: AttentionNorms {
+                    inputs: self.norms(
+                        norms.inputs,
+                        [T::QueryInputNorm, T::KeyInputNorm, T::ValueInputNorm].map(name),
+                    )?,
+                    heads: self.norms(norms.heads, [T::QueryHeadNorm, T::KeyHeadNorm].map(name))?,
+                    output: self.norm(norms.outputs, name(T::AttnOutputNorm))?,
+                },
             },
             mlp: Mlp {
                 norm: self.vector(name(T::FfnNorm))?,
                 gate: self.matrix(name(T::Gate))?,
                 up: self.matrix(name(T::Up))?,
-                sub_norm: self.sub_norm(name(T::FfnSubNorm))?,
+                sub_norm: self.norm(sub_norms, name(T::FfnSubNorm))?,
                 down: self.matrix(name(T::Down))?,
+                extra: MlpNorms {
+                    inputs: self
+                        .norms(norms.inputs, [T::GateInputNorm, T::UpInputNorm].map(name))?,
+                    output: self.norm(norms.outputs, name(T::FfnOutputNorm))?,
+                },
             },
         })
     }
@@ -156,8 +171,22 @@ impl<'a> Loader<'a> {
         Ok(TernaryMatrix::read(how, shape, scales(data.scales()?), read)?)
     }
 
-    fn sub_norm(&mut self, name: TensorName) -> Result<Option<Vec<f32>>, LoadError> {
-        if self.file.config().sub_norms { self.vector(name).map(Some) } else { Ok(None) }
+    /// A norm, if the network has it.
+    fn norm(&mut self, exists: bool, name: TensorName) -> Result<Option<Vec<f32>>, LoadError> {
+        if exists { self.vector(name).map(Some) } else { Ok(None) }
+    }
+
+    /// Several at once.
+    fn norms<const N: usize>(
+        &mut self,
+        exist: bool,
+        names: [TensorName; N],
+    ) -> Result<Option<[Vec<f32>; N]>, LoadError> {
+        let mut norms = [const { Vec::new() }; N];
+        for (norm, name) in norms.iter_mut().zip(names) {
+            *norm = self.norm(exist, name)?.unwrap_or_default();
+        }
+        Ok(exist.then_some(norms))
     }
 
     fn vector(&mut self, name: TensorName) -> Result<Vec<f32>, LoadError> {

@@ -247,7 +247,8 @@ impl Model {
 
     /// Makes the copies that `mode` asks for.
     pub(crate) fn prepare_sparse(&mut self, mode: SparseMode) {
-        if self.config.activation != Activation::Relu2 {
+        let norms = self.config.extra_norms;
+        if self.config.activation != Activation::Relu2 || norms.inputs || norms.outputs {
             return;
         }
         match mode {

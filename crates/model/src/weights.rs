@@ -35,6 +35,7 @@ impl Weights {
                 + norms(&m.norm)
                 + a.sub_norm.as_deref().map_or(0, norms)
                 + m.sub_norm.as_deref().map_or(0, norms)
+                + a.extra.iter().chain(m.extra.iter()).map(|n| norms(n)).sum::<usize>()
         };
         self.embedding.size_bytes()
             + self.output.as_ref().map_or(0, FloatTable::size_bytes)
@@ -65,6 +66,40 @@ pub struct Attention {
     pub sub_norm: Option<Vec<f32>>,
     /// From the heads back to the hidden state.
     pub output: TernaryMatrix,
+    /// Norms that only some families have.
+    pub extra: AttentionNorms,
+}
+
+/// Norms of the attention half that only some families have.
+#[derive(Default)]
+pub struct AttentionNorms {
+    /// Of what makes queries, keys and values, each of the normed input.
+    pub inputs: Option<[Vec<f32>; 3]>,
+    /// Of each head's queries, and of its keys.
+    pub heads: Option<[Vec<f32>; 2]>,
+    /// Of what is added to the hidden state.
+    pub output: Option<Vec<f32>>,
+}
+
+impl AttentionNorms {
+    fn iter(&self) -> impl Iterator<Item = &Vec<f32>> {
+        self.inputs.iter().flatten().chain(self.heads.iter().flatten()).chain(&self.output)
+    }
+}
+
+impl MlpNorms {
+    fn iter(&self) -> impl Iterator<Item = &Vec<f32>> {
+        self.inputs.iter().flatten().chain(&self.output)
+    }
+}
+
+/// Norms of the feed-forward half that only some families have.
+#[derive(Default)]
+pub struct MlpNorms {
+    /// Of what makes gate and up, each of the normed input.
+    pub inputs: Option<[Vec<f32>; 2]>,
+    /// Of what is added to the hidden state.
+    pub output: Option<Vec<f32>>,
 }
 
 /// The gated feed-forward half of a layer.
@@ -79,4 +114,6 @@ pub struct Mlp {
     pub sub_norm: Option<Vec<f32>>,
     /// From the neurons back to the hidden state.
     pub down: TernaryMatrix,
+    /// Norms that only some families have.
+    pub extra: MlpNorms,
 }

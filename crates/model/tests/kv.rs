@@ -4,9 +4,9 @@
 use std::convert::Infallible;
 
 use wf_formats::encoding::FloatEncoding;
-use wf_formats::{Activation, RotaryPairs};
+use wf_formats::{Activation, ExtraNorms, RotaryPairs};
 use wf_kernels::{Pool, Scales, TernaryMatrix, half};
-use wf_model::weights::{Attention, FloatTable, Layer, Mlp, Weights};
+use wf_model::weights::{Attention, AttentionNorms, FloatTable, Layer, Mlp, MlpNorms, Weights};
 use wf_model::{
     Compute, Forward, HeadMode, KvDtype, KvPool, Logits, Model, ModelConfig, ModelOptions, PageId,
     Sees, Segment, SparseMode, TokenId,
@@ -38,6 +38,8 @@ fn config() -> ModelConfig {
         bos: None,
         eos: Vec::new(),
         block_diffusion: None,
+        extra_norms: ExtraNorms::default(),
+        scaled_embedding: false,
         pooling: None,
     }
 }
@@ -76,6 +78,7 @@ fn weights(config: &ModelConfig) -> Weights {
             value: numbers.matrix(kv, hidden),
             sub_norm: Some(vec![1.0; query]),
             output: numbers.matrix(hidden, query),
+            extra: AttentionNorms::default(),
         },
         mlp: Mlp {
             norm: vec![1.0; hidden],
@@ -83,6 +86,7 @@ fn weights(config: &ModelConfig) -> Weights {
             up: numbers.matrix(ffn, hidden),
             sub_norm: Some(vec![1.0; ffn]),
             down: numbers.matrix(hidden, ffn),
+            extra: MlpNorms::default(),
         },
     });
     let layers = layers.collect();

@@ -8,7 +8,7 @@ use clap::Args as ClapArgs;
 use serde::Serialize;
 use wf_engine::read_text;
 use wf_formats::encoding::TritScales;
-use wf_formats::{ModelConfig, ModelFile, TensorInfo, TokenizerSource};
+use wf_formats::{ModelConfig, ModelFile, Pooling, TensorInfo, TokenizerSource};
 
 use crate::args::FileArgs;
 use crate::{open, report};
@@ -109,6 +109,9 @@ struct Config {
     bos: Option<u32>,
     eos: Vec<u32>,
     block_diffusion: Option<Blocks>,
+    /// How its makers want embeddings to be made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pooling: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -208,6 +211,7 @@ fn describe_config(c: &ModelConfig) -> Config {
             token_shift: b.token_shift,
             context: if b.causal_context { "causal" } else { "block" },
         }),
+        pooling: c.pooling.map(Pooling::name),
     }
 }
 
@@ -304,6 +308,9 @@ fn print_text(i: &Inspection) -> Result<()> {
     rows.push(("context", format!("{} tokens", c.context)));
     rows.push(("vocabulary", format!("{}, tokenizer {}", c.vocabulary, i.tokenizer)));
     rows.push(("chat template", if i.chat_template { "yes" } else { "no" }.to_owned()));
+    if let Some(pooling) = c.pooling {
+        rows.push(("embeddings", format!("{pooling} pooling")));
+    }
     if let Some(b) = &c.block_diffusion {
         rows.push((
             "diffusion",

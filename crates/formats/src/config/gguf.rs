@@ -1,6 +1,6 @@
 //! GGUF metadata → [`ModelConfig`].
 
-use super::{Activation, BlockDiffusion, Evidence, ModelConfig, Pooling, RotaryPairs};
+use super::{Activation, BlockDiffusion, Evidence, ExtraNorms, ModelConfig, Pooling, RotaryPairs};
 use crate::error::{Error, quote_safely};
 use crate::gguf::value::Metadata;
 use crate::vocabulary::{CONTROL_TYPE, GgufVocabulary};
@@ -35,7 +35,10 @@ pub(crate) fn read(
         },
         norm_eps: keys.number("attention.layer_norm_rms_epsilon", 1e-5, decisions)? as f32,
         activation: keys.activation(evidence.activation, vocabulary, decisions)?,
-        sub_norms: evidence.sub_norms,
+        // Where one projection norms its input, all do.
+        sub_norms: evidence.sub_norms || evidence.extra_norms.inputs,
+        extra_norms: keys.extra_norms(evidence),
+        scaled_embedding: keys.arch == "gemma3",
         tied_head: !evidence.has_output,
         bos: metadata.u32("tokenizer.ggml.bos_token_id")?,
         eos: end_tokens(metadata, vocabulary, decisions)?,
@@ -49,10 +52,12 @@ pub(crate) fn read(
 fn architecture<'a>(metadata: &Metadata<'a>) -> Result<&'a str, Error> {
     let key = "general.architecture";
     match metadata.string(key)? {
-        Some(arch @ ("bitnet-b1.58" | "bitnet-25" | "bitnet" | "llama")) => Ok(arch),
+        Some(arch @ ("bitnet-b1.58" | "bitnet-25" | "bitnet" | "llama" | "qwen3" | "gemma3")) => {
+            Ok(arch)
+        }
         Some(other) => {
             let what = format!(
-                "\"{}\", supported are bitnet-b1.58, bitnet-25, bitnet and llama",
+                "\"{}\", supported are bitnet-b1.58, bitnet-25, bitnet, llama, qwen3 and gemma3",
                 quote_safely(other)
             );
             Err(metadata.fault(key, what))
@@ -108,6 +113,17 @@ impl Keys<'_, '_> {
         Ok(head_dim)
     }
 
+    /// The norms that are there, and those that the architecture cannot do without.
+    fn extra_norms(&self, evidence: &Evidence) -> ExtraNorms {
+        let ExtraNorms { inputs, heads, outputs } = evidence.extra_norms;
+        let is_gemma = self.arch == "gemma3";
+        ExtraNorms {
+            inputs,
+            heads: heads || is_gemma || self.arch == "qwen3",
+            outputs: outputs || is_gemma,
+        }
+    }
+
     /// Keys that ask for arithmetic this engine does not do.
     fn refuse_what_we_do_not_compute(&self) -> Result<(), Error> {
         let scaling = self.key("rope.scaling.type");
@@ -158,7 +174,10 @@ impl Keys<'_, '_> {
             let key = self.key(name);
             let Some(value) = self.metadata.string(&key)? else { continue };
             let Some(activation) = Activation::from_key(value) else {
-                let what = format!("\"{}\", supported are relu2 and silu", quote_safely(value));
+                let what = format!(
+                    "\"{}\", supported are relu2, silu and gelu_pytorch_tanh",
+                    quote_safely(value)
+                );
                 return Err(self.metadata.fault(&key, what));
             };
             return Ok(Some((activation, key)));
@@ -174,7 +193,8 @@ impl Keys<'_, '_> {
         let arch = self.arch;
         let tokenizer = vocabulary.map(|vocabulary| vocabulary.model.as_str());
         Ok(match (arch, tokenizer) {
-            ("llama", _) => (Activation::Silu, format!("architecture {arch}")),
+            ("llama" | "qwen3", _) => (Activation::Silu, format!("architecture {arch}")),
+            ("gemma3", _) => (Activation::GeluTanh, format!("architecture {arch}")),
             ("bitnet", Some("llama")) => {
                 let why = "architecture bitnet with a llama vocabulary, the 2024 family";
                 (Activation::Silu, why.to_owned())

@@ -64,6 +64,8 @@ pub(crate) fn read(
         norm_eps: settings.number("rms_norm_eps")?.unwrap_or(family.usual_eps) as f32,
         activation: activation(settings, family, evidence.activation, decisions)?,
         sub_norms: evidence.sub_norms,
+        extra_norms: evidence.extra_norms,
+        scaled_embedding: false,
         tied_head: !evidence.has_output,
         bos: settings.token("bos_token_id")?.or(documents.generation.token("bos_token_id")?),
         eos: end_tokens(documents)?,
@@ -236,7 +238,8 @@ fn activation(
         return Ok(usual);
     };
     Activation::from_key(name).ok_or_else(|| {
-        let what = format!("\"{}\", supported are relu2 and silu", quote_safely(name));
+        let what =
+            format!("\"{}\", supported are relu2, silu and gelu_pytorch_tanh", quote_safely(name));
         settings.fault("hidden_act", what)
     })
 }

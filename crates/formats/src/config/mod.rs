@@ -12,7 +12,7 @@ pub(crate) mod settings;
 pub use pooling::Pooling;
 
 use crate::error::Error;
-use crate::names::{LayerTensor, TensorName};
+use crate::names::{LayerTensor, NormGroup, TensorName};
 
 /// What a refusal of plain float weights ends with.
 pub(crate) const NAIVE_HINT: &str =
@@ -26,6 +26,8 @@ pub(crate) struct Evidence {
     pub(crate) has_output: bool,
     /// Whether there are sub-norms.
     pub(crate) sub_norms: bool,
+    /// Which other norms there are.
+    pub(crate) extra_norms: ExtraNorms,
     /// The caller's word, which beats the file's and any guess.
     pub(crate) activation: Option<Activation>,
 }
@@ -37,15 +39,22 @@ impl Evidence {
         activation: Option<Activation>,
     ) -> Option<Self> {
         let (mut vocab_len, mut has_output, mut sub_norms) = (None, false, false);
+        let mut extra_norms = ExtraNorms::default();
         for (name, rows) in tensors {
             match name {
                 TensorName::Embedding => vocab_len = Some(rows),
                 TensorName::Output => has_output = true,
-                TensorName::Layer(_, tensor) => sub_norms |= tensor.is_sub_norm(),
+                TensorName::Layer(_, tensor) => match tensor.norm_group() {
+                    Some(NormGroup::Sub) => sub_norms = true,
+                    Some(NormGroup::Inputs) => extra_norms.inputs = true,
+                    Some(NormGroup::Heads) => extra_norms.heads = true,
+                    Some(NormGroup::Outputs) => extra_norms.outputs = true,
+                    None => {}
+                },
                 TensorName::OutputNorm => {}
             }
         }
-        Some(Self { vocab_len: vocab_len?, has_output, sub_norms, activation })
+        Some(Self { vocab_len: vocab_len?, has_output, sub_norms, extra_norms, activation })
     }
 }
 
@@ -82,6 +91,10 @@ pub struct ModelConfig {
     pub activation: Activation,
     /// Whether there are norms before the attention output and down projections.
     pub sub_norms: bool,
+    /// Which norms there are beyond those of BitNet models.
+    pub extra_norms: ExtraNorms,
+    /// Whether a token's embedding is multiplied by the root of its length.
+    pub scaled_embedding: bool,
     /// Whether the embedding is the output head too.
     pub tied_head: bool,
     /// First token of a sequence.
@@ -92,6 +105,25 @@ pub struct ModelConfig {
     pub block_diffusion: Option<BlockDiffusion>,
     /// How its makers want embeddings to be made, where they say.
     pub pooling: Option<Pooling>,
+}
+
+/// Norms that only some model families have, in all layers or in none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExtraNorms {
+    /// Whether query, key, value, gate and up projections norm what they read once more, each with
+    /// weights of its own.
+    pub inputs: bool,
+    /// Whether queries and keys are normed, head by head, before they are turned.
+    pub heads: bool,
+    /// Whether what attention and the feed-forward part give is normed before it is added.
+    pub outputs: bool,
+}
+
+impl ExtraNorms {
+    /// Whether there is any.
+    pub fn any(self) -> bool {
+        self != Self::default()
+    }
 }
 
 /// Which dimensions of a head the rotary embedding turns together.
@@ -126,6 +158,8 @@ pub enum Activation {
     Relu2,
     /// x · sigmoid(x).
     Silu,
+    /// x · Φ(x), where Φ is approximated by tanh.
+    GeluTanh,
 }
 
 impl std::fmt::Display for Activation {
@@ -133,6 +167,7 @@ impl std::fmt::Display for Activation {
         f.write_str(match self {
             Self::Relu2 => "squared ReLU",
             Self::Silu => "SiLU",
+            Self::GeluTanh => "GELU",
         })
     }
 }
@@ -143,6 +178,7 @@ impl Activation {
         match self {
             Self::Relu2 => "relu2",
             Self::Silu => "silu",
+            Self::GeluTanh => "gelu_pytorch_tanh",
         }
     }
 
@@ -150,6 +186,7 @@ impl Activation {
         match key {
             "relu2" | "relu_squared" => Some(Self::Relu2),
             "silu" | "swish" => Some(Self::Silu),
+            "gelu_pytorch_tanh" => Some(Self::GeluTanh),
             _ => None,
         }
     }
@@ -254,7 +291,16 @@ impl ModelConfig {
             TensorName::Embedding | TensorName::Output => (self.vocab_len, self.hidden_len),
             TensorName::OutputNorm => (1, self.hidden_len),
             TensorName::Layer(_, tensor) => match tensor {
-                LayerTensor::AttnNorm | LayerTensor::FfnNorm => (1, self.hidden_len),
+                LayerTensor::AttnNorm
+                | LayerTensor::FfnNorm
+                | LayerTensor::QueryInputNorm
+                | LayerTensor::KeyInputNorm
+                | LayerTensor::ValueInputNorm
+                | LayerTensor::GateInputNorm
+                | LayerTensor::UpInputNorm
+                | LayerTensor::AttnOutputNorm
+                | LayerTensor::FfnOutputNorm => (1, self.hidden_len),
+                LayerTensor::QueryHeadNorm | LayerTensor::KeyHeadNorm => (1, self.head_dim),
                 LayerTensor::AttnSubNorm => (1, queries),
                 LayerTensor::FfnSubNorm => (1, self.ffn_len),
                 LayerTensor::Query => (queries, self.hidden_len),
@@ -266,13 +312,24 @@ impl ModelConfig {
         }
     }
 
+    /// Whether a layer has this tensor.
+    fn has(&self, tensor: LayerTensor) -> bool {
+        match tensor.norm_group() {
+            None => true,
+            Some(NormGroup::Sub) => self.sub_norms,
+            Some(NormGroup::Inputs) => self.extra_norms.inputs,
+            Some(NormGroup::Heads) => self.extra_norms.heads,
+            Some(NormGroup::Outputs) => self.extra_norms.outputs,
+        }
+    }
+
     /// Every tensor the network needs, in the order it uses them.
     pub fn tensor_names(&self) -> impl Iterator<Item = TensorName> + '_ {
         let head = (!self.tied_head).then_some(TensorName::Output);
         let layers = (0..self.layers).flat_map(move |layer| {
             LayerTensor::ALL
                 .into_iter()
-                .filter(move |tensor| self.sub_norms || !tensor.is_sub_norm())
+                .filter(|tensor| self.has(*tensor))
                 .map(move |tensor| TensorName::Layer(layer, tensor))
         });
         std::iter::once(TensorName::Embedding)
@@ -307,6 +364,8 @@ mod tests {
             bos: None,
             eos: Vec::new(),
             block_diffusion: None,
+            extra_norms: ExtraNorms::default(),
+            scaled_embedding: false,
             pooling: None,
         }
     }

@@ -59,7 +59,8 @@ pub(super) fn stage(
     let plan = target.plan(source)?;
     for planned in &plan {
         let shape = dims(tensor(source, planned.name));
-        writer.declare(&planned.name.gguf(), &shape, planned.encoding).map_err(io)?;
+        let name = planned.name.gguf_in(config);
+        writer.declare(&name, &shape, planned.encoding).map_err(io)?;
     }
     let mut carrier = target.carrier(source, pairs, progress);
     Staged::file(out, target.existing, |file| {
@@ -82,11 +83,16 @@ fn architecture(config: &ModelConfig, trits: TernaryEncoding) -> (&'static str, 
         trits,
         TernaryEncoding::Tq1_0 | TernaryEncoding::Tq2_0 | TernaryEncoding::Q2_0 { .. }
     );
+    if config.extra_norms.any() || config.scaled_embedding {
+        let arch = if config.scaled_embedding { "gemma3" } else { "qwen3" };
+        return (arch, RotaryPairs::Halves);
+    }
     match (config.sub_norms, config.activation) {
         (false, Activation::Silu) => ("llama", RotaryPairs::Adjacent),
         (true, Activation::Silu) => ("bitnet", RotaryPairs::Halves),
         (true, Activation::Relu2) if of_llama_cpp => ("bitnet", RotaryPairs::Halves),
         (_, Activation::Relu2) => ("bitnet-b1.58", RotaryPairs::Halves),
+        (_, Activation::GeluTanh) => ("gemma3", RotaryPairs::Halves),
     }
 }
 

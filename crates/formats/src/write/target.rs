@@ -146,6 +146,12 @@ impl Target {
         out: &Path,
         progress: &mut Progress<'_>,
     ) -> Result<Staged, Error> {
+        let config = source.config();
+        let is_plain = !config.extra_norms.any() && !config.scaled_embedding;
+        if !is_plain && !matches!(self.container, Container::Gguf(_)) {
+            let what = format!("architecture {} is written to GGUF only", config.architecture);
+            return Err(Error::unsupported(&out.display().to_string(), what));
+        }
         match self.container {
             Container::Gguf(trits) => gguf::stage(source, self, trits, out, progress),
             Container::Packed => packed::stage(source, self, out, progress),

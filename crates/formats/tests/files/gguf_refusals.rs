@@ -264,16 +264,20 @@ fn settings_we_cannot_honour_are_refused_by_name() {
         "32, must equal the head size 64",
     );
     refused(set("expert_count", MetadataValue::U32(8)), "expert_count: not supported");
-    refused(set("hidden_activation", string("gelu")), "\"gelu\", supported are relu2 and silu");
+    refused(
+        set("hidden_activation", string("gelu")),
+        "\"gelu\", supported are relu2, silu and gelu_pytorch_tanh",
+    );
     refused(set("attention.causal", MetadataValue::Bool(false)), "false without");
     refused(set("block_size", MetadataValue::U32(32)), "mask_token_id");
     refused(sound(|w| w.set("split.count", MetadataValue::U32(3))), "join the parts first");
     let mut writer = GgufWriter::new();
-    writer.set("general.architecture", string("qwen3"));
+    writer.set("general.architecture", string("mamba"));
     writer.declare("token_embd.weight", &[4, 4], Encoding::Float(FloatEncoding::F32)).unwrap();
     let mut body = writer.begin(Vec::new()).unwrap();
     body.append(&[0; 64]).unwrap();
-    let message = "\"qwen3\", supported are bitnet-b1.58, bitnet-25, bitnet and llama";
+    let message =
+        "\"mamba\", supported are bitnet-b1.58, bitnet-25, bitnet, llama, qwen3 and gemma3";
     refused(body.finish().unwrap(), message);
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use wf_formats::encoding::{encode_floats, encode_trits};
 use wf_formats::{
-    Activation, Encoding, FloatEncoding, GgufWriter, MetadataValue, ModelConfig, ModelFile,
-    OpenOptions, RotaryPairs, Rounding, TensorName, TernaryEncoding, TritScales,
+    Activation, Encoding, ExtraNorms, FloatEncoding, GgufWriter, MetadataValue, ModelConfig,
+    ModelFile, OpenOptions, RotaryPairs, Rounding, TensorName, TernaryEncoding, TritScales,
 };
 
 /// A model in plain numbers.
@@ -52,6 +52,8 @@ impl Sample {
             bos: None,
             eos: Vec::new(),
             block_diffusion: None,
+            extra_norms: ExtraNorms::default(),
+            scaled_embedding: false,
             pooling: None,
         };
         Self::of(config)

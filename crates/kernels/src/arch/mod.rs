@@ -157,6 +157,9 @@ macro_rules! implement_kernel {
                 silu_mul(gate: &mut [f32], up: &[f32]) -> ();
                 $crate::float::silu_mul }
             $crate::arch::method! { $cpu $(, $features)?;
+                gelu_mul(gate: &mut [f32], up: &[f32]) -> ();
+                $crate::float::gelu_mul }
+            $crate::arch::method! { $cpu $(, $features)?;
                 add(x: &mut [f32], y: &[f32]) -> ();
                 $crate::float::add }
             $crate::arch::method! { $cpu $(, $features)?;

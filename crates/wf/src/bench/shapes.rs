@@ -1,7 +1,7 @@
 //! The sizes of published ternary models: all that decides how fast they run.
 
 use clap::ValueEnum;
-use wf_formats::{Activation, ModelConfig, RotaryPairs};
+use wf_formats::{Activation, ExtraNorms, ModelConfig, RotaryPairs};
 
 /// A model whose shape is known here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -96,6 +96,8 @@ impl Shape {
             bos: None,
             eos: Vec::new(),
             block_diffusion: None,
+            extra_norms: ExtraNorms::default(),
+            scaled_embedding: false,
             pooling: None,
         }
     }

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use wf_formats::encoding::FloatEncoding;
 use wf_kernels::{Layout, Pool, Scales, TernaryMatrix, half};
 use wf_model::ModelConfig;
-use wf_model::weights::{Attention, FloatTable, Layer, Mlp, Weights};
+use wf_model::weights::{Attention, AttentionNorms, FloatTable, Layer, Mlp, MlpNorms, Weights};
 
 use super::dead_gates::{self, CONSTANT, Gates};
 use super::random::Random;
@@ -36,6 +36,7 @@ pub(super) fn weights(config: &ModelConfig, gates: Gates, pool: &Pool, layout: L
                         trits.fill(0);
                     }
                 }),
+                extra: AttentionNorms::default(),
             },
             mlp: Mlp {
                 norm: maker.ffn_norm(layer, hidden),
@@ -47,6 +48,7 @@ pub(super) fn weights(config: &ModelConfig, gates: Gates, pool: &Pool, layout: L
                         trits.fill(0);
                     }
                 }),
+                extra: MlpNorms::default(),
             },
         })
         .collect();

@@ -33,6 +33,10 @@ pub(super) fn differences(first: &ModelFile, second: &ModelFile) -> Vec<String> 
     compare("norm epsilon", a.norm_eps.to_string(), b.norm_eps.to_string());
     compare("activation", a.activation.to_string(), b.activation.to_string());
     compare("sub-norms", a.sub_norms.to_string(), b.sub_norms.to_string());
+    compare("other norms", format!("{:?}", a.extra_norms), format!("{:?}", b.extra_norms));
+    let scaled = |c: &wf_formats::ModelConfig| c.scaled_embedding.to_string();
+    compare("scaled embedding", scaled(a), scaled(b));
+    compare("pooling", format!("{:?}", a.pooling), format!("{:?}", b.pooling));
     compare("tied head", a.tied_head.to_string(), b.tied_head.to_string());
     compare("first token", format!("{:?}", a.bos), format!("{:?}", b.bos));
     compare("end tokens", format!("{:?}", a.eos), format!("{:?}", b.eos));

@@ -132,6 +132,7 @@ impl Kernel for Amx {
         rotate(head: &mut [f32], cos: &[f32], sin: &[f32], pairs: RotaryPairs);
         relu2_mul(gate: &mut [f32], up: &[f32]);
         silu_mul(gate: &mut [f32], up: &[f32]);
+        gelu_mul(gate: &mut [f32], up: &[f32]);
         add(x: &mut [f32], y: &[f32]);
         softmax(x: &mut [f32]);
         attend_chunk(
