@@ -92,6 +92,8 @@ def openai_answers(server):
         valid(openai.types.responses.Response, json.loads(send(server, "/v1/responses", body)))
         for event in events(server, "/v1/responses", body):
             valid(ResponseStreamEvent, event, "ResponseStreamEvent")
+    vectors = json.loads(send(server, "/v1/embeddings", {"model": "wf-demo", "input": ["a cat", "a dog"]}))
+    valid(openai.types.CreateEmbeddingResponse, vectors)
     models = json.loads(send(server, "/v1/models"))
     for model in models["data"]:
         valid(openai.types.Model, model)
@@ -116,6 +118,8 @@ def ollama_answers(server):
             valid(ollama.ChatResponse, json.loads(line))
         for line in send(server, "/api/generate", {**body, "prompt": "Once"}).splitlines():
             valid(ollama.GenerateResponse, json.loads(line))
+    embedded = send(server, "/api/embed", {"model": "wf-demo", "input": ["a cat", "a dog"]})
+    valid(ollama.EmbedResponse, json.loads(embedded))
     valid(ollama.ListResponse, json.loads(send(server, "/api/tags")))
     valid(ollama.ProcessResponse, json.loads(send(server, "/api/ps")))
     valid(ollama.ShowResponse, json.loads(send(server, "/api/show", {"model": "wf-demo"})))
