@@ -4,7 +4,7 @@ import json
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import List, Literal, Optional, Union
+from typing import Annotated, List, Literal, Optional, Union
 
 import anthropic
 import instructor
@@ -73,13 +73,13 @@ class Schemas:
 
     def kind(self, depth):
         draw = self.random
-        kinds = [self.text, self.number, self.choice, lambda: (bool, ..., {}), self.real]
+        kinds = [self.text, self.number, self.choice, lambda: (bool, ...), self.real]
         if depth < 3:
             nested = [
-                lambda: (self.model(depth + 1), ..., {}),
-                lambda: (List[self.kind(depth + 1)[0]], ..., {"max_length": draw.randint(0, 3)}),
-                lambda: (Optional[self.kind(depth + 1)[0]], draw.choice([..., None]), {}),
-                lambda: (Union[self.model(depth + 1), self.model(depth + 1)], ..., {}),
+                lambda: (self.model(depth + 1), ...),
+                lambda: (Annotated[List[self.kind(depth + 1)[0]], pydantic.Field(max_length=draw.randint(0, 3))], ...),
+                lambda: (Optional[self.kind(depth + 1)[0]], draw.choice([..., None])),
+                lambda: (Union[self.model(depth + 1), self.model(depth + 1)], ...),
             ]
             kinds += nested * 2
         return draw.choice(kinds)()
@@ -87,29 +87,29 @@ class Schemas:
     def text(self):
         if self.random.random() < 0.3:
             pattern = self.random.choice([r"^[A-Z][a-z]{1,8}$", r"^\d{3}-\d{4}$", r"^(red|green) (cat|dog)$"])
-            return (pydantic.constr(pattern=pattern), ..., {})
+            return (pydantic.constr(pattern=pattern), ...)
         least = self.random.randint(0, 3)
-        return (pydantic.constr(min_length=least, max_length=least + self.random.randint(1, 12)), ..., {})
+        return (pydantic.constr(min_length=least, max_length=least + self.random.randint(1, 12)), ...)
 
     def number(self):
         least = self.random.randint(-1000, 1000)
         most = least + self.random.choice([0, 1, 9, 12345])
-        return (pydantic.conint(ge=least, le=most), ..., {})
+        return (pydantic.conint(ge=least, le=most), ...)
 
     def real(self):
         least = self.random.randint(-5, 5) / 2
-        return (pydantic.confloat(ge=least, le=least + self.random.choice([0.5, 3, 1000])), ..., {})
+        return (pydantic.confloat(ge=least, le=least + self.random.choice([0.5, 3, 1000])), ...)
 
     def choice(self):
         words = self.random.sample(self.WORDS, self.random.randint(1, 4))
-        return (Literal[tuple(words)], ..., {})
+        return (Literal[tuple(words)], ...)
 
     def model(self, depth=0):
         names = self.random.sample(self.WORDS, self.random.randint(1, 4 if depth else 6))
         fields = {}
         for at, name in enumerate(names):
-            kind, default, bounds = self.kind(depth)
-            fields[f"f{at}"] = (kind, pydantic.Field(default, alias=name, **bounds))
+            kind, default = self.kind(depth)
+            fields[f"f{at}"] = (kind, pydantic.Field(default, alias=name))
         return pydantic.create_model("Asked", __doc__="What is asked for.", **fields)
 
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use wf_engine::{GrammarSource, Grammars, Limits, Sampler, SamplingParams, read_text};
+use wf_engine::{Grammar, GrammarSource, Grammars, Limits, Sampler, SamplingParams, read_text};
 use wf_formats::{ModelFile, OpenOptions};
 use wf_text::Tokenizer;
 
@@ -186,11 +186,55 @@ fn choices() -> Vec<GrammarSource> {
         .collect()
 }
 
+/// Follows a grammar for up to 40 tokens, along what looks least. Returns how many there were, and how long
+/// the longest took.
+fn follow(grammar: &Grammar, vocab_len: usize) -> (usize, Duration) {
+    let limits = Limits { max_tokens: usize::MAX, ..Limits::default() };
+    let mut sampler =
+        Sampler::new(SamplingParams::default(), &limits, &[]).with_grammar(Some(grammar));
+    let mut worst = Duration::ZERO;
+    let picks = (0..40).take_while(|&at| {
+        let mut scores: Vec<f32> = (0..vocab_len)
+            .map(|token| ((token * 2_654_435_761 + at * 40_503) % 65_537) as f32)
+            .collect();
+        let start = Instant::now();
+        let picked = sampler.pick(&mut scores, at).is_some();
+        worst = worst.max(start.elapsed());
+        picked
+    });
+    (picks.count(), worst)
+}
+
+#[test]
+fn what_is_large_but_meant_is_followed() {
+    let tokenizer = tokenizer();
+    let grammars = Grammars::new(&tokenizer, &[]).expect("a tree");
+    let fields = |count: usize| -> Map<String, Value> {
+        (0..count).map(|i| (format!("field_{i}"), json!({"type": "string"}))).collect()
+    };
+    let kinds: Vec<Value> = (0..100)
+        .map(|i| json!({"type": "object", "properties": {"kind": {"const": format!("k{i}")}, "v": {"type": "string"}}, "required": ["kind", "v"]}))
+        .collect();
+    let ids: Vec<String> = (0..1000).map(|i| format!("{i}-{}", i * 7919)).collect();
+    let list = |items: Value| json!({"type": "array", "minItems": 30, "items": items});
+    for schema in [
+        json!({"type": "object", "properties": fields(200)}),
+        list(json!({"anyOf": kinds})),
+        list(json!({"enum": ids})),
+        list(json!({"type": "string", "format": "date-time"})),
+    ] {
+        let shown: String = schema.to_string().chars().take(60).collect();
+        let grammar = grammars.compile(&GrammarSource::JsonSchema(schema));
+        let (picks, worst) = follow(&grammar.expect("it compiles"), tokenizer.len());
+        println!("{picks} tokens, the longest in {worst:.1?}: {shown}");
+        assert_eq!(picks, 40, "{shown}");
+    }
+}
+
 #[test]
 fn bombs_do_not_go_off() {
     let tokenizer = tokenizer();
     let grammars = Grammars::new(&tokenizer, &[]).unwrap();
-    let limits = Limits { max_tokens: usize::MAX, ..Limits::default() };
     let mut wrong = Vec::new();
     for source in [regexes(), grammars_in_lark(), schemas(), choices()].concat() {
         let shown: String = format!("{source:?}").chars().take(70).collect();
@@ -203,22 +247,7 @@ fn bombs_do_not_go_off() {
         }
         // What compiles is followed for a while, along what looks least: it ends somehow.
         let Ok(grammar) = compiled else { continue };
-        let mut worst = Duration::ZERO;
-        let (picked, took, bytes) = measured(|| {
-            let mut sampler =
-                Sampler::new(SamplingParams::default(), &limits, &[]).with_grammar(Some(&grammar));
-            (0..40)
-                .take_while(|&at| {
-                    let mut scores: Vec<f32> = (0..tokenizer.len())
-                        .map(|token| ((token * 2_654_435_761 + at * 40_503) % 65_537) as f32)
-                        .collect();
-                    let start = Instant::now();
-                    let picked = sampler.pick(&mut scores, at).is_some();
-                    worst = worst.max(start.elapsed());
-                    picked
-                })
-                .count()
-        });
+        let ((picked, worst), took, bytes) = measured(|| follow(&grammar, tokenizer.len()));
         println!(
             "{took:>9.1?} {:>6} KiB    {picked} tokens, the longest in {worst:.1?}",
             bytes >> 10

@@ -191,8 +191,7 @@ fn top_level(source: &GrammarSource) -> Result<TopLevelGrammar, BadGrammar> {
 /// Values of a schema, as it stands.
 pub(super) fn top_level_of_schema(mut schema: Value) -> Result<TopLevelGrammar, BadGrammar> {
     drop_idle_words(&mut schema);
-    let is_joined = joins(&mut schema);
-    check_multiples(&mut schema, is_joined)?;
+    check_multiples(&schema, joins(&schema))?;
     let mut fields = match schema {
         Value::Object(fields) => fields,
         Value::Bool(true) => Map::new(),

@@ -241,3 +241,71 @@ fn length_of<'a>(
     lengths.insert(name, length);
     length
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn said(source: &GrammarSource) -> String {
+        check(source).map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    fn schema(schema: Value) -> String {
+        said(&GrammarSource::JsonSchema(schema))
+    }
+
+    #[test]
+    fn what_is_too_much_is_named() {
+        for (source, expected) in [
+            (GrammarSource::Regex("a".repeat(5000)), "5000 bytes: at most 4096"),
+            (GrammarSource::Regex("(".repeat(65)), "brackets 65 deep: at most 64"),
+            (GrammarSource::Grammar("x".repeat(70_000)), "70000 bytes: at most 65536"),
+            (GrammarSource::Choice(vec![String::new()]), "at least one text"),
+            (GrammarSource::Choice(vec!["x".into(); 2001]), "2001 texts: at most 2000"),
+        ] {
+            assert!(said(&source).contains(expected), "{}", said(&source));
+        }
+        let fields: Map<_, _> = (0..257).map(|i| (format!("f{i}"), json!(true))).collect();
+        let wide = json!({"items": {"properties": fields}});
+        assert!(schema(wide).contains("properties: 257 entries: at most 256"));
+        let long = json!({"anyOf": [{"pattern": "a".repeat(5000)}]});
+        assert!(schema(long).contains("pattern: 5000 bytes: at most 4096"));
+    }
+
+    #[test]
+    fn patterns_count_for_one_value_however_they_are_referred_to() {
+        let dates: Map<_, _> = (0..40)
+            .map(|i| (format!("d{i}"), json!({"type": "string", "format": "date"})))
+            .collect();
+        let base = json!({"type": "object", "properties": dates});
+        let inherits = json!({"allOf": [{"$ref": "#/$defs/a"}, base], "$defs": {"a": base}});
+        assert_eq!(schema(inherits), "", "each field is a value of its own");
+        let doubled: Map<_, _> = (0..5)
+            .map(|i| match i {
+                4 => ("d4".to_owned(), json!({"pattern": "a"})),
+                _ => {
+                    let next = json!({"$ref": format!("#/$defs/d{}", i + 1)});
+                    (format!("d{i}"), json!({"allOf": [next, next]}))
+                }
+            })
+            .collect();
+        let doubled = json!({"$ref": "#/$defs/d0", "$defs": doubled});
+        assert!(schema(doubled).contains("at most 12 patterns"));
+        let tree = json!({"$ref": "#", "items": {"$ref": "#"}, "pattern": "a"});
+        assert_eq!(schema(tree), "", "what leads back to itself is counted once");
+    }
+
+    #[test]
+    fn expressions_are_as_long_as_the_names_in_them() {
+        let doubled: String = (0..12).map(|i| format!("T{i}: T{} T{}\n", i + 1, i + 1)).collect();
+        let message = check_lark(&format!("start: T0\n{doubled}T12: \"x\"")).unwrap_err();
+        assert!(message.to_string().starts_with("T0: "), "{message}");
+        let rules: String = (0..501).map(|i| format!("r{i}: \"x\"\n")).collect();
+        assert!(check_lark(&rules).unwrap_err().to_string().contains("501 rules: at most 500"));
+        let fine =
+            "start: a+\na: T0 | \"b\"\n   | a T1\nT0: /[a-z]+: T1/ T1\n_T1: \"x\"\nT1: T0 T1\n";
+        assert!(check_lark(fine).is_ok());
+    }
+}

@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value};
 
-use super::schema::inner;
+use super::schema::{inner, inner_mut};
 
 /// The largest integer up to which all of them are numbers of every JSON reader.
 const LARGEST: i64 = (1 << 53) - 1;
@@ -53,7 +53,7 @@ pub(super) fn narrow(schema: &mut Value) {
 }
 
 /// Whether several schemas are about one value.
-pub(super) fn joins(schema: &mut Value) -> bool {
+pub(super) fn joins(schema: &Value) -> bool {
     let Value::Object(words) = schema else { return false };
     let has = |names: &[&str]| names.iter().any(|name| words.contains_key(*name));
     words.contains_key("allOf") || (has(&JOINING) && has(&JOINED)) || inner(words).any(joins)
@@ -61,7 +61,7 @@ pub(super) fn joins(schema: &mut Value) -> bool {
 
 fn narrow_all(schema: &mut Value) {
     let Value::Object(words) = schema else { return };
-    inner(words).for_each(narrow_all);
+    inner_mut(words).for_each(narrow_all);
     let lacks = |names: &[&str]| !names.iter().any(|name| words.contains_key(*name));
     let closes = words.get("properties").is_some_and(is_full)
         && lacks(&["additionalProperties", "patternProperties", "minProperties"]);
