@@ -46,7 +46,7 @@ pub(super) fn of_the_parser() -> ParserLimits {
         // this for its longest.
         step_lexer_fuel: 30_000,
         step_max_items: 4_000,
-        max_items_in_row: 400,
+        max_items_in_row: 2_000,
         max_grammar_size: 50_000,
         // What was written so far and how the grammar looks inside is for nobody to read.
         verbose_errors: false,
