@@ -80,7 +80,8 @@ pub(crate) async fn responses(
     let model = app.model_for_work()?;
     let mut request: ResponsesRequest = read_json(request, &app.options.limits).await?;
     model.check_name(request.model.as_deref())?;
-    let form = request.rest.get("text").and_then(|text| text.get("format")).cloned();
+    let form = request.rest.get("text").and_then(|text| text.get("format"));
+    let form = form.filter(|form| !form.is_null()).cloned();
     let structured = structured::take_by(RESPONSES, &mut request.rest)?;
     check_rest_by(&IGNORED, &REFUSED, &request.rest)?;
     let asked = Asked::new(&app, model, caller, sampling(&request)?)?;

@@ -121,6 +121,14 @@ async fn every_dialect_has_the_same_answer() {
     assert_eq!(answer["output"][0]["content"][0]["text"], text);
     assert_eq!((&answer["status"], &answer["text"]["format"]), (&json!("completed"), &format));
 
+    let plain = json!({"input": asked, "max_output_tokens": 2, "text": {"format": null}});
+    let answer = ask(&server, "/v1/responses", &plain).await;
+    assert_eq!(
+        answer["text"]["format"],
+        json!({"type": "text"}),
+        "the form that was not asked for"
+    );
+
     for place in [json!({"output_config": {"format": format}}), json!({"output_format": format})] {
         let mut body = json!({"messages": said, "max_tokens": 100, "temperature": 0});
         body.as_object_mut().unwrap().extend(place.as_object().unwrap().clone());
