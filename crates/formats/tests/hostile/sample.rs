@@ -92,10 +92,13 @@ pub(crate) const KV_ROWS: usize = 16;
 pub(crate) const HEADS: usize = 16;
 pub(crate) const VOCAB: usize = 24;
 
-/// The tensors of the sample network with rows and columns.
+/// The tensors of the sample network, a BitNet model, with rows and columns.
 pub(crate) fn network() -> Vec<(TensorName, usize, usize)> {
     let mut tensors = vec![(TensorName::Embedding, VOCAB, HIDDEN)];
-    for tensor in LayerTensor::ALL {
+    use LayerTensor::{AttnNorm, AttnSubNorm, FfnNorm, FfnSubNorm};
+    let norms = [AttnNorm, AttnSubNorm, FfnNorm, FfnSubNorm];
+    let has = |tensor: &LayerTensor| tensor.is_linear() || norms.contains(tensor);
+    for tensor in LayerTensor::ALL.into_iter().filter(has) {
         let rows = match tensor {
             LayerTensor::Key | LayerTensor::Value => KV_ROWS,
             _ if tensor.is_linear() => HIDDEN,
