@@ -59,7 +59,7 @@ def errors(client):
             return error
         raise AssertionError(f"{settings} was taken")
 
-    error = refused(anthropic.BadRequestError, tools=[{"name": "f", "input_schema": {}}])
+    error = refused(anthropic.BadRequestError, tools=[{"type": "bash_20250124", "name": "bash"}])
     assert error.body["error"]["type"] == "invalid_request_error" and "tools" in str(error)
     refused(anthropic.NotFoundError, model="claude")
     assert "2048" in str(refused(anthropic.BadRequestError, max_tokens=5000))

@@ -5,6 +5,7 @@ from typing import Literal
 
 import litellm
 import pydantic
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from server import Server
 
@@ -36,6 +37,35 @@ def with_langchain(server):
     assert "".join(chunk.content for chunk in model.stream("Tell me a story")) == whole.content
     several = model.batch(["Tell me a story"] * 4)
     assert {reply.content for reply in several} == {whole.content}
+    tools_of_langchain(server)
+
+
+class Weather(pydantic.BaseModel):
+    """The weather of a place."""
+
+    unit: Literal["C", "F"]
+    days: Literal[1, 2, 3]
+
+
+def tools_of_langchain(server):
+    model = ChatOpenAI(
+        base_url=server.base_url, api_key="none", model="wf-demo", max_tokens=400, seed=5
+    )
+    asked = [HumanMessage("What is the weather?")]
+    for choice in ("any", "Weather"):
+        called = model.bind_tools([Weather], tool_choice=choice, parallel_tool_calls=False)
+        said = called.invoke(asked)
+        [call] = said.tool_calls
+        Weather.model_validate(call["args"])
+        whole = None
+        for chunk in called.stream(asked):
+            whole = chunk if whole is None else whole + chunk
+        assert [one["args"] for one in whole.tool_calls] == [call["args"]]
+    given = ToolMessage("rain", tool_call_id=call["id"])
+    short = model.bind(max_tokens=8).bind_tools([Weather])
+    assert short.invoke([*asked, said, given]).content
+    typed = model.with_structured_output(Weather, method="function_calling")
+    assert isinstance(typed.invoke("What is the weather?"), Weather)
 
 
 def structured_with_langchain(server):

@@ -104,8 +104,8 @@ def errors(client):
     assert error.param == "temperature" and error.code == "invalid_value"
     error = refused(openai.NotFoundError, model="gpt-4")
     assert error.code == "model_not_found"
-    error = refused(openai.BadRequestError, tools=[{"type": "function", "function": {"name": "f"}}])
-    assert error.param == "tools" and error.code == "unsupported_parameter"
+    error = refused(openai.BadRequestError, functions=[{"name": "f"}])
+    assert error.param == "functions" and error.code == "unsupported_parameter"
     error = refused(openai.BadRequestError, max_tokens=5000)
     assert error.code == "context_length_exceeded" and "2048" in str(error)
     raw = client.chat.completions.with_raw_response.create(

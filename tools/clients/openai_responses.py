@@ -47,9 +47,9 @@ def streams(client, expected):
 
 
 def errors(client):
-    for name, value in [("previous_response_id", "resp_1"), ("tools", [{"type": "web_search"}])]:
+    for name, value in [("previous_response_id", "resp_1"), ("tools[0].type", [{"type": "web_search"}])]:
         try:
-            client.responses.create(**STORY, **{name: value})
+            client.responses.create(**STORY, **{name.partition("[")[0]: value})
             raise AssertionError(f"{name} was taken")
         except openai.BadRequestError as error:
             assert error.param == name and error.code == "unsupported_parameter"

@@ -44,6 +44,8 @@ pub struct Generate {
     pub grammar: Option<Grammar>,
     /// Whether special tokens are part of the text.
     pub show_specials: bool,
+    /// Special tokens that are part of the text in any case.
+    pub shown_specials: Vec<TokenId>,
     /// How tokens are found.
     pub decode: DecodeMode,
     /// The most tokens to write; what fits the context if there is none.
@@ -77,6 +79,7 @@ impl Generate {
             seed: None,
             grammar: None,
             show_specials: false,
+            shown_specials: Vec::new(),
             decode: DecodeMode::default(),
             max_tokens: None,
             min_tokens: 0,
@@ -291,7 +294,8 @@ impl Frontend {
             ids: Vec::new(),
             writing: Some(Writing {
                 events: self.engine.submit(request)?,
-                detokenizer: Detokenizer::new(!generate.show_specials),
+                detokenizer: Detokenizer::new(!generate.show_specials)
+                    .showing(generate.shown_specials),
                 stop: StopFinder::new(generate.stop),
             }),
             queue: VecDeque::new(),

@@ -38,7 +38,7 @@ pub use frontend::{
     Finish, Frontend, FrontendError, Generate, Input, Piece, StoppedAt, TextStream, Timings,
     draw_seed,
 };
-pub use grammar::{BadGrammar, Grammar, GrammarSource, Grammars};
+pub use grammar::{BadGrammar, Calls, Fixed, Grammar, GrammarSource, Grammars, Instead, ToolCall};
 pub use handle::{EngineHandle, EngineOptions, Events};
 pub use open::{
     ChatOptions, KvRoom, ModelSource, ModelText, OpenError, OpenedModel, RunOptions, compute,

@@ -10,7 +10,9 @@ use wf_model::{
     Compute, CpuList, HeadCounts, HeadMode, Isa, KvDtype, KvPool, Layout, LoadError, Loading,
     Model, ModelOptions, PAGE_LEN, Pooling, SparseMode, TokenId, why_missing,
 };
-use wf_text::{ChatMessage, ChatTemplate, GgufVocab, Prompt, RenderOptions, TextError, Tokenizer};
+use wf_text::{
+    ChatMessage, ChatTemplate, GgufVocab, Prompt, RenderOptions, TextError, Tokenizer, ToolFormat,
+};
 
 use crate::block_choice::BlockChoice;
 use crate::decode::Unsupported;
@@ -244,6 +246,8 @@ pub struct ChatOptions {
     pub add_generation_prompt: bool,
     /// Ends the prompt with the last message, open for more of it.
     pub continue_final: bool,
+    /// The tools offered, each as OpenAI describes them.
+    pub tools: Vec<Value>,
     /// Further variables of the template.
     pub extra: Map<String, Value>,
 }
@@ -251,7 +255,12 @@ pub struct ChatOptions {
 impl Default for ChatOptions {
     /// An answer to the last message.
     fn default() -> Self {
-        Self { add_generation_prompt: true, continue_final: false, extra: Map::new() }
+        Self {
+            add_generation_prompt: true,
+            continue_final: false,
+            tools: Vec::new(),
+            extra: Map::new(),
+        }
     }
 }
 
@@ -263,7 +272,20 @@ impl ModelText {
         options: ChatOptions,
     ) -> Result<Prompt, FrontendError> {
         let template = self.template.as_ref().ok_or(FrontendError::NoTemplate)?;
-        Ok(template.render(messages, &self.render_options(options))?)
+        Ok(template.render_chat(messages, &self.render_options(options))?)
+    }
+
+    /// How the model writes calls of tools.
+    pub fn tool_format(&self) -> ToolFormat {
+        self.template.as_ref().map_or_else(ToolFormat::default, ChatTemplate::tool_format)
+    }
+
+    /// The marks around calls that are special tokens, which are not text otherwise.
+    pub fn tool_marks(&self) -> Vec<TokenId> {
+        let format = self.tool_format();
+        let marks = format.mark().into_iter().chain(format.end_mark());
+        let ids = marks.filter_map(|mark| self.tokenizer.id_of(mark));
+        ids.filter(|&id| self.tokenizer.is_special(id)).collect()
     }
 
     /// The token numbers of a text: whether the model's begin token goes before it, and whether the
@@ -293,6 +315,7 @@ impl ModelText {
         RenderOptions {
             add_generation_prompt: options.add_generation_prompt && !options.continue_final,
             continue_final: options.continue_final,
+            tools: (!options.tools.is_empty()).then(|| options.tools.into()),
             extra: options.extra,
             bos_token: self.bos_text.clone(),
             eos_token: self.eos_text.clone(),

@@ -12,6 +12,7 @@ use crate::decoding;
 use crate::error::ApiError;
 use crate::options::Limits;
 use crate::structured::Structured;
+use crate::tools::Tools;
 
 /// What to write and how to send it.
 pub(crate) struct Asked {
@@ -24,6 +25,8 @@ pub(crate) struct Asked {
     pub(crate) progress: bool,
     /// The form of the replies, until it is compiled.
     pub(crate) structured: Option<Structured>,
+    /// The tools that may be called.
+    pub(crate) tools: Option<Tools>,
 }
 
 impl Asked {
@@ -76,6 +79,7 @@ impl Asked {
             token_ids: s.return_token_ids.unwrap_or(false),
             progress: s.return_progress.unwrap_or(false),
             structured: None,
+            tools: None,
         })
     }
 

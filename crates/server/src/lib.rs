@@ -32,6 +32,7 @@ mod stream;
 mod structured;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
+mod tools;
 mod trace;
 
 use axum::routing::get;

@@ -29,7 +29,8 @@ impl RequestId {
         }
     }
 
-    fn draw() -> Self {
+    /// A new one.
+    pub(crate) fn draw() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         // The standard library keys each hasher differently, from the system's randomness.
         let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -19,8 +19,8 @@ use crate::error::ApiError;
 /// A form, and the field that asks for it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Structured {
-    field: &'static str,
-    source: GrammarSource,
+    pub(crate) field: &'static str,
+    pub(crate) source: GrammarSource,
 }
 
 /// How the value of a field is read.
@@ -90,6 +90,7 @@ impl Structured {
 impl Asked {
     /// Makes the grammar that is asked for, if one is.
     pub(crate) async fn compile(&mut self, model: &ServedModel) -> Result<(), ApiError> {
+        self.compile_tools(model).await?;
         if let Some(structured) = self.structured.take() {
             self.generate.grammar = Some(structured.compile(model).await?);
         }

@@ -9,6 +9,8 @@ use crate::{TokenId, Tokenizer};
 #[derive(Clone, Debug)]
 pub struct Detokenizer {
     skip_specials: bool,
+    /// Special tokens that are shown all the same.
+    shown: Vec<TokenId>,
     /// The beginning of a character whose other bytes have not come yet: at most three bytes.
     pending: Vec<u8>,
     /// Nothing has been decoded so far, so the tokenizer's own leading space may still be ahead.
@@ -18,7 +20,12 @@ pub struct Detokenizer {
 impl Detokenizer {
     /// Starts a new run. With `skip_specials`, special tokens decode to nothing.
     pub fn new(skip_specials: bool) -> Self {
-        Detokenizer { skip_specials, pending: Vec::new(), at_start: true }
+        Self { skip_specials, shown: Vec::new(), pending: Vec::new(), at_start: true }
+    }
+
+    /// The same, but these special tokens do not decode to nothing.
+    pub fn showing(self, shown: Vec<TokenId>) -> Self {
+        Self { shown, ..self }
     }
 
     /// Takes the next token and returns the text that became certain, often empty.
@@ -33,7 +40,7 @@ impl Detokenizer {
     }
 
     pub(crate) fn push_onto(&mut self, tokenizer: &Tokenizer, id: TokenId, text: &mut String) {
-        if self.skip_specials && tokenizer.is_special(id) {
+        if self.skip_specials && tokenizer.is_special(id) && !self.shown.contains(&id) {
             return;
         }
         let Some(mut piece) = tokenizer.piece(id) else { return };

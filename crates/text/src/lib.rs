@@ -1,4 +1,4 @@
-//! Text to tokens and tokens to text, with chat templates and stop strings.
+//! Text to tokens and tokens to text, with chat templates, tool calls and stop strings.
 //!
 //! Everything here is a pure function of its input: no files, no clock, no environment, no network.
 //! Text from a user never becomes a special token ([`Tokenizer::encode`], [`Tokenizer::encode_prompt`]),
@@ -21,6 +21,7 @@ mod stop;
 mod template;
 mod tokenizer;
 mod tokenizer_json;
+mod tools;
 mod vocab;
 
 pub use detokenize::Detokenizer;
@@ -31,6 +32,7 @@ pub use special_text::SpecialTexts;
 pub use stop::{StopFinder, StopOutcome};
 pub use template::{ChatMessage, ChatTemplate, RenderOptions};
 pub use tokenizer::Tokenizer;
+pub use tools::{CallFinder, CallPart, ToolFormat};
 
 /// The number of a token in its vocabulary.
 pub type TokenId = u32;

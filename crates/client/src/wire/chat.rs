@@ -1,8 +1,9 @@
 //! `POST /v1/chat/completions`.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{Progress, Rest, Sampling, Timings, TokenId, Usage};
+use super::{Progress, Rest, Sampling, Timings, TokenId, ToolCall, ToolCallDelta, Usage};
 
 /// A conversation to continue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,18 @@ pub struct ChatRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
     pub chat_template_kwargs: Option<Rest>,
+    /// The tools that may be called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema",
+        schema(value_type = Option<Vec<super::ToolDefinition>>, max_items = 128))]
+    pub tools: Option<Vec<Rest>>,
+    /// `none`, `auto` (if absent), `required`, or an object that names a tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<super::ToolChoice>))]
+    pub tool_choice: Option<Value>,
+    /// Whether there may be several calls in a reply; true if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel_tool_calls: Option<bool>,
     /// Fields without a type.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schema(value_type = super::StructuredFields))]
@@ -134,7 +147,7 @@ pub struct ChatChoice {
     pub message: ReplyMessage,
     /// How likely its tokens were, if asked for.
     pub logprobs: Option<ChatLogprobs>,
-    /// Why it ended: `stop`, `length` or `deadline`.
+    /// Why it ended: `stop`, `tool_calls`, `length` or `deadline`.
     pub finish_reason: Option<String>,
     /// Its tokens, if asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,8 +160,11 @@ pub struct ChatChoice {
 pub struct ReplyMessage {
     /// `assistant`.
     pub role: String,
-    /// The text.
+    /// The text; null where there are calls alone.
     pub content: Option<String>,
+    /// The tools called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<Vec<ToolCall>>,
     /// Always null: models of this kind do not refuse apart from their text.
     pub refusal: Option<String>,
 }
@@ -252,4 +268,7 @@ pub struct Delta {
     /// More text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// More of the tools called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<Vec<ToolCallDelta>>,
 }

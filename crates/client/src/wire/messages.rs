@@ -43,6 +43,16 @@ pub struct MessagesRequest {
     /// Send the reply while it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
+    /// The tools that may be called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema",
+        schema(value_type = Option<Vec<super::MessagesTool>>, max_items = 128))]
+    pub tools: Option<Vec<Rest>>,
+    /// `{"type": "auto" | "any" | "tool" | "none"}`, with the `name` of a tool and
+    /// `disable_parallel_tool_use`; auto if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<super::MessagesToolChoice>))]
+    pub tool_choice: Option<Rest>,
     /// Fields without a type.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schema(value_type = super::MessagesStructuredFields))]
@@ -63,6 +73,15 @@ pub struct CountTokensRequest {
     /// What the model is told first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<Content>,
+    /// The tools that may be called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema",
+        schema(value_type = Option<Vec<super::MessagesTool>>, max_items = 128))]
+    pub tools: Option<Vec<Rest>>,
+    /// Whether tools are called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<super::MessagesToolChoice>))]
+    pub tool_choice: Option<Rest>,
     /// Fields without a type.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schema(value_type = super::MessagesStructuredFields))]
@@ -90,8 +109,8 @@ pub struct Message {
     pub role: String,
     /// The model that wrote it.
     pub model: String,
-    /// What was said: one text, or nothing yet.
-    pub content: Vec<TextBlock>,
+    /// What was said: texts and calls of tools.
+    pub content: Vec<ReplyBlock>,
     /// How it ended.
     #[serde(flatten)]
     pub end: MessageEnd,
@@ -99,29 +118,50 @@ pub struct Message {
     pub usage: MessageUsage,
 }
 
-/// A text of a reply.
+/// A part of a reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(tag = "type", rename = "text")]
-pub struct TextBlock {
-    /// The text.
-    pub text: String,
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ReplyBlock {
+    /// A text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// A call of a tool.
+    ToolUse {
+        /// Its name, for the block with what it gave.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// Its arguments.
+        #[cfg_attr(feature = "schema", schema(value_type = Object))]
+        input: Rest,
+    },
 }
 
-/// More text.
+/// More of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(tag = "type", rename = "text_delta")]
-pub struct TextDelta {
-    /// The text.
-    pub text: String,
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum BlockDelta {
+    /// Of a text.
+    TextDelta {
+        /// The text.
+        text: String,
+    },
+    /// Of the arguments of a call.
+    InputJsonDelta {
+        /// A piece of JSON.
+        partial_json: String,
+    },
 }
 
 /// How a reply ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct MessageEnd {
-    /// `end_turn`, `max_tokens`, `stop_sequence`, or `pause_turn` when the time was up.
+    /// `end_turn`, `tool_use`, `max_tokens`, `stop_sequence`, or `pause_turn` when the time was up.
     pub stop_reason: Option<String>,
     /// The text that ended it, if one did.
     pub stop_sequence: Option<String>,
@@ -151,23 +191,23 @@ pub enum MessageEvent {
         /// The reply.
         message: Message,
     },
-    /// A text begins.
+    /// A part begins.
     ContentBlockStart {
         /// Its place.
         index: u32,
-        /// An empty text.
-        content_block: TextBlock,
+        /// An empty text, or a call without its arguments.
+        content_block: ReplyBlock,
     },
     /// The connection is alive.
     Ping,
-    /// More of a text.
+    /// More of a part.
     ContentBlockDelta {
         /// Its place.
         index: u32,
-        /// The text.
-        delta: TextDelta,
+        /// What is new.
+        delta: BlockDelta,
     },
-    /// A text ends.
+    /// A part ends.
     ContentBlockStop {
         /// Its place.
         index: u32,

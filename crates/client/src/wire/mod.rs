@@ -18,6 +18,7 @@ mod sampling;
 #[cfg(feature = "schema")]
 mod structured;
 mod tokens;
+mod tools;
 mod usage;
 
 pub use chat::{
@@ -36,19 +37,19 @@ pub use generate::{
     SglangLogprob,
 };
 pub use messages::{
-    CountTokensRequest, CountTokensResponse, Message, MessageEnd, MessageEvent, MessageUsage,
-    MessagesError, MessagesErrorDetail, MessagesRequest, TextBlock, TextDelta,
+    BlockDelta, CountTokensRequest, CountTokensResponse, Message, MessageEnd, MessageEvent,
+    MessageUsage, MessagesError, MessagesErrorDetail, MessagesRequest, ReplyBlock,
 };
 pub use model::{ModelCard, ModelList};
 pub use ollama::{
-    OllamaChatRequest, OllamaCost, OllamaEmbedRequest, OllamaEmbedResponse,
-    OllamaEmbeddingsRequest, OllamaEmbeddingsResponse, OllamaError, OllamaGenerateRequest,
-    OllamaMessage, OllamaOptions, OllamaReply,
+    OllamaCall, OllamaCalledFunction, OllamaChatRequest, OllamaCost, OllamaEmbedRequest,
+    OllamaEmbedResponse, OllamaEmbeddingsRequest, OllamaEmbeddingsResponse, OllamaError,
+    OllamaGenerateRequest, OllamaMessage, OllamaOptions, OllamaReply,
 };
 pub use responses::{
-    IncompleteDetails, InputItem, OutputMessage, OutputText, OutputTokensDetails, ResponseEvent,
-    ResponseFault, ResponseNews, ResponseObject, ResponseText, ResponseUsage, ResponsesInput,
-    ResponsesRequest, TextPlace,
+    IncompleteDetails, InputItem, OutputCall, OutputItem, OutputMessage, OutputText,
+    OutputTokensDetails, ResponseEvent, ResponseFault, ResponseNews, ResponseObject, ResponseText,
+    ResponseUsage, ResponsesInput, ResponsesRequest, TextPlace,
 };
 pub use sampling::{OneOrMany, Sampling, StreamOptions};
 #[cfg(feature = "schema")]
@@ -60,6 +61,12 @@ pub use structured::{
 pub use tokens::{
     ApplyTemplateRequest, ApplyTemplateResponse, DetokenizeRequest, DetokenizeResponse,
     TokenizeRequest, TokenizeResponse, TokenizerInfo,
+};
+pub use tools::{CalledFunction, FunctionDelta, ToolCall, ToolCallDelta};
+#[cfg(feature = "schema")]
+pub use tools::{
+    FunctionDefinition, FunctionName, MessagesTool, MessagesToolChoice, ResponsesTool,
+    ResponsesToolChoice, ToolChoice, ToolChoiceWord, ToolDefinition,
 };
 pub use usage::{Progress, PromptTokensDetails, Timings, Usage};
 

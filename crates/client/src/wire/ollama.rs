@@ -22,6 +22,11 @@ pub struct OllamaChatRequest {
     /// How to go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options: Option<OllamaOptions>,
+    /// The tools that may be called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema",
+        schema(value_type = Option<Vec<super::ToolDefinition>>, max_items = 128))]
+    pub tools: Option<Vec<Rest>>,
     /// Fields without a type.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schema(value_type = super::OllamaStructuredFields))]
@@ -207,6 +212,28 @@ pub struct OllamaMessage {
     pub role: String,
     /// The text.
     pub content: String,
+    /// The tools called.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<OllamaCall>,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct OllamaCall {
+    /// The function called.
+    pub function: OllamaCalledFunction,
+}
+
+/// A function called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct OllamaCalledFunction {
+    /// Its name.
+    pub name: String,
+    /// Its arguments.
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
+    pub arguments: Rest,
 }
 
 /// Tokens, and times in nanoseconds. All of them are there at the end, and none before.

@@ -38,6 +38,18 @@ pub struct ResponsesRequest {
     /// Send the answer while it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
+    /// The tools that may be called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema",
+        schema(value_type = Option<Vec<super::ResponsesTool>>, max_items = 128))]
+    pub tools: Option<Vec<Rest>>,
+    /// `none`, `auto` (if absent), `required`, or an object that names a tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<super::ResponsesToolChoice>))]
+    pub tool_choice: Option<Value>,
+    /// Whether there may be several calls in an answer; true if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel_tool_calls: Option<bool>,
     /// Labels, told again in the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
@@ -64,7 +76,7 @@ pub enum ResponsesInput {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct InputItem {
-    /// `message`, which it is if absent.
+    /// `message`, which it is if absent; `function_call` or `function_call_output`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(example = "message"))]
     pub kind: Option<String>,
@@ -74,7 +86,8 @@ pub struct InputItem {
     /// What was said: a text, or parts of type `input_text` or `output_text`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
-    /// What items that were answers have: their name and status.
+    /// What items that were answers have, and calls and what they gave: `id`, `status`, `call_id`, `name`,
+    /// `arguments`, `output`.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schema(ignore))]
     pub rest: Rest,
@@ -102,9 +115,9 @@ pub struct ResponseObject {
     pub max_output_tokens: Option<u32>,
     /// The model that wrote it.
     pub model: String,
-    /// What was said: one message, or nothing yet.
-    pub output: Vec<OutputMessage>,
-    /// Always false.
+    /// What was said: messages and calls of tools.
+    pub output: Vec<OutputItem>,
+    /// As asked.
     pub parallel_tool_calls: bool,
     /// Always null: nothing is kept.
     pub previous_response_id: Option<String>,
@@ -115,9 +128,10 @@ pub struct ResponseObject {
     /// What form the answer has, as asked.
     #[serde(default)]
     pub text: ResponseText,
-    /// `none`.
-    pub tool_choice: String,
-    /// Always empty.
+    /// As asked.
+    #[cfg_attr(feature = "schema", schema(value_type = super::ResponsesToolChoice))]
+    pub tool_choice: Value,
+    /// As asked.
     #[cfg_attr(feature = "schema", schema(value_type = Vec<Object>))]
     pub tools: Vec<Rest>,
     /// In use.
@@ -162,10 +176,36 @@ pub struct IncompleteDetails {
     pub reason: String,
 }
 
+/// A part of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum OutputItem {
+    /// What the assistant said.
+    Message(OutputMessage),
+    /// A call of a tool.
+    FunctionCall(OutputCall),
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct OutputCall {
+    /// The name of the item.
+    pub id: String,
+    /// The name of the call, for the item with what it gave.
+    pub call_id: String,
+    /// The tool's name.
+    pub name: String,
+    /// Its arguments: a JSON object, in a text.
+    pub arguments: String,
+    /// `in_progress`, `completed` or `incomplete`.
+    pub status: String,
+}
+
 /// What the assistant said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(tag = "type", rename = "message")]
 pub struct OutputMessage {
     /// Its name.
     pub id: String,
@@ -240,12 +280,12 @@ pub enum ResponseNews {
         /// The answer.
         response: Box<ResponseObject>,
     },
-    /// A message begins or ends.
+    /// A message or a call begins or ends.
     Item {
         /// Its place.
         output_index: u32,
-        /// The message.
-        item: OutputMessage,
+        /// The message or the call.
+        item: OutputItem,
     },
     /// A text begins or ends.
     Part {
@@ -276,6 +316,26 @@ pub enum ResponseNews {
         /// Always empty.
         #[cfg_attr(feature = "schema", schema(value_type = Vec<Object>))]
         logprobs: Vec<Rest>,
+    },
+    /// More of the arguments of a call.
+    ArgumentsDelta {
+        /// The name of the item.
+        item_id: String,
+        /// Its place.
+        output_index: u32,
+        /// A piece of JSON.
+        delta: String,
+    },
+    /// All arguments of a call.
+    Arguments {
+        /// The name of the item.
+        item_id: String,
+        /// Its place.
+        output_index: u32,
+        /// The tool's name.
+        name: String,
+        /// The arguments.
+        arguments: String,
     },
     /// Something went wrong.
     Error {

@@ -26,6 +26,10 @@ pub struct TokenizeRequest {
     /// Further variables of the chat template.
     #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
     pub chat_template_kwargs: Option<Rest>,
+    /// The tools offered in the conversation.
+    #[cfg_attr(feature = "schema",
+        schema(value_type = Option<Vec<super::ToolDefinition>>, max_items = 128))]
+    pub tools: Option<Vec<Rest>>,
     /// Tell the text of each token.
     #[serde(alias = "with_pieces")]
     pub return_token_strs: Option<bool>,
@@ -85,6 +89,10 @@ pub struct ApplyTemplateRequest {
     /// Further variables of the chat template.
     #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
     pub chat_template_kwargs: Option<Rest>,
+    /// The tools offered in the conversation.
+    #[cfg_attr(feature = "schema",
+        schema(value_type = Option<Vec<super::ToolDefinition>>, max_items = 128))]
+    pub tools: Option<Vec<Rest>>,
 }
 
 /// A conversation as the model sees it.

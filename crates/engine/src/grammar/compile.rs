@@ -174,6 +174,7 @@ fn top_level(source: &GrammarSource) -> Result<TopLevelGrammar, BadGrammar> {
             narrow(&mut schema);
             top_level_of_schema(schema)?
         }
+        GrammarSource::Calls(calls) => TopLevelGrammar::from_lark(calls.to_lark()?),
         GrammarSource::Regex(regex) => TopLevelGrammar::from_regex(regex),
         GrammarSource::Grammar(grammar) => {
             let lark = if is_bnf(grammar) { to_lark(grammar)? } else { grammar.clone() };
@@ -189,7 +190,12 @@ fn top_level(source: &GrammarSource) -> Result<TopLevelGrammar, BadGrammar> {
 }
 
 /// Values of a schema, as it stands.
-pub(super) fn top_level_of_schema(mut schema: Value) -> Result<TopLevelGrammar, BadGrammar> {
+pub(super) fn top_level_of_schema(schema: Value) -> Result<TopLevelGrammar, BadGrammar> {
+    Ok(TopLevelGrammar::from_json_schema(prepared(schema)?))
+}
+
+/// A schema as `llguidance` is to follow it.
+pub(super) fn prepared(mut schema: Value) -> Result<Value, BadGrammar> {
     drop_idle_words(&mut schema);
     check_multiples(&schema, joins(&schema))?;
     let mut fields = match schema {
@@ -201,7 +207,7 @@ pub(super) fn top_level_of_schema(mut schema: Value) -> Result<TopLevelGrammar, 
     let options =
         json!({"item_separator": item, "key_separator": key, "whitespace_flexible": false});
     fields.insert("x-guidance".to_owned(), options);
-    Ok(TopLevelGrammar::from_json_schema(fields.into()))
+    Ok(fields.into())
 }
 
 /// What `llguidance` says of a source, in one line. What comes after a tag is for its own authors.

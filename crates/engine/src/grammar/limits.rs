@@ -69,6 +69,11 @@ pub(super) fn check(source: &GrammarSource) -> Result<(), BadGrammar> {
                 )),
             }
         }
+        GrammarSource::Calls(calls) => {
+            let schemas = || calls.schemas().map(|schema| schema.to_string().len());
+            check_len("", schemas().sum(), MOST_BYTES)?;
+            calls.schemas().try_for_each(|schema| check(&GrammarSource::JsonSchema(schema.clone())))
+        }
         GrammarSource::Regex(text) => {
             check_len("", text.len(), MOST_REGEX_BYTES)?;
             check_nesting(text)

@@ -6,6 +6,7 @@
 //! `llguidance`, which nothing outside this folder names.
 
 mod bnf;
+mod calls;
 mod compile;
 mod follow;
 mod limits;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use llguidance::Matcher;
 use serde_json::Value;
 
+pub use calls::{Calls, Fixed, Instead, ToolCall};
 pub use compile::Grammars;
 pub(crate) use follow::{DeadEnd, Follower};
 
@@ -33,6 +35,8 @@ pub enum GrammarSource {
     Grammar(String),
     /// One of several texts.
     Choice(Vec<String>),
+    /// Calls of tools.
+    Calls(Calls),
 }
 
 impl GrammarSource {
@@ -49,6 +53,9 @@ impl GrammarSource {
             Self::JsonSchema(schema) => 8 * schema.to_string().len(),
             Self::Regex(text) | Self::Grammar(text) => text.len(),
             Self::Choice(texts) => texts.iter().map(|text| 32 + text.len()).sum(),
+            Self::Calls(calls) => {
+                calls.schemas().map(|schema| 256 + 8 * schema.to_string().len()).sum()
+            }
         }
     }
 }

@@ -9,10 +9,10 @@ use wf_client::sse;
 use wf_client::wire::{
     self, Content, CountTokensRequest, CountTokensResponse, Message, MessageEnd, MessageEvent,
     MessageUsage, MessagesError, MessagesErrorDetail, MessagesRequest, NamedEvent, OneOrMany,
-    Sampling, TextBlock, TextDelta,
+    Sampling,
 };
 use wf_engine::{ChatOptions, Finish, FinishReason, Piece, StoppedAt};
-use wf_text::ChatMessage;
+use wf_text::{CallPart, ChatMessage};
 
 use crate::app::{App, ServedModel};
 use crate::asked::{Asked, RefusedField, check_rest_by};
@@ -25,6 +25,8 @@ use crate::request_id::RequestId;
 use crate::routes::chat;
 use crate::stream::{self, Writer, usage};
 use crate::structured::{self, dialects::MESSAGES};
+use crate::tools::blocks::{Blocks, messages_of};
+use crate::tools::{self, Parts, Tools};
 
 /// Fields that are read by nobody: labels and hints.
 const IGNORED: [&str; 8] = [
@@ -39,9 +41,7 @@ const IGNORED: [&str; 8] = [
 ];
 
 /// Fields that would change the answer, with the values that would not.
-const REFUSED: [RefusedField; 6] = [
-    ("tools", &["[]"]),
-    ("tool_choice", &[r#"{"type":"none"}"#, r#"{"type":"auto"}"#]),
+const REFUSED: [RefusedField; 4] = [
     ("thinking", &[r#"{"type":"disabled"}"#]),
     ("mcp_servers", &["[]"]),
     ("container", &[]),
@@ -75,19 +75,22 @@ pub(crate) async fn messages(
     read_carried(&mut sampling, &request.rest, None)?;
     let asked = Asked::new(&app, model, caller, sampling)
         .map_err(|error| error.renamed("stop", "stop_sequences"))?;
-    let mut asked = Asked { structured, ..asked };
-    let (messages, options) = conversation(&app, request.system, request.messages)?;
+    let tools = tools::read::of_messages(request.tools, request.tool_choice.as_ref())?;
+    let (messages, mut options) = conversation(&app, request.system, request.messages)?;
+    options.tools = tools.as_ref().map(Tools::for_template).unwrap_or_default();
+    let mut asked = Asked { structured, tools, ..asked };
     let prompts = vec![chat::prompt_ids(model, messages, options).await?];
     asked.check_room(model, &prompts, "messages")?;
     asked.compile(model).await?;
     let mut replies = Replies::start(&app, model, id.as_str(), prompts, 1, &asked.generate)?;
-    let mut writer = MessageWriter::new(model, &id, asked.generate.stop);
-    if asked.stream {
+    let stream = asked.stream;
+    let mut writer = MessageWriter::new(model, &id, asked);
+    if stream {
         return Ok(stream::respond(&app, replies, writer));
     }
-    stream::collect(&app, &mut replies, |_, _, piece| writer.take(piece)).await?;
+    stream::collect(&app, &mut replies, |_, _, piece| drop(writer.take(piece))).await?;
     let usage = writer.counted(&replies);
-    Ok(Json(Message { usage, ..writer.message }).into_response())
+    Ok(Json(Message { usage, content: writer.blocks.content, ..writer.message }).into_response())
 }
 
 /// Count the tokens of a conversation.
@@ -111,7 +114,9 @@ pub(crate) async fn count_tokens(
     // The form of a reply is no part of the prompt.
     structured::take_by(MESSAGES, &mut request.rest)?;
     check_rest_by(&IGNORED, &REFUSED, &request.rest)?;
-    let (messages, options) = conversation(&app, request.system, request.messages)?;
+    let tools = tools::read::of_messages(request.tools, request.tool_choice.as_ref())?;
+    let (messages, mut options) = conversation(&app, request.system, request.messages)?;
+    options.tools = tools.as_ref().map(Tools::for_template).unwrap_or_default();
     let ids = chat::prompt_ids(model, messages, options).await?;
     Ok(Json(CountTokensResponse { input_tokens: ids.len() as u32 }))
 }
@@ -156,10 +161,13 @@ fn conversation(
     let continue_final = messages.last().is_some_and(|last| last.role == "assistant");
     let options =
         ChatOptions { add_generation_prompt: true, continue_final, ..ChatOptions::default() };
-    let mut all = chat::messages(app, messages)?;
+    chat::check_messages(app, messages.len())?;
+    let mut all = Vec::with_capacity(messages.len() + 1);
     if let Some(system) = system {
-        let text = chat::text_of("system", system)?;
-        all.insert(0, ChatMessage::new("system", text));
+        all.push(ChatMessage::new("system", chat::text_of("system", system)?));
+    }
+    for (at, message) in messages.into_iter().enumerate() {
+        all.extend(messages_of(at, message)?);
     }
     Ok((all, options))
 }
@@ -167,33 +175,51 @@ fn conversation(
 /// Keeps the reply as it is written.
 struct MessageWriter {
     message: Message,
+    blocks: Blocks,
+    parts: Parts,
     stops: Vec<String>,
 }
 
 impl MessageWriter {
-    fn new(model: &ServedModel, id: &RequestId, stops: Vec<String>) -> Self {
+    fn new(model: &ServedModel, id: &RequestId, asked: Asked) -> Self {
         let message = Message {
             id: format!("msg_{}", id.as_str()),
             kind: "message".into(),
             role: "assistant".into(),
             model: model.name().to_owned(),
-            content: vec![TextBlock { text: String::new() }],
+            content: Vec::new(),
             end: MessageEnd::default(),
             usage: MessageUsage::default(),
         };
-        Self { message, stops }
+        let parts = Parts::new(&asked, model.frontend.text().tool_format(), 1);
+        Self { message, blocks: Blocks::default(), parts, stops: asked.generate.stop }
     }
 
-    /// Adds a piece to the reply.
-    fn take(&mut self, piece: Piece) {
+    /// Adds a piece to the reply, and says so.
+    fn take(&mut self, piece: Piece) -> Vec<MessageEvent> {
         match piece {
-            Piece::Text { text, .. } => self.message.content[0].text.push_str(&text),
-            Piece::Done(finish) => self.message.end = end(&self.stops, &finish),
+            // Without tools it is a text, if an empty one.
+            Piece::Started { .. } if !self.parts.have_tools() => vec![self.blocks.begin_text()],
+            Piece::Text { text, .. } => {
+                let parts = self.parts.push(0, text);
+                self.add(parts)
+            }
+            Piece::Done(finish) => {
+                let parts = self.parts.finish(0);
+                let mut events = self.add(parts);
+                events.extend(self.blocks.end());
+                self.message.end = end(&self.stops, &finish, self.blocks.have_calls());
+                events
+            }
             Piece::Started { .. }
             | Piece::Progress { .. }
             | Piece::Preview(_)
-            | Piece::PromptLogprobs(_) => {}
+            | Piece::PromptLogprobs(_) => Vec::new(),
         }
+    }
+
+    fn add(&mut self, parts: Vec<CallPart>) -> Vec<MessageEvent> {
+        parts.into_iter().flat_map(|part| self.blocks.add(part)).collect()
     }
 
     fn counted(&self, replies: &Replies) -> MessageUsage {
@@ -214,15 +240,12 @@ impl MessageWriter {
             cache_read_input_tokens: cached as u32,
             ..MessageUsage::default()
         };
-        let message = Message { content: Vec::new(), usage, ..self.message.clone() };
-        let content_block = TextBlock { text: String::new() };
+        let message = Message { usage, ..self.message.clone() };
         event(&MessageEvent::MessageStart { message })
-            + &event(&MessageEvent::ContentBlockStart { index: 0, content_block })
-            + &event(&MessageEvent::Ping)
     }
 }
 
-fn end(stops: &[String], finish: &Finish) -> MessageEnd {
+fn end(stops: &[String], finish: &Finish, has_calls: bool) -> MessageEnd {
     let (reason, stop_sequence) = match (finish.reason, &finish.stopped_at) {
         (FinishReason::Stop, Some(StoppedAt::Text(at))) => {
             ("stop_sequence", Some(stops[*at].clone()))
@@ -230,6 +253,7 @@ fn end(stops: &[String], finish: &Finish) -> MessageEnd {
         (FinishReason::Length, _) => ("max_tokens", None),
         // What has been written may be sent back to be continued.
         (FinishReason::Deadline, _) => ("pause_turn", None),
+        _ if has_calls => ("tool_use", None),
         _ => ("end_turn", None),
     };
     MessageEnd { stop_reason: Some(reason.to_owned()), stop_sequence }
@@ -245,22 +269,21 @@ impl Writer for MessageWriter {
     }
 
     fn piece(&mut self, replies: &Replies, _at: usize, piece: Piece) -> String {
-        match piece {
-            Piece::Started { cached } => self.start(replies, cached),
-            Piece::Text { text, .. } if !text.is_empty() => {
-                event(&MessageEvent::ContentBlockDelta { index: 0, delta: TextDelta { text } })
-            }
-            Piece::Done(finish) => {
-                let (delta, usage) = (end(&self.stops, &finish), self.counted(replies));
-                event(&MessageEvent::ContentBlockStop { index: 0 })
-                    + &event(&MessageEvent::MessageDelta { delta, usage })
-                    + &event(&MessageEvent::MessageStop)
-            }
-            Piece::Text { .. }
-            | Piece::Progress { .. }
-            | Piece::Preview(_)
-            | Piece::PromptLogprobs(_) => String::new(),
+        let begun = match &piece {
+            Piece::Started { cached } => Some(self.start(replies, *cached)),
+            _ => None,
+        };
+        let is_done = matches!(piece, Piece::Done(_));
+        let events: String = self.take(piece).iter().map(event).collect();
+        if let Some(begun) = begun {
+            return begun + &events + &event(&MessageEvent::Ping);
         }
+        if is_done {
+            let (delta, usage) = (self.message.end.clone(), self.counted(replies));
+            let ended = event(&MessageEvent::MessageDelta { delta, usage });
+            return events + &ended + &event(&MessageEvent::MessageStop);
+        }
+        events
     }
 
     fn end(&mut self, _replies: &Replies) -> String {

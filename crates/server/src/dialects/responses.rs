@@ -8,12 +8,11 @@ use axum::{Extension, Json};
 use serde_json::json;
 use wf_client::sse;
 use wf_client::wire::{
-    Content, ErrorBody, IncompleteDetails, InputItem, NamedEvent, OutputMessage, OutputText,
-    ResponseEvent, ResponseFault, ResponseNews, ResponseObject, ResponseUsage, ResponsesInput,
-    ResponsesRequest, Sampling, TextPlace,
+    ErrorBody, IncompleteDetails, InputItem, NamedEvent, ResponseEvent, ResponseFault,
+    ResponseNews, ResponseObject, ResponseUsage, ResponsesInput, ResponsesRequest, Sampling,
 };
 use wf_engine::{ChatOptions, Finish, FinishReason, Piece};
-use wf_text::ChatMessage;
+use wf_text::{CallPart, ChatMessage};
 
 use crate::app::{App, ServedModel, now};
 use crate::asked::{Asked, RefusedField, check_count, check_rest_by};
@@ -26,9 +25,11 @@ use crate::request_id::RequestId;
 use crate::routes::chat;
 use crate::stream::{self, Writer, usage};
 use crate::structured::{self, dialects::RESPONSES};
+use crate::tools::items::{self, Items, News};
+use crate::tools::{self, Parts, Tools};
 
 /// Fields that are read by nobody: labels, hints, and what would be kept.
-const IGNORED: [&str; 14] = [
+const IGNORED: [&str; 13] = [
     "store",
     "user",
     "service_tier",
@@ -36,7 +37,6 @@ const IGNORED: [&str; 14] = [
     "prompt_cache_key",
     "prompt_cache_retention",
     "prompt_cache_options",
-    "parallel_tool_calls",
     "max_tool_calls",
     "stream_options",
     "reasoning",
@@ -46,12 +46,10 @@ const IGNORED: [&str; 14] = [
 ];
 
 /// Fields that would change the answer, with the values that would not.
-const REFUSED: [RefusedField; 10] = [
+const REFUSED: [RefusedField; 8] = [
     ("previous_response_id", &[]),
     ("conversation", &[]),
     ("prompt", &[]),
-    ("tools", &["[]"]),
-    ("tool_choice", &[r#""none""#, r#""auto""#]),
     ("include", &["[]"]),
     ("background", &["false"]),
     ("truncation", &[r#""disabled""#]),
@@ -85,9 +83,12 @@ pub(crate) async fn responses(
     let structured = structured::take_by(RESPONSES, &mut request.rest)?;
     check_rest_by(&IGNORED, &REFUSED, &request.rest)?;
     let asked = Asked::new(&app, model, caller, sampling(&request)?)?;
-    let mut asked = Asked { structured, ..asked };
+    let (choice, parallel) = (request.tool_choice.as_ref(), request.parallel_tool_calls);
+    let tools = tools::read::of_responses(request.tools.clone(), choice, parallel)?;
+    let mut asked = Asked { structured, tools, ..asked };
     let messages = conversation(&app, request.instructions.as_deref(), request.input.take())?;
-    let options = ChatOptions { add_generation_prompt: true, ..ChatOptions::default() };
+    let tools = asked.tools.as_ref().map(Tools::for_template).unwrap_or_default();
+    let options = ChatOptions { add_generation_prompt: true, tools, ..ChatOptions::default() };
     let prompts = vec![chat::prompt_ids(model, messages, options).await?];
     asked.check_room(model, &prompts, "input").map_err(in_our_words)?;
     asked.compile(model).await?;
@@ -97,7 +98,8 @@ pub(crate) async fn responses(
     if asked.stream {
         return Ok(stream::respond(&app, replies, writer));
     }
-    stream::collect(&app, &mut replies, |replies, _, piece| writer.take(replies, piece)).await?;
+    stream::collect(&app, &mut replies, |replies, _, piece| drop(writer.take(replies, piece)))
+        .await?;
     Ok(Json(writer.response).into_response())
 }
 
@@ -138,8 +140,16 @@ fn conversation(
         }
         Some(ResponsesInput::Items(items)) => {
             check_count("input", items.len(), app.options.limits.messages)?;
-            let all = items.into_iter().enumerate();
-            all.map(|(at, item)| message(at, item)).collect::<Result<_, _>>()?
+            let mut said = Vec::with_capacity(items.len());
+            for (at, item) in items.into_iter().enumerate() {
+                match item.kind.as_deref() {
+                    Some("function_call" | "function_call_output") => {
+                        items::add_to(&mut said, at, &item)?;
+                    }
+                    _ => said.push(message(at, item)?),
+                }
+            }
+            said
         }
     };
     let instructions = instructions.map(|text| ChatMessage::new("system", text));
@@ -149,7 +159,10 @@ fn conversation(
 fn message(at: usize, item: InputItem) -> Result<ChatMessage, ApiError> {
     if let Some(kind) = item.kind.filter(|kind| kind != "message") {
         let param = format!("input[{at}].type");
-        let message = format!("{param} is {kind:?}: items of type message are allowed");
+        let message = format!(
+            "{param} is {kind:?}: message, function_call and \
+                               function_call_output are allowed"
+        );
         return Err(ApiError::unsupported(param, message));
     }
     let role = match item.role.as_str() {
@@ -162,24 +175,18 @@ fn message(at: usize, item: InputItem) -> Result<ChatMessage, ApiError> {
         }
     };
     let field = format!("input[{at}].content");
-    let mut content = item
+    let content = item
         .content
         .ok_or_else(|| ApiError::field(field.clone(), format!("{field}: a text is needed")))?;
-    if let Content::Parts(parts) = &mut content {
-        // What was asked and what was answered have names of their own.
-        let texts = parts
-            .iter_mut()
-            .filter(|part| matches!(part.kind.as_str(), "input_text" | "output_text"));
-        texts.for_each(|part| part.kind = "text".to_owned());
-    }
-    Ok(ChatMessage::new(role, chat::text_of(&field, content)?))
+    Ok(ChatMessage::new(role, chat::text_of(&field, items::plain(content))?))
 }
 
 /// Keeps the answer as it is written.
 struct ResponseWriter {
     response: ResponseObject,
-    /// The message, which is part of the answer once it has ended.
-    message: OutputMessage,
+    /// What is said, which is part of the answer once that has ended.
+    items: Items,
+    parts: Parts,
     sent: u64,
 }
 
@@ -195,7 +202,9 @@ impl ResponseWriter {
             max_output_tokens: request.max_output_tokens,
             model: model.name().to_owned(),
             temperature: sampling.temperature,
-            tool_choice: "none".into(),
+            parallel_tool_calls: request.parallel_tool_calls.unwrap_or(true),
+            tool_choice: request.tool_choice.unwrap_or_else(|| "auto".into()),
+            tools: request.tools.unwrap_or_default(),
             top_p: sampling.top_p,
             truncation: "disabled".into(),
             metadata: request.metadata.unwrap_or_default(),
@@ -203,50 +212,54 @@ impl ResponseWriter {
             system_fingerprint: model.fingerprint(),
             ..ResponseObject::default()
         };
-        let message = OutputMessage {
-            id: format!("msg_{}", id.as_str()),
-            status: "in_progress".into(),
-            role: "assistant".into(),
-            content: Vec::new(),
-        };
-        Self { response, message, sent: 0 }
+        let items = Items::new(format!("msg_{}", id.as_str()));
+        let parts = Parts::new(asked, model.frontend.text().tool_format(), 1);
+        Self { response, items, parts, sent: 0 }
     }
 
-    /// Adds a piece to the answer.
-    fn take(&mut self, replies: &Replies, piece: Piece) {
+    /// Adds a piece to the answer, and says so.
+    fn take(&mut self, replies: &Replies, piece: Piece) -> Vec<News> {
         match piece {
-            Piece::Text { text, .. } => self.text().text.push_str(&text),
-            Piece::Done(finish) => self.finish(replies, &finish),
-            Piece::Started { .. }
-            | Piece::Progress { .. }
-            | Piece::Preview(_)
-            | Piece::PromptLogprobs(_) => {}
+            Piece::Started { .. } => self.begin_message(),
+            Piece::Text { text, .. } => {
+                let parts = self.parts.push(0, text);
+                self.add(parts)
+            }
+            Piece::Done(finish) => {
+                let parts = self.parts.finish(0);
+                let news = self.add(parts);
+                news.into_iter().chain(self.finish(replies, &finish)).collect()
+            }
+            Piece::Progress { .. } | Piece::Preview(_) | Piece::PromptLogprobs(_) => Vec::new(),
         }
     }
 
-    /// The text so far.
-    fn text(&mut self) -> &mut OutputText {
-        if self.message.content.is_empty() {
-            self.message.content.push(OutputText::default());
+    /// Without tools there is a message, if an empty one.
+    fn begin_message(&mut self) -> Vec<News> {
+        match self.parts.have_tools() {
+            true => Vec::new(),
+            false => self.items.begin_message(),
         }
-        &mut self.message.content[0]
     }
 
-    fn finish(&mut self, replies: &Replies, finish: &Finish) {
+    fn add(&mut self, parts: Vec<CallPart>) -> Vec<News> {
+        parts.into_iter().flat_map(|part| self.items.add(part)).collect()
+    }
+
+    fn finish(&mut self, replies: &Replies, finish: &Finish) -> Vec<News> {
         let cut = match finish.reason {
             FinishReason::Stop => None,
             FinishReason::Length => Some("max_output_tokens"),
             reason => Some(reason.name()),
         };
         let status = if cut.is_some() { "incomplete" } else { "completed" };
-        self.text();
-        self.message.status = status.to_owned();
+        let news = self.items.end_message(status);
         let counted = usage(replies, 1);
         let response = &mut self.response;
         response.status = status.to_owned();
         response.incomplete_details =
             cut.map(|reason| IncompleteDetails { reason: reason.to_owned() });
-        response.output = vec![self.message.clone()];
+        response.output = self.items.output.clone();
         response.usage = Some(ResponseUsage {
             input_tokens: counted.prompt_tokens,
             input_tokens_details: counted.prompt_tokens_details.unwrap_or_default(),
@@ -254,6 +267,7 @@ impl ResponseWriter {
             total_tokens: counted.total_tokens,
             ..ResponseUsage::default()
         });
+        news
     }
 
     fn event(&mut self, kind: &str, news: ResponseNews) -> String {
@@ -268,49 +282,24 @@ impl ResponseWriter {
         self.event(kind, ResponseNews::Response { response })
     }
 
-    fn item(&mut self, kind: &str) -> String {
-        let item = self.message.clone();
-        self.event(kind, ResponseNews::Item { output_index: 0, item })
-    }
-
-    fn place(&self) -> TextPlace {
-        TextPlace { item_id: self.message.id.clone(), output_index: 0, content_index: 0 }
-    }
-
-    fn part(&mut self, kind: &str) -> String {
-        let (place, part) = (self.place(), self.text().clone());
-        self.event(kind, ResponseNews::Part { place, part })
+    fn events(&mut self, news: Vec<News>) -> String {
+        news.into_iter().map(|(kind, news)| self.event(kind, news)).collect()
     }
 }
 
 impl Writer for ResponseWriter {
     fn begin(&mut self, _replies: &Replies) -> String {
-        let events = self.all("response.created") + &self.all("response.in_progress");
-        let events = events + &self.item("response.output_item.added");
-        events + &self.part("response.content_part.added")
+        self.all("response.created") + &self.all("response.in_progress")
     }
 
     fn piece(&mut self, replies: &Replies, _at: usize, piece: Piece) -> String {
-        let events = match &piece {
-            Piece::Text { text, .. } if !text.is_empty() => {
-                let (place, delta) = (self.place(), text.clone());
-                let news = ResponseNews::Delta { place, delta, logprobs: Vec::new() };
-                self.event("response.output_text.delta", news)
-            }
-            _ => String::new(),
-        };
-        self.take(replies, piece);
-        events
+        let news = self.take(replies, piece);
+        self.events(news)
     }
 
     fn end(&mut self, _replies: &Replies) -> String {
-        let (place, text) = (self.place(), self.text().text.clone());
-        let news = ResponseNews::Text { place, text, logprobs: Vec::new() };
-        let events = self.event("response.output_text.done", news);
-        let events = events + &self.part("response.content_part.done");
-        let events = events + &self.item("response.output_item.done");
         let kind = format!("response.{}", self.response.status);
-        events + &self.all(&kind)
+        self.all(&kind)
     }
 
     fn close(&self) -> String {

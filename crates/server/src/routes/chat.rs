@@ -10,10 +10,10 @@ use wf_client::sse;
 use wf_client::wire;
 use wf_client::wire::{
     ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion, ChatLogprobs, ChatRequest, Content,
-    Delta, ErrorBody, Progress, ReplyMessage,
+    ContentPart, Delta, ErrorBody, Progress, ReplyMessage,
 };
-use wf_engine::{ChatOptions, Finish, Picked, Piece, TokenId};
-use wf_text::ChatMessage;
+use wf_engine::{ChatOptions, Picked, Piece, TokenId};
+use wf_text::{CallPart, ChatMessage};
 
 use crate::app::{App, ServedModel};
 use crate::asked::{Asked, check_count, check_rest};
@@ -27,6 +27,7 @@ use crate::replies::Replies;
 use crate::request_id::RequestId;
 use crate::stream::{self, Writer, longest_timings, timings, usage};
 use crate::structured;
+use crate::tools::{self, Parts, Tools};
 
 /// Continue a conversation.
 #[utoipa::path(
@@ -56,10 +57,12 @@ pub(crate) async fn chat(
     let replies =
         Replies::start(&app, model, id.as_str(), prompts, asked.choices, &asked.generate)?;
     let form = Form::new(&app, model, "chatcmpl", &id, &asked);
+    let parts = Parts::new(&asked, model.frontend.text().tool_format(), replies.len());
     if asked.stream {
-        return Ok(stream::respond(&app, replies, ChatWriter { form }));
+        let counted = vec![tools::chat::Counted::default(); replies.len()];
+        return Ok(stream::respond(&app, replies, ChatWriter { form, parts, counted }));
     }
-    whole(&app, model, &form, replies).await.map(|whole| Json(whole).into_response())
+    whole(&app, model, &form, replies, parts).await.map(|whole| Json(whole).into_response())
 }
 
 type Checked = (Asked, Vec<ChatMessage>, ChatOptions);
@@ -82,7 +85,10 @@ fn check(
     let limits = &app.options.limits;
     let kwargs = request.chat_template_kwargs.as_ref();
     read_carried(&mut request.sampling, &request.rest, kwargs)?;
-    let mut asked = Asked { structured, ..Asked::new(app, model, caller, request.sampling)? };
+    let choice = request.tool_choice.as_ref();
+    let tools = tools::read::of_chat(request.tools, choice, request.parallel_tool_calls)?;
+    let asked = Asked::new(app, model, caller, request.sampling)?;
+    let mut asked = Asked { structured, tools, ..asked };
     let top = request.top_logprobs;
     if top.is_some_and(|top| top > limits.top_logprobs) {
         let message = format!("top_logprobs: 0 to {} is allowed", limits.top_logprobs);
@@ -96,6 +102,7 @@ fn check(
     let options = ChatOptions {
         add_generation_prompt: request.add_generation_prompt.unwrap_or(true),
         continue_final: request.continue_final_message.unwrap_or(false),
+        tools: asked.tools.as_ref().map(Tools::for_template).unwrap_or_default(),
         extra: request.chat_template_kwargs.unwrap_or_default(),
     };
     check_options(&options, request.add_generation_prompt)?;
@@ -120,20 +127,27 @@ pub(crate) fn messages(
     app: &App,
     messages: Vec<wire::ChatMessage>,
 ) -> Result<Vec<ChatMessage>, ApiError> {
-    if messages.is_empty() {
+    check_messages(app, messages.len())?;
+    messages.into_iter().enumerate().map(|(at, message)| one_message(at, message)).collect()
+}
+
+/// Refuses conversations of nothing, and too long ones.
+pub(crate) fn check_messages(app: &App, count: usize) -> Result<(), ApiError> {
+    if count == 0 {
         return Err(ApiError::field("messages", "messages: at least one is needed"));
     }
-    check_count("messages", messages.len(), app.options.limits.messages)?;
-    messages.into_iter().enumerate().map(|(at, message)| one_message(at, message)).collect()
+    check_count("messages", count, app.options.limits.messages)
 }
 
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 
-fn one_message(at: usize, message: wire::ChatMessage) -> Result<ChatMessage, ApiError> {
+/// A message, the one at this place, as a template sees it.
+pub(crate) fn one_message(at: usize, message: wire::ChatMessage) -> Result<ChatMessage, ApiError> {
     if !ROLES.contains(&message.role.as_str()) {
         let message = format!("messages[{at}].role: use one of {}", ROLES.join(", "));
         return Err(ApiError::field(format!("messages[{at}].role"), message));
     }
+    tools::check_calls(at, &message.rest)?;
     // The newer name of the same role, which templates do not know.
     let role = if message.role == "developer" { "system" } else { &message.role };
     let content = match message.content {
@@ -156,16 +170,21 @@ pub(crate) fn text_of(field: &str, content: Content) -> Result<String, ApiError>
     };
     let mut texts = Vec::with_capacity(parts.len());
     for (part_at, part) in parts.into_iter().enumerate() {
-        match part.text {
-            Some(text) if part.kind == "text" => texts.push(text),
-            _ => {
-                let param = format!("{field}[{part_at}].type");
-                let message = format!("{param}: this model reads parts of type text alone");
-                return Err(ApiError::unsupported(param, message));
-            }
-        }
+        texts.push(text_of_part(&format!("{field}[{part_at}]"), part)?);
     }
     Ok(texts.join("\n"))
+}
+
+/// The text of a part.
+pub(crate) fn text_of_part(field: &str, part: ContentPart) -> Result<String, ApiError> {
+    match part.text {
+        Some(text) if part.kind == "text" => Ok(text),
+        _ => {
+            let param = format!("{field}.type");
+            let message = format!("{param}: this model reads parts of type text alone");
+            Err(ApiError::unsupported(param, message))
+        }
+    }
 }
 
 /// The tokens of a conversation. Long ones take a while, so this is no work for threads that serve.
@@ -203,6 +222,7 @@ async fn whole(
     model: &ServedModel,
     form: &Form,
     mut replies: Replies,
+    mut parts: Parts,
 ) -> Result<ChatCompletion, ApiError> {
     let tokenizer = model.frontend.tokenizer();
     let logprobs = form.logprobs.then(ChatLogprobs::default);
@@ -212,7 +232,7 @@ async fn whole(
             message: ReplyMessage {
                 role: "assistant".into(),
                 content: Some(String::new()),
-                refusal: None,
+                ..ReplyMessage::default()
             },
             logprobs: logprobs.clone(),
             finish_reason: None,
@@ -223,14 +243,22 @@ async fn whole(
         let choice = &mut choices[at];
         match piece {
             Piece::Text { text, token } => {
-                choice.message.content.get_or_insert_default().push_str(&text);
+                for part in parts.push(at, text) {
+                    tools::chat::add(&mut choice.message, part);
+                }
                 if let (Some(all), Some(Picked { token, logprobs: Some(one) })) =
                     (&mut choice.logprobs, token)
                 {
                     all.content.push(of_chat(tokenizer, token, &one));
                 }
             }
-            Piece::Done(Finish { reason, .. }) => choice.finish_reason = Some(reason.name().into()),
+            Piece::Done(finish) => {
+                for part in parts.finish(at) {
+                    tools::chat::add(&mut choice.message, part);
+                }
+                let reason = tools::chat::end(&mut choice.message, &finish);
+                choice.finish_reason = Some(reason.into());
+            }
             Piece::Started { .. }
             | Piece::Progress { .. }
             | Piece::Preview(_)
@@ -259,13 +287,20 @@ async fn whole(
 
 struct ChatWriter {
     form: Form,
+    parts: Parts,
+    /// The calls of each reply.
+    counted: Vec<tools::chat::Counted>,
 }
 
 impl Writer for ChatWriter {
     fn begin(&mut self, replies: &Replies) -> String {
         let role = |index| ChatChunkChoice {
             index,
-            delta: Delta { role: Some("assistant".into()), content: Some(String::new()) },
+            delta: Delta {
+                role: Some("assistant".into()),
+                content: Some(String::new()),
+                ..Delta::default()
+            },
             ..ChatChunkChoice::default()
         };
         let ids = self.form.token_ids.then(|| replies.stream(0).prompt_ids().to_vec());
@@ -280,14 +315,19 @@ impl Writer for ChatWriter {
 
     fn piece(&mut self, replies: &Replies, at: usize, piece: Piece) -> String {
         let form = &self.form;
-        let index = at as u32;
         match piece {
-            Piece::Text { text, token } => self.text(index, text, token),
+            Piece::Text { text, token } => {
+                let parts = self.parts.push(at, text);
+                self.parts(at, parts, token)
+            }
             Piece::Done(finish) => {
-                let finish_reason = Some(finish.reason.name().to_owned());
+                let parts = self.parts.finish(at);
+                let last = self.parts(at, parts, None);
+                let (index, form) = (at as u32, &self.form);
+                let finish_reason = Some(self.counted[at].reason(&finish).to_owned());
                 let end = ChatChunkChoice { index, finish_reason, ..ChatChunkChoice::default() };
                 let timings = Some(timings(&finish.timings));
-                sse::json_event(&ChatChunk { timings, ..form.chunk(vec![end]) })
+                last + &sse::json_event(&ChatChunk { timings, ..form.chunk(vec![end]) })
             }
             Piece::Progress { done, total } if form.progress => {
                 let prompt_progress = Some(progress(replies, at, done, total));
@@ -318,25 +358,33 @@ pub(crate) fn progress(replies: &Replies, at: usize, done: usize, total: usize) 
 }
 
 impl ChatWriter {
-    fn text(&self, index: u32, text: String, token: Option<Picked>) -> String {
+    /// The events of parts of a reply. What is told of a token stands in the first of them.
+    fn parts(&mut self, at: usize, parts: Vec<CallPart>, token: Option<Picked>) -> String {
+        let counted = &mut self.counted[at];
+        let mut deltas: Vec<Delta> =
+            parts.into_iter().filter_map(|part| counted.delta(part)).collect();
         let form = &self.form;
         let told = form.logprobs || form.token_ids;
-        if text.is_empty() && !(told && token.is_some()) {
-            return String::new();
+        if deltas.is_empty() && told && token.is_some() {
+            deltas.push(Delta { content: Some(String::new()), ..Delta::default() });
         }
-        let token_ids = token.as_ref().map(|token| vec![token.token]).filter(|_| form.token_ids);
-        let logprobs = token.and_then(|Picked { token, logprobs }| {
+        let mut token_ids =
+            token.as_ref().map(|token| vec![token.token]).filter(|_| form.token_ids);
+        let mut logprobs = token.and_then(|Picked { token, logprobs }| {
             let model = form.app.model().ok()?;
             let one = of_chat(model.frontend.tokenizer(), token, &logprobs?);
             Some(ChatLogprobs { content: vec![one], refusal: None })
         });
-        let choice = ChatChunkChoice {
-            index,
-            delta: Delta { role: None, content: Some(text) },
-            logprobs,
-            finish_reason: None,
-            token_ids,
-        };
-        sse::json_event(&form.chunk(vec![choice]))
+        let events = deltas.into_iter().map(|delta| {
+            let choice = ChatChunkChoice {
+                index: at as u32,
+                delta,
+                logprobs: logprobs.take(),
+                finish_reason: None,
+                token_ids: token_ids.take(),
+            };
+            sse::json_event(&form.chunk(vec![choice]))
+        });
+        events.collect()
     }
 }

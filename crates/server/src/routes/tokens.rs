@@ -5,10 +5,11 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Request;
+use serde_json::Value;
 use tokio::task::spawn_blocking;
 use wf_client::wire::{
     ApplyTemplateRequest, ApplyTemplateResponse, DetokenizeRequest, DetokenizeResponse, ErrorBody,
-    TokenizeRequest, TokenizeResponse, TokenizerInfo,
+    Rest, TokenizeRequest, TokenizeResponse, TokenizerInfo,
 };
 use wf_engine::ChatOptions;
 
@@ -17,6 +18,7 @@ use crate::body::read_json;
 use crate::error::ApiError;
 use crate::logprobs::name;
 use crate::routes::chat::{check_options, messages, prompt_ids};
+use crate::tools::{self, Tools};
 
 /// Cut a text or a conversation into tokens.
 #[utoipa::path(post, path = "/tokenize", tag = "Text", request_body = TokenizeRequest, responses(
@@ -39,6 +41,7 @@ pub(crate) async fn tokenize(
         (None, Some(chat)) => {
             let options = ChatOptions {
                 add_generation_prompt: request.add_generation_prompt.unwrap_or(true),
+                tools: tools_in_template(request.tools)?,
                 extra: request.chat_template_kwargs.unwrap_or_default(),
                 ..ChatOptions::default()
             };
@@ -57,6 +60,12 @@ pub(crate) async fn tokenize(
         token_strs: request.return_token_strs.unwrap_or(false).then(names),
         tokens,
     }))
+}
+
+/// Tools as templates expect them.
+fn tools_in_template(tools: Option<Vec<Rest>>) -> Result<Vec<Value>, ApiError> {
+    let tools = tools::read::of_chat(tools, None, None)?;
+    Ok(tools.as_ref().map(Tools::for_template).unwrap_or_default())
 }
 
 async fn text_ids(
@@ -110,6 +119,7 @@ pub(crate) async fn apply_template(
     let options = ChatOptions {
         add_generation_prompt: request.add_generation_prompt.unwrap_or(true),
         continue_final: request.continue_final_message.unwrap_or(false),
+        tools: tools_in_template(request.tools)?,
         extra: request.chat_template_kwargs.unwrap_or_default(),
     };
     check_options(&options, request.add_generation_prompt)?;

@@ -115,7 +115,7 @@ async fn a_stop_sequence_is_named_and_an_open_answer_continued() {
 async fn what_is_wrong_is_named() {
     let server = server();
     let image = json!([{"role": "user", "content": [{"type": "image", "source": {}}]}]);
-    let tool = json!([{"name": "f", "input_schema": {}}]);
+    let tool = json!([{"type": "web_search_20250305", "name": "web_search"}]);
     for (field, value, says) in [
         ("max_tokens", Value::Null, "max_tokens is needed"),
         ("max_tokens", json!(0), "max_tokens is 0"),
@@ -130,7 +130,11 @@ async fn what_is_wrong_is_named() {
         ("messages", image, "messages[0].content[0].type: this model reads parts of type text"),
         ("messages", json!([{"role": "system", "content": "x"}]), "messages[0].role"),
         ("system", json!([{"type": "image"}]), "system[0].type"),
-        ("tools", tool, "tools is not supported but as []"),
+        ("tools", tool, "tools[0].type is \"web_search_20250305\""),
+        ("tools", json!([{"input_schema": {}}]), "tools[0].name: 1 to 128"),
+        ("tool_choice", json!({"type": "all"}), "tool_choice.type: use one of"),
+        ("tool_choice", json!({"type": "tool", "name": "x"}), "tool_choice: \"x\" is none of"),
+        ("tool_choice", json!({"type": "any"}), "tool_choice: there are no tools"),
         ("thinking", json!({"type": "enabled", "budget_tokens": 1024}), "thinking"),
         ("max_token", json!(1), "\"max_token\" is not a field"),
     ] {

@@ -148,8 +148,6 @@ async fn prompts_are_there_and_fit() {
 async fn what_comes_with_its_own_time_is_refused_until_then() {
     let server = server();
     for (field, value) in [
-        ("tools", json!([{"type": "function", "function": {"name": "f"}}])),
-        ("tool_choice", json!("required")),
         ("functions", json!([{}])),
         ("modalities", json!(["audio"])),
         ("audio", json!({})),

@@ -15,4 +15,6 @@ mod structured;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;
+mod tools;
+mod tools_dialects;
 mod wire;

@@ -121,7 +121,7 @@ async fn what_is_wrong_is_named() {
     let image = json!([{"role": "user", "content": "x", "images": ["aGk="]}]);
     let long = json!([{"role": "user", "content": "x ".repeat(3000)}]);
     for (field, value, says) in [
-        ("tools", json!([{"type": "function"}]), "tools is not supported but as []"),
+        ("tools", json!([{"type": "function"}]), "tools[0].function: an object"),
         ("format", json!("yaml"), "format: \"json\" or a JSON schema is needed"),
         ("think", json!(true), "think is not supported but as false"),
         ("messages", image, "messages[0].images: this model reads text alone"),
@@ -177,7 +177,7 @@ async fn the_model_is_told_of() {
     assert_eq!(ps["models"][0]["context_length"], 2048);
     assert_eq!(ps["models"][0]["expires_at"], "9999-12-31T23:59:59Z");
     let shown = ask(&server, "/api/show", &json!({"model": "demo"})).await;
-    assert_eq!(shown["capabilities"], json!(["completion"]));
+    assert_eq!(shown["capabilities"], json!(["completion", "tools"]));
     assert_eq!(shown["model_info"]["bitnet-b1.58.context_length"], 2048);
     assert!(shown["template"].as_str().unwrap().contains("messages"));
     assert_eq!(refusal(&server, post("/api/show", r#"{"model": "x"}"#)).await.0, 404);

@@ -10,9 +10,12 @@ mod json;
 mod python;
 mod words;
 
+use std::sync::OnceLock;
+
 use serde_json::{Map, Value};
 
 use crate::special_text::free_mark;
+use crate::tools::{Place, ToolFormat, for_template, in_plain_text, uses_tools};
 use crate::{Prompt, SpecialTexts, TextError};
 use date::Date;
 
@@ -73,7 +76,11 @@ pub struct RenderOptions {
 #[derive(Debug)]
 pub struct ChatTemplate {
     engine: engine::Engine,
+    writes_tools: OnceLock<bool>,
 }
+
+/// A tool no one offers, to see whether a template writes it.
+const PROBE: &str = "probe_whether_tools_are_written";
 
 /// Names the template relies on; `extra` may not put anything else in their place.
 const RESERVED: [&str; 10] = [
@@ -92,7 +99,27 @@ const RESERVED: [&str; 10] = [
 impl ChatTemplate {
     /// Parses the Jinja source of a chat template.
     pub fn new(source: &str) -> Result<Self, TextError> {
-        Ok(ChatTemplate { engine: engine::Engine::new(source)? })
+        Ok(ChatTemplate { engine: engine::Engine::new(source)?, writes_tools: OnceLock::new() })
+    }
+
+    /// How a model with this template writes its calls.
+    pub fn tool_format(&self) -> ToolFormat {
+        match self.writes_tools() {
+            true => ToolFormat::of_template(self.engine.source()),
+            false => ToolFormat::default(),
+        }
+    }
+
+    /// Whether the template does anything with tools.
+    fn writes_tools(&self) -> bool {
+        *self.writes_tools.get_or_init(|| {
+            let function = serde_json::json!({"name": PROBE, "description": PROBE,
+                "parameters": {"type": "object", "properties": {}}});
+            let tools = serde_json::json!([{"type": "function", "function": function}]);
+            let options = RenderOptions { tools: Some(tools), ..RenderOptions::default() };
+            let prompt = self.render(&[ChatMessage::new("user", "x")], &options);
+            prompt.is_ok_and(|prompt| prompt.text().contains(PROBE))
+        })
     }
 
     /// Writes the prompt for these messages.
@@ -120,6 +147,32 @@ impl ChatTemplate {
         match end {
             Some(end) => prompt.cut_at(end).ok_or(TextError::LastMessageNotWritten),
             None => Ok(prompt),
+        }
+    }
+
+    /// The same for a conversation as clients send it: calls of tools get the form that templates expect,
+    /// and everything about tools becomes plain text where the template knows nothing of them.
+    pub fn render_chat(
+        &self,
+        messages: &[ChatMessage],
+        options: &RenderOptions,
+    ) -> Result<Prompt, TextError> {
+        let tools = match &options.tools {
+            Some(Value::Array(tools)) => tools.as_slice(),
+            _ => &[],
+        };
+        if tools.is_empty() && !uses_tools(messages) {
+            return self.render(messages, options);
+        }
+        if self.writes_tools() {
+            return self.render(&for_template(messages, self.tool_format()), options);
+        }
+        let plain = RenderOptions { tools: None, ..options.clone() };
+        let render_at = |place| self.render(&in_plain_text(messages, tools, place), &plain);
+        match render_at(Place::System) {
+            // Some templates have no system message.
+            Err(error @ TextError::TemplateRender(_)) => render_at(Place::First).map_err(|_| error),
+            rendered => rendered,
         }
     }
 

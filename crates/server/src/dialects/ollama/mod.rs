@@ -29,8 +29,9 @@ use crate::request_id::RequestId;
 use crate::routes::chat;
 use crate::stream;
 use crate::structured::{self, dialects::OLLAMA};
+use crate::tools::{self, Parts, Tools};
 
-use write::{Kind, OllamaWriter};
+use write::{Kind, OllamaWriter, Said};
 
 /// Fields that are read by nobody: the model is always there.
 const IGNORED: [&str; 3] = ["keep_alive", "truncate", "shift"];
@@ -99,15 +100,21 @@ pub(crate) async fn chat(
     let structured = structured::take_by(OLLAMA, &mut request.rest)?;
     check_rest_by(&IGNORED, &REFUSED, &request.rest)?;
     let asked = asked(&app, model, caller, request.options, request.stream)?;
-    let asked = Asked { structured, ..asked };
-    let Some(messages) = request.messages.filter(|messages| !messages.is_empty()) else {
+    let tools = tools::read::of_chat(request.tools, None, None)?;
+    let asked = Asked { structured, tools, ..asked };
+    let Some(mut messages) = request.messages.filter(|messages| !messages.is_empty()) else {
         return Ok(write::nothing(model, Kind::Chat));
     };
-    for (at, message) in messages.iter().enumerate() {
+    for (at, message) in messages.iter_mut().enumerate() {
         check_images(&format!("messages[{at}].images"), &message.rest)?;
+        if let Some(name) = message.rest.remove("tool_name") {
+            message.rest.insert("name".into(), name);
+        }
     }
     let messages = chat::messages(&app, messages)?;
-    let prompt = chat::prompt_ids(model, messages, answer()).await?;
+    let tools = asked.tools.as_ref().map(Tools::for_template).unwrap_or_default();
+    let options = ChatOptions { tools, ..answer() };
+    let prompt = chat::prompt_ids(model, messages, options).await?;
     respond(&app, model, &id, asked, prompt, Kind::Chat).await
 }
 
@@ -218,12 +225,13 @@ async fn respond(
     asked.compile(model).await?;
     let mut replies = Replies::start(app, model, id.as_str(), prompts, 1, &asked.generate)
         .map_err(|error| error.renamed("repetition_penalty", "repeat_penalty"))?;
-    let writer = OllamaWriter::new(model, kind);
+    let parts = Parts::new(&asked, model.frontend.text().tool_format(), 1);
+    let mut writer = OllamaWriter::new(model, kind, parts);
     if asked.stream {
         return Ok(stream::respond(app, replies, writer));
     }
-    let mut whole = writer.part(String::new());
-    stream::collect(app, &mut replies, |_, _, piece| write::add(&mut whole, piece)).await?;
+    let mut whole = writer.part(Said::default());
+    stream::collect(app, &mut replies, |_, _, piece| writer.add(&mut whole, piece)).await?;
     Ok(axum::Json(whole).into_response())
 }
 

@@ -197,7 +197,7 @@ pub(crate) async fn show(
         template: text.template_source.clone().unwrap_or_default(),
         details: OllamaDetails::new(model),
         model_info: Rest::from_iter(model_info),
-        capabilities: vec!["completion".to_owned()],
+        capabilities: vec!["completion".to_owned(), "tools".to_owned()],
         modified_at: rfc3339(app.created),
     }))
 }

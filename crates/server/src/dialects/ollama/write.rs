@@ -1,17 +1,22 @@
 //! Replies as Ollama writes them: one JSON object, or lines of JSON.
 
+use std::mem;
 use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use wf_client::wire::{OllamaCost, OllamaError, OllamaMessage, OllamaReply};
+use wf_client::wire::{
+    OllamaCall, OllamaCalledFunction, OllamaCost, OllamaError, OllamaMessage, OllamaReply,
+};
 use wf_engine::{Finish, Piece, Timings};
+use wf_text::CallPart;
 
 use super::date::rfc3339_now;
 use crate::app::ServedModel;
 use crate::error::ApiError;
 use crate::replies::Replies;
 use crate::stream::Writer;
+use crate::tools::Parts;
 
 /// Where the text of a reply stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,17 +31,36 @@ pub(super) enum Kind {
 pub(super) struct OllamaWriter {
     model: String,
     kind: Kind,
+    parts: Parts,
+    /// The call that goes on: its name, and its arguments so far.
+    call: (String, String),
+}
+
+/// What is new of a reply.
+#[derive(Default)]
+pub(super) struct Said {
+    text: String,
+    calls: Vec<OllamaCall>,
+}
+
+impl Said {
+    fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.calls.is_empty()
+    }
 }
 
 impl OllamaWriter {
-    pub(super) fn new(model: &ServedModel, kind: Kind) -> Self {
-        Self { model: model.name().to_owned(), kind }
+    pub(super) fn new(model: &ServedModel, kind: Kind, parts: Parts) -> Self {
+        Self { model: model.name().to_owned(), kind, parts, call: Default::default() }
     }
 
-    /// A reply of `text` that goes on.
-    pub(super) fn part(&self, text: String) -> OllamaReply {
+    /// A reply of this much that goes on.
+    pub(super) fn part(&self, Said { text, calls }: Said) -> OllamaReply {
         let (message, response) = match self.kind {
-            Kind::Chat => (Some(OllamaMessage { role: "assistant".into(), content: text }), None),
+            Kind::Chat => {
+                let (role, tool_calls) = ("assistant".into(), calls);
+                (Some(OllamaMessage { role, content: text, tool_calls }), None)
+            }
             Kind::Text => (None, Some(text)),
         };
         OllamaReply {
@@ -49,27 +73,54 @@ impl OllamaWriter {
             cost: OllamaCost::default(),
         }
     }
-}
 
-/// Adds a piece to a reply.
-pub(super) fn add(reply: &mut OllamaReply, piece: Piece) {
-    match piece {
-        Piece::Text { text, .. } => {
-            let said = reply.message.as_mut().map(|message| &mut message.content);
-            if let Some(said) = said.or(reply.response.as_mut()) {
-                said.push_str(&text);
+    /// What parts of a reply say. A call is said as a whole.
+    fn said(&mut self, parts: Vec<CallPart>) -> Said {
+        let mut said = Said::default();
+        for part in parts {
+            match part {
+                CallPart::Text(text) => said.text.push_str(&text),
+                CallPart::Begin { name } => self.call = (name, String::new()),
+                CallPart::Arguments(more) => self.call.1.push_str(&more),
+                CallPart::End => {
+                    let (name, json) = mem::take(&mut self.call);
+                    match serde_json::from_str(&json) {
+                        Ok(arguments) => {
+                            let function = OllamaCalledFunction { name, arguments };
+                            said.calls.push(OllamaCall { function });
+                        }
+                        // It was cut.
+                        Err(_) => said.text.push_str(&json),
+                    }
+                }
             }
         }
-        Piece::Done(Finish { reason, timings, .. }) => {
-            reply.created_at = rfc3339_now();
-            reply.done = true;
-            reply.done_reason = Some(reason.name().to_owned());
-            reply.cost = cost(&timings);
+        said
+    }
+
+    /// Adds a piece to a reply.
+    pub(super) fn add(&mut self, reply: &mut OllamaReply, piece: Piece) {
+        let said = match piece {
+            Piece::Text { text, .. } => self.parts.push(0, text),
+            Piece::Done(Finish { reason, timings, .. }) => {
+                reply.created_at = rfc3339_now();
+                reply.done = true;
+                reply.done_reason = Some(reason.name().to_owned());
+                reply.cost = cost(&timings);
+                self.parts.finish(0)
+            }
+            Piece::Started { .. }
+            | Piece::Progress { .. }
+            | Piece::Preview(_)
+            | Piece::PromptLogprobs(_) => return,
+        };
+        let Said { text, calls } = self.said(said);
+        if let Some(message) = &mut reply.message {
+            message.content.push_str(&text);
+            message.tool_calls.extend(calls);
+        } else if let Some(said) = &mut reply.response {
+            said.push_str(&text);
         }
-        Piece::Started { .. }
-        | Piece::Progress { .. }
-        | Piece::Preview(_)
-        | Piece::PromptLogprobs(_) => {}
     }
 }
 
@@ -87,7 +138,7 @@ fn cost(t: &Timings) -> OllamaCost {
 
 /// The answer to a request that only wants the model to be there.
 pub(super) fn nothing(model: &ServedModel, kind: Kind) -> Response {
-    let empty = OllamaWriter::new(model, kind).part(String::new());
+    let empty = OllamaWriter::new(model, kind, Parts::default()).part(Said::default());
     Json(OllamaReply { done: true, done_reason: Some("load".into()), ..empty }).into_response()
 }
 
@@ -102,14 +153,17 @@ impl Writer for OllamaWriter {
 
     fn piece(&mut self, _replies: &Replies, _at: usize, piece: Piece) -> String {
         match piece {
-            Piece::Text { text, .. } if !text.is_empty() => line(&self.part(text)),
+            Piece::Text { text, .. } => {
+                let parts = self.parts.push(0, text);
+                let said = self.said(parts);
+                if said.is_empty() { String::new() } else { line(&self.part(said)) }
+            }
             Piece::Done(_) => {
-                let mut end = self.part(String::new());
-                add(&mut end, piece);
+                let mut end = self.part(Said::default());
+                self.add(&mut end, piece);
                 line(&end)
             }
-            Piece::Text { .. }
-            | Piece::Started { .. }
+            Piece::Started { .. }
             | Piece::Progress { .. }
             | Piece::Preview(_)
             | Piece::PromptLogprobs(_) => String::new(),
@@ -134,6 +188,6 @@ impl Writer for OllamaWriter {
 
     /// Lines of JSON know no comments, so it is a reply of nothing.
     fn keep_alive(&self) -> String {
-        line(&self.part(String::new()))
+        line(&self.part(Said::default()))
     }
 }
