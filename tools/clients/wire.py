@@ -69,6 +69,8 @@ def chats():
         {"stop": ["a"]},
         {"response_format": {"type": "json_schema", "json_schema": schema}, "max_tokens": 40},
         {"decode": "diffusion"},
+        {"tools": [{"type": "function", "function": {"name": "note", "parameters": ANIMAL}}],
+         "tool_choice": "required", "max_tokens": 200},
     ]:
         yield {**plain, **more}
 
@@ -87,7 +89,12 @@ def openai_answers(server):
             for choice in event["choices"]:
                 choice["finish_reason"] = choice["finish_reason"] or "stop"
             valid(openai.types.Completion, event)
-    for more in [{}, {"temperature": 0, "instructions": "Be brief."}]:
+    tool = {"type": "function", "name": "note", "parameters": ANIMAL, "strict": True}
+    for more in [
+        {},
+        {"temperature": 0, "instructions": "Be brief."},
+        {"tools": [tool], "tool_choice": "required", "max_output_tokens": 200},
+    ]:
         body = {"model": "wf-demo", "input": "Tell me a story.", "max_output_tokens": 12, **more}
         valid(openai.types.responses.Response, json.loads(send(server, "/v1/responses", body)))
         for event in events(server, "/v1/responses", body):
@@ -101,7 +108,13 @@ def openai_answers(server):
 
 def anthropic_answers(server):
     body = {"model": "wf-demo", "messages": MESSAGES, "max_tokens": 12}
-    for more in [{}, {"system": "Be brief.", "temperature": 0}, {"stop_sequences": ["a"]}]:
+    tool = {"name": "note", "input_schema": ANIMAL}
+    for more in [
+        {},
+        {"system": "Be brief.", "temperature": 0},
+        {"stop_sequences": ["a"]},
+        {"tools": [tool], "tool_choice": {"type": "any"}, "max_tokens": 200},
+    ]:
         valid(anthropic.types.Message, json.loads(send(server, "/v1/messages", {**body, **more})))
         for event in events(server, "/v1/messages", {**body, **more}):
             if event["type"] != "ping":
