@@ -1,17 +1,11 @@
 //! Replies of a form, from the command line.
 
-use std::process::{Command, Output, Stdio};
-
-use serde_json::Value;
+use super::*;
 
 /// `wf run` with a prompt and these flags, and with this variable set.
 fn run(flags: &[&str], variable: Option<(&str, &str)>) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.args(["run", "Tell me a story", "-n", "80"]).args(flags).stdin(Stdio::null());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
-        command.env_remove(name);
-    }
-    command.envs(variable).output().expect("wf runs")
+    let mut command = command(&["run", "Tell me a story", "-n", "80"]);
+    command.args(flags).envs(variable).output().expect("wf runs")
 }
 
 fn text(flags: &[&str], variable: Option<(&str, &str)>) -> String {
@@ -21,10 +15,7 @@ fn text(flags: &[&str], variable: Option<(&str, &str)>) -> String {
 }
 
 fn refused(flags: &[&str], code: i32) -> String {
-    let output = run(flags, None);
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{message}");
-    message
+    failed(&run(flags, None), code)
 }
 
 const SCHEMA: &str = r#"{"type": "object", "properties": {"age": {"type": "integer", "maximum": 99}},

@@ -1,23 +1,13 @@
 //! `--draft MODEL`, with the demo model as its own draft.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use serde_json::Value;
-
-fn demo() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo.gguf")
-}
+use super::*;
 
 /// Asks for a story, with a draft model or without. What was printed, or the message.
 fn run(draft: Option<&Path>, more: &[&str]) -> Result<Value, String> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.args(["run", "Tell me a story about a dragon.", "-n", "24", "--json"]).args(more);
+    let mut command = command(&["run", "Tell me a story about a dragon.", "-n", "24", "--json"]);
+    command.args(more);
     if let Some(draft) = draft {
         command.arg("--draft").arg(draft);
-    }
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
-        command.env_remove(name);
     }
     let output = command.output().expect("wf runs");
     match output.status.success() {
@@ -30,7 +20,7 @@ fn run(draft: Option<&Path>, more: &[&str]) -> Result<Value, String> {
 fn a_draft_model_guesses_and_the_reply_stays() {
     let warm = ["--seed", "7", "--temperature", "0.8"];
     let plain = run(None, &warm).expect("a reply");
-    let drafted = run(Some(&demo()), &warm).expect("a reply");
+    let drafted = run(Some(&demo_path()), &warm).expect("a reply");
     assert_eq!(drafted["ids"], plain["ids"]);
     let timings = &drafted["timings"];
     assert_eq!(timings["accepted_tokens"], timings["drafted_tokens"], "{drafted}");
@@ -40,13 +30,13 @@ fn a_draft_model_guesses_and_the_reply_stays() {
 #[test]
 fn a_draft_model_that_would_not_be_asked_is_refused() {
     let refused =
-        run(Some(&demo()), &["--decode", "lookup"]).expect_err("a flag without a meaning");
+        run(Some(&demo_path()), &["--decode", "lookup"]).expect_err("a flag without a meaning");
     assert!(refused.contains("--draft is for --decode drafted and drafted+lookup"), "{refused}");
 }
 
 #[test]
 fn another_tokenizer_is_refused_by_the_first_token_that_differs() {
-    let mut bytes = std::fs::read(demo()).expect("the demo");
+    let mut bytes = std::fs::read(demo_path()).expect("the demo");
     let at = bytes.windows(8).position(|text| text == b"|<MASK>|").expect("its mask");
     bytes[at..at + 8].copy_from_slice(b"|<MOSK>|");
     let other = tempfile::Builder::new().suffix(".gguf").tempfile().expect("a file");

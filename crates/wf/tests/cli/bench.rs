@@ -1,0 +1,98 @@
+//! What `wf bench` measures, and what it says it cannot.
+
+use super::*;
+
+#[test]
+fn bench_measures_everything_it_promises() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("bench.svg");
+    let plot_name = plot.to_str().unwrap();
+    let found = json(&[
+        "bench", "--demo", "--smoke", "--json", "-t", "2", "--price", "0.2", "--plot", plot_name,
+    ]);
+    assert!(found["stream_gb_s"].as_f64().unwrap() > 0.0);
+    assert!(found["isa"].is_string());
+    let cases = |list: &str, keys: [&str; 2]| -> Vec<[u64; 2]> {
+        let rows = found[list].as_array().unwrap();
+        assert!(rows.iter().all(|row| row["tok_s"].as_f64().unwrap() > 0.0), "{list}");
+        rows.iter().map(|row| keys.map(|key| row[key].as_u64().unwrap())).collect()
+    };
+    assert_eq!(cases("decode", ["context", "threads"]), [[0, 2], [40, 2], [0, 1], [40, 1]]);
+    assert_eq!(cases("prefill", ["tokens", "threads"]), [[8, 2], [48, 2], [8, 1]]);
+    assert_eq!(cases("batch", ["sequences", "threads"]), [[1, 2], [2, 2], [2, 1]]);
+    // The ternary weights, the norms, the head, and K/V of one position: f32, 12 layers, 2 heads.
+    let bytes = |case: usize| found["decode"][case]["bytes_per_token"].as_u64().unwrap();
+    assert!((17_000_000..18_500_000).contains(&bytes(0)), "{}", bytes(0));
+    assert!(found["sparsity"].is_null(), "the demo fits into a cache: nothing is skipped");
+    assert_eq!(bytes(1) - bytes(0), 40 * (12 * 2 * 64 * 2) * 4);
+
+    let shares: f64 = (found["parts"].as_array().unwrap().iter())
+        .filter(|row| row["pass"] == "decode" && row["part"] != "barriers")
+        .map(|row| row["share"].as_f64().unwrap())
+        .sum();
+    assert!((shares - 1.0).abs() < 1e-6, "the parts are the whole: {shares}");
+    let isas: Vec<_> = found["kernels"].as_array().unwrap().iter().map(|k| &k["isa"]).collect();
+    assert!(isas.contains(&&Value::from("scalar")) && isas.contains(&&found["isa"]), "{isas:?}");
+    assert_eq!(found["cost"].as_array().unwrap().len(), 9);
+    assert!(std::fs::read_to_string(plot).unwrap().contains("8 tokens"));
+}
+
+#[test]
+fn bench_measures_with_zeros_skipped_and_with_zeros_read() {
+    let found = json(&["bench", "--demo", "--smoke", "--json", "-t", "1", "--sparse", "on"]);
+    let sparsity = &found["sparsity"];
+    assert_eq!(sparsity["layers"], 12);
+    for key in ["closed_gates", "zero_codes"] {
+        let share = sparsity[key].as_f64().unwrap();
+        assert!((0.5..0.98).contains(&share), "{key}: {share}");
+    }
+    let decode = found["decode"].as_array().unwrap();
+    let ways: Vec<_> = decode.iter().map(|case| case["sparse"].as_bool().unwrap()).collect();
+    assert_eq!(ways, [true, false, true, false]);
+    let bytes = |case: usize| decode[case]["bytes_per_token"].as_u64().unwrap();
+    assert!(bytes(0) < bytes(1) && bytes(2) < bytes(3), "what is skipped is not read");
+}
+
+#[test]
+fn bench_prints_tables_and_refuses_what_it_cannot_do() {
+    let output = wf(&["bench", "--demo", "--smoke", "-t", "1", "--context", "40"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for words in ["built-in demo", "limits of the machine", "decode: one", "kernels on one thread"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(text.contains("no room in the context: prefill of 48"), "{text}");
+    assert!(error(&["bench", "nowhere.gguf", "--smoke"]).contains("nowhere.gguf"));
+    let message = failed(&wf(&["bench", "--synthetic", "gpt-5"]), 2);
+    assert!(message.contains("bitnet-2b"), "{message}");
+}
+
+#[test]
+fn bench_measures_only_the_cases_it_is_asked_for() {
+    let asked = ["--contexts", "3", "--prompts", "5,9", "--sequences", "3"];
+    let bench = ["bench", "--demo", "--smoke", "--json", "-t", "2"];
+    let found = json(&[&bench[..], &asked[..]].concat());
+    let cases = |list: &str, key: &str| -> Vec<[u64; 2]> {
+        let rows = found[list].as_array().unwrap().iter();
+        rows.map(|row| [key, "threads"].map(|key| row[key].as_u64().unwrap())).collect()
+    };
+    assert_eq!(cases("decode", "context"), [[3, 2], [3, 1]]);
+    assert_eq!(cases("prefill", "tokens"), [[5, 2], [9, 2], [5, 1], [9, 1]]);
+    assert_eq!(cases("batch", "sequences"), [[3, 2], [3, 1]]);
+    assert!(found["compare"].as_array().unwrap().is_empty());
+    let decode = &found["decode"][0];
+    let share = decode["gb_s"].as_f64().unwrap() / decode["stream_gb_s"].as_f64().unwrap();
+    assert!((share - decode["share_of_stream"].as_f64().unwrap()).abs() < 1e-6);
+    let message = failed(&wf(&["bench", "--demo", "--smoke", "--prompts", "8,0"]), 2);
+    assert!(message.contains("above 0"), "{message}");
+}
+
+#[test]
+fn bench_says_what_is_missing_for_a_comparison_and_measures_the_rest() {
+    let output = wf(&["bench", "--demo", "--smoke", "-t", "1", "--compare=no-such-python"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("compared with nothing: "), "{text}");
+    assert!(text.contains("kernels on one thread"), "{text}");
+}

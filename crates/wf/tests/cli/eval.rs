@@ -1,0 +1,135 @@
+//! Scores, vectors, tasks: what a model makes of a text.
+
+use super::*;
+
+#[test]
+fn eval_gives_scores_and_perplexity() {
+    let scores = json(&[
+        "eval",
+        "logits",
+        "--json",
+        "--all",
+        "--ids",
+        "0,596,656,262,541,15,409,298,262,579",
+    ]);
+    assert_eq!(scores["logits"].as_array().unwrap().len(), 8192);
+    assert_eq!(scores["top"].as_array().unwrap().len(), 20);
+    assert_eq!(scores["top"][0]["id"], 572);
+    assert!((scores["mean_nll"].as_f64().unwrap() - 0.4197).abs() < 0.03);
+    assert!(error(&["eval", "logits", "--ids", "8192"]).contains("0 to 8191"));
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("text.txt");
+    std::fs::write(&file, "Once upon a time, there was a little girl named Lily.").unwrap();
+    let result = json(&["eval", "perplexity", "--json", file.to_str().unwrap()]);
+    let perplexity = result["perplexity"].as_f64().unwrap();
+    assert!((1.0..20.0).contains(&perplexity), "{perplexity}");
+    let windows = ["eval", "perplexity", "--json", file.to_str().unwrap(), "--window", "8"];
+    assert_eq!(json(&windows)["tokens"], result["tokens"], "every token counts once");
+
+    std::fs::write(&file, b"abc\xff").unwrap();
+    let message = error(&["eval", "perplexity", file.to_str().unwrap()]);
+    assert!(message.contains("byte 3 is not UTF-8"), "{message}");
+}
+
+#[test]
+fn texts_become_vectors() {
+    let line = |args: &[&str]| String::from_utf8(wf(args).stdout).unwrap();
+    let one: Vec<f64> = serde_json::from_str(&line(&["embed", "A cat sat."])).unwrap();
+    assert!((one.iter().map(|number| number * number).sum::<f64>() - 1.0).abs() < 1e-5);
+    let folder = tempfile::tempdir().unwrap();
+    let texts = folder.path().join("texts.txt");
+    std::fs::write(&texts, "A dog ran.\n\nA cat sat.\n".repeat(20)).unwrap();
+    let mut command = command(&["embed", "-", "--lines", "--json"]);
+    command.stdin(std::fs::File::open(&texts).unwrap());
+    let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let all: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(all.len(), 40);
+    for (at, vector) in all.iter().enumerate() {
+        assert_eq!(vector["index"], at);
+        assert_eq!(vector["embedding"] == serde_json::json!(one), at % 2 == 1);
+    }
+    let short = ["embed", "A cat sat.", "--dimensions", "4", "--pooling", "mean"];
+    assert_eq!(serde_json::from_str::<Vec<f64>>(&line(&short)).unwrap().len(), 4);
+    assert!(error(&["embed", ""]).contains("the text is empty"));
+    assert!(error(&["embed", "a", "--dimensions", "9999"]).contains("vectors have"));
+    assert!(failed(&wf(&["embed", "a", "--pooling", "max"]), 2).contains("use mean, cls, last"));
+}
+
+#[test]
+fn eval_counts_the_tasks_that_are_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, output) = (directory.path().join("t.jsonl"), directory.path().join("out.jsonl"));
+    let (file_name, output_name) = (file.to_str().unwrap(), output.to_str().unwrap());
+    let tasks = concat!(
+        r#"{"prompt": "The cat sat on the", "choices": ["because.", "floor."], "answer": 1}"#,
+        "\n\n",
+        r#"{"context": "Tom was very ", "choices": ["happy.", "named."], "answer": "named."}"#,
+        "\n",
+        r#"{"prompt": "Once upon a time, there was a little girl named", "answers": ["Lily"],
+            "max_tokens": 8, "stop": "."}"#,
+    );
+    std::fs::write(&file, tasks.replace(",\n", ",")).unwrap();
+    let scores = json(&["eval", "tasks", file_name, "--json", "--output", output_name]);
+    assert_eq!((&scores["tasks"], &scores["acc"]["value"]), (&3.into(), &0.5.into()));
+    assert_eq!((&scores["acc"]["right"], &scores["acc"]["count"]), (&1.into(), &2.into()));
+    assert_eq!(
+        (&scores["acc"]["stderr"], &scores["acc_norm"]["value"]),
+        (&0.5.into(), &0.5.into())
+    );
+    assert_eq!(scores["exact_match"]["value"], 1.0);
+    let reports = std::fs::read_to_string(&output).unwrap();
+    let reports: Vec<Value> =
+        reports.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<_> = reports.iter().map(|report| report["line"].as_u64().unwrap()).collect();
+    assert_eq!(lines, [1, 3, 4]);
+    assert_eq!((&reports[0]["picked"], &reports[1]["acc"]), (&1.into(), &false.into()));
+    assert_eq!(reports[2]["text"].as_str().unwrap().trim(), "Lily");
+
+    let limited = String::from_utf8(wf(&["eval", "tasks", file_name, "--limit", "1"]).stdout);
+    assert!(limited.unwrap().starts_with("acc          1.0000   1 of 1\n"));
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo.gguf");
+    let named = json(&["eval", "tasks", demo, file_name, "--json", "--threads", "1"]);
+    assert_eq!(named, scores, "the other order of words, and other threads");
+
+    let long = "so ".repeat(3000);
+    for (line, named) in [
+        (r#"{"prompt": "a", "answer": "b"} x"#.to_owned(), "trailing"),
+        (r#"{"prompt": "a", "choices": ["b", "c"], "answer": 2}"#.to_owned(), "answer is 2"),
+        (format!(r#"{{"prompt": "{long}", "choices": ["b", "c"], "answer": 1}}"#), "tokens"),
+    ] {
+        let good = r#"{"prompt": "a", "choices": ["b", "c"], "answer": 1}"#;
+        std::fs::write(&file, format!("{good}\n{line}\n")).unwrap();
+        let message = error(&["eval", "tasks", file_name]);
+        assert!(message.contains("t.jsonl:2: ") && message.contains(named), "{message}");
+    }
+    std::fs::write(&file, "\n").unwrap();
+    assert!(error(&["eval", "tasks", file_name]).contains("no tasks"));
+}
+
+#[test]
+fn eval_takes_the_head_modes_that_score_every_token() {
+    let message = failed(&wf(&["eval", "logits", "--ids", "0", "--head", "scan"]), 2);
+    assert!(message.contains("--head"), "{message}");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("story.txt");
+    std::fs::write(&file, STORY.repeat(3)).unwrap();
+    let file = file.to_str().unwrap();
+    let mean_nll = |head: &str| {
+        let result = json(&["eval", "perplexity", "--json", file, "--head", head]);
+        result["mean_nll"].as_f64().unwrap()
+    };
+    let (full, int8) = (mean_nll("full"), mean_nll("int8"));
+    assert!(full != int8 && (full - int8).abs() < 0.02, "{full}, {int8}");
+    let message = failed(&wf(&["eval", "perplexity", "-", "--head", "scan4"]), 2);
+    assert!(message.contains("full or int8"), "{message}");
+}
+
+#[test]
+fn a_head_check_tells_what_it_compared() {
+    let output = wf(&["run", "Once upon a time", "-n", "5", "--head", "check"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    for words in ["scan: 5 picks equal", "scan4: 5 picks equal", "candidates each"] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+}
