@@ -1,0 +1,474 @@
+//! The recipe of a network, as data.
+//!
+//! A family in `formats` turns the keys of a file into a [`Network`], and `model` runs it. Whatever
+//! differs between families or between the layers of one network is a value here: attention windows,
+//! rotary embeddings, optional norms, the kind of feed-forward block.
+
+use std::fmt;
+
+use crate::RotaryPairs;
+
+/// A decoder network, layer by layer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Network {
+    /// Number of tokens: rows of the embedding and of the output head.
+    pub vocab_len: usize,
+    /// Length of a hidden state.
+    pub hidden_len: usize,
+    /// Turns tokens into hidden states.
+    pub embedding: Embedding,
+    /// Layers in the order they run.
+    pub layers: Vec<Layer>,
+    /// Norm between the last layer and the output head.
+    pub norm: Norm,
+    /// Turns hidden states into logits.
+    pub head: Head,
+}
+
+/// The input embedding.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Embedding {
+    /// Factor applied to each embedded token.
+    pub scale: Option<f32>,
+}
+
+/// The output head.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Head {
+    /// True if the head is the embedding table; otherwise it has a table of its own.
+    pub tied: bool,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self { tied: true }
+    }
+}
+
+/// One layer: a sequence mixer, then a feed-forward block, each added to the hidden state.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Layer {
+    /// Moves information between positions.
+    pub mixer: Mixer,
+    /// Transforms each position on its own.
+    pub ffn: Ffn,
+}
+
+impl Layer {
+    /// Creates a layer of an attention block and a dense feed-forward block.
+    pub fn new(attention: Attention, dense: Dense) -> Self {
+        Self { mixer: Mixer::Attention(attention), ffn: Ffn::Dense(dense) }
+    }
+
+    /// Returns the attention block of the layer.
+    pub fn attention(&self) -> &Attention {
+        let Mixer::Attention(attention) = &self.mixer;
+        attention
+    }
+}
+
+/// The part of a layer that moves information between positions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mixer {
+    /// Softmax attention over the KV cache.
+    Attention(Attention),
+}
+
+impl Default for Mixer {
+    fn default() -> Self {
+        Self::Attention(Attention::default())
+    }
+}
+
+/// An attention block.
+///
+/// ```text
+/// n = norm(h)
+/// q, k, v = query(n), key(n), value(n)
+/// h += output_norm( output( sub_norm( attend(rope(qk_norm(q)), rope(qk_norm(k)), v) ) ) )
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Attention {
+    /// Number of query heads.
+    pub heads: usize,
+    /// Number of key/value heads; query heads share them evenly.
+    pub kv_heads: usize,
+    /// Length of one head.
+    pub head_dim: usize,
+    /// Norm of the block's input.
+    pub norm: Norm,
+    /// Norm that each of the query, key and value projections applies to `n`, with its own weights.
+    pub input_norm: Option<Norm>,
+    /// Norm of every query head and every key head, before rotation.
+    pub qk_norm: Option<Norm>,
+    /// Rotary position embedding; `None` leaves queries and keys as they are.
+    pub rope: Option<Rope>,
+    /// Number of positions a token sees, itself included; `None` sees the whole sequence.
+    pub window: Option<usize>,
+    /// Norm of the concatenated heads, before the output projection.
+    pub sub_norm: Option<Norm>,
+    /// Norm of the block's output, before it is added to the hidden state.
+    pub output_norm: Option<Norm>,
+}
+
+impl Attention {
+    /// Length of all query heads of a token together.
+    pub fn query_len(&self) -> usize {
+        self.heads.saturating_mul(self.head_dim)
+    }
+
+    /// Length of all key heads, or value heads, of a token together.
+    pub fn kv_len(&self) -> usize {
+        self.kv_heads.saturating_mul(self.head_dim)
+    }
+}
+
+/// A rotary position embedding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rope {
+    /// Base of the rotation frequencies.
+    pub theta: f64,
+    /// Dimensions that rotate together.
+    pub pairs: RotaryPairs,
+}
+
+impl Default for Rope {
+    fn default() -> Self {
+        Self { theta: 10_000.0, pairs: RotaryPairs::Halves }
+    }
+}
+
+/// The feed-forward block of a layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ffn {
+    /// One gated block for every token.
+    Dense(Dense),
+    /// A router that picks a few blocks for each token.
+    Experts(Experts),
+}
+
+impl Ffn {
+    /// Returns the dense block, or `None` if tokens are routed to experts.
+    pub fn dense(&self) -> Option<&Dense> {
+        match self {
+            Self::Dense(dense) => Some(dense),
+            Self::Experts(_) => None,
+        }
+    }
+}
+
+impl Default for Ffn {
+    fn default() -> Self {
+        Self::Dense(Dense::default())
+    }
+}
+
+/// A gated feed-forward block.
+///
+/// ```text
+/// n = norm(h)
+/// h += output_norm( down( sub_norm( activation(gate(n)) · up(n) ) ) )
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Dense {
+    /// Number of neurons: length of `gate(n)`.
+    pub ffn_len: usize,
+    /// Function applied to the gate.
+    pub activation: Activation,
+    /// Norm of the block's input.
+    pub norm: Norm,
+    /// Norm that each of the gate and up projections applies to `n`, with its own weights.
+    pub input_norm: Option<Norm>,
+    /// Norm of the gated neurons, before the down projection.
+    pub sub_norm: Option<Norm>,
+    /// Norm of the block's output, before it is added to the hidden state.
+    pub output_norm: Option<Norm>,
+}
+
+/// A mixture of experts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Experts {
+    /// Number of experts.
+    pub experts: usize,
+    /// Number of experts that run for each token.
+    pub active: usize,
+    /// Recipe of one expert.
+    pub expert: Dense,
+}
+
+/// A root-mean-square norm with one weight per element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Norm {
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+impl Default for Norm {
+    fn default() -> Self {
+        Self { eps: 1e-5 }
+    }
+}
+
+/// Activation function of a gated feed-forward block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// Squared ReLU.
+    Relu2,
+    /// x · sigmoid(x).
+    #[default]
+    Silu,
+    /// x · Φ(x), with Φ approximated by tanh.
+    GeluTanh,
+}
+
+impl Activation {
+    /// All activations.
+    pub const ALL: [Self; 3] = [Self::Relu2, Self::Silu, Self::GeluTanh];
+
+    /// Name in `config.json` and in GGUF metadata.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Relu2 => "relu2",
+            Self::Silu => "silu",
+            Self::GeluTanh => "gelu_pytorch_tanh",
+        }
+    }
+
+    /// Returns the activation that a configuration file names.
+    pub fn from_key(key: &str) -> Option<Self> {
+        match key {
+            "relu_squared" => Some(Self::Relu2),
+            "swish" => Some(Self::Silu),
+            _ => Self::ALL.into_iter().find(|activation| activation.key() == key),
+        }
+    }
+}
+
+impl fmt::Display for Activation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Relu2 => "squared ReLU",
+            Self::Silu => "SiLU",
+            Self::GeluTanh => "GELU",
+        })
+    }
+}
+
+impl Network {
+    /// Largest number of layers.
+    pub const MAX_LAYERS: usize = 1 << 14;
+    /// Largest number of rows of a table.
+    pub const MAX_ROWS: usize = i32::MAX as usize;
+    /// Longest row multiplied by trits: up to this length every integer sum is exact.
+    pub const MAX_WIDTH: usize = 1 << 17;
+
+    /// Returns the layer that all layers equal, or `None` if they differ.
+    pub fn uniform_layer(&self) -> Option<&Layer> {
+        let (first, others) = self.layers.split_first()?;
+        others.iter().all(|layer| layer == first).then_some(first)
+    }
+
+    /// Changes the blocks of every layer; of a mixture of experts, the recipe of an expert.
+    pub fn update_layers(&mut self, change: impl Fn(&mut Attention, &mut Dense)) {
+        for layer in &mut self.layers {
+            let Mixer::Attention(attention) = &mut layer.mixer;
+            match &mut layer.ffn {
+                Ffn::Dense(dense) => change(attention, dense),
+                Ffn::Experts(experts) => change(attention, &mut experts.expert),
+            }
+        }
+    }
+
+    /// Largest value of `size` over the attention blocks of all layers.
+    pub fn max_attention(&self, size: impl Fn(&Attention) -> usize) -> usize {
+        self.layers.iter().map(|layer| size(layer.attention())).max().unwrap_or(0)
+    }
+
+    /// Length of the longest feed-forward block.
+    pub fn max_ffn_len(&self) -> usize {
+        self.layers.iter().filter_map(|l| l.ffn.dense()).map(|ffn| ffn.ffn_len).max().unwrap_or(0)
+    }
+
+    /// Number of trits in all projections.
+    pub fn trits(&self) -> usize {
+        let trits = |layer: &Layer| {
+            let attention = layer.attention();
+            let ffn_len = layer.ffn.dense().map_or(0, |ffn| ffn.ffn_len);
+            2 * (attention.query_len() + attention.kv_len()) + 3 * ffn_len
+        };
+        self.hidden_len * self.layers.iter().map(trits).sum::<usize>()
+    }
+
+    /// Checks that every size is one that kernels can run.
+    pub fn check(&self) -> Result<(), InvalidNetwork> {
+        check_size("vocabulary size", self.vocab_len, Self::MAX_ROWS)?;
+        check_size("hidden size", self.hidden_len, Self::MAX_WIDTH)?;
+        check_size("number of layers", self.layers.len(), Self::MAX_LAYERS)?;
+        check_norm(self.norm)?;
+        let uniform = self.uniform_layer().is_some();
+        for (index, layer) in self.layers.iter().enumerate() {
+            self.check_layer(layer).map_err(|error| match uniform {
+                true => error,
+                false => InvalidNetwork { key: format!("layer {index}: {}", error.key), ..error },
+            })?;
+            if uniform {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_layer(&self, layer: &Layer) -> Result<(), InvalidNetwork> {
+        let a = layer.attention();
+        check_size("number of heads", a.heads, Self::MAX_WIDTH)?;
+        check_size("number of key/value heads", a.kv_heads, Self::MAX_WIDTH)?;
+        check_size("head size", a.head_dim, Self::MAX_WIDTH)?;
+        if !a.heads.is_multiple_of(a.kv_heads) {
+            let problem = format!("{}, must divide the {} query heads", a.kv_heads, a.heads);
+            return Err(InvalidNetwork::new("number of key/value heads", problem));
+        }
+        if a.rope.is_some() && !a.head_dim.is_multiple_of(2) {
+            let problem = format!("{}, must be even for a rotary embedding", a.head_dim);
+            return Err(InvalidNetwork::new("head size", problem));
+        }
+        if a.query_len() > Self::MAX_WIDTH {
+            let (heads, head_dim, max) = (a.heads, a.head_dim, Self::MAX_WIDTH);
+            let problem = format!("{heads} heads of {head_dim}, must not exceed {max} in all");
+            return Err(InvalidNetwork::new("number of heads", problem));
+        }
+        let first = self.layers.first().map_or(a, Layer::attention);
+        if (a.kv_heads, a.head_dim) != (first.kv_heads, first.head_dim) {
+            let problem = format!(
+                "{} of {}, must equal those of layer 0 ({} of {})",
+                a.kv_heads, a.head_dim, first.kv_heads, first.head_dim
+            );
+            return Err(InvalidNetwork::new("key/value heads", problem));
+        }
+        if a.window == Some(0) {
+            return Err(InvalidNetwork::new(
+                "attention window",
+                "0, must be at least 1".to_owned(),
+            ));
+        }
+        if let Some(rope) = a.rope
+            && !(rope.theta.is_finite() && rope.theta > 0.0)
+        {
+            let problem = format!("{}, must be a positive number", rope.theta);
+            return Err(InvalidNetwork::new("rotary base", problem));
+        }
+        let dense = match &layer.ffn {
+            Ffn::Dense(dense) => dense,
+            Ffn::Experts(experts) => &experts.expert,
+        };
+        check_size("feed-forward size", dense.ffn_len, Self::MAX_WIDTH)?;
+        let norms = [a.input_norm, a.qk_norm, a.sub_norm, a.output_norm];
+        let ffn_norms = [dense.input_norm, dense.sub_norm, dense.output_norm];
+        let optional = norms.into_iter().chain(ffn_norms).flatten();
+        [a.norm, dense.norm].into_iter().chain(optional).try_for_each(check_norm)
+    }
+}
+
+fn check_size(key: &str, value: usize, max: usize) -> Result<(), InvalidNetwork> {
+    if (1..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(InvalidNetwork::new(key, format!("{value}, must be between 1 and {max}")))
+}
+
+fn check_norm(norm: Norm) -> Result<(), InvalidNetwork> {
+    if norm.eps > 0.0 && norm.eps < 1.0 {
+        return Ok(());
+    }
+    Err(InvalidNetwork::new("norm epsilon", format!("{}, must be between 0 and 1", norm.eps)))
+}
+
+/// Error for a network that cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidNetwork {
+    /// Setting that is wrong.
+    pub key: String,
+    /// Value found and values allowed.
+    pub problem: String,
+}
+
+impl InvalidNetwork {
+    fn new(key: &str, problem: String) -> Self {
+        Self { key: key.to_owned(), problem }
+    }
+}
+
+impl fmt::Display for InvalidNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.problem)
+    }
+}
+
+impl std::error::Error for InvalidNetwork {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network() -> Network {
+        let attention = Attention {
+            heads: 2,
+            kv_heads: 1,
+            head_dim: 4,
+            rope: Some(Rope::default()),
+            ..Attention::default()
+        };
+        let dense = Dense { ffn_len: 8, ..Dense::default() };
+        let layers = vec![Layer::new(attention, dense); 2];
+        Network { vocab_len: 8, hidden_len: 8, layers, ..Network::default() }
+    }
+
+    fn problem(change: impl Fn(&mut Network)) -> String {
+        let mut network = network();
+        change(&mut network);
+        network.check().err().map_or_else(String::new, |error| error.to_string())
+    }
+
+    #[test]
+    fn rejects_rows_too_long_for_exact_sums() {
+        let ffn_len = |len| problem(|n| n.update_layers(|_, dense| dense.ffn_len = len));
+        assert_eq!(ffn_len(1 << 17), "");
+        let expected = "feed-forward size: 131073, must be between 1 and 131072";
+        assert_eq!(ffn_len((1 << 17) + 1), expected);
+        assert_ne!(problem(|n| n.hidden_len = 1 << 18), "");
+        let wide = problem(|n| n.update_layers(|a, _| (a.heads, a.head_dim) = (1 << 12, 64)));
+        assert!(wide.contains("4096 heads of 64, must not exceed 131072"), "{wide}");
+    }
+
+    #[test]
+    fn rejects_layers_whose_kv_heads_differ() {
+        let differ = problem(|n| {
+            let Mixer::Attention(a) = &mut n.layers[1].mixer;
+            a.kv_heads = 2;
+        });
+        let expected = "layer 1: key/value heads: 2 of 4, must equal those of layer 0 (1 of 4)";
+        assert_eq!(differ, expected);
+    }
+
+    #[test]
+    fn layers_may_differ_in_window_and_rotation() {
+        let differ = |network: &mut Network| {
+            let Mixer::Attention(a) = &mut network.layers[1].mixer;
+            (a.window, a.rope) = (Some(512), None);
+        };
+        assert_eq!(problem(differ), "");
+        let mut network = network();
+        assert!(network.uniform_layer().is_some());
+        differ(&mut network);
+        assert!(network.uniform_layer().is_none());
+    }
+
+    #[test]
+    fn rejects_sizes_of_zero() {
+        assert_eq!(
+            problem(|n| n.layers.clear()),
+            "number of layers: 0, must be between 1 and 16384"
+        );
+        assert_ne!(problem(|n| n.update_layers(|a, _| a.kv_heads = 0)), "");
+        assert_ne!(problem(|n| n.update_layers(|a, _| a.window = Some(0))), "");
+    }
+}
