@@ -1,4 +1,4 @@
-//! How fast each kernel is here: bytes of weights, embedding rows or K/V read a second.
+//! Throughput of each kernel: bytes of weights, embedding rows or K/V read per second.
 //!
 //! `cargo bench -p wf-kernels`, on a machine that does nothing else. All numbers are for one thread.
 
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use wf_kernels::{
-    AttendScratch, FloatRows, Isa, Kernel, KvDtype, KvShape, KvStore, PAGE_LEN, Pool, QuantBatch,
-    Queries, Scales, Strip, TernaryMatrix, attend, multiply, supported,
+    AttendScratch, FloatRows, Isa, Kernel, KvDtype, KvShape, KvSlot, KvStore, PAGE_LEN, Pool,
+    QuantBatch, Queries, Scales, Strip, TernaryMatrix, attend, multiply, supported,
 };
 
 /// The down projection of BitNet 2B.
@@ -88,8 +88,8 @@ fn attention(c: &mut Criterion) {
         let shape = KvShape { layers: 1, pages: pages.len(), heads: 1, head_dim };
         let mut store = KvStore::new(dtype, shape);
         for position in 0..visible {
-            let place = (0, pages[position / PAGE_LEN], position % PAGE_LEN);
-            store.write(wf_kernels::best(), place, &row, &row);
+            let slot = KvSlot::new(0, &pages, position);
+            store.write(wf_kernels::best(), slot, &row, &row);
         }
         let mut group = c.benchmark_group(format!("attend {visible} of {head_dim}, {dtype}"));
         group.throughput(Throughput::Bytes(shape.size_bytes(dtype) as u64));
@@ -97,7 +97,14 @@ fn attention(c: &mut Criterion) {
             for (rows, heads) in [(1, 1), (1, 4), (4, 4)] {
                 let width = heads * head_dim;
                 let (data, seen) = (floats(rows * width), vec![visible; rows]);
-                let q = Queries { data: &data, stride: width, heads, visible: &seen, scale: 0.1 };
+                let q = Queries {
+                    data: &data,
+                    stride: width,
+                    heads,
+                    visible: &seen,
+                    window: None,
+                    scale: 0.1,
+                };
                 let kv = store.head(0, 0, &pages);
                 let mut scratch = AttendScratch::new(rows * heads, head_dim);
                 let mut out = data.clone();
@@ -105,7 +112,7 @@ fn attention(c: &mut Criterion) {
                 group.bench_function(name, |b| {
                     b.iter(|| {
                         let mut out = Strip::new(&mut out, width, width, 0);
-                        attend(kernel, black_box(&q), &kv, &mut scratch, (&mut out, 0));
+                        attend(kernel, black_box(&q), &kv, &mut scratch, &mut out, 0);
                     });
                 });
             }

@@ -1,4 +1,4 @@
-//! How close to memory speed one token gets: weights that no cache holds, read once a round.
+//! Share of memory bandwidth that one token reaches: weights larger than the caches, read once a round.
 //!
 //! `cargo bench -p wf-kernels --bench stream`. Beside each kernel stands a plain loop that only adds
 //! the words of as many bytes; both run in each round, so that a busy machine slows both. Printed
@@ -56,7 +56,7 @@ fn main() {
             let share = 100.0 * speed / plain_speed;
             println!("  {:24} {speed:5.1} GB/s, {share:3.0} %", pass.name);
         }
-        println!("  layout measured as the faster: {:?}", Layout::measured(best(), &pool));
+        println!("  layout measured as the faster: {:?}", Layout::fastest(best(), &pool));
     }
 }
 

@@ -1,75 +1,75 @@
-//! What is known of scores by codes alone: where they should be, and what they are at most.
+//! Bounds of scores that are known from quantized rows and vectors.
 
 use crate::lanes::{F32x16, Simd};
 use crate::line::STRIP;
 
-/// What sixteen rows of codes leave out of the rows they stand for.
+/// The quantization errors of sixteen rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RowBounds {
-    /// A code times this is the value it stands for.
+    /// Factor from codes to values.
     pub scale: [f32; STRIP],
-    /// At least the norm of what the codes leave out.
+    /// Upper bound of the norm of the quantization error.
     pub error: [f32; STRIP],
-    /// At least the norm of what the codes stand for.
+    /// Upper bound of the norm of the quantized row.
     pub norm: [f32; STRIP],
 }
 
-/// What the scores of one vector share. A vector may have codes twice: coarse ones, and fine ones of
-/// what those left out.
+/// The factors that all scores of one vector share. A vector may be quantized twice: to coarse codes,
+/// and to fine codes of the error of those.
 #[derive(Clone, Copy, Debug)]
 pub struct VectorBounds {
-    /// A product with coarse codes times this, ...
+    /// Factor of the dot product with coarse codes.
     pub coarse: f32,
-    /// ... one with fine codes times this, ...
+    /// Factor of the dot product with fine codes.
     pub fine: f32,
-    /// ... and this are a score, all times the scale of the row.
+    /// Offset of a score. It and both products are multiplied by the scale of the row.
     pub offset: f32,
-    /// A score is off by at most the row's error times this ...
+    /// Score error per unit of the row's [`error`](RowBounds::error).
     pub per_error: f32,
-    /// ... and the row's norm times this ...
+    /// Score error per unit of the row's [`norm`](RowBounds::norm).
     pub per_norm: f32,
-    /// ... and this.
-    pub least: f32,
+    /// Score error of any row.
+    pub base_error: f32,
 }
 
-/// What is known of sixteen scores.
+/// Estimates and upper bounds of sixteen scores.
 #[derive(Clone, Copy, Debug)]
 pub struct ScoreBounds {
-    /// Where they should be.
-    pub middle: [f32; STRIP],
-    /// What they are at most.
+    /// Estimated scores.
+    pub estimate: [f32; STRIP],
+    /// Upper bounds of the scores.
     pub upper: [f32; STRIP],
-    /// The largest middle.
-    pub best_middle: f32,
-    /// The largest upper bound.
+    /// Largest estimate.
+    pub best_estimate: f32,
+    /// Largest upper bound.
     pub best_upper: f32,
 }
 
 impl ScoreBounds {
-    /// No score at all.
-    pub const NOTHING: Self = Self {
-        middle: [f32::NEG_INFINITY; STRIP],
+    /// Bounds of no rows.
+    pub const EMPTY: Self = Self {
+        estimate: [f32::NEG_INFINITY; STRIP],
         upper: [f32::NEG_INFINITY; STRIP],
-        best_middle: f32::NEG_INFINITY,
+        best_estimate: f32::NEG_INFINITY,
         best_upper: f32::NEG_INFINITY,
     };
 
-    /// Only those are scores whose bit is set, from the lowest on.
+    /// Keeps the scores whose bit is set, the lowest bit being the first score.
     pub fn keep(&mut self, bits: u16) {
-        for bounds in [&mut self.middle, &mut self.upper] {
+        for bounds in [&mut self.estimate, &mut self.upper] {
             for (at, bound) in bounds.iter_mut().enumerate() {
                 *bound = if bits >> at & 1 == 1 { *bound } else { f32::NEG_INFINITY };
             }
         }
-        (self.best_middle, self.best_upper) = (largest(self.middle), largest(self.upper));
+        (self.best_estimate, self.best_upper) = (largest(self.estimate), largest(self.upper));
     }
 
-    /// Only the first `rows` are scores.
+    /// Keeps the first `rows` scores.
     pub fn truncate(&mut self, rows: usize) {
-        for bounds in [&mut self.middle, &mut self.upper] {
+        for bounds in [&mut self.estimate, &mut self.upper] {
             bounds[rows..].fill(f32::NEG_INFINITY);
         }
-        (self.best_middle, self.best_upper) = (largest(self.middle), largest(self.upper));
+        (self.best_estimate, self.best_upper) = (largest(self.estimate), largest(self.upper));
     }
 }
 
@@ -81,19 +81,19 @@ pub(crate) fn bound_scores<S: Simd>(
     x: &VectorBounds,
     out: &mut ScoreBounds,
 ) {
-    // The scale goes to the factors: a sum times a large vector's factor alone could overflow.
+    // The scale is applied to the factors: a sum times the factor of a large vector could overflow.
     let scale = cpu.load(&rows.scale);
     let factor = |of_x: f32| scale.mul(cpu.splat(of_x));
-    let middle = cpu.load_i32(sums[1]).mul_add(factor(x.fine), factor(x.offset));
-    let middle = cpu.load_i32(sums[0]).mul_add(factor(x.coarse), middle);
-    let off = cpu.load(&rows.norm).mul_add(cpu.splat(x.per_norm), cpu.splat(x.least));
+    let estimate = cpu.load_i32(sums[1]).mul_add(factor(x.fine), factor(x.offset));
+    let estimate = cpu.load_i32(sums[0]).mul_add(factor(x.coarse), estimate);
+    let off = cpu.load(&rows.norm).mul_add(cpu.splat(x.per_norm), cpu.splat(x.base_error));
     let off = cpu.load(&rows.error).mul_add(cpu.splat(x.per_error), off);
-    middle.store(&mut out.middle);
-    middle.add(off).store(&mut out.upper);
-    (out.best_middle, out.best_upper) = (largest(out.middle), largest(out.upper));
+    estimate.store(&mut out.estimate);
+    estimate.add(off).store(&mut out.upper);
+    (out.best_estimate, out.best_upper) = (largest(out.estimate), largest(out.upper));
 }
 
-/// Of what is not NaN.
+/// Returns the largest lane that is not NaN.
 #[inline(always)]
 fn largest(mut lanes: [f32; STRIP]) -> f32 {
     for half in [8, 4, 2, 1] {

@@ -1,5 +1,5 @@
-//! Matrices of small integer codes, in strips of lines: what those of a byte (`int8.rs`) and of four
-//! bits (`nibble.rs`) have in common.
+//! Matrices of small integer codes, in strips of lines; of eight bits in `int8.rs`, of four in
+//! `nibble.rs`.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -9,29 +9,29 @@ use crate::arch::Lines;
 use crate::line::{Line, MAX_COLS, STRIP, packed};
 use crate::quant::RUN;
 
-/// How codes lie in a line: row `n` of a strip has bytes `4n` to `4n + 3`.
+/// The encoding of codes in a line, in which row `n` of a strip has bytes `4n` to `4n + 3`.
 pub trait Packing {
     /// Columns in a line.
     const LINE_COLS: usize;
 
-    /// A byte of zeros.
+    /// The byte of zero codes.
     const ZEROS: u8;
 
-    /// What to say to a code that there is not.
-    const REFUSAL: &'static str;
+    /// The message for a code that is out of range.
+    const OUT_OF_RANGE: &'static str;
 
-    /// Whether there is such a code.
+    /// Returns `true` if `code` is in range.
     fn allows(code: i8) -> bool;
 
-    /// Puts the codes of one row of a line, at most [`LINE_COLS`](Self::LINE_COLS) of them, in its
-    /// bytes, which hold zeros.
+    /// Packs the codes of one row of a line, at most [`LINE_COLS`](Self::LINE_COLS) of them, into
+    /// bytes of zero codes.
     fn pack(codes: &[i8], bytes: &mut [u8; 4]);
 
-    /// The codes of one row of a line, as many as there is room for.
+    /// Unpacks the first codes of one row of a line.
     fn unpack(bytes: [u8; 4], codes: &mut [i8]);
 }
 
-/// A matrix of codes. What a code of a row is worth is known to the caller.
+/// A matrix of codes. Their scales are up to the caller.
 pub struct CodeMatrix<P> {
     rows: usize,
     cols: usize,
@@ -41,17 +41,16 @@ pub struct CodeMatrix<P> {
 }
 
 impl<P: Packing> CodeMatrix<P> {
-    /// A matrix of the codes that `read` gives, made strip by strip on all threads of `pool`, each of
-    /// which is the first to write the memory of its part.
+    /// Creates a matrix from the codes that `read` returns, strip by strip on all threads of `pool`,
+    /// each of which is the first to write the memory of its part.
     ///
-    /// `read` is given a range of at most sixteen rows and writes their codes, row by row. The
-    /// buffer holds old codes when it comes. If some strips cannot be read, the error of the first
-    /// of them is returned.
+    /// `read` gets a range of at most sixteen rows and writes their codes, row by row, over old ones.
+    /// If strips cannot be read, the error of the first of them is returned.
     ///
     /// # Panics
     ///
-    /// If there are no columns or more than 131,072 (up to there the arithmetic is exact), or if
-    /// `read` leaves a code that the matrix cannot hold.
+    /// Panics if there are no columns or more than 131,072 (the limit of exact arithmetic), or if a
+    /// code is out of range.
     pub fn read<E: Send>(
         pool: &Pool,
         (rows, cols): (usize, usize),
@@ -65,22 +64,22 @@ impl<P: Packing> CodeMatrix<P> {
         Ok(Self { rows, cols, lines, packing: PhantomData })
     }
 
-    /// Rows, without padding.
+    /// Returns the number of rows, without padding.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns, without padding.
+    /// Returns the number of columns, without padding.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// Strips of sixteen rows, the last of which may be padded.
+    /// Returns the number of strips of sixteen rows, the last of which may be padded.
     pub fn strips(&self) -> usize {
         self.rows.div_ceil(STRIP)
     }
 
-    /// Bytes of codes, padding included.
+    /// Returns the size of the codes in bytes, padding included.
     pub fn bytes_len(&self) -> usize {
         size_of_val(&*self.lines)
     }
@@ -95,13 +94,12 @@ impl<P: Packing> CodeMatrix<P> {
         }
     }
 
-    /// The lines of one strip.
     pub(crate) fn strip_lines(&self, strip: usize) -> &[Line] {
         let len = lines_per_strip::<P>(self.cols);
         &self.lines[strip * len..][..len]
     }
 
-    /// How many rows a strip has, padding not counted.
+    /// Returns the number of rows of a strip, without padding.
     pub(crate) fn strip_height(&self, strip: usize) -> usize {
         self.rows.min(STRIP * (strip + 1)) - STRIP * strip
     }
@@ -111,10 +109,9 @@ fn lines_per_strip<P: Packing>(cols: usize) -> usize {
     cols.next_multiple_of(RUN) / P::LINE_COLS
 }
 
-/// Packs up to sixteen rows of codes.
 fn pack_strip<P: Packing>(codes: &[i8], cols: usize, lines: &mut [Line]) {
     let strays = codes.iter().fold(false, |strays, &code| strays | !P::allows(code));
-    assert!(!strays, "{}", P::REFUSAL);
+    assert!(!strays, "{}", P::OUT_OF_RANGE);
     for (n, row) in codes.chunks_exact(cols).enumerate() {
         for (codes, line) in row.chunks(P::LINE_COLS).zip(lines.iter_mut()) {
             P::pack(codes, &mut line.0.as_chunks_mut().0[n]);

@@ -1,22 +1,22 @@
-//! Rows of floats that are small integers times scales, as block encodings have them.
+//! Rows of block-quantized floats: small integers times scales.
 
 use crate::Strip;
 use crate::lanes::{F32x16, Simd};
 
-/// Columns that share a scale: one load of lanes.
+/// Columns that share a scale, which is one load of lanes.
 pub(crate) const GROUP: usize = 16;
 
-/// Rows in flight, and vectors that share one reading of them where there are registers for it: as
-/// for plain floats.
+/// Rows in flight, and vectors that share one load of them on CPUs with many registers; as for plain
+/// floats.
 const ROWS: usize = 4;
 const VECTORS: usize = 4;
 
-/// Rows of codes with a scale for every sixteen columns: a value is code times scale, rounded.
+/// Rows of codes with a scale for every sixteen columns. A value is code times scale, rounded.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeRows<'a> {
-    /// Row after row, each a multiple of sixteen long.
+    /// Codes of all rows, each of which is a multiple of sixteen long.
     pub codes: &'a [i8],
-    /// One for each sixteen codes.
+    /// One scale for every sixteen codes.
     pub scales: &'a [f32],
 }
 
@@ -45,7 +45,7 @@ struct Groups<'a> {
     len: usize,
 }
 
-/// `N` rows from `first` on, with every vector.
+/// Computes the dot products of `N` rows from `first` on with every vector.
 #[inline(always)]
 fn dots_of_rows<S: Simd, const N: usize>(
     cpu: S,
@@ -68,7 +68,8 @@ fn dots_of_rows<S: Simd, const N: usize>(
     }
 }
 
-/// `N` rows with the first `T` vectors of `xs`. Lanes and sums are those of plain floats.
+/// Computes the dot products of `N` rows with the first `T` vectors of `xs`, in the order of plain
+/// floats.
 #[inline(always)]
 fn dots_block<S: Simd, const N: usize, const T: usize>(
     cpu: S,
@@ -76,7 +77,7 @@ fn dots_block<S: Simd, const N: usize, const T: usize>(
     first: usize,
     xs: &[[f32; GROUP]],
 ) -> [[f32; N]; T] {
-    // Loops, not closures: those would stay calls in a function as large as this becomes.
+    // Loops, because closures would remain calls in a function as large as this becomes.
     let len = rows.len;
     let mut codes = [&rows.codes[..0]; N];
     let mut scales = [&rows.scales[..0]; N];

@@ -1,4 +1,4 @@
-//! The float operations, written once over [`F32x16`]: dot products, norms, activations, softmax.
+//! Float operations, written once over [`F32x16`]: dot products, norms, activations, softmax.
 //!
 //! Sums follow one rule: lane `i` takes elements `i`, `i + 16`, ..., the last lanes are filled up
 //! with +0 (-inf for a maximum), and [`F32x16::sum`] folds. Loops without a sum are plain Rust:
@@ -7,10 +7,10 @@
 use crate::lanes::{AsBf16, AsF16, AsF32, F32x16, Simd, Stored};
 use crate::{FloatRows, RotaryPairs, Strip};
 
-/// How many rows a dot product keeps in flight: enough to hide the latency of a multiply-add.
+/// Rows in flight, enough to hide the latency of a multiply-add.
 const ROWS_IN_FLIGHT: usize = 4;
 
-/// How many vectors share one reading of some rows, where there are registers for it.
+/// Vectors that share one load of rows on CPUs with many registers.
 const VECTORS_AT_ONCE: usize = 4;
 
 #[inline(always)]
@@ -51,7 +51,7 @@ pub(crate) fn dots_stored<S: Simd, F: Stored>(
     }
 }
 
-/// `N` rows, the first of which is `first`, with every vector.
+/// Computes the dot products of `N` rows from `first` on with every vector.
 #[inline(always)]
 fn dots_of_rows<S: Simd, F: Stored, const N: usize>(
     cpu: S,
@@ -63,7 +63,7 @@ fn dots_of_rows<S: Simd, F: Stored, const N: usize>(
 ) {
     let len = rows.len() / N;
     let x = |t: usize| &xs[t * len..][..len];
-    // What follows in memory need be asked for only once.
+    // The following rows are prefetched only once.
     let ahead_of = |t| if t == 0 { ahead } else { &[] };
     let mut t = 0;
     while S::MANY_REGISTERS && t + VECTORS_AT_ONCE <= y.rows() {
@@ -80,8 +80,8 @@ fn dots_of_rows<S: Simd, F: Stored, const N: usize>(
     }
 }
 
-/// `N` rows with `T` vectors. Short rows side by side are too many streams for the prefetching of
-/// CPUs, so what comes after them in memory is asked for along the way.
+/// Computes the dot products of `N` rows with `T` vectors. Short rows side by side are too many streams
+/// for hardware prefetching, so the rows after them are prefetched along the way.
 #[inline(always)]
 fn dots_block<S: Simd, F: Stored, const N: usize, const T: usize>(
     cpu: S,
@@ -90,8 +90,8 @@ fn dots_block<S: Simd, F: Stored, const N: usize, const T: usize>(
     xs: [&[f32]; T],
 ) -> [[f32; N]; T] {
     let len = rows.len() / N;
-    // Loops throughout: the closure of a `map` would stay a call in a function as large as this
-    // becomes, and so would each instruction in it.
+    // Loops, because the closure of a `map` would remain a call in a function as large as this becomes,
+    // and so would each instruction in it.
     let mut row_chunks = [rows.as_chunks::<16>(); N];
     for (r, chunks) in row_chunks.iter_mut().enumerate() {
         *chunks = rows[r * len..][..len].as_chunks();

@@ -1,9 +1,9 @@
-//! Eight-bit floats, from and to single precision, in software.
+//! Conversion between eight-bit floats and single precision in software.
 //!
-//! Two kinds, as the OCP specification has them: `e4m3` (four bits of exponent, three of fraction, no
-//! infinity, largest 448) and `e5m2` (an f16 cut to its first byte, largest finite 57,344). Narrowing
-//! takes the nearest, ties to even, keeps subnormals, and stops at the largest finite number: who
-//! stores something here scales it first.
+//! There are two types, as in the OCP specification: `e4m3` (four bits of exponent, three of fraction,
+//! no infinity, largest 448) and `e5m2` (the first byte of an f16, largest finite 57,344). Results are
+//! rounded to nearest, ties to even; subnormals are kept; values out of range become the largest finite
+//! number, so values should be scaled first.
 
 /// The largest e4m3 number.
 pub const E4M3_MAX: f32 = 448.0;
@@ -11,22 +11,22 @@ pub const E4M3_MAX: f32 = 448.0;
 /// The largest finite e5m2 number.
 pub const E5M2_MAX: f32 = 57_344.0;
 
-/// Narrows to e4m3; what is too large becomes ±448, a NaN stays one.
+/// Converts a float to e4m3. Values out of range become ±448; NaN stays NaN.
 pub fn f32_to_e4m3(value: f32) -> u8 {
     narrow::<3, 7>(value, 0x7e)
 }
 
-/// Narrows to e5m2; what is too large becomes ±57,344, a NaN stays one.
+/// Converts a float to e5m2. Values out of range become ±57,344; NaN stays NaN.
 pub fn f32_to_e5m2(value: f32) -> u8 {
     narrow::<2, 15>(value, 0x7b)
 }
 
-/// Widens e4m3, exactly.
+/// Converts e4m3 to a float, exactly.
 pub fn e4m3_to_f32(code: u8) -> f32 {
     if code & 0x7f == 0x7f { f32::NAN } else { widen::<3, 7>(code) }
 }
 
-/// Widens e5m2, exactly.
+/// Converts e5m2 to a float, exactly.
 pub fn e5m2_to_f32(code: u8) -> f32 {
     match code & 0x7f {
         0x7c => f32::INFINITY.copysign(sign_of(code)),

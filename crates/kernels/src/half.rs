@@ -1,9 +1,9 @@
-//! Sixteen-bit floats, to and from single precision, in software.
+//! Conversion between 16-bit floats and single precision in software.
 //!
-//! Nearest, halves to even; subnormals are kept; a NaN stays a (quiet) NaN. Hardware conversions are
-//! used only where they give the same bits.
+//! Results are rounded to nearest, halves to even; subnormals are kept; a NaN stays a quiet NaN.
+//! Hardware conversions are used only where they give the same bits.
 
-/// Narrows to bf16.
+/// Converts a float to bf16.
 pub fn f32_to_bf16(value: f32) -> u16 {
     let bits = value.to_bits();
     if value.is_nan() {
@@ -16,12 +16,12 @@ pub fn f32_to_bf16(value: f32) -> u16 {
     ((bits + 0x7fff + lowest_kept) >> 16) as u16
 }
 
-/// Widens bf16, exactly.
+/// Converts bf16 to a float, exactly.
 pub fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// Narrows to f16; what is too large becomes infinity.
+/// Converts a float to f16. Values out of range become infinite.
 pub fn f32_to_f16(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = (bits >> 16 & 0x8000) as u16;
@@ -45,7 +45,7 @@ pub fn f32_to_f16(value: f32) -> u16 {
     sign | narrow
 }
 
-/// Widens f16, exactly.
+/// Converts f16 to a float, exactly.
 pub fn f16_to_f32(bits: u16) -> f32 {
     let sign = u32::from(bits & 0x8000) << 16;
     let magnitude = u32::from(bits & 0x7fff);
@@ -59,19 +59,19 @@ pub fn f16_to_f32(bits: u16) -> f32 {
     f32::from_bits(sign | wide)
 }
 
-/// Narrows a slice to bf16.
+/// Converts a slice to bf16.
 pub fn encode_bf16(values: &[f32], out: &mut [u16]) {
     encode(values, out, f32_to_bf16);
 }
 
-/// Narrows a slice to f16.
+/// Converts a slice to f16.
 pub fn encode_f16(values: &[f32], out: &mut [u16]) {
     encode(values, out, f32_to_f16);
 }
 
 #[inline(always)]
 fn encode(values: &[f32], out: &mut [u16], narrow: impl Fn(f32) -> u16) {
-    assert_eq!(values.len(), out.len(), "one result a value");
+    assert_eq!(values.len(), out.len(), "one result per value");
     for (out, value) in out.iter_mut().zip(values) {
         *out = narrow(*value);
     }

@@ -1,48 +1,48 @@
-//! Sixteen floats at a time: the small vocabulary all float kernels are written in.
+//! The float operations that instruction sets provide, on sixteen lanes.
 //!
-//! A [`Simd`] is a proof that the CPU has an instruction set, and the only maker of its lanes; so
-//! lanes in hand prove the CPU can work on them. Every operation is defined to the last bit (the
-//! payload of a NaN excepted), so code written over these traits has one answer on every CPU.
+//! A [`Simd`] proves that the CPU has an instruction set, and only it creates lanes, so lanes prove it
+//! as well. Every operation is defined to the last bit, except for the payload of a NaN: code written
+//! over these traits gives the same result on every CPU.
 //!
-//! The functions are `inline(always)`: they become instructions of the one function around them
-//! that is compiled for the instruction set.
+//! All functions are `inline(always)`: they become instructions of the one function around them that
+//! is compiled for the instruction set.
 
 use crate::arch::Plain;
 
-/// What a lane of [`Simd::load_e4m3`] must be multiplied with.
+/// The factor that lanes of [`Simd::load_e4m3`] must be multiplied by.
 pub(crate) const E4M3_LOADED: f32 = 256.0;
 
-/// Makes lanes.
+/// Creates lanes of one instruction set.
 pub(crate) trait Simd: Copy {
     /// The lanes of this instruction set.
     type Lanes: F32x16;
 
-    /// Whether sixteen sums of lanes fit into registers, with some to spare.
+    /// True if sixteen registers of lanes fit into the register file, with some to spare.
     const MANY_REGISTERS: bool = false;
 
-    /// The same value in each lane.
+    /// Returns the same value in each lane.
     fn splat(self, value: f32) -> Self::Lanes;
 
-    /// Sixteen floats.
+    /// Loads sixteen floats.
     fn load(self, values: &[f32; 16]) -> Self::Lanes;
 
-    /// Sixteen integers, each to the nearest float.
+    /// Loads sixteen integers, each rounded to the nearest float.
     fn load_i32(self, values: &[i32; 16]) -> Self::Lanes;
 
-    /// Sixteen small integers.
+    /// Loads sixteen small integers.
     #[inline(always)]
     fn load_i8(self, values: &[i8; 16]) -> Self::Lanes {
         self.load_i32(&values.map(i32::from))
     }
 
-    /// Sixteen bf16 values, widened.
+    /// Loads sixteen bf16 values.
     fn load_bf16(self, values: &[u16; 16]) -> Self::Lanes;
 
-    /// Sixteen f16 values, widened: bit for bit what [`crate::half::f16_to_f32`] gives.
+    /// Loads sixteen f16 values, with the bits of [`crate::half::f16_to_f32`].
     fn load_f16(self, values: &[u16; 16]) -> Self::Lanes;
 
-    /// Sixteen e4m3 codes, each 1/256 ([`E4M3_LOADED`]) of what it stands for: so they are f16 numbers
-    /// after a shift, subnormals too. NaN is read as 480.
+    /// Loads sixteen e4m3 codes, each as 1/256 ([`E4M3_LOADED`]) of its value: a shift then turns them
+    /// into f16 values, subnormals included. NaN is loaded as 480.
     #[inline(always)]
     fn load_e4m3(self, codes: &[u8; 16]) -> Self::Lanes {
         let mut bits = [0; 16];
@@ -52,7 +52,7 @@ pub(crate) trait Simd: Copy {
         self.load_f16(&bits)
     }
 
-    /// Sixteen e5m2 codes, widened.
+    /// Loads sixteen e5m2 codes.
     #[inline(always)]
     fn load_e5m2(self, codes: &[u8; 16]) -> Self::Lanes {
         let mut bits = [0; 16];
@@ -62,11 +62,11 @@ pub(crate) trait Simd: Copy {
         self.load_f16(&bits)
     }
 
-    /// Says that `ahead` is read soon. Only a hint, and only where it was seen to help.
+    /// Prefetches a slice, on CPUs where that helps.
     #[inline(always)]
     fn prefetch<T>(self, _ahead: &[T]) {}
 
-    /// Fewer than sixteen floats, the other lanes filled with `pad`.
+    /// Loads fewer than sixteen floats and fills the other lanes with `pad`.
     #[inline(always)]
     fn load_tail(self, values: &[f32], pad: f32) -> Self::Lanes {
         let mut lanes = [pad; 16];
@@ -92,19 +92,19 @@ pub(crate) trait F32x16: Copy {
     /// `if self < other { self } else { other }`: the second if either is NaN.
     fn min(self, other: Self) -> Self;
 
-    /// The larger of the magnitudes; a NaN is larger than everything.
+    /// Returns the larger magnitude; NaN is larger than everything.
     fn max_abs(self, other: Self) -> Self;
 
-    /// The nearest integer, halves to even.
+    /// Rounds to the nearest integer, halves to even.
     fn round(self) -> Self;
 
-    /// 2 to the power of each lane, which must be an integer in -126..=127 (else: some float).
+    /// Returns 2 to the power of each lane, which is an integer of -126..=127; any float otherwise.
     fn exp2_of_integer(self) -> Self;
 
-    /// Each lane, which must be an integer in -128..=127, as a byte.
+    /// Stores each lane, which is an integer of -128..=127, as a byte.
     fn store_i8(self, out: &mut [i8; 16]);
 
-    /// Each lane, which must be an integer in -32768..=32767, as 16 bits (else: some number).
+    /// Stores each lane, which is an integer of -32768..=32767, as 16 bits; any number otherwise.
     #[inline(always)]
     fn store_i16(self, out: &mut [i16; 16]) {
         let mut lanes = [0.0; 16];
@@ -114,7 +114,7 @@ pub(crate) trait F32x16: Copy {
         }
     }
 
-    /// The first `out.len()` lanes.
+    /// Stores the first `out.len()` lanes.
     #[inline(always)]
     fn store_tail(self, out: &mut [f32]) {
         let mut lanes = [0.0; 16];
@@ -122,7 +122,7 @@ pub(crate) trait F32x16: Copy {
         out.copy_from_slice(&lanes[..out.len()]);
     }
 
-    /// All lanes added up, in the one tree there is: 8 + 8, 4 + 4, 2 + 2, 1 + 1.
+    /// Adds up all lanes in a fixed tree: 8 + 8, 4 + 4, 2 + 2, 1 + 1.
     #[inline(always)]
     fn sum(self) -> f32 {
         let mut lanes = [0.0; 16];
@@ -136,12 +136,12 @@ pub(crate) trait F32x16: Copy {
     }
 }
 
-/// How rows of floats are stored, and how to load sixteen of them.
+/// A storage type of floats.
 pub(crate) trait Stored {
     type Bits: Plain + Default;
     fn load<S: Simd>(cpu: S, values: &[Self::Bits; 16]) -> S::Lanes;
 
-    /// Fewer than sixteen values, the other lanes +0.
+    /// Loads fewer than sixteen values and fills the other lanes with +0.
     #[inline(always)]
     fn load_tail<S: Simd>(cpu: S, values: &[Self::Bits]) -> S::Lanes {
         let mut lanes = [Self::Bits::default(); 16];
@@ -251,8 +251,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Every operation of an instruction set does what its definition says, on all pairs of numbers
-    /// that are known for trouble. Each `arch` file calls this for its own.
+    /// Checks every operation of an instruction set against its definition, on all pairs of special
+    /// numbers.
     pub(crate) fn check_lanes<S: Simd>(cpu: S) {
         check_widening(cpu);
         check_fp8(cpu);

@@ -1,5 +1,4 @@
-//! What matrices of small integers share: 64-byte lines in strips of sixteen rows, and the way they
-//! are filled.
+//! Matrices of small integers as 64-byte lines in strips of sixteen rows.
 
 use std::ops::Range;
 
@@ -9,20 +8,20 @@ use crate::{FirstError, Pool};
 /// Output rows in a strip.
 pub(crate) const STRIP: usize = 16;
 
-/// With at most this many columns no integer sum in any kernel overflows, and the largest dot
-/// product of trits, 128 * 2^17, is still exact as an `f32`.
+/// Maximum number of columns: no integer sum in any kernel overflows, and the largest dot product of
+/// trits, 128 * 2^17, is exact as an `f32`.
 pub(crate) const MAX_COLS: usize = 1 << 17;
 
-/// Sixteen rows times some columns. Aligned so that no vector load crosses a cache line.
+/// Sixteen rows by some columns, aligned so that no vector load crosses a cache line.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) [u8; 64]);
 
-/// The lines of a matrix of `rows` by `cols`, made strip by strip on all threads of `pool`.
+/// Creates the lines of a matrix of `rows` by `cols`, strip by strip on all threads of `pool`.
 ///
-/// `read` writes the numbers of at most sixteen rows, row by row, into a buffer that holds old
-/// numbers when it comes; `pack` turns them into the lines of their strip, which hold `zeros` until
-/// then. If some strips cannot be read, the error of the first of them is returned.
+/// `read` writes the numbers of at most sixteen rows, row by row, over old ones; `pack` turns them into
+/// the lines of their strip, which hold `zeros` until then. If strips cannot be read, the error of the
+/// first of them is returned.
 pub(crate) fn packed<E: Send>(
     pool: &Pool,
     (rows, cols): (usize, usize),
@@ -36,7 +35,7 @@ pub(crate) fn packed<E: Send>(
     let lines = Lines::made(pool, zeros, strips, &mut buffers, |strip, lines, buffer| {
         let range = STRIP * strip..rows.min(STRIP * (strip + 1));
         let numbers = &mut buffer[..range.len() * cols];
-        first_error.note(strip, read(range, numbers).map(|()| pack(numbers, lines)));
+        first_error.record(strip, read(range, numbers).map(|()| pack(numbers, lines)));
     });
-    first_error.or(lines)
+    first_error.into_result(lines)
 }

@@ -1,30 +1,30 @@
-//! `exp`, `ln`, `sin`, `cos` and `pow` that give the same bits everywhere.
+//! `exp`, `ln`, `sin`, `cos` and `pow` with the same bits on every platform.
 //!
-//! The functions of the standard library come from the platform and differ between platforms, and
-//! even between CPUs of one. These use only `+ - * /` and integers, which IEEE 754 fixes to the last
-//! bit. They are within two units in the last place over their whole range, and not in a hurry:
-//! they make tables and logarithms of probabilities. (The `exp` of softmax is in `float.rs`.)
+//! The functions of the standard library differ between platforms, and even between CPUs. These use
+//! only `+ - * /` and integers, which IEEE 754 defines to the last bit. They are within two units in the
+//! last place over their whole range. They are not fast: they compute tables and log probabilities.
+//! (The `exp` of softmax is in `float.rs`.)
 //!
-//! Where a result needs more than 53 bits on the way, it is a **pair**: the sum of a float and a much
+//! An intermediate result that needs more than 53 bits is a **pair**: the sum of a float and a much
 //! smaller one.
 
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, SQRT_2};
 
-/// What `LN_2` leaves out.
+/// The error of `LN_2`.
 const LN_2_REST: f64 = 2.319_046_813_846_299_6e-17;
 
-/// The first 32 bits of ln 2, so that its product with any exponent is exact, and the rest.
+/// The first 32 bits of ln 2, whose product with any exponent is exact, and the rest.
 const LN_2_SHORT: f64 = 0.693_147_180_369_123_8;
 const LN_2_SHORT_REST: f64 = 1.908_214_929_270_587_7e-10;
 
-/// What `FRAC_PI_2` leaves out.
+/// The error of `FRAC_PI_2`.
 const FRAC_PI_2_REST: f64 = 6.123_233_995_736_766e-17;
 
-/// 1/3 and what its float leaves out.
+/// 1/3 and the error of its float.
 const THIRD: f64 = 1.0 / 3.0;
 const THIRD_REST: f64 = 1.850_371_707_708_594e-17;
 
-/// 2/π in binary: 64 zeros, the point, and 1216 bits after it. Enough for the largest `f64`.
+/// 2/π in binary: 64 zeros, the point, and 1216 bits after it, enough for the largest `f64`.
 const TWO_OVER_PI: [u64; 20] = [
     0x0000_0000_0000_0000,
     0xa2f9_836e_4e44_1529,
@@ -64,7 +64,7 @@ const INVERSE_FACTORIALS: [f64; 19] = {
     inverses
 };
 
-/// `e` to the power of `x`.
+/// Returns `e` to the power of `x`.
 pub fn exp(x: f64) -> f64 {
     exp_of_pair(x, 0.0)
 }

@@ -1,24 +1,22 @@
-//! Matrices of four-bit codes: half of the bits of an int8 matrix, for a scan of half its bytes.
+//! Matrices of four-bit codes, with half the bytes of an int8 matrix.
 //!
-//! A line is 64 bytes: sixteen rows times eight columns. Byte `4n + q` of line `i` is row `n` of the
-//! strip, with column `8i + q` in its lower four bits and column `8i + 4 + q` in its upper ones. As
-//! in an int8 matrix, four activations broadcast to all rows meet their weights in place.
+//! A line has 64 bytes, sixteen rows by eight columns: byte `4n + q` of line `i` is row `n` of the
+//! strip, with column `8i + q` in its lower four bits and column `8i + 4 + q` in its upper four. As in
+//! an int8 matrix, four activations broadcast to all rows are multiplied in place.
 
 use crate::code_matrix::{CodeMatrix, Packing};
-use crate::int8::{Codes, Int8Sums, strip_dots};
-use crate::line::{Line, STRIP};
-use crate::{QuantRow, Strip};
+use crate::int_lanes::CodeWidth;
 
 /// Columns in a line.
 pub(crate) const NIBBLE_LINE_COLS: usize = 8;
 
 /// A matrix of codes in 0..=15.
 ///
-/// Against activations in -128..=127, a dot product of 2^17 columns is at most 15 * 128 * 2^17,
-/// which is less than 2^28: products are exact.
+/// With activations of -128..=127, a dot product of 2^17 columns is at most 15 * 128 * 2^17, which is
+/// less than 2^28: products are exact.
 pub type NibbleMatrix = CodeMatrix<Nibbles>;
 
-/// Lines of four-bit codes.
+/// Codes of four bits.
 pub struct Nibbles;
 
 impl Packing for Nibbles {
@@ -26,7 +24,7 @@ impl Packing for Nibbles {
 
     const ZEROS: u8 = 0;
 
-    const REFUSAL: &'static str = "codes of four bits are 0 to 15";
+    const OUT_OF_RANGE: &'static str = "codes of four bits are 0 to 15";
 
     fn allows(code: i8) -> bool {
         (0..16).contains(&code)
@@ -45,44 +43,7 @@ impl Packing for Nibbles {
     }
 }
 
-impl Codes for Nibbles {
-    #[inline(always)]
-    fn sums<C: Int8Sums, const T: usize>(
-        cpu: C,
-        lines: &[Line],
-        xs: [&QuantRow; T],
-    ) -> [[i32; STRIP]; T] {
-        cpu.nibble_sums(lines, xs)
-    }
-}
-
-#[inline(always)]
-pub(crate) fn nibble_dots<C: Int8Sums>(
-    cpu: C,
-    w: &NibbleMatrix,
-    strip: usize,
-    xs: &[QuantRow],
-    y: &mut Strip<'_, i32>,
-) {
-    strip_dots(cpu, w, strip, xs, y);
-}
-
-/// What [`Int8Sums::nibble_sums`] is, in plain code.
-#[inline(always)]
-pub(crate) fn plain_nibble_sums<const T: usize>(
-    lines: &[Line],
-    xs: [&QuantRow; T],
-) -> [[i32; STRIP]; T] {
-    let mut sums = [[0; STRIP]; T];
-    for (sums, x) in sums.iter_mut().zip(xs) {
-        for (line, codes) in lines.iter().zip(x.codes().as_chunks::<NIBBLE_LINE_COLS>().0) {
-            for (sum, bytes) in sums.iter_mut().zip(line.0.as_chunks::<4>().0) {
-                for (q, byte) in bytes.iter().enumerate() {
-                    *sum += i32::from(byte & 15) * i32::from(codes[q]);
-                    *sum += i32::from(byte >> 4) * i32::from(codes[q + 4]);
-                }
-            }
-        }
-    }
-    sums
+impl CodeWidth for Nibbles {
+    const BITS: usize = 4;
+    const MAX: usize = 15;
 }

@@ -1,18 +1,18 @@
-//! Threads: run job `i` for `i` in `0..n`, wait for all.
+//! A thread pool that runs job `i` for each `i` in `0..n` and waits for all of them.
 //!
-//! The caller is worker 0 and works along. A run does not wait for workers that wake up too late to
-//! find anything to do, so a busy machine slows a run down but cannot stall it. Which worker does
-//! which job is a matter of chance; what a job computes must not depend on it.
+//! The calling thread is worker 0. A run does not wait for workers that wake up after the last job is
+//! taken, so a busy machine slows a run down but cannot stall it. The assignment of jobs to workers
+//! varies; results of jobs must not depend on it.
 //!
 //! # The gate
 //!
-//! One 64-bit word says everything: `number of the run << 32 | OPEN | workers inside`.
+//! A 64-bit word holds the state: `number of the run << 32 | OPEN | workers inside`.
 //!
 //! - The caller writes the job, then opens the gate with a new number.
-//! - A worker goes inside by adding one to the very word it saw open, so it can only enter the run
-//!   whose job it is about to read; it goes out by subtracting one.
-//! - When all jobs are given out, the caller closes the gate and waits until nobody is inside. After
-//!   that no worker holds the job, and what it borrows may end.
+//! - A worker enters by adding one to the exact word it saw open, so it can only enter the run whose
+//!   job it is about to read; it leaves by subtracting one.
+//! - When all jobs are taken, the caller closes the gate and waits until no worker is inside. After that
+//!   no worker holds the job, and the lifetime of its borrows may end.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -31,69 +31,72 @@ const OPEN: u64 = 1 << 31;
 /// The part of the gate that counts the workers inside.
 const INSIDE: u64 = OPEN - 1;
 
-/// How often to look before going to sleep: some ten microseconds, which bridges the gaps between
-/// the runs of one forward pass.
+/// Polls before going to sleep: about ten microseconds, which bridges the gaps between the runs of a
+/// forward pass.
 const SPINS: usize = 2_000;
 
 thread_local! {
-    /// Whether this thread is inside a job. A run started there is done on the spot: its pool may be
-    /// the one that is waiting for this very job.
+    /// True if this thread is inside a job. A run started there is executed by this thread alone, because
+    /// its pool may be waiting for this very job.
     static INSIDE_JOB: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Some threads that wait for work.
+/// A pool of threads.
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// The jobs of the run that is under way.
+    /// The jobs of the current run.
     shares: Shares,
-    /// Held during a run: there is one gate.
+    /// Held during a run, because there is one gate.
     running: Mutex<()>,
 }
 
-/// What a worker does in a run; the argument is its number.
+/// The work of a run; the argument is the number of the worker.
 type Work<'a> = dyn Fn(usize) + Sync + 'a;
 
 struct Shared {
     gate: AtomicU64,
-    /// Written by the caller while the gate is closed and nobody is inside; read by those inside.
+    /// Written by the caller while the gate is closed and no worker is inside; read by workers inside.
     work: UnsafeCell<Option<&'static Work<'static>>>,
     stop: AtomicBool,
     spins: usize,
-    /// Threads asleep or about to be: workers in front of the gate, and the caller behind it.
+    /// Threads that sleep or are about to: workers in front of the gate, and the caller behind it.
     sleepers: AtomicUsize,
     sleep: Mutex<()>,
     wake: Condvar,
 }
 
-// SAFETY: everything but `work` is `Sync` by itself, and the gate orders all access to `work`: its
-// one writer and its readers are never there at the same time. The work itself is `Sync`.
+// SAFETY: everything but `work` is `Sync`, and the gate orders all accesses to `work`: its writer and its
+// readers never access it at the same time. The work itself is `Sync`.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; a `&Work` may move between threads because `Work` is `Sync`.
 unsafe impl Send for Shared {}
 
 impl Pool {
-    /// A pool of `threads` threads, the caller of [`run`](Self::run) being one of them; of fewer
-    /// where the system does not give that many.
+    /// Creates a pool of `threads` threads, including the caller of [`run`](Self::run). The pool has
+    /// fewer threads if the system does not provide as many.
     ///
     /// # Panics
     ///
-    /// If `threads` is zero, or if floats do not round as IEEE 754 says by default on this thread:
-    /// every result would be off.
+    /// Panics if `threads` is zero, or if this thread does not have the default floating-point
+    /// environment, which would change results.
     pub fn new(threads: usize) -> Self {
-        Self::starting(threads, |_| {})
+        Self::with_thread_start(threads, |_| {})
     }
 
-    /// As [`new`](Self::new); each worker but the caller first calls `start` with its number, on its
-    /// own thread.
+    /// As [`new`](Self::new), where each worker except the caller first calls `start` with its number on
+    /// its own thread.
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new).
-    pub fn starting(threads: usize, start: impl Fn(usize) + Clone + Send + 'static) -> Self {
+    /// Panics as [`new`](Self::new) does.
+    pub fn with_thread_start(
+        threads: usize,
+        start: impl Fn(usize) + Clone + Send + 'static,
+    ) -> Self {
         assert!(threads > 0, "a pool has at least one thread");
         assert_float_environment();
-        // Spinning while others have nothing to run on takes the CPU from whom we wait for.
+        // With more threads than CPUs, spinning would take the CPU from the awaited thread.
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         let shared = Arc::new(Shared {
             gate: AtomicU64::new(0),
@@ -114,7 +117,7 @@ impl Pool {
                 start(worker);
                 shared.serve(worker);
             });
-            // How many there are changes no result, so too few are better than none.
+            // The number of threads changes no result, so fewer threads are better than an error.
             let Ok(thread) = thread else { break };
             pool.workers.push(thread);
         }
@@ -122,16 +125,16 @@ impl Pool {
         pool
     }
 
-    /// How many threads there are, the caller included.
+    /// Returns the number of threads, including the caller.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
     /// Calls `job(i)` once for each `i` in `0..jobs`, on all threads, and returns when all are done.
     ///
-    /// May be called from several threads at once (they take turns) and from inside a job (which
-    /// then does the whole run itself). If a job panics, jobs not yet begun may be left out, and the
-    /// panic goes on here once all threads have stopped.
+    /// May be called from several threads at once, which take turns, and from inside a job, which then
+    /// executes the whole run. If a job panics, jobs that have not started may be skipped, and the panic
+    /// resumes here when all threads have stopped.
     pub fn run(&self, jobs: usize, job: impl Fn(usize) + Sync) {
         self.run_numbered(jobs, |_, i| job(i));
     }
@@ -140,7 +143,7 @@ impl Pool {
     ///
     /// # Panics
     ///
-    /// If `data` is not whole rows, or if a job panics.
+    /// Panics if `data` is not a whole number of rows, or if a job panics.
     pub fn rows<T: Send>(
         &self,
         data: &mut [T],
@@ -149,16 +152,17 @@ impl Pool {
     ) {
         let rows = Rows::new(data, row_len);
         self.run_numbered(rows.len, |_, i| {
-            // SAFETY: a run gives each job number out once, so this row is lent once.
+            // SAFETY: each job number is taken once in a run, so this row is lent once.
             job(i, unsafe { rows.row(i) });
         });
     }
 
-    /// As [`rows`](Self::rows), for two matrices with as many rows, each with the length of its own.
+    /// As [`rows`](Self::rows), for two matrices with the same number of rows, each given with its row
+    /// length.
     ///
     /// # Panics
     ///
-    /// If the matrices are not whole rows or not as many, or if a job panics.
+    /// Panics if the matrices are not whole rows or differ in their number, or if a job panics.
     pub fn row_pairs<T: Send, U: Send>(
         &self,
         (first, first_len): (&mut [T], usize),
@@ -168,16 +172,17 @@ impl Pool {
         let (first, second) = (Rows::new(first, first_len), Rows::new(second, second_len));
         assert_eq!(first.len, second.len, "two matrices with as many rows");
         self.run_numbered(first.len, |_, i| {
-            // SAFETY: a run gives each job number out once, so these rows are lent once.
+            // SAFETY: each job number is taken once in a run, so these rows are lent once.
             job(i, unsafe { first.row(i) }, unsafe { second.row(i) });
         });
     }
 
-    /// As [`rows`](Self::rows), with something to write on for each thread.
+    /// As [`rows`](Self::rows), with scratch for each thread.
     ///
     /// # Panics
     ///
-    /// If `data` is not whole rows, if there is less scratch than threads, or if a job panics.
+    /// Panics if `data` is not a whole number of rows, if there are fewer scratch values than threads,
+    /// or if a job panics.
     pub fn rows_with<T: Send, S: Send>(
         &self,
         data: &mut [T],
@@ -189,9 +194,9 @@ impl Pool {
         let rows = Rows::new(data, row_len);
         let scratch = Rows::new(scratch, 1);
         self.run_numbered(rows.len, |worker, i| {
-            // SAFETY: a run gives each job number out once, so this row is lent once.
+            // SAFETY: each job number is taken once in a run, so this row is lent once.
             let row = unsafe { rows.row(i) };
-            // SAFETY: worker numbers differ between threads, and a thread does one job at a time.
+            // SAFETY: worker numbers differ between threads, and a thread runs one job at a time.
             let scratch = unsafe { scratch.row(worker) };
             job(i, row, &mut scratch[0]);
         });
@@ -202,7 +207,7 @@ impl Pool {
     ///
     /// # Panics
     ///
-    /// If `data` is not whole rows, or if a job panics.
+    /// Panics if `data` is not a whole number of rows, or if a job panics.
     pub fn strips<T: Send>(
         &self,
         data: &mut [T],
@@ -213,12 +218,17 @@ impl Pool {
         assert!(strip_len > 0, "a strip has columns");
         let rows = Rows::new(data, row_len);
         self.run_numbered(row_len.div_ceil(strip_len), |_, i| {
-            // SAFETY: a run gives each job number out once, so these columns are lent once.
+            // SAFETY: each job number is taken once in a run, so these columns are lent once.
             job(i, unsafe { rows.strip(i, strip_len) });
         });
     }
 
-    /// As [`Pool::strips`], with scratch of its own for each thread.
+    /// As [`strips`](Self::strips), with scratch for each thread.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `data` is not a whole number of rows, if there are fewer scratch values than threads,
+    /// or if a job panics.
     pub fn strips_with<T: Send, S: Send>(
         &self,
         data: &mut [T],
@@ -232,20 +242,19 @@ impl Pool {
         let rows = Rows::new(data, row_len);
         let scratch = Rows::new(scratch, 1);
         self.run_numbered(row_len.div_ceil(strip_len), |worker, i| {
-            // SAFETY: a run gives each job number out once, so these columns are lent once.
+            // SAFETY: each job number is taken once in a run, so these columns are lent once.
             let strip = unsafe { rows.strip(i, strip_len) };
-            // SAFETY: worker numbers differ between threads, and a thread does one job at a time.
+            // SAFETY: worker numbers differ between threads, and a thread runs one job at a time.
             let scratch = unsafe { scratch.row(worker) };
             job(i, strip, &mut scratch[0]);
         });
     }
 
-    /// As [`strips`](Self::strips), for two matrices of one shape: a job gets the same columns of
-    /// both.
+    /// As [`strips`](Self::strips), for two matrices of one shape. A job gets the same columns of both.
     ///
     /// # Panics
     ///
-    /// If the matrices are not whole rows or differ in shape, or if a job panics.
+    /// Panics if the matrices are not whole rows or differ in shape, or if a job panics.
     pub fn strip_pairs<T: Send, U: Send>(
         &self,
         (first, second): (&mut [T], &mut [U]),
@@ -257,18 +266,17 @@ impl Pool {
         assert_eq!(first.len(), second.len(), "two matrices of one shape");
         let (first, second) = (Rows::new(first, row_len), Rows::new(second, row_len));
         self.run_numbered(row_len.div_ceil(strip_len), |_, i| {
-            // SAFETY: a run gives each job number out once, so these columns are lent once.
+            // SAFETY: each job number is taken once in a run, so these columns are lent once.
             job(i, unsafe { first.strip(i, strip_len) }, unsafe { second.strip(i, strip_len) });
         });
     }
 
-    /// As [`strips`](Self::strips), for the strips of several matrices in one run, those of the first
-    /// before those of the second. Each matrix comes with the length of its rows; `job(m, i, strip)`
-    /// gets strip `i` of matrix `m`.
+    /// As [`strips`](Self::strips), for the strips of several matrices in one run. Each matrix is given
+    /// with its row length; `job(m, i, strip)` gets strip `i` of matrix `m`.
     ///
     /// # Panics
     ///
-    /// If a matrix is not whole rows, or if a job panics.
+    /// Panics if a matrix is not a whole number of rows, or if a job panics.
     pub fn strips_of_each<T: Send, const N: usize>(
         &self,
         matrices: [(&mut [T], usize); N],
@@ -282,8 +290,8 @@ impl Pool {
             let mut strip = i;
             for (m, rows) in matrices.iter().enumerate() {
                 if strip < strips(rows) {
-                    // SAFETY: a run gives each job number out once, and each stands for one strip
-                    // of one matrix, so these columns are lent once.
+                    // SAFETY: each job number is taken once in a run and belongs to one strip of one
+                    // matrix, so these columns are lent once.
                     return job(m, strip, unsafe { rows.strip(strip, strip_len) });
                 }
                 strip -= strips(rows);
@@ -292,12 +300,13 @@ impl Pool {
     }
 
     /// Calls `job(i, k, tile, scratch)` for each tile of `data`, a matrix of rows of `row_len`: tile
-    /// `(i, k)` is the rows from `i * tile_rows` on, of strip `k` of `strip_len` columns. The last
-    /// tiles may be smaller.
+    /// `(i, k)` has the rows from `i * tile_rows` on of strip `k` of `strip_len` columns. The last tiles
+    /// may be smaller.
     ///
     /// # Panics
     ///
-    /// If `data` is not whole rows, if there is less scratch than threads, or if a job panics.
+    /// Panics if `data` is not a whole number of rows, if there are fewer scratch values than threads,
+    /// or if a job panics.
     pub fn tiles_with<T: Send, S: Send>(
         &self,
         (data, row_len): (&mut [T], usize),
@@ -312,16 +321,16 @@ impl Pool {
         let strips = row_len.div_ceil(strip_len);
         self.run_numbered(rows.len.div_ceil(tile_rows) * strips, |worker, tile| {
             let (i, k) = (tile / strips, tile % strips);
-            // SAFETY: a run gives each job number out once, so these rows of these columns are lent
-            // once: tiles do not overlap.
+            // SAFETY: each job number is taken once in a run and tiles do not overlap, so these rows of
+            // these columns are lent once.
             let tile = unsafe { rows.strip(k, strip_len).only_rows(i * tile_rows, tile_rows) };
-            // SAFETY: worker numbers differ between threads, and a thread does one job at a time.
+            // SAFETY: worker numbers differ between threads, and a thread runs one job at a time.
             let scratch = unsafe { scratch.row(worker) };
             job(i, k, tile, &mut scratch[0]);
         });
     }
 
-    /// [`run`](Self::run), where a job also learns the number of its worker.
+    /// As [`run`](Self::run), where a job also gets the number of its worker.
     fn run_numbered(&self, jobs: usize, job: impl Fn(usize, usize) + Sync) {
         if jobs <= 1 || self.workers.is_empty() || INSIDE_JOB.get() {
             return (0..jobs).for_each(|i| job(0, i));
@@ -355,19 +364,19 @@ impl Drop for Pool {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake_sleepers();
         for worker in self.workers.drain(..) {
-            // A worker catches what its jobs throw, so there is nothing to learn here.
+            // A worker catches the panics of its jobs, so there is no error to handle.
             let _ = worker.join();
         }
     }
 }
 
 impl Shared {
-    /// Does `work` on this thread and on all workers that come in time. `work` must not panic.
+    /// Runs `work` on this thread and on all workers that enter in time. `work` must not panic.
     fn run(&self, work: &Work<'_>) {
         // SAFETY: only the lifetime changes. This function returns after the gate is closed and
-        // nobody is inside; then no worker can reach the reference any more.
+        // no worker is inside; then no worker can reach the reference any more.
         let work = unsafe { std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
-        // SAFETY: runs take turns and the last one left the gate closed with nobody inside, so this
+        // SAFETY: runs take turns and the last one left the gate closed with no worker inside, so this
         // is the only access.
         unsafe { *self.work.get() = Some(work) };
         let number = (self.gate.load(Ordering::Relaxed) >> 32) + 1;
@@ -379,7 +388,7 @@ impl Shared {
         self.wait_until(|| self.gate.load(Ordering::SeqCst) & INSIDE == 0);
     }
 
-    /// The life of a worker.
+    /// Waits for runs and works in them until the pool is dropped.
     fn serve(&self, worker: usize) {
         assert_float_environment();
         let mut last_number = 0;
@@ -412,7 +421,7 @@ impl Shared {
         }
     }
 
-    /// Spins a little, then sleeps, until `ready`.
+    /// Spins, then sleeps, until `ready` returns `true`.
     ///
     /// No wake-up is lost: a sleeper announces itself before it looks a last time, a waker changes
     /// the state before it looks for sleepers, and all four are sequentially consistent, so one of
@@ -447,7 +456,7 @@ fn as_job(f: impl FnOnce()) {
     INSIDE_JOB.set(false);
 }
 
-/// What our locks guard is whole even after a panic.
+/// Locks a mutex. Its data is valid even after a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -479,18 +488,18 @@ impl<'a, T> Rows<'a, T> {
 
     /// # Safety
     ///
-    /// While the result lives, nobody else has row `i`.
+    /// While the result lives, row `i` is not lent again.
     #[expect(clippy::mut_from_ref, reason = "the caller keeps the parts apart")]
     unsafe fn row(&self, i: usize) -> &mut [T] {
         assert!(i < self.len, "row {i} of {}", self.len);
         // SAFETY: row `i` lies within the slice of `new`, which is lent to us for as long as we
-        // live; the caller says that nobody else has it.
+        // live; the caller guarantees that it is not lent again.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.row_len), self.row_len) }
     }
 
     /// # Safety
     ///
-    /// While rows of the result are lent, nobody else has the columns
+    /// While rows of the result are lent, no one else is lent the columns
     /// `i * strip_len..(i + 1) * strip_len` of them.
     unsafe fn strip(&self, i: usize, strip_len: usize) -> Strip<'_, T> {
         let column = i * strip_len;
@@ -506,9 +515,9 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
-/// Some neighbouring columns of a matrix, owned by one job.
+/// Neighbouring columns of a matrix that one job owns.
 pub struct Strip<'a, T> {
-    /// Of the whole matrix.
+    /// Start of the whole matrix.
     start: *mut T,
     row_len: usize,
     rows: usize,
@@ -518,11 +527,11 @@ pub struct Strip<'a, T> {
 }
 
 impl<'a, T> Strip<'a, T> {
-    /// Strip `strip` of `data`, a matrix of rows of `row_len`, where strips are `strip_len` wide.
+    /// Returns strip `strip` of `data`, a matrix of rows of `row_len`, where strips are `strip_len` wide.
     ///
     /// # Panics
     ///
-    /// If `data` is not whole rows or has no such strip.
+    /// Panics if `data` is not a whole number of rows or has no such strip.
     pub fn new(data: &'a mut [T], row_len: usize, strip_len: usize, strip: usize) -> Self {
         let rows = Rows::new(data, row_len);
         // SAFETY: `data` is borrowed for as long as the result lives, and this is its only strip.
@@ -530,7 +539,7 @@ impl<'a, T> Strip<'a, T> {
         Self { start, row_len, rows: rows.len, column, width, lent: PhantomData }
     }
 
-    /// The rows from `first` on, at most `rows` of them.
+    /// Returns the rows from `first` on, at most `rows` of them.
     fn only_rows(mut self, first: usize, rows: usize) -> Self {
         assert!(first <= self.rows, "row {first} of {}", self.rows);
         // SAFETY: within the matrix, or at its end.
@@ -539,10 +548,10 @@ impl<'a, T> Strip<'a, T> {
         self
     }
 
-    /// Our part of row `r`.
+    /// Returns the columns of row `r`.
     pub fn row(&mut self, r: usize) -> &mut [T] {
         assert!(r < self.rows, "row {r} of {}", self.rows);
-        // SAFETY: these elements lie within the matrix, which is lent for 'a; nobody else has our
+        // SAFETY: these elements lie within the matrix, which is lent for 'a; no one else is lent these
         // columns, and `&mut self` keeps us from lending a row twice.
         unsafe {
             std::slice::from_raw_parts_mut(
@@ -552,12 +561,12 @@ impl<'a, T> Strip<'a, T> {
         }
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }

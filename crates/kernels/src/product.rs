@@ -1,13 +1,14 @@
-//! Ternary matrix times int8 rows: the part every instruction set shares.
+//! Products of ternary matrices and int8 rows.
 //!
-//! The instruction sets differ only in [`LineSums`]: exact integer sums over some lines of a strip.
-//! With trit = code - 1, the dot product of trits and activations is `sum(code * a) - sum(a)`. What
-//! follows is the same few float operations for each output, so the product has one definition:
+//! With trit = code - 1, the dot product of trits and activations is `sum(code * a) - sum(a)`, from
+//! the exact integer sums of [`IntSums`]. The same few float operations follow for each output, so the
+//! product has one definition:
 //!
-//! - one scale a matrix or row: `(d as f32 * scale) * x_scale`;
-//! - one scale a group: `acc = fma(d_group as f32, scale_group, acc)` for the groups in order,
+//! - one scale per matrix or row: `(d as f32 * scale) * x_scale`;
+//! - one scale per group: `acc = fma(d_group as f32, scale_group, acc)` for the groups in order,
 //!   starting at 0, and then `acc * x_scale`.
 
+use crate::int_lanes::IntSums;
 use crate::lanes::{F32x16, Simd};
 use crate::layout::five_trits::sums_by_quad_lines;
 use crate::layout::quad_lines::LINE_COLS;
@@ -17,15 +18,15 @@ use crate::ternary::StripScales;
 use crate::tiles::PAIR;
 use crate::{Kernel, Layout, Pool, QuantBatch, QuantRow, Strip, TernaryMatrix, TileKernel};
 
-/// How many tokens share one unpacking of a line.
+/// Tokens that share one unpacking of a line.
 const TOKENS: usize = 4;
 
-/// `y = xs * w`, token by token: `y[t * w.rows() + r]` is row `t` of `xs` times row `r` of `w`.
-/// Does not allocate.
+/// Computes `y = xs * w`: `y[t * w.rows() + r]` is row `t` of `xs` times row `r` of `w`. Does not
+/// allocate.
 ///
 /// # Panics
 ///
-/// If the shapes do not fit each other.
+/// Panics if the shapes do not match.
 pub fn multiply(
     kernel: &dyn Kernel,
     pool: &Pool,
@@ -33,17 +34,17 @@ pub fn multiply(
     xs: &QuantBatch,
     y: &mut [f32],
 ) {
-    assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result a token and row");
+    assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result per token and row");
     let jobs = Jobs::new(kernel, xs, &[w]);
     pool.strips(y, w.rows(), jobs.width(), |i, mut y| jobs.multiply(w, i, &mut y));
 }
 
-/// Several matrices times the same rows in one run: each `y` is as [`multiply`] gives it for the
-/// matrix beside it. Does not allocate.
+/// Multiplies several matrices by the same rows in one run, each as [`multiply`] does. Does not
+/// allocate.
 ///
 /// # Panics
 ///
-/// If the shapes do not fit each other.
+/// Panics if the shapes do not match.
 pub fn multiply_each<const N: usize>(
     kernel: &dyn Kernel,
     pool: &Pool,
@@ -52,7 +53,7 @@ pub fn multiply_each<const N: usize>(
 ) {
     let matrices = products.each_ref().map(|(w, _)| *w);
     let results = products.map(|(w, y)| {
-        assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result a token and row");
+        assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result per token and row");
         (y, w.rows())
     });
     let jobs = Jobs::new(kernel, xs, &matrices);
@@ -61,12 +62,11 @@ pub fn multiply_each<const N: usize>(
     });
 }
 
-/// `total += xs * w`, element by element after the sums of [`multiply`]; `y` keeps the product. Does
-/// not allocate.
+/// Computes `y = xs * w` as [`multiply`] does, and then `total += y`. Does not allocate.
 ///
 /// # Panics
 ///
-/// If the shapes do not fit each other.
+/// Panics if the shapes do not match.
 pub fn multiply_add(
     kernel: &dyn Kernel,
     pool: &Pool,
@@ -75,7 +75,7 @@ pub fn multiply_add(
     y: &mut [f32],
     total: &mut [f32],
 ) {
-    assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result a token and row");
+    assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result per token and row");
     let jobs = Jobs::new(kernel, xs, &[w]);
     pool.strip_pairs((y, total), w.rows(), jobs.width(), |i, mut y, mut total| {
         jobs.multiply(w, i, &mut y);
@@ -85,12 +85,12 @@ pub fn multiply_add(
     });
 }
 
-/// Two matrices of one shape times the same rows, `first = activate(first, second)` at once for each
-/// token and strip: `activate` works element by element. Does not allocate.
+/// Multiplies two matrices of one shape by the same rows, and computes `first = activate(first,
+/// second)` for each token and strip. `activate` works element by element. Does not allocate.
 ///
 /// # Panics
 ///
-/// If the shapes do not fit each other.
+/// Panics if the shapes do not match.
 pub fn multiply_gated(
     kernel: &dyn Kernel,
     pool: &Pool,
@@ -100,7 +100,7 @@ pub fn multiply_gated(
     activate: impl Fn(&mut [f32], &[f32]) + Sync,
 ) {
     assert_eq!(gate.rows(), up.rows(), "two matrices of one shape");
-    assert_eq!(first.len(), xs.rows().len() * gate.rows(), "one result a token and row");
+    assert_eq!(first.len(), xs.rows().len() * gate.rows(), "one result per token and row");
     let jobs = Jobs::new(kernel, xs, &[gate, up]);
     pool.strip_pairs((first, second), gate.rows(), jobs.width(), |i, mut first, mut second| {
         jobs.multiply(gate, i, &mut first);
@@ -111,7 +111,7 @@ pub fn multiply_gated(
     });
 }
 
-/// How a product is cut into jobs: by strips, or by pairs of strips where tiles are multiplied.
+/// The division of a product into jobs: strips, or pairs of strips for tile kernels.
 struct Jobs<'a> {
     kernel: &'a dyn Kernel,
     tiles: Option<&'a dyn TileKernel>,
@@ -119,19 +119,17 @@ struct Jobs<'a> {
 }
 
 impl<'a> Jobs<'a> {
-    /// Jobs for the products of `xs` with each of `matrices`.
     fn new(kernel: &'a dyn Kernel, xs: &'a QuantBatch, matrices: &[&TernaryMatrix]) -> Self {
         let fit = xs.tiles().tiles_per_band() > 0
             && matrices.iter().all(|w| w.layout() == Layout::QuadLines);
         Self { kernel, tiles: kernel.tile_kernel().filter(|_| fit), xs }
     }
 
-    /// The output rows of a job.
+    /// Number of output rows of a job.
     fn width(&self) -> usize {
         if self.tiles.is_some() { PAIR } else { STRIP }
     }
 
-    /// Does job `i` of the product with `w`.
     fn multiply(&self, w: &TernaryMatrix, i: usize, y: &mut Strip<'_, f32>) {
         match self.tiles {
             Some(tiles) => tiles.multiply_pair(w, i, self.xs, y),
@@ -140,47 +138,8 @@ impl<'a> Jobs<'a> {
     }
 }
 
-/// The integer heart of a product.
-pub(crate) trait LineSums: Copy {
-    /// For each of `T` tokens and each of sixteen rows, the exact sum of code times activation over
-    /// the columns of quad `lines`. Each token has sixteen activations a line.
-    fn line_sums<const T: usize>(self, lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP]; T];
-
-    /// Whether `five_trit_sums` is more than quad lines with a detour.
-    #[inline(always)]
-    fn decodes_five_trits(self) -> bool {
-        false
-    }
-
-    /// The same over all lines of a strip, five trits a byte. Each token has activations in whole
-    /// runs, which may end before the last line does, or after: what is missing or too much is zero.
-    #[inline(always)]
-    fn five_trit_sums<const T: usize>(
-        self,
-        lines: &[Line],
-        tokens: [&[i8]; T],
-    ) -> [[i32; STRIP]; T] {
-        sums_by_quad_lines(self, lines, tokens)
-    }
-}
-
-/// How many sums a token and row has, in kernels that add four products to a sum at once: such an
-/// instruction takes some cycles, and the next to the same sum has to wait, but the more tokens there
-/// are, the more there is to do meanwhile, and the fewer registers are free.
-#[cfg_attr(
-    not(any(target_arch = "x86_64", target_arch = "aarch64")),
-    expect(dead_code, reason = "no such kernel")
-)]
-pub(crate) const fn sums_per_row(tokens: usize) -> usize {
-    match tokens {
-        1 => 4,
-        2 => 2,
-        _ => 1,
-    }
-}
-
 #[inline(always)]
-pub(crate) fn multiply_strip<C: LineSums + Simd>(
+pub(crate) fn multiply_strip<C: IntSums>(
     cpu: C,
     w: &TernaryMatrix,
     strip: usize,
@@ -188,7 +147,7 @@ pub(crate) fn multiply_strip<C: LineSums + Simd>(
     y: &mut Strip<'_, f32>,
 ) {
     assert!(y.rows() == xs.len() && y.width() == w.strip_rows(strip).len(), "the strip of w");
-    assert!(xs.iter().all(|x| x.codes().len() == w.padded_cols()), "as many codes as columns");
+    assert!(xs.iter().all(|x| x.codes().len() == w.padded_cols()), "one code per column");
     let (whole, rest) = xs.as_chunks::<TOKENS>();
     for (i, xs) in whole.iter().enumerate() {
         multiply_tokens(cpu, w, strip, xs.each_ref(), y, i * TOKENS);
@@ -202,9 +161,9 @@ pub(crate) fn multiply_strip<C: LineSums + Simd>(
     }
 }
 
-/// The strip times `T` tokens, the first of which is row `first` of `y`.
+/// Multiplies the strip by `T` tokens, the first of which is row `first` of `y`.
 #[inline(always)]
-fn multiply_tokens<C: LineSums + Simd, const T: usize>(
+fn multiply_tokens<C: IntSums, const T: usize>(
     cpu: C,
     w: &TernaryMatrix,
     strip: usize,
@@ -230,7 +189,7 @@ fn multiply_tokens<C: LineSums + Simd, const T: usize>(
 }
 
 #[inline(always)]
-fn by_row<C: LineSums + Simd, const T: usize>(
+fn by_row<C: IntSums, const T: usize>(
     cpu: C,
     w: &TernaryMatrix,
     strip: usize,
@@ -240,7 +199,8 @@ fn by_row<C: LineSums + Simd, const T: usize>(
     let (lines, codes) = (w.strip_lines(strip), xs.map(QuantRow::codes));
     let sums = match w.layout() {
         Layout::QuadLines => cpu.line_sums(lines, codes),
-        Layout::FiveTrits => cpu.five_trit_sums(lines, codes),
+        Layout::FiveTrits if cpu.decodes_five_trits() => cpu.five_trit_sums(lines, codes),
+        Layout::FiveTrits => sums_by_quad_lines(cpu, lines, codes),
     };
     let mut results = [scales; T];
     for t in 0..T {
@@ -250,9 +210,9 @@ fn by_row<C: LineSums + Simd, const T: usize>(
     results
 }
 
-/// Over quad lines: a group ends where a run does, and so between two lines.
+/// Multiplies quad lines, whose groups end between two lines because they are whole runs.
 #[inline(always)]
-fn by_group<C: LineSums + Simd, const T: usize>(
+fn by_group<C: IntSums, const T: usize>(
     cpu: C,
     lines: &[Line],
     xs: [&QuantRow; T],
@@ -275,58 +235,8 @@ fn by_group<C: LineSums + Simd, const T: usize>(
     results
 }
 
-/// From sums of code times activation to those of trit times activation.
+/// Converts sums of code times activation to those of trit times activation.
 #[inline(always)]
 fn dot_products<C: Simd>(cpu: C, sums: [i32; STRIP], activations: i32) -> C::Lanes {
     cpu.load_i32(&sums.map(|sum| sum - activations))
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::arch::Scalar;
-    use crate::int8::{BIAS, Int8Sums};
-
-    /// The sums of an instruction set are those of plain Rust, for each number of tokens that share
-    /// a line. For code that no [`Kernel`] of this CPU leads to; `tests/exact.rs` is for the others.
-    pub(crate) fn check_sums<C: LineSums + Int8Sums>(cpu: C) {
-        for runs in [1, 2, 5, 17, 40] {
-            check_tokens::<C, 1>(cpu, runs);
-            check_tokens::<C, 2>(cpu, runs);
-            check_tokens::<C, 3>(cpu, runs);
-            check_tokens::<C, 4>(cpu, runs);
-        }
-    }
-
-    fn check_tokens<C: LineSums + Int8Sums, const T: usize>(cpu: C, runs: usize) {
-        let mut state = (runs * 10 + T) as u64;
-        let mut random = || {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            (state >> 33) as usize
-        };
-        let cols = runs * RUN - random() % 40;
-        // Some rows of only the largest codes, and some tokens of only the largest activations.
-        let mut trits: Vec<i8> = (0..STRIP * cols).map(|_| (random() % 3) as i8 - 1).collect();
-        trits[..2 * cols].fill(1);
-        let tokens: [QuantRow; T] = std::array::from_fn(|t| {
-            let code = |_| if t == 1 { -128 } else { random() as i8 };
-            QuantRow::from_codes(&(0..cols).map(code).collect::<Vec<_>>(), 1.0)
-        });
-        let codes = tokens.each_ref().map(QuantRow::codes);
-        let packed = |layout: Layout| {
-            let mut lines = vec![layout.zeros(); layout.lines_per_strip(cols)];
-            layout.pack_strip(&trits, cols, &mut lines);
-            lines
-        };
-        let (quad_lines, five_trits) = (packed(Layout::QuadLines), packed(Layout::FiveTrits));
-        let expected = Scalar.line_sums(&quad_lines, codes);
-        assert_eq!(expected, cpu.line_sums(&quad_lines, codes), "{cols} columns");
-        assert_eq!(expected, cpu.five_trit_sums(&five_trits, codes), "{cols} columns");
-
-        let weight = |place| BIAS.wrapping_add([127, 129][place % 2]);
-        let mut int8_lines = vec![Line(std::array::from_fn(weight)); codes[0].len() / 4];
-        int8_lines[1..].iter_mut().for_each(|line| line.0.fill_with(|| 1 + (random() % 255) as u8));
-        let xs = tokens.each_ref();
-        assert_eq!(Scalar.int8_sums(&int8_lines, xs), cpu.int8_sums(&int8_lines, xs));
-    }
 }

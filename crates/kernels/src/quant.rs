@@ -1,22 +1,21 @@
-//! Activations as int8 codes: one scale a row, half to even, as Transformers rounds them.
+//! Quantization of activations to int8: one scale per row, rounded half to even as Transformers does.
 
 use crate::lanes::{F32x16, Simd};
 use crate::tiles::{BAND, TiledCodes};
 use crate::{Kernel, Pool};
 
-/// Codes come in runs of this many, each with its own sum, so that a matrix with a scale for every
-/// group of trits finds the sum of any group.
+/// Codes in a run. Each run has its own sum, so that the sum of any group of columns is known.
 pub(crate) const RUN: usize = 64;
 
-/// The smallest magnitude a row is scaled by, as in the reference: a row of zeros stays one.
+/// Smallest magnitude that a row is scaled by, as in the reference: a row of zeros stays zero.
 const SMALLEST_ABSMAX: f32 = 1e-5;
 
 #[inline(always)]
 pub(crate) fn quantize<S: Simd>(cpu: S, x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32 {
     assert!(codes.len().is_multiple_of(RUN) && codes.len() >= x.len(), "whole runs, all of x");
-    assert_eq!(sums.len() * RUN, codes.len(), "one sum a run");
+    assert_eq!(sums.len() * RUN, codes.len(), "one sum per run");
     let absmax = absmax(cpu, x);
-    // Not `max`, which would lose a NaN.
+    // `max` would drop a NaN.
     let absmax = if absmax < SMALLEST_ABSMAX { SMALLEST_ABSMAX } else { absmax };
     let scale = 127.0 / absmax;
 
@@ -26,7 +25,7 @@ pub(crate) fn quantize<S: Simd>(cpu: S, x: &[f32], codes: &mut [i8], sums: &mut 
         round_to_codes(cpu, cpu.load(x), scale).store_i8(codes);
     }
     for (i, codes) in codes16[chunks.len()..].iter_mut().enumerate() {
-        // Lanes without an element hold 0 * scale, which is a NaN if the row has one: zero them after.
+        // Lanes without an element hold 0 * scale, which is NaN if the row has one, and are cleared.
         let tail = if i == 0 { tail } else { &[] };
         round_to_codes(cpu, cpu.load_tail(tail, 0.0), scale).store_i8(codes);
         codes[tail.len()..].fill(0);
@@ -55,7 +54,7 @@ fn absmax<S: Simd>(cpu: S, x: &[f32]) -> f32 {
     f32::from_bits(lanes.map(f32::to_bits).into_iter().fold(0, u32::max))
 }
 
-/// A NaN becomes -128; the factor of such a row is NaN, so the code does not matter.
+/// Rounds to codes. A NaN becomes -128; the scale of such a row is NaN, so the code does not matter.
 #[inline(always)]
 fn round_to_codes<S: Simd>(cpu: S, x: S::Lanes, scale: f32) -> S::Lanes {
     x.mul(cpu.splat(scale)).round().max(cpu.splat(-128.0)).min(cpu.splat(127.0))
@@ -72,7 +71,7 @@ pub struct QuantRow {
 }
 
 impl QuantRow {
-    pub(crate) fn with_room(max_cols: usize) -> Self {
+    pub(crate) fn with_capacity(max_cols: usize) -> Self {
         let padded_len = max_cols.next_multiple_of(RUN);
         Self {
             codes: vec![0; padded_len],
@@ -83,9 +82,9 @@ impl QuantRow {
         }
     }
 
-    /// A row of given codes.
+    /// Creates a row from codes.
     pub fn from_codes(codes: &[i8], scale: f32) -> Self {
-        let mut row = Self::with_room(codes.len());
+        let mut row = Self::with_capacity(codes.len());
         row.codes[..codes.len()].copy_from_slice(codes);
         for (sum, run) in row.run_sums.iter_mut().zip(row.codes.as_chunks::<RUN>().0) {
             *sum = run_sum(run);
@@ -104,41 +103,41 @@ impl QuantRow {
         self.sum = run_sums.iter().sum();
     }
 
-    /// The codes, filled up with zeros to a multiple of 64.
+    /// Returns the codes, padded with zeros to a multiple of 64.
     pub fn codes(&self) -> &[i8] {
         &self.codes[..self.padded_len]
     }
 
-    /// A code times this is the value it stands for.
+    /// Returns the factor from codes to values.
     pub fn scale(&self) -> f32 {
         self.scale
     }
 
-    /// The sum of all codes.
+    /// Returns the sum of all codes.
     pub fn sum(&self) -> i32 {
         self.sum
     }
 
-    /// The sum of each run of 64 codes.
+    /// Returns the sum of each run of 64 codes.
     pub(crate) fn run_sums(&self) -> &[i32] {
         &self.run_sums[..self.padded_len / RUN]
     }
 }
 
-/// Room for some rows of activations as int8 codes, used again for every product.
+/// A reusable buffer for rows of activations as int8 codes.
 #[derive(Clone, Debug)]
 pub struct QuantBatch {
     rows: Vec<QuantRow>,
     rows_len: usize,
     cols: usize,
-    /// The rows again, for kernels that want many of them so.
+    /// The rows in tiles, if the kernel uses them.
     tiles: TiledCodes,
 }
 
 impl QuantBatch {
-    /// Room for `max_rows` rows of at most `max_cols` columns.
+    /// Creates a buffer for `max_rows` rows of at most `max_cols` columns.
     pub fn new(max_rows: usize, max_cols: usize) -> Self {
-        let rows = vec![QuantRow::with_room(max_cols); max_rows];
+        let rows = vec![QuantRow::with_capacity(max_cols); max_rows];
         Self { rows, rows_len: 0, cols: 0, tiles: TiledCodes::default() }
     }
 
@@ -146,7 +145,7 @@ impl QuantBatch {
     ///
     /// # Panics
     ///
-    /// If `x` is not whole rows, or if there is no room for them.
+    /// Panics if `x` is not a whole number of rows, or if they exceed the capacity.
     pub fn quantize(&mut self, kernel: &dyn Kernel, pool: &Pool, x: &[f32], cols: usize) {
         self.resize(x.len(), cols);
         pool.rows(&mut self.rows[..self.rows_len], 1, |i, row| {
@@ -155,13 +154,13 @@ impl QuantBatch {
         self.arrange(kernel, pool);
     }
 
-    /// As [`quantize`](Self::quantize), where `make(i, row)` first writes each row of `x`, on the
-    /// thread that quantises it.
+    /// As [`quantize`](Self::quantize), where `make(i, row)` first writes each row of `x` on the thread
+    /// that quantizes it.
     ///
     /// # Panics
     ///
-    /// If `x` is not whole rows, or if there is no room for them.
-    pub fn make(
+    /// Panics as [`quantize`](Self::quantize) does.
+    pub fn quantize_with(
         &mut self,
         kernel: &dyn Kernel,
         pool: &Pool,
@@ -178,15 +177,15 @@ impl QuantBatch {
         self.arrange(kernel, pool);
     }
 
-    /// Arranges the codes in tiles as well, if the kernel wants as many so.
+    /// Copies the codes to tiles if the kernel uses them for so many rows.
     fn arrange(&mut self, kernel: &dyn Kernel, pool: &Pool) {
         match kernel.tile_kernel() {
-            Some(tiles) if self.rows_len >= tiles.fewest_tokens() => self.fill_tiles(pool),
+            Some(tiles) if self.rows_len >= tiles.min_tokens() => self.fill_tiles(pool),
             _ => self.tiles.clear(),
         }
     }
 
-    /// Arranges the codes in tiles. The first time, this reserves memory.
+    /// Copies the codes to tiles. Allocates the first time.
     pub(crate) fn fill_tiles(&mut self, pool: &Pool) {
         let max_cols = self.rows.first().map_or(0, |row| row.codes.len());
         let max_tiles = self.rows.len().div_ceil(BAND) * (max_cols / RUN);
@@ -199,17 +198,16 @@ impl QuantBatch {
         self.cols = cols;
     }
 
-    /// The rows of the last [`quantize`](Self::quantize).
+    /// Returns the rows of the last [`quantize`](Self::quantize).
     pub fn rows(&self) -> &[QuantRow] {
         &self.rows[..self.rows_len]
     }
 
-    /// The rows in tiles, if the kernel they were quantised by wanted that.
     pub(crate) fn tiles(&self) -> &TiledCodes {
         &self.tiles
     }
 
-    /// The columns of the last [`quantize`](Self::quantize), without padding.
+    /// Returns the number of columns of the last [`quantize`](Self::quantize), without padding.
     pub fn cols(&self) -> usize {
         self.cols
     }

@@ -1,7 +1,7 @@
-//! The angles of rotary position embedding, as sines and cosines of every position.
+//! Sines and cosines of the angles of rotary position embedding.
 //!
 //! Each step is rounded to single precision where Transformers in float32 rounds it, so that the
-//! tables agree; the functions in between are our own, so that they agree between machines too.
+//! tables agree; the functions are those of `math.rs`, so that machines agree too.
 
 use crate::math;
 
@@ -14,8 +14,8 @@ pub struct RotaryTable {
 }
 
 impl RotaryTable {
-    /// The table for heads of `head_dim` elements with frequencies `theta^(-2i / head_dim)`, for the
-    /// positions `0..positions`.
+    /// Creates the table for heads of `head_dim` elements with frequencies `theta^(-2i / head_dim)`, for
+    /// the positions `0..positions`.
     pub fn new(head_dim: usize, theta: f64, positions: usize) -> Self {
         assert!(head_dim.is_multiple_of(2), "a head is made of pairs");
         let pairs = head_dim / 2;
@@ -39,12 +39,12 @@ impl RotaryTable {
         table
     }
 
-    /// The cosines of the angles at `position`.
+    /// Returns the cosines of the angles at `position`.
     pub fn cos(&self, position: usize) -> &[f32] {
         &self.cos[position * self.pairs..][..self.pairs]
     }
 
-    /// The sines of the angles at `position`.
+    /// Returns the sines of the angles at `position`.
     pub fn sin(&self, position: usize) -> &[f32] {
         &self.sin[position * self.pairs..][..self.pairs]
     }

@@ -1,34 +1,34 @@
-//! Who does which jobs of a run.
+//! The distribution of the jobs of a run to workers.
 //!
-//! Each worker has a share of neighbouring jobs, always the same for the same number of jobs. It
-//! works its share off from the front, so that it reads the weights of a product as one stream, and
-//! the same weights in every pass. A worker with nothing left takes from the back of the others'
-//! shares: if one loses its CPU for a while, or wakes up late, the rest do its work.
+//! Each worker has a share of neighbouring jobs, always the same for the same number of jobs. It takes
+//! jobs from the front of its share, so that it reads the weights of a product as one stream, and the
+//! same weights in every pass. A worker without jobs takes from the back of other shares: if a worker
+//! loses its CPU for a while, or wakes up late, the others do its work.
 //!
-//! Pieces are an eighth of what is left, so the last ones are small and all end at about the same
-//! time.
+//! Workers take an eighth of the remaining jobs at a time, so the last pieces are small and all workers
+//! finish at about the same time.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What part of a share is taken at once.
+/// The divisor of the remaining jobs that are taken at once.
 const PIECE: usize = 8;
 
 /// The shares of all workers in one run.
 pub(crate) struct Shares(Vec<Share>);
 
-/// The jobs of a share that nobody has taken yet: `first << 32 | end`. Two cache lines apart from
-/// the next, because CPUs fetch them in pairs.
+/// The remaining jobs of a share: `first << 32 | end`. Aligned to two cache lines, because CPUs fetch
+/// them in pairs.
 #[repr(align(128))]
 struct Share(AtomicU64);
 
 impl Shares {
-    /// Shares for `workers` workers, with nothing in them.
+    /// Creates empty shares for `workers` workers.
     pub(crate) fn new(workers: usize) -> Self {
         Self((0..workers).map(|_| Share(AtomicU64::new(0))).collect())
     }
 
-    /// Deals out the jobs `0..jobs`. Nobody may be taking any.
+    /// Distributes the jobs `0..jobs`. No worker may be taking any.
     pub(crate) fn deal(&self, jobs: usize) {
         assert!(u32::try_from(jobs).is_ok(), "{jobs} jobs, at most {} are allowed", u32::MAX);
         for (worker, share) in self.0.iter().enumerate() {
@@ -36,14 +36,14 @@ impl Shares {
         }
     }
 
-    /// Takes everything away: what was not taken yet is not done.
+    /// Drops all remaining jobs.
     pub(crate) fn clear(&self) {
         for share in &self.0 {
             share.0.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Some jobs for `worker`, of its own share or of another's.
+    /// Returns some jobs for `worker`, from its own share or from another.
     pub(crate) fn take(&self, worker: usize) -> Option<Range<usize>> {
         let (before, from_own) = self.0.split_at(worker);
         let (own, after) = from_own.split_first()?;
@@ -59,7 +59,7 @@ impl Shares {
 }
 
 impl Share {
-    /// Takes the first of the two ranges that `cut` makes of what is left, and leaves the other.
+    /// Takes the first of the two ranges into which `cut` divides the remaining jobs.
     fn take(
         &self,
         cut: impl Fn(Range<usize>, usize) -> (Range<usize>, Range<usize>),
@@ -72,7 +72,7 @@ impl Share {
             }
             let piece = (left.len() / PIECE).max(1);
             let (taken, rest) = cut(left, piece);
-            // What a job reads was written before the gate opened: that orders it, not this.
+            // The opening of the gate orders memory accesses of jobs, not this.
             match self.0.compare_exchange_weak(
                 packed,
                 pack(rest),
@@ -86,7 +86,7 @@ impl Share {
     }
 }
 
-/// The jobs that are `worker`'s own.
+/// Returns the jobs in the share of `worker`.
 pub(crate) fn share_of(worker: usize, workers: usize, jobs: usize) -> Range<usize> {
     jobs * worker / workers..jobs * (worker + 1) / workers
 }

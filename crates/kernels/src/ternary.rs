@@ -1,4 +1,4 @@
-//! Matrices of trits, in one of the layouts the kernels read, and their scales.
+//! Matrices of trits and their scales.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,30 +7,15 @@ use crate::arch::Lines;
 use crate::layout::quad_lines::are_trits;
 use crate::line::{Line, MAX_COLS, STRIP, packed};
 use crate::quant::RUN;
-use crate::{FirstError, Layout, Pool};
+use crate::{FirstError, Layout, Pool, Scales};
 
-/// What a trit is multiplied by.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Scales {
-    /// One scale for the whole matrix.
-    Tensor(f32),
-    /// One scale for every row.
-    Rows(Vec<f32>),
-    /// One scale for every `len` trits of a row; the last group of a row may be shorter.
-    Groups {
-        /// 64, 128 or 256.
-        len: usize,
-        /// Row by row, and within a row group by group.
-        values: Vec<f32>,
-    },
-}
-
-/// [`Scales`] as kernels read them: those of the sixteen rows of a strip side by side.
+/// [`Scales`] in the order in which kernels read them, with those of the sixteen rows of a strip side
+/// by side.
 pub(crate) enum StripScales {
     Tensor(f32),
-    /// Strip by strip.
+    /// By strip.
     Rows(Vec<[f32; STRIP]>),
-    /// Strip by strip, and within a strip group by group.
+    /// By strip, and within a strip by group.
     Groups {
         len: usize,
         values: Vec<[f32; STRIP]>,
@@ -42,20 +27,20 @@ impl StripScales {
         match scales {
             Scales::Tensor(scale) => Self::Tensor(scale),
             Scales::Rows(values) => {
-                assert_eq!(values.len(), rows, "one scale a row");
+                assert_eq!(values.len(), rows, "one scale per row");
                 Self::Rows(side_by_side(&values, 1))
             }
             Scales::Groups { len, values } => {
                 assert!([64, 128, 256].contains(&len), "groups of {len}, allowed are 64, 128, 256");
                 let groups = cols.div_ceil(len);
-                assert_eq!(values.len(), rows * groups, "one scale a group");
+                assert_eq!(values.len(), rows * groups, "one scale per group");
                 Self::Groups { len, values: side_by_side(&values, groups) }
             }
         }
     }
 }
 
-/// From row by row, each with its `groups`, to strip by strip. Rows of padding get zeros.
+/// Reorders scales from rows of `groups` to strips. Rows of padding get zeros.
 fn side_by_side(values: &[f32], groups: usize) -> Vec<[f32; STRIP]> {
     let strips = values.chunks(STRIP * groups);
     let scale = |strip: &[f32], group, row| strip.get(row * groups + group).copied().unwrap_or(0.0);
@@ -72,26 +57,27 @@ pub struct TernaryMatrix {
     cols: usize,
     scales: StripScales,
     layout: Layout,
-    /// Rows are padded to whole strips and columns to whole lines, both with zero trits.
+    /// Rows are padded to whole strips and columns to whole lines with zero trits.
     lines: Lines,
 }
 
 impl TernaryMatrix {
-    /// A matrix of zero trits, in quad lines.
+    /// Creates a matrix of zero trits in quad lines.
     ///
     /// # Panics
     ///
-    /// If there are no columns or more than 131,072 (up to there the arithmetic is exact), or if the
-    /// scales do not fit the shape.
+    /// Panics if there are no columns or more than 131,072 (the limit of exact arithmetic), or if the
+    /// scales do not match the shape.
     pub fn new(rows: usize, cols: usize, scales: Scales) -> Self {
         Self::with_layout(Layout::QuadLines, rows, cols, scales)
     }
 
-    /// A matrix of zero trits, in `layout` if it can hold them: quad lines otherwise.
+    /// Creates a matrix of zero trits in `layout`, or in quad lines if `layout` does not support its
+    /// scales.
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new).
+    /// Panics as [`new`](Self::new) does.
     pub fn with_layout(layout: Layout, rows: usize, cols: usize, scales: Scales) -> Self {
         let mut w = Self::without_trits(layout, rows, cols, scales);
         let lines_len = w.strips() * w.layout.lines_per_strip(cols);
@@ -99,14 +85,16 @@ impl TernaryMatrix {
         w
     }
 
-    /// A matrix of the trits that `read` gives, made as by [`fill`](Self::fill) and in `layout` if it
-    /// can hold them. Each thread of `pool` is the first to write the memory of its part.
+    /// Creates a matrix from the trits that `read` returns, as [`fill`](Self::fill) does, in `layout` or
+    /// in quad lines as in [`with_layout`](Self::with_layout). Each thread of `pool` is the first to
+    /// write the memory of its part.
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new) and [`fill`](Self::fill).
+    /// Panics as [`new`](Self::new) and [`fill`](Self::fill) do.
     pub fn read<E: Send>(
-        (pool, layout): (&Pool, Layout),
+        pool: &Pool,
+        layout: Layout,
         (rows, cols): (usize, usize),
         scales: Scales,
         read: impl Fn(Range<usize>, &mut [i8]) -> Result<(), E> + Sync,
@@ -116,15 +104,14 @@ impl TernaryMatrix {
         Ok(w)
     }
 
-    /// A matrix whose trits lie in quad lines already: nothing is repacked. `read` fills pieces of
-    /// `piece_len` bytes, by their numbers, on all threads of `pool`, each of which is the first to
-    /// write the memory of its part; the last piece may be shorter. The bytes are those of
-    /// [`bytes_len`](Self::bytes_len), strip by strip, line by line. Nothing comes out if a code among
-    /// them is that of no trit.
+    /// Creates a matrix from bytes that are quad lines already. `read` fills pieces of `piece_len` bytes,
+    /// by their numbers, on all threads of `pool`, each of which is the first to write the memory of its
+    /// part; the last piece may be shorter. The [`bytes_len`](Self::bytes_len) bytes are ordered by
+    /// strip, then by line. Returns `None` if a code is not that of a trit.
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new), and if a piece is not of whole lines.
+    /// Panics as [`new`](Self::new) does, and if a piece is not a whole number of lines.
     pub fn read_quad_lines<E: Send>(
         pool: &Pool,
         (rows, cols): (usize, usize),
@@ -132,22 +119,24 @@ impl TernaryMatrix {
         piece_len: usize,
         read: impl Fn(usize, &mut [u8]) -> Result<(), E> + Sync,
     ) -> Result<Option<Self>, E> {
-        assert!(piece_len.is_multiple_of(size_of::<Line>()), "{piece_len} bytes are no lines");
+        assert!(
+            piece_len.is_multiple_of(size_of::<Line>()),
+            "{piece_len} bytes are not whole lines"
+        );
         let mut w = Self::without_trits(Layout::QuadLines, rows, cols, scales);
         let lines_len = w.strips() * w.layout.lines_per_strip(cols);
         let first_error = FirstError::new();
         let all_trits = AtomicBool::new(true);
         let piece_lines = piece_len / size_of::<Line>();
         w.lines = Lines::from_bytes(pool, lines_len, piece_lines, |piece, bytes| {
-            first_error.note(piece, read(piece, bytes));
+            first_error.record(piece, read(piece, bytes));
             if !are_trits(bytes) {
                 all_trits.store(false, Ordering::Relaxed);
             }
         });
-        first_error.or(all_trits.into_inner().then_some(w))
+        first_error.into_result(all_trits.into_inner().then_some(w))
     }
 
-    /// All but the lines.
     fn without_trits(layout: Layout, rows: usize, cols: usize, scales: Scales) -> Self {
         assert!((1..=MAX_COLS).contains(&cols), "{cols} columns, allowed are 1 to {MAX_COLS}");
         let layout = if let Scales::Groups { .. } = scales { Layout::QuadLines } else { layout };
@@ -155,7 +144,7 @@ impl TernaryMatrix {
         Self { rows, cols, scales, layout, lines: Lines::default() }
     }
 
-    /// A matrix of zero trits in quad lines, first written by the threads of `pool`.
+    /// Creates a matrix of zero trits in quad lines, first written by the threads of `pool`.
     pub(crate) fn zeros(pool: &Pool, rows: usize, cols: usize, scales: Scales) -> Self {
         let mut w = Self::without_trits(Layout::QuadLines, rows, cols, scales);
         let strips = (w.strips(), w.layout.lines_per_strip(cols));
@@ -164,52 +153,50 @@ impl TernaryMatrix {
         w
     }
 
-    /// From here on takes the bytes, or the first of them, for trits in another layout. Where time is
-    /// measured, it does not matter which trits those are.
+    /// Reinterprets the bytes, or the first of them, as other trits in `layout`, for measurements.
     ///
     /// # Panics
     ///
-    /// If there are too few bytes.
+    /// Panics if there are too few bytes.
     pub(crate) fn take_for(&mut self, layout: Layout) {
         let needed = self.strips() * layout.lines_per_strip(self.cols);
         assert!(needed <= self.lines.len(), "{needed} lines of {}", self.lines.len());
         self.layout = layout;
     }
 
-    /// Output rows, without padding.
+    /// Returns the number of output rows, without padding.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns, without padding.
+    /// Returns the number of columns, without padding.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// Strips of sixteen rows, the last of which may be padded.
+    /// Returns the number of strips of sixteen rows, the last of which may be padded.
     pub fn strips(&self) -> usize {
         self.rows.div_ceil(STRIP)
     }
 
-    /// How the trits lie in memory.
+    /// Returns the memory layout of the trits.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Bytes of packed trits, padding included, scales not.
+    /// Returns the size of the packed trits in bytes, padding included, without scales.
     pub fn bytes_len(&self) -> usize {
         size_of_val(&*self.lines)
     }
 
-    /// Packs the whole matrix, strip by strip, on all threads of `pool`.
+    /// Replaces all trits, strip by strip on all threads of `pool`.
     ///
-    /// `read` is given a range of rows and writes their trits, row by row. The buffer holds old
-    /// trits when it comes. If some strips cannot be read, the error of the first of them is
-    /// returned and the matrix stays as it was.
+    /// `read` gets a range of rows and writes their trits, row by row, over old ones. If strips cannot
+    /// be read, the error of the first of them is returned and the matrix is unchanged.
     ///
     /// # Panics
     ///
-    /// If `read` leaves a number that is not -1, 0 or 1.
+    /// Panics if `read` returns a number other than -1, 0 and 1.
     pub fn fill<E: Send>(
         &mut self,
         pool: &Pool,
@@ -222,30 +209,28 @@ impl TernaryMatrix {
         Ok(())
     }
 
-    /// Writes the trits of one row.
+    /// Unpacks the trits of one row.
     pub fn unpack(&self, row: usize, out: &mut [i8]) {
         assert!(row < self.rows, "row {row} of {}", self.rows);
-        assert_eq!(out.len(), self.cols, "one trit a column");
+        assert_eq!(out.len(), self.cols, "one trit per column");
         self.layout.unpack_row(row % STRIP, self.strip_lines(row / STRIP), out);
     }
 
-    /// The lines of one strip.
     pub(crate) fn strip_lines(&self, strip: usize) -> &[Line] {
         let len = self.layout.lines_per_strip(self.cols);
         &self.lines[strip * len..][..len]
     }
 
-    /// How many activations a token has for this matrix: whole runs, those past the columns zero.
+    /// Returns the number of activations of a token for this matrix, in whole runs.
     pub(crate) fn padded_cols(&self) -> usize {
         self.cols.next_multiple_of(RUN)
     }
 
-    /// What the trits are multiplied by.
     pub(crate) fn scales(&self) -> &StripScales {
         &self.scales
     }
 
-    /// The rows that strip `strip` has, padding not counted.
+    /// Returns the rows of a strip, without padding.
     pub(crate) fn strip_rows(&self, strip: usize) -> Range<usize> {
         STRIP * strip..self.rows.min(STRIP * (strip + 1))
     }
@@ -263,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_ready_are_taken_as_they_are() {
+    fn quad_lines_are_read_without_repacking() {
         for (rows, cols, piece_len) in
             [(1, 1, 64), (16, 64, 128), (37, 200, 320), (64, 512, 1 << 20)]
         {
@@ -276,8 +261,8 @@ mod tests {
                 Ok(())
             };
             let scales = Scales::Tensor(0.5);
-            let how = (&pool, Layout::QuadLines);
-            let Ok(packed) = TernaryMatrix::read(how, (rows, cols), scales.clone(), read);
+            let Ok(packed) =
+                TernaryMatrix::read(&pool, Layout::QuadLines, (rows, cols), scales.clone(), read);
             let mut stored = bytes(&packed);
             let ready = |stored: &[u8]| {
                 TernaryMatrix::read_quad_lines(
@@ -301,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_the_first_piece_that_fails_is_told() {
+    fn returns_the_error_of_the_first_failing_piece() {
         let read = |piece: usize, _: &mut [u8]| if piece >= 2 { Err(piece) } else { Ok(()) };
         let scales = Scales::Tensor(1.0);
         let result = TernaryMatrix::read_quad_lines(&Pool::new(2), (64, 256), scales, 256, read);

@@ -1,9 +1,8 @@
-//! Products of many tokens at once, for CPUs with a unit that multiplies tiles.
+//! Products of many tokens, for CPUs with a unit that multiplies tiles.
 //!
 //! A **tile** is sixteen rows of 64 bytes. A **band** is sixteen tokens, as a strip is sixteen output
-//! rows. Tile `k` of a band holds the codes `64k..64k + 64` of its tokens, a token in each row; the
-//! tiles of a band lie one after the other. A unit that reads tiles so finds each of them in one
-//! piece, where the codes of sixteen tokens lie all over the memory.
+//! rows. Tile `k` of a band holds the codes `64k..64k + 64` of its tokens, one token per row. The tiles
+//! of a band follow each other, so that each is contiguous in memory.
 
 use crate::line::STRIP;
 use crate::quant::RUN;
@@ -12,20 +11,21 @@ use crate::{Pool, QuantBatch, QuantRow, Strip, TernaryMatrix};
 /// Tokens in a band, and rows of a tile.
 pub(crate) const BAND: usize = 16;
 
-/// Output rows that a [`TileKernel`] does in one job: two strips.
+/// Output rows in a job of a [`TileKernel`]: two strips.
 pub(crate) const PAIR: usize = 2 * STRIP;
 
-/// The part of a [`Kernel`](crate::Kernel) that multiplies tiles. It gives the same bits, sooner.
+/// The part of a [`Kernel`](crate::Kernel) that multiplies tiles, with the same bits as
+/// [`TernaryKernel::multiply`](crate::TernaryKernel::multiply).
 pub trait TileKernel: Send + Sync {
-    /// With fewer tokens than this, [`Kernel::multiply`](crate::Kernel::multiply) is the better way.
-    fn fewest_tokens(&self) -> usize;
+    /// Returns the number of tokens from which on tiles are faster.
+    fn min_tokens(&self) -> usize;
 
-    /// The output rows `32 * pair ..` of `w` times every row of `xs`, into `y`, whose `row(t)` holds
-    /// the (at most 32) outputs of token `t`. [`multiply`](crate::multiply) does whole matrices.
+    /// Multiplies the output rows `32 * pair ..` of `w` by every row of `xs`. `y.row(t)` receives the
+    /// (at most 32) outputs of token `t`. [`multiply`](crate::multiply) does whole matrices.
     ///
     /// # Panics
     ///
-    /// If the shapes do not fit each other, or if `xs` was quantised for a kernel without tiles.
+    /// Panics if the shapes do not match, or if `xs` was quantized for a kernel without tiles.
     fn multiply_pair(
         &self,
         w: &TernaryMatrix,
@@ -44,23 +44,22 @@ impl Tile {
     pub(crate) const ZERO: Self = Self([[0; RUN]; BAND]);
 }
 
-/// The codes of a batch once more, in tiles.
+/// The codes of a batch in tiles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TiledCodes {
-    /// Reserved when first filled, for the largest batch there can be. Rows of the last band that
-    /// have no token hold whatever they held before.
+    /// Allocated when first filled, for the largest possible batch. Rows of the last band without a
+    /// token hold old codes.
     tiles: Vec<Tile>,
-    /// None if there are no codes.
+    /// Zero if there are no codes.
     tiles_per_band: usize,
 }
 
 impl TiledCodes {
-    /// Forgets the codes.
     pub(crate) fn clear(&mut self) {
         self.tiles_per_band = 0;
     }
 
-    /// Takes over the codes of `rows`, which are equally long. There is room for `max_tiles`.
+    /// Copies the codes of `rows`, which are equally long. Allocates `max_tiles` the first time.
     pub(crate) fn fill(&mut self, pool: &Pool, rows: &[QuantRow], max_tiles: usize) {
         if self.tiles.is_empty() {
             self.tiles = vec![Tile::ZERO; max_tiles];
@@ -76,15 +75,14 @@ impl TiledCodes {
         });
     }
 
-    /// How many tiles a band has; none if there are no codes.
+    /// Returns the number of tiles of a band, zero if there are no codes.
     pub(crate) fn tiles_per_band(&self) -> usize {
         self.tiles_per_band
     }
 
-    /// The tiles of one band.
     #[cfg_attr(
         not(any(test, all(target_os = "linux", target_arch = "x86_64"))),
-        expect(dead_code, reason = "no kernel for these machines multiplies tiles yet")
+        expect(dead_code, reason = "no kernel for this target multiplies tiles")
     )]
     pub(crate) fn band(&self, band: usize) -> &[Tile] {
         &self.tiles[band * self.tiles_per_band..][..self.tiles_per_band]

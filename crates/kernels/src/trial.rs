@@ -1,12 +1,12 @@
-//! A kernel that looks better on paper proves it here first: the same bits, in less time.
+//! Trials of a kernel before it is used: it must return the same bits, in less time.
 //!
-//! A virtual machine can announce instructions that its host does not have or does slowly.
+//! A virtual machine can announce instructions that its host does not have or executes slowly.
 
 use std::time::{Duration, Instant};
 
 use crate::{Kernel, Pool, QuantBatch, Scales, TernaryMatrix, multiply};
 
-/// Whether `candidate` multiplies as `reference` does, to the bit.
+/// Returns `true` if `candidate` multiplies with the same bits as `reference`.
 pub(crate) fn same_bits(candidate: &dyn Kernel, reference: &dyn Kernel) -> bool {
     let (rows, cols) = (40, 1100_usize);
     let groups = |len: usize| Scales::Groups { len, values: vec![0.7; rows * cols.div_ceil(len)] };
@@ -23,7 +23,8 @@ pub(crate) fn same_bits(candidate: &dyn Kernel, reference: &dyn Kernel) -> bool 
     })
 }
 
-/// Whether `candidate` is faster than `reference` on a product of some tokens. Takes milliseconds.
+/// Returns `true` if `candidate` is faster than `reference` on a product of some tokens. Takes
+/// milliseconds.
 pub(crate) fn is_faster(candidate: &dyn Kernel, reference: &dyn Kernel) -> bool {
     const ROUNDS: usize = 50;
     let (rows, cols, tokens) = (64, 2048, 32);
@@ -32,7 +33,7 @@ pub(crate) fn is_faster(candidate: &dyn Kernel, reference: &dyn Kernel) -> bool 
     let mut y = vec![0.0; tokens * rows];
     let mut best = [Duration::MAX; 2];
     for _ in 0..ROUNDS {
-        // In turn, so that what else the machine does slows both.
+        // Alternating, so that other load on the machine slows both.
         for ((kernel, codes), best) in codes.iter().zip(&mut best) {
             let start = Instant::now();
             subject.multiply(codes, *kernel, &mut y);
@@ -42,7 +43,7 @@ pub(crate) fn is_faster(candidate: &dyn Kernel, reference: &dyn Kernel) -> bool 
     best[0] < best[1]
 }
 
-/// A matrix to multiply with, on this thread.
+/// A matrix to multiply on this thread.
 struct Subject {
     pool: Pool,
     w: TernaryMatrix,
@@ -63,7 +64,7 @@ impl Subject {
         }
     }
 
-    /// Activations for some tokens: small ones and large ones of both signs.
+    /// Returns activations for some tokens, small and large ones of both signs.
     fn quantized(&self, kernel: &dyn Kernel, tokens: usize) -> QuantBatch {
         let cols = self.w.cols();
         let x: Vec<f32> = (0..tokens * cols).map(|i| mixed(i) as i16 as f32).collect();
@@ -77,7 +78,7 @@ impl Subject {
     }
 }
 
-/// Something that looks random, always the same.
+/// Returns a number that looks random.
 fn mixed(i: usize) -> u32 {
     (i as u32 ^ 0x5bd1).wrapping_mul(0x9e37_79b9).rotate_left(15).wrapping_mul(0x85eb_ca6b) >> 7
 }

@@ -8,7 +8,7 @@ use support::{Floats, Random};
 use wf_kernels::fp8::{E4M3_MAX, E5M2_MAX, e4m3_to_f32, e5m2_to_f32, f32_to_e4m3, f32_to_e5m2};
 use wf_kernels::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use wf_kernels::{
-    CHUNK, Kernel, KvDtype, KvShape, PAGE_LEN, Pool, clear, finish, part_len, supported,
+    CHUNK, Kernel, KvDtype, KvShape, PAGE_LEN, Pool, clear_parts, finish_parts, part_len, supported,
 };
 
 const HEAD_DIM: usize = 40;
@@ -77,14 +77,14 @@ fn chunks_computed_anywhere_join_to_the_whole() {
     each(|dtype, kernel| {
         let kv = Pages::new(dtype, HEAD_DIM, rows(3 * CHUNK), 1, kernel);
         let part_len = part_len(HEAD_DIM);
-        let mut chunks = vec![vec![f32::NAN; 2 * HEADS * part_len]; q.chunks()];
+        let mut chunks = vec![vec![f32::NAN; 2 * HEADS * part_len]; q.chunks().end];
         let pool = Pool::new(3);
         pool.rows(&mut chunks, 1, |chunk, out| out[0] = kv.parts(kernel, &q, chunk));
         let mut parts = chunks[0].clone();
-        clear(&mut parts);
+        clear_parts(&mut parts);
         chunks.iter().for_each(|next| kernel.join_chunks(part_len, &mut parts, next));
         let mut out = vec![f32::NAN; 2 * WIDTH];
-        finish(&parts, HEAD_DIM, &mut out);
+        finish_parts(&parts, HEAD_DIM, &mut out);
         assert_eq!(bits(&out), bits(&kv.attend(kernel, &q)), "{dtype}");
     });
 }

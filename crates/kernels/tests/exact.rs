@@ -13,9 +13,10 @@ use checks::{check_bound_scores, check_code_dots, check_nibble_dots};
 use support::pages::{Pages, queries};
 use support::{Floats, LAYOUTS, Random, Rows, int8_matrix, matrix, quant_rows};
 use wf_kernels::{
-    AttendScratch, CodeRows, FloatRows, Int8Matrix, Isa, Kernel, KvDtype, KvHead, Layout,
-    NibbleMatrix, NonZeros, QuantRow, Queries, RotaryPairs, RowBounds, Scales, ScoreBounds, Strip,
-    TernaryColumns, TernaryMatrix, TernaryRows, VectorBounds, kernel, part_len, supported,
+    AttendScratch, AttentionKernel, CodeRows, FloatKernel, FloatRows, Int8Matrix, Isa, Kernel,
+    KvDtype, KvHead, Layout, NibbleMatrix, NonZeros, QuantRow, Queries, RotaryPairs, RowBounds,
+    Scales, ScoreBounds, Strip, TableKernel, TernaryColumns, TernaryKernel, TernaryMatrix,
+    TernaryRows, VectorBounds, kernel, part_len, supported,
 };
 
 /// What all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
@@ -71,9 +72,9 @@ fn scalar_comes_first_and_all_are_different() {
         "only tiles may not pay: {best}"
     );
     let has_amx = isas.contains(&Isa::Amx);
-    let why_no_amx = wf_kernels::why_missing(Isa::Amx);
+    let why_no_amx = wf_kernels::unavailable_reason(Isa::Amx);
     assert_eq!(why_no_amx.is_some(), cfg!(target_arch = "x86_64") && !has_amx, "{why_no_amx:?}");
-    assert_eq!(wf_kernels::why_missing(Isa::Scalar), None);
+    assert_eq!(wf_kernels::unavailable_reason(Isa::Scalar), None);
     println!("kernels here: {isas:?}");
 }
 
@@ -315,7 +316,8 @@ fn check_attend_chunk(kernel: &dyn Kernel) {
             let kv = Pages::random(random, dtype, head_dim, 300, (kind, kernel));
             let heads = 1 + i % 6;
             let q = random.floats(visible.len() * heads * head_dim, Floats::Plain);
-            let q = queries(&q, heads, &visible);
+            let window = [None, Some(1), Some(40), Some(270)][(i / 2) % 4];
+            let q = Queries { window, ..queries(&q, heads, &visible) };
             for chunk in [0, 1] {
                 let context = || format!("{}: {dtype}, {q:?}, chunk {chunk}", kernel.isa());
                 let (expected, found) =
@@ -436,10 +438,12 @@ impl Kernel for Planted {
         Isa::Scalar
     }
 
-    fn is_made_for(&self, layout: Layout) -> bool {
-        scalar().is_made_for(layout)
+    fn reads_layout(&self, layout: Layout) -> bool {
+        scalar().reads_layout(layout)
     }
+}
 
+impl TernaryKernel for Planted {
     fn quantize(&self, x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32 {
         let scale = scalar().quantize(x, codes, sums);
         if self.0 == Op::Quantize && x.len() == 67 {
@@ -467,7 +471,9 @@ impl Kernel for Planted {
     fn multiply_columns(&self, _: &TernaryColumns, _: usize, _: &NonZeros, _: &mut [f32]) {
         unreachable!("checked against the dense product, in sparse.rs")
     }
+}
 
+impl TableKernel for Planted {
     fn int8_dots(&self, w: &Int8Matrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>) {
         scalar().int8_dots(w, strip, xs, y);
         if self.0 == Op::Int8Dots && w.cols() == 67 {
@@ -509,7 +515,9 @@ impl Kernel for Planted {
             self.spoil(Op::CodeDots, 67, y.row(y.rows() - 1));
         }
     }
+}
 
+impl FloatKernel for Planted {
     fn rms_norm(&self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
         scalar().rms_norm(x, weight, eps, out);
         self.spoil(Op::RmsNorm, x.len(), out);
@@ -544,7 +552,9 @@ impl Kernel for Planted {
         scalar().softmax(x);
         self.spoil(Op::Softmax, x.len(), x);
     }
+}
 
+impl AttentionKernel for Planted {
     fn attend_chunk(
         &self,
         q: &Queries<'_>,

@@ -9,15 +9,15 @@ use support::{
     Floats, LAYOUTS, Random, Rows, cases, int8_matrix, matrix, nibble_matrix, quant_rows,
 };
 use wf_kernels::{
-    Isa, Kernel, KvDtype, Layout, Pool, QuantBatch, RotaryPairs, Scales, Strip, TernaryMatrix,
-    best, int8_products, kernel, multiply,
+    Isa, Kernel, KvDtype, Layout, Pool, QuantBatch, Queries, RotaryPairs, Scales, Strip,
+    TernaryMatrix, best, int8_products, kernel, multiply,
 };
 
 fn scalar() -> &'static dyn Kernel {
     kernel(Isa::Scalar).expect("every CPU runs scalar code")
 }
 
-/// Whether `found` is `expected` but for rounding, relative to `size`.
+/// Returns `true` if `found` is `expected` up to rounding, relative to `size`.
 #[track_caller]
 fn assert_close(expected: f64, found: f32, size: f64) {
     let error = (expected - f64::from(found)).abs();
@@ -157,13 +157,13 @@ proptest! {
 
 #[test]
 #[should_panic(expected = "0 to 15")]
-fn a_nibble_out_of_range_is_refused() {
+fn rejects_a_nibble_out_of_range() {
     nibble_matrix(&[0, 16], 2);
 }
 
 #[test]
-#[should_panic(expected = "-128 is not a code")]
-fn a_code_out_of_range_is_refused() {
+#[should_panic(expected = "-127 to 127")]
+fn rejects_a_code_out_of_range() {
     int8_matrix(&[0, -128], 2);
 }
 
@@ -204,12 +204,12 @@ fn the_first_unreadable_strip_is_the_error() {
 
 #[test]
 #[should_panic(expected = "only -1, 0 and 1 are trits")]
-fn a_number_that_is_no_trit_is_refused() {
+fn rejects_a_number_that_is_not_a_trit() {
     matrix(Layout::FiveTrits, &[0, 1, 2, -1], 4, Scales::Tensor(1.0));
 }
 
 #[test]
-#[should_panic(expected = "one scale a group")]
+#[should_panic(expected = "one scale per group")]
 fn scales_must_fit() {
     TernaryMatrix::new(3, 100, Scales::Groups { len: 64, values: vec![1.0; 5] });
 }
@@ -243,8 +243,8 @@ fn five_trits_take_a_byte_unless_groups_have_scales() {
 #[test]
 fn the_layout_to_prefer_is_one_there_is_code_for() {
     let pool = Pool::new(2);
-    assert_eq!(Layout::measured(scalar(), &pool), Layout::QuadLines);
-    assert!(best().is_made_for(Layout::measured(best(), &pool)));
+    assert_eq!(Layout::fastest(scalar(), &pool), Layout::QuadLines);
+    assert!(best().reads_layout(Layout::fastest(best(), &pool)));
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn softmax_is_softmax() {
     assert_eq!(masked, [0.0, 1.0, 0.0]);
 }
 
-/// How far a type may take a result from the truth, against the size of values.
+/// Largest allowed error of a type, relative to the size of values.
 fn tolerance(dtype: KvDtype) -> f64 {
     match dtype {
         KvDtype::F32 => 5e-6,
@@ -425,14 +425,19 @@ fn attention_is_the_softmax_of_scores_times_values() {
             let score = |key: &[f32]| {
                 0.31 * q.iter().zip(key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>()
             };
-            let scores: Vec<f64> = kv.keys.chunks(head_dim).map(score).collect();
-            let weights = naive_softmax(&scores);
-            let found = kv.attend(scalar(), &queries(&q, 1, &[visible]));
-            for (d, found) in found.iter().enumerate() {
-                let values = kv.values.chunks(head_dim).zip(&weights);
-                let expected: f64 = values.map(|(value, w)| w * f64::from(value[d])).sum();
-                let error = (expected - f64::from(*found)).abs();
-                assert!(error <= 4.0 * tolerance(dtype), "{dtype}, {visible}: {found}, {expected}");
+            for window in [None, Some(1), Some(19), Some(300), Some(1000)] {
+                let first = window.map_or(0, |window| visible.saturating_sub(window));
+                let scores: Vec<f64> = kv.keys.chunks(head_dim).skip(first).map(score).collect();
+                let weights = naive_softmax(&scores);
+                let ends = [visible];
+                let q = Queries { window, ..queries(&q, 1, &ends) };
+                for (d, found) in kv.attend(scalar(), &q).iter().enumerate() {
+                    let values = kv.values.chunks(head_dim).skip(first).zip(&weights);
+                    let expected: f64 = values.map(|(value, w)| w * f64::from(value[d])).sum();
+                    let error = (expected - f64::from(*found)).abs();
+                    let context = || format!("{dtype}, {visible}, {window:?}: {found}, {expected}");
+                    assert!(error <= 4.0 * tolerance(dtype), "{}", context());
+                }
             }
         }
     }

@@ -83,7 +83,7 @@ fn codes(random: &mut Random, len: usize, share: f32) -> Vec<i8> {
 
 fn check_columns(w: &TernaryMatrix, columns: &TernaryColumns, x: &QuantRow) {
     let expected = dense(w, x);
-    let mut non_zeros = NonZeros::with_room(w.cols());
+    let mut non_zeros = NonZeros::with_capacity(w.cols());
     non_zeros.find(x);
     assert_eq!(non_zeros.len(), x.codes().iter().filter(|&&code| code != 0).count());
     let what = format!("{}x{}, {} columns", w.rows(), w.cols(), non_zeros.len());

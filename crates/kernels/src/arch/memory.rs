@@ -1,12 +1,12 @@
-//! Memory for lines, in huge pages where the system gives them.
+//! Memory for lines, in huge pages if the system provides them.
 //!
-//! A forward pass reads all weights once. In pages of 4 KiB that lie anywhere in memory, the
-//! prefetching of a CPU starts anew on every page, and each page costs a walk through the page
-//! tables: plain reading was seen to run at 17 GB/s, and at 31 GB/s in pages of 2 MiB.
+//! A forward pass reads all weights once. With pages of 4 KiB, hardware prefetching restarts on every
+//! page, and each page costs a page table walk: plain reading ran at 17 GB/s, and at 31 GB/s with pages
+//! of 2 MiB.
 //!
-//! A page comes into being when it is first written: the system clears it on the thread that writes,
-//! and takes it from the memory next to that thread's CPU. So memory is first written by the threads
-//! that make what it will hold, each its own part.
+//! A page is allocated when it is first written: the system clears it on the writing thread and takes
+//! it from the memory next to the CPU of that thread. Memory is therefore first written by the threads
+//! that fill it, each its own part.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ use crate::line::Line;
 /// Bytes in a huge page.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// A slice of lines with memory of its own.
+/// An owned slice of lines.
 pub(crate) struct Lines {
     start: NonNull<Line>,
     len: usize,
@@ -32,19 +32,19 @@ unsafe impl Send for Lines {}
 unsafe impl Sync for Lines {}
 
 impl Lines {
-    /// `len` times `line`, written by this thread.
+    /// Creates `len` copies of `line`, written by this thread.
     pub(crate) fn filled(line: Line, len: usize) -> Self {
         let mut lines = Self::unwritten(len);
         written(lines.room(), line);
         lines
     }
 
-    /// Some pieces of `piece_len` lines, on all threads of `pool`: `job` gets each by its number, full
-    /// of `line`, and something to write on.
+    /// Creates pieces of `piece_len` lines on all threads of `pool`. `job` gets the number of a piece,
+    /// the piece, full of `line`, and the scratch of its thread.
     ///
     /// # Panics
     ///
-    /// If there is less scratch than threads, or if a job panics.
+    /// Panics if there are fewer scratch values than threads, or if a job panics.
     pub(crate) fn made<S: Send>(
         pool: &Pool,
         line: Line,
@@ -59,12 +59,12 @@ impl Lines {
         lines
     }
 
-    /// `len` lines whose bytes `job` fills, on all threads of `pool`: it gets pieces of `piece_len` lines
-    /// by their numbers, full of zeros. The last may be shorter.
+    /// Creates `len` lines whose bytes `job` fills on all threads of `pool`. It gets the number of a
+    /// piece of `piece_len` lines and its bytes, full of zeros. The last piece may be shorter.
     ///
     /// # Panics
     ///
-    /// If a job panics.
+    /// Panics if a job panics.
     pub(crate) fn from_bytes(
         pool: &Pool,
         len: usize,
@@ -78,7 +78,7 @@ impl Lines {
         lines
     }
 
-    /// Memory for `len` lines. All of them have to be written before anybody else gets it.
+    /// Allocates `len` lines. All of them must be written before they are read.
     fn unwritten(len: usize) -> Self {
         let layout = layout_of(len);
         if layout.size() == 0 {
@@ -89,20 +89,20 @@ impl Lines {
         // The alignment of the layout is at least that of lines.
         let Some(start) = NonNull::new(start.cast::<Line>()) else { handle_alloc_error(layout) };
         if layout.align() == HUGE_PAGE {
-            // Before the first write, so that the pages come in the size we ask for.
-            advise_huge_pages(start.addr().get(), layout.size() / HUGE_PAGE * HUGE_PAGE);
+            // Before the first write, which determines the size of pages.
+            advise_huge_pages(start.as_ptr().cast(), layout.size() / HUGE_PAGE * HUGE_PAGE);
         }
         Self { start, len, layout }
     }
 
-    /// Where the lines lie, written or not.
+    /// Returns the lines, written or not.
     fn room(&mut self) -> &mut [MaybeUninit<Line>] {
         // SAFETY: `len` lines, aligned and ours; they need not be written to be this type.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len) }
     }
 }
 
-/// Writes `line` everywhere.
+/// Fills `room` with `line`.
 fn written(room: &mut [MaybeUninit<Line>], line: Line) -> &mut [Line] {
     room.fill(MaybeUninit::new(line));
     // SAFETY: every line was written.
@@ -110,7 +110,7 @@ fn written(room: &mut [MaybeUninit<Line>], line: Line) -> &mut [Line] {
 }
 
 impl Default for Lines {
-    /// No lines.
+    /// Returns no lines.
     fn default() -> Self {
         Self::unwritten(0)
     }
@@ -120,7 +120,7 @@ impl Deref for Lines {
     type Target = [Line];
 
     fn deref(&self) -> &[Line] {
-        // SAFETY: `len` lines, aligned, written by who made them, and ours.
+        // SAFETY: `len` lines, aligned, written by every constructor, and ours.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -141,9 +141,9 @@ impl Drop for Lines {
     }
 }
 
-/// Lines of zeros that take memory only once they are written.
+/// Lines of zeros that take memory only when written.
 pub(crate) struct ZeroLines {
-    /// One line more than asked for, because it may start anywhere.
+    /// One line more than `len`, because the start may not be aligned.
     bytes: Vec<u8>,
     len: usize,
 }
@@ -174,7 +174,7 @@ impl DerefMut for ZeroLines {
     }
 }
 
-/// Numbers that may have any bits, and of which a line holds a whole number.
+/// Numbers for which every bit pattern is valid, and of which a line holds a whole number.
 ///
 /// # Safety
 ///
@@ -190,42 +190,42 @@ unsafe impl Plain for u8 {}
 // SAFETY: a number of one byte.
 unsafe impl Plain for i8 {}
 
-/// What lies in `lines`, as numbers.
+/// Returns the bytes of `lines` as numbers.
 pub(crate) fn numbers<T: Plain>(lines: &[Line]) -> &[T] {
     let len = size_of_val(lines) / size_of::<T>();
     // SAFETY: the same bytes, of which any are numbers, aligned better than needed.
     unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), len) }
 }
 
-/// What lies in `lines`, as numbers that can be changed.
+/// Returns the bytes of `lines` as mutable numbers.
 pub(crate) fn numbers_mut<T: Plain>(lines: &mut [Line]) -> &mut [T] {
     let len = size_of_val(lines) / size_of::<T>();
     // SAFETY: as for `numbers`, and any bytes are a line.
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), len) }
 }
 
-/// Has all threads take small pieces of memory from the same few places.
+/// Makes all threads allocate from one arena of the C library, for long-running programs.
 ///
-/// The system's C library gives each thread a place of its own. In a server, what one thread takes
-/// another gives back, and the places grow with every reply: by some 500 bytes, without end in sight
-/// after 12,000. For programs that run long; where there is another library, nothing happens.
-pub fn share_memory_places() {
+/// By default, glibc gives each thread an arena of its own. In a server, threads free what others have
+/// allocated, and the arenas grew by about 500 bytes with every response, still after 12,000 of them.
+/// Does nothing with other C libraries.
+pub fn limit_malloc_arenas() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         /// `M_ARENA_MAX` of `malloc.h`.
-        const MOST_PLACES: std::ffi::c_int = -8;
-        // SAFETY: as `malloc.h` declares it; it takes two numbers and knows what they mean.
+        const ARENA_MAX: std::ffi::c_int = -8;
+        // SAFETY: as declared in `malloc.h`.
         unsafe extern "C" {
-            safe fn mallopt(what: std::ffi::c_int, value: std::ffi::c_int) -> std::ffi::c_int;
+            safe fn mallopt(param: std::ffi::c_int, value: std::ffi::c_int) -> std::ffi::c_int;
         }
-        // Where it says no, all is as before.
-        let _ = mallopt(MOST_PLACES, 1);
+        // A failure leaves the default.
+        let _ = mallopt(ARENA_MAX, 1);
     }
 }
 
-/// Starts large slices at a huge page. The last, unfinished huge page is taken whole if at most half
-/// of it is lost; otherwise the lines in it lie in small pages. With a quarter, 40 % of a matrix of
-/// 3.4 MiB lay in small pages, and was read at 15 instead of 25 GB/s.
+/// Returns the allocation layout of `len` lines. Large slices start at a huge page. The last, partial
+/// huge page is allocated whole if at most half of it is unused, and as small pages otherwise. With a
+/// quarter, 40 % of a matrix of 3.4 MiB was in small pages and read at 15 instead of 25 GB/s.
 fn layout_of(len: usize) -> Layout {
     let layout = Layout::array::<Line>(len).expect("no more lines than memory has");
     let size = layout.size();
@@ -237,30 +237,31 @@ fn layout_of(len: usize) -> Layout {
     Layout::from_size_align(whole, HUGE_PAGE).expect("no more lines than memory has")
 }
 
-/// Asks the system for huge pages for what `vec` has room for. To be called before anything is
-/// written to it: pages that exist keep their size. For tables that are read from end to end.
+/// Asks the system for huge pages for the capacity of `vec`, for tables that are read from end to end.
+/// Has no effect on pages that were already written.
 pub fn prefer_huge_pages<T>(vec: &Vec<T>) {
-    let start = vec.as_ptr().addr();
-    let end = start + vec.capacity() * size_of::<T>();
-    let start = start.next_multiple_of(HUGE_PAGE);
-    if start < end {
-        advise_huge_pages(start, (end - start) / HUGE_PAGE * HUGE_PAGE);
+    let bytes_len = vec.capacity() * size_of::<T>();
+    let start = vec.as_ptr().cast::<u8>();
+    let skipped = start.addr().next_multiple_of(HUGE_PAGE) - start.addr();
+    if skipped < bytes_len {
+        let len = (bytes_len - skipped) / HUGE_PAGE * HUGE_PAGE;
+        advise_huge_pages(start.wrapping_add(skipped), len);
     }
 }
 
-/// Asks for huge pages between `start`, which is aligned to one, and `start + len`. Where the system
-/// does not know what that is, nothing happens.
-#[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "only Linux is asked"))]
-fn advise_huge_pages(start: usize, len: usize) {
-    #[cfg(all(target_os = "linux", not(miri), target_arch = "x86_64"))]
-    super::x86_64::madvise(start, len, MADV_HUGEPAGE);
-    #[cfg(all(target_os = "linux", not(miri), target_arch = "aarch64"))]
-    super::aarch64::madvise(start, len, MADV_HUGEPAGE);
+/// Asks the system for huge pages between `start`, which is aligned to one, and `start + len`. Does
+/// nothing on systems without such advice.
+fn advise_huge_pages(start: *const u8, len: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        use rustix::mm::{Advice, madvise};
+        // SAFETY: this advice changes nothing a program can observe about its memory.
+        // A rejection leaves small pages in place, which are correct but slower.
+        let _ = unsafe { madvise(start.cast_mut().cast(), len, Advice::LinuxHugepage) };
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = (start, len);
 }
-
-/// From the interface of Linux, the same on all CPUs.
-#[cfg(target_os = "linux")]
-const MADV_HUGEPAGE: usize = 14;
 
 #[cfg(test)]
 mod tests {

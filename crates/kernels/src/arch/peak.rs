@@ -1,12 +1,11 @@
-//! What this CPU can multiply at most: its instructions for products of small integers, one after
-//! the other on registers, without a load or a result that has to be waited for.
+//! The peak integer throughput of this CPU: its instructions for products of small integers, on
+//! registers, without loads or dependencies.
 //!
-//! No kernel reaches it, because weights have to be unpacked. It is what a share of the machine is a
-//! share of.
+//! No kernel reaches it, because weights have to be unpacked. Utilization is relative to it.
 
 use std::hint::black_box;
 
-/// A way of this CPU to multiply int8 numbers and add the products up.
+/// An instruction that multiplies int8 numbers and sums the products.
 #[derive(Clone, Copy)]
 pub struct DotInstruction {
     pub(super) name: &'static str,
@@ -15,29 +14,28 @@ pub struct DotInstruction {
     pub(super) rounds: Rounds,
 }
 
-/// Runs that many rounds, on a CPU that has the instruction.
+/// Runs a number of rounds on a CPU that has the instruction.
 pub(super) type Rounds = unsafe fn(u64);
 
 impl DotInstruction {
-    /// What it is called.
+    /// Returns the name of the instruction.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Multiplies `rounds` times as much as it takes to keep the CPU busy, and returns how many
-    /// products that were.
+    /// Runs `rounds` rounds of independent instructions and returns the number of products.
     pub fn run(&self, rounds: u64) -> u64 {
-        // SAFETY: `dot_instructions` gives out only what this CPU has.
+        // SAFETY: `dot_instructions` returns only instructions of this CPU.
         unsafe { (self.rounds)(rounds) };
         self.products * rounds
     }
 }
 
-/// All that this CPU has.
+/// Returns the instructions of this CPU.
 pub fn dot_instructions() -> Vec<DotInstruction> {
     let mut found = vec![DotInstruction { name: "plain", products: 32, rounds: plain }];
     if cfg!(miri) {
-        // Miri knows no assembly.
+        // Miri does not support assembly.
         return found;
     }
     #[cfg(target_arch = "x86_64")]
@@ -47,7 +45,7 @@ pub fn dot_instructions() -> Vec<DotInstruction> {
     found
 }
 
-/// What a compiler makes of it for any CPU.
+/// Multiplies with code that the compiler vectorises for any CPU.
 fn plain(rounds: u64) {
     let (a, b) = ([3_i8; 32], [5_i8; 32]);
     let mut sums = [0_i32; 32];

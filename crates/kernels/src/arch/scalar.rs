@@ -1,19 +1,23 @@
-//! The definition of correct: plain Rust, no tricks, never optimised.
+//! Plain Rust, never optimised by hand: the reference for all other kernels.
 
 use crate::half::{bf16_to_f32, f16_to_f32};
-use crate::int8::{BIAS, INT8_LINE_COLS, Int8Sums};
+use crate::int_lanes::{COLUMN_LINE_ROWS, ColumnLines, IntLanes, Interleave, QuadBlock};
+use crate::int8::BIAS;
 use crate::lanes::{F32x16, Simd};
-use crate::layout::{five_trits, quad_lines};
-use crate::line::{Line, STRIP};
-use crate::product::LineSums;
-use crate::sparse::SparseSums;
-use crate::{Isa, QuantRow};
+use crate::line::STRIP;
+use crate::sums::add_columns;
+use crate::{Isa, Kernel};
 
-/// Every CPU has this.
+/// The kernel that every CPU runs.
 #[derive(Clone, Copy)]
 pub(crate) struct Scalar;
 
-super::implement_kernel!(Scalar, Isa::Scalar);
+super::implement_kernel!(Scalar, Isa::Scalar, plain);
+
+#[expect(clippy::unnecessary_wraps, reason = "the signature of a detection")]
+pub(super) fn detect() -> Option<&'static dyn Kernel> {
+    Some(&Scalar)
+}
 
 /// Sixteen floats in an array.
 #[derive(Clone, Copy)]
@@ -117,65 +121,160 @@ impl F32x16 for Array {
     }
 }
 
-impl LineSums for Scalar {
-    fn line_sums<const T: usize>(self, lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP]; T] {
-        tokens.map(|activations| sums(lines, activations, quad_lines::codes))
+impl IntLanes for Scalar {
+    type Bytes = [u8; 64];
+    type Narrow = [i32; STRIP];
+    type Sums = [i32; STRIP];
+    type Quads<'a> = &'a QuadBlock;
+    type Pairs = [i8; 32];
+    type Columns = [i32; 16];
+
+    #[inline(always)]
+    fn load_bytes(self, line: &[u8; 64], _pass: usize) -> [u8; 64] {
+        *line
     }
 
-    fn five_trit_sums<const T: usize>(
-        self,
-        lines: &[Line],
-        tokens: [&[i8]; T],
-    ) -> [[i32; STRIP]; T] {
-        tokens.map(|activations| sums(lines, activations, five_trits::codes))
+    #[inline(always)]
+    fn load_activations(self, activations: &[i8; 64], _pass: usize) -> [u8; 64] {
+        activations.map(i8::cast_unsigned)
     }
-}
 
-/// Sums over lines whose bytes hold the codes of `PARTS` columns, four apart.
-fn sums<const PARTS: usize>(
-    lines: &[Line],
-    activations: &[i8],
-    codes: impl Fn(u8) -> [u8; PARTS],
-) -> [i32; STRIP] {
-    let mut sums = [0; STRIP];
-    for (line, activations) in lines.iter().zip(activations.chunks(4 * PARTS)) {
-        for (row, sum) in sums.iter_mut().enumerate() {
-            for (column, &activation) in activations.iter().enumerate() {
-                let (part, byte) = (column / 4, column % 4);
-                let code = codes(line.0[4 * row + byte])[part];
-                *sum += i32::from(code) * i32::from(activation);
-            }
-        }
+    #[inline(always)]
+    fn field(self, bytes: [u8; 64], shift: usize, mask: u8) -> [u8; 64] {
+        bytes.map(|byte| byte >> shift & mask)
     }
-    sums
-}
 
-impl Int8Sums for Scalar {
-    fn int8_sums<const T: usize>(self, lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
-        xs.map(|x| {
-            let mut sums = [0; STRIP];
-            for (line, codes) in lines.iter().zip(x.codes().as_chunks::<INT8_LINE_COLS>().0) {
-                for (row, sum) in sums.iter_mut().enumerate() {
-                    for (column, &code) in codes.iter().enumerate() {
-                        let weight = (line.0[4 * row + column] ^ BIAS).cast_signed();
-                        *sum += i32::from(weight) * i32::from(code);
-                    }
-                }
-            }
-            sums
+    #[inline(always)]
+    fn quads(self, activations: &QuadBlock) -> &QuadBlock {
+        activations
+    }
+
+    #[inline(always)]
+    fn zero(self) -> [i32; STRIP] {
+        [0; STRIP]
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: [i32; STRIP], codes: [u8; 64], activations: [u8; 64]) -> [i32; STRIP] {
+        std::array::from_fn(|row| {
+            let products = (4 * row..4 * row + 4)
+                .map(|i| i32::from(codes[i]) * i32::from(activations[i].cast_signed()));
+            sums[row] + products.sum::<i32>()
         })
     }
+
+    #[inline(always)]
+    fn dot_quad<const QUAD: usize>(
+        self,
+        sums: [i32; STRIP],
+        codes: [u8; 64],
+        quads: &QuadBlock,
+    ) -> [i32; STRIP] {
+        self.dot(sums, codes, self.broadcast(quads[QUAD]))
+    }
+
+    #[inline(always)]
+    fn dot_signed<const QUAD: usize>(
+        self,
+        sums: [i32; STRIP],
+        weights: [u8; 64],
+        quads: &QuadBlock,
+    ) -> [i32; STRIP] {
+        std::array::from_fn(|row| {
+            let weights = weights[4 * row..4 * row + 4].iter();
+            let products = weights.zip(quads[QUAD]).map(|(weight, activation)| {
+                i32::from((weight ^ BIAS).cast_signed()) * i32::from(activation)
+            });
+            sums[row] + products.sum::<i32>()
+        })
+    }
+
+    #[inline(always)]
+    fn splat_sums(self, value: i32) -> [i32; STRIP] {
+        [value; STRIP]
+    }
+
+    #[inline(always)]
+    fn widen(self, sums: [i32; STRIP], narrow: [i32; STRIP], _shift: usize) -> [i32; STRIP] {
+        std::array::from_fn(|row| sums[row] + narrow[row])
+    }
+
+    #[inline(always)]
+    fn store_sums(self, sums: [i32; STRIP], out: &mut [i32; STRIP], _pass: usize) {
+        *out = sums;
+    }
+
+    #[inline(always)]
+    fn total(self, sums: [i32; STRIP]) -> i32 {
+        sums.iter().sum()
+    }
+
+    #[inline(always)]
+    fn load_pairs(self, values: &[i8; 32]) -> [i8; 32] {
+        *values
+    }
+
+    #[inline(always)]
+    fn zero_columns(self) -> [i32; 16] {
+        [0; 16]
+    }
+
+    #[inline(always)]
+    fn dot_pairs(self, sums: [i32; 16], pairs: [i8; 32], weights: [i16; 2]) -> [i32; 16] {
+        let [even, odd] = weights.map(i32::from);
+        std::array::from_fn(|column| {
+            let [a, b] = [pairs[2 * column], pairs[2 * column + 1]].map(i32::from);
+            sums[column] + even * a + odd * b
+        })
+    }
+
+    #[inline(always)]
+    fn store_columns(self, sums: [i32; 16], out: &mut [i32; 16]) {
+        *out = sums;
+    }
+
+    #[inline(always)]
+    fn add_columns(
+        self,
+        lines: ColumnLines<'_>,
+        columns: &[[u32; 4]],
+        codes: &[[i8; 4]],
+        sums: &mut [i32; COLUMN_LINE_ROWS],
+    ) {
+        add_columns(self, lines, columns, codes, sums);
+    }
 }
 
-/// As the trait defines them.
-impl SparseSums for Scalar {}
+impl Interleave for Scalar {
+    #[inline(always)]
+    fn interleave(self, columns: [[u8; 64]; 4]) -> [[u8; 64]; 4] {
+        std::array::from_fn(|k| {
+            std::array::from_fn(|i| columns[i % 4][16 * (i / 16) + 4 * k + i % 16 / 4])
+        })
+    }
+
+    #[inline(always)]
+    fn broadcast(self, quad: [i8; 4]) -> [u8; 64] {
+        std::array::from_fn(|i| quad[i % 4].cast_unsigned())
+    }
+
+    #[inline(always)]
+    fn load_sums(self, sums: &[i32; STRIP]) -> [i32; STRIP] {
+        *sums
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn lanes_do_what_their_definition_says() {
+    fn lanes_follow_their_definition() {
         crate::lanes::tests::check_lanes(Scalar);
+    }
+
+    #[test]
+    fn sums_follow_their_definition() {
+        crate::sums::tests::check_sums(Scalar);
     }
 }

@@ -1,7 +1,7 @@
-//! Memory that is read as weights are: the limit every product is measured against.
+//! Measurement of memory bandwidth, the limit that products are compared with.
 //!
-//! A limit must have what the kernels have, or they would seem to beat it: the same pages, the widest
-//! loads of this CPU, and the same asking ahead, if that is faster than what the CPU does by itself.
+//! It is measured under the conditions of kernels: the same pages, the widest loads of this CPU, and the
+//! same prefetching if that is faster than the hardware alone.
 
 use super::Lines;
 use crate::Pool;
@@ -10,33 +10,33 @@ use crate::line::Line;
 /// Bytes one job reads.
 const JOB_BYTES: usize = 256 << 10;
 
-/// A way to read.
+/// A way to read memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// Line after line: the CPU sees what comes next.
+pub enum ReadMode {
+    /// Line by line, with hardware prefetching.
     Plain,
-    /// As kernels do it, asking for lines to come.
-    AskingAhead,
+    /// Line by line, prefetching as kernels do.
+    Prefetch,
 }
 
-/// Memory to measure reading on.
+/// Memory to measure bandwidth on.
 pub struct ReadBuffer {
     lines: Lines,
 }
 
 impl ReadBuffer {
-    /// At least `bytes` bytes, all of them written, so that they exist.
+    /// Allocates and writes at least `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
         Self { lines: Lines::filled(Line([0x5a; 64]), bytes.div_ceil(size_of::<Line>())) }
     }
 
-    /// Bytes that one [`read`](Self::read) reads.
+    /// Returns the number of bytes that one [`read`](Self::read) reads.
     pub fn bytes_len(&self) -> usize {
         size_of_val(&*self.lines)
     }
 
-    /// Reads everything once, on all threads of `pool`, and does next to nothing with it.
-    pub fn read(&self, pool: &Pool, reading: Reading) {
+    /// Reads all bytes once, on all threads of `pool`.
+    pub fn read(&self, pool: &Pool, reading: ReadMode) {
         let jobs = self.lines.chunks(JOB_BYTES / size_of::<Line>());
         pool.run(jobs.len(), |job| {
             let mut jobs = jobs.clone();
@@ -45,22 +45,21 @@ impl ReadBuffer {
     }
 }
 
-/// The exclusive or of all words, so that every one has to be looked at.
-fn fold(lines: &[Line], reading: Reading) -> u64 {
+/// Returns the exclusive or of all words, so that every one is loaded.
+fn fold(lines: &[Line], reading: ReadMode) -> u64 {
     #[cfg(target_arch = "x86_64")]
     return match reading {
-        Reading::Plain => super::x86_64::fold(lines, |_| {}),
-        Reading::AskingAhead => super::x86_64::fold(lines, super::x86_64::prefetch_after),
+        ReadMode::Plain => super::x86_64::fold(lines, |_| {}),
+        ReadMode::Prefetch => super::x86_64::fold(lines, super::x86_64::prefetch_after),
     };
-    // Kernels for other CPUs do not ask ahead.
+    // Kernels for other CPUs do not prefetch.
     #[cfg(not(target_arch = "x86_64"))]
     return match reading {
-        Reading::Plain | Reading::AskingAhead => fold_words(lines, |_| {}),
+        ReadMode::Plain | ReadMode::Prefetch => fold_words(lines, |_| {}),
     };
 }
 
-/// As [`fold`], in what the compiler makes of it for the CPU it is compiled for. `ahead` is told of
-/// every line.
+/// As [`fold`], vectorised by the compiler. `ahead` is called with every line.
 #[inline(always)]
 pub(super) fn fold_words(lines: &[Line], ahead: impl Fn(&Line)) -> u64 {
     let mut folded = [[0; 8]; 4];
@@ -85,7 +84,7 @@ mod tests {
                 let (line, byte) = (place / 8, place % 8 * 8 + place % 7);
                 lines[line].0[byte] = 1;
                 let word = 1 << (8 * (place % 7));
-                for reading in [Reading::Plain, Reading::AskingAhead] {
+                for reading in [ReadMode::Plain, ReadMode::Prefetch] {
                     assert_eq!(fold(&lines, reading), word, "{place}");
                 }
                 assert_eq!(fold_words(&lines, |_| {}), word, "{place}");
@@ -95,11 +94,11 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_at_least_as_long_as_asked_for() {
+    fn a_buffer_has_at_least_the_requested_length() {
         for (asked, got) in [(0, 0), (1, 64), (1 << 20, 1 << 20)] {
             let buffer = ReadBuffer::new(asked);
             assert_eq!(buffer.bytes_len(), got);
-            buffer.read(&Pool::new(2), Reading::Plain);
+            buffer.read(&Pool::new(2), ReadMode::Plain);
         }
     }
 }

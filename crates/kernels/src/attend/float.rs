@@ -1,4 +1,4 @@
-//! Chunks whose keys and values are floats, of any size.
+//! Attention over chunks of float keys and values.
 
 use super::{AttendScratch, CHUNK, Job, exponentials, part_len, scale_weights};
 use crate::arch::numbers;
@@ -6,14 +6,14 @@ use crate::float::add_products;
 use crate::kv::{PAGE_LEN, TILE};
 use crate::lanes::{F32x16, Simd, Stored};
 
-/// How many query heads share one reading of keys or values, where there are registers for it.
+/// Query heads that share one load of keys or values on CPUs with many registers.
 const QUERIES_AT_ONCE: usize = 4;
 
-/// How many share one reading of keys elsewhere.
+/// Query heads that share one load of keys elsewhere.
 const FEW_QUERIES: usize = 2;
 
-/// A score is made of this many sums, over the elements 0, 2, 4, ... and 1, 3, 5, ... of the key: half
-/// the rounding errors, and two additions in flight.
+/// Sums per score, over the elements 0, 2, 4, ... and 1, 3, 5, ... of the key: half the rounding
+/// errors, and two additions in flight.
 const SUMS: usize = 2;
 
 #[inline(always)]
@@ -24,26 +24,26 @@ pub(super) fn attend<S: Simd, F: Stored, const SCALED: bool>(
     parts: &mut [f32],
 ) {
     let scores = &mut scratch.scores[..job.q.len() * CHUNK];
-    for page in 0..job.pages() {
+    for page in job.seen_pages() {
         job.prefetch(cpu, page);
         scores_of_page::<S, F, SCALED>(cpu, job, page, scores);
     }
     let part_len = part_len(job.kv.head_dim());
     for (query, weights) in scores.chunks_exact_mut(CHUNK).enumerate() {
         let seen = job.seen_by(query);
-        if seen > 0 {
-            let (largest, sum) = exponentials(cpu, weights, seen);
+        if !seen.is_empty() {
+            let (largest, sum) = exponentials(cpu, weights, &seen);
             let part = &mut parts[query * part_len..][..part_len];
             part[part_len - 2..].copy_from_slice(&[largest, sum]);
             if SCALED {
-                scale_weights(cpu, job, weights, seen);
+                scale_weights(cpu, job, weights, &seen);
             }
         }
     }
     weigh_values::<S, F>(cpu, job, scores, parts);
 }
 
-/// The scores of every query head for all positions of a page.
+/// Computes the scores of every query head for all positions of a page.
 #[inline(always)]
 fn scores_of_page<S: Simd, F: Stored, const SCALED: bool>(
     cpu: S,
@@ -69,7 +69,7 @@ fn scores_of_page<S: Simd, F: Stored, const SCALED: bool>(
     }
 }
 
-/// `N` query heads, the first of which is `first`, with `T` tiles of a page at a time.
+/// Computes the scores of `N` query heads from `first` on, `T` tiles of a page at a time.
 #[inline(always)]
 fn scores_of_queries<S: Simd, F: Stored, const SCALED: bool, const N: usize, const T: usize>(
     cpu: S,
@@ -122,7 +122,7 @@ fn scores_of_queries<S: Simd, F: Stored, const SCALED: bool, const N: usize, con
     }
 }
 
-/// Element `d` of the keys of `T` tiles.
+/// Loads element `d` of the keys of `T` tiles.
 #[inline(always)]
 fn load_tiles<S: Simd, F: Stored, const T: usize>(
     cpu: S,
@@ -136,23 +136,29 @@ fn load_tiles<S: Simd, F: Stored, const T: usize>(
     values
 }
 
-/// Adds the weighed values to each query head's part, position by position.
+/// Adds the weighted values to the part of each query head, position by position.
 ///
-/// What all rows see is read once for all; what only some see, by each on its own. A value that is
-/// not seen must not be added even with a weight of zero: it may be a NaN of someone else's.
+/// Positions visible to all rows are read once for all; others by each row on its own. A value that is
+/// not visible must not be added even with a weight of zero: it may be a NaN of another sequence.
 #[inline(always)]
 fn weigh_values<S: Simd, F: Stored>(cpu: S, job: &Job<'_>, weights: &[f32], parts: &mut [f32]) {
     let rows = job.q.visible.len();
-    let all_see = (0..rows).map(|row| job.q.seen(row, job.chunk)).min().unwrap_or(0);
-    weigh_range::<S, F>(cpu, job, (0, all_see), (0, job.q.len()), (weights, parts));
+    let seen = |row| job.q.seen(row, job.chunk);
+    let start = (0..rows).map(|row| seen(row).start).max().unwrap_or(0);
+    let end = (0..rows).map(|row| seen(row).end).min().unwrap_or(0).max(start);
+    let own = |row: usize| (row * job.q.heads, (row + 1) * job.q.heads);
     for row in 0..rows {
-        let range = (all_see, job.q.seen(row, job.chunk));
-        let queries = (row * job.q.heads, (row + 1) * job.q.heads);
-        weigh_range::<S, F>(cpu, job, range, queries, (weights, parts));
+        let before = (seen(row).start, seen(row).end.min(start));
+        weigh_range::<S, F>(cpu, job, before, own(row), (weights, parts));
+    }
+    weigh_range::<S, F>(cpu, job, (start, end), (0, job.q.len()), (weights, parts));
+    for row in 0..rows {
+        let after = (end, seen(row).end);
+        weigh_range::<S, F>(cpu, job, after, own(row), (weights, parts));
     }
 }
 
-/// The same for a range of positions and a range of query heads.
+/// Adds the weighted values of a range of positions for a range of query heads.
 #[inline(always)]
 fn weigh_range<S: Simd, F: Stored>(
     cpu: S,
@@ -185,7 +191,7 @@ fn weigh_range<S: Simd, F: Stored>(
     }
 }
 
-/// For each of `N` query heads, whose parts follow each other: `part += weights[0] * rows[0]`, then
+/// For each of `N` query heads, whose parts follow each other, adds `weights[0] * rows[0]`, then
 /// `weights[1] * rows[1]`, and so on.
 #[inline(always)]
 fn add_weighted<S: Simd, F: Stored, const N: usize>(
@@ -195,7 +201,7 @@ fn add_weighted<S: Simd, F: Stored, const N: usize>(
     row_len: usize,
     parts: &mut [f32],
 ) {
-    // Columns whose sums stay in registers down all the rows.
+    // Blocks of columns whose sums stay in registers for all rows.
     const MANY: usize = 4;
     let whole = row_len / TILE;
     let blocks = if S::MANY_REGISTERS { whole / MANY } else { 0 };
@@ -207,7 +213,7 @@ fn add_weighted<S: Simd, F: Stored, const N: usize>(
     }
 }
 
-/// The same for `16 * B` columns, the first of which is `column`.
+/// Adds the weighted values of `16 * B` columns from `column` on.
 #[inline(always)]
 fn add_to_columns<S: Simd, F: Stored, const B: usize, const N: usize>(
     cpu: S,

@@ -1,27 +1,27 @@
-//! Chunks whose keys and values are int8 codes: both products run in integers, which are exact in any
-//! order.
+//! Attention over chunks of int8 keys and values: both products run in integers, exact in any order.
 //!
-//! The query is quantised like an activation, by its own largest element, and meets the codes of keys
-//! in four-way byte products. A weight takes the scale of its value along and becomes 16 bits, in
-//! units of the largest of its chunk: at most 256 positions of 32,767 * 127 add up to less than 2^31.
+//! A query is quantized like an activation, by its own largest element, and multiplied with the codes
+//! of keys in byte dot products. A weight is multiplied by the scale of its value and rounded to 16
+//! bits, in units of the largest of its chunk: 256 positions of 32,767 * 127 sum to less than 2^31.
 
 use super::{AttendScratch, CHUNK, Job, exponentials, part_len, scale_weights};
 use crate::QuantRow;
-use crate::int8::{INT8_LINE_COLS, Int8Sums, ValuePages, ValuePairs, WeightPair};
+use crate::int_lanes::{IntSums, Keys, ValuePages, ValuePairs, WeightPair};
+use crate::int8::INT8_LINE_COLS;
 use crate::kv::{KvHead, PAGE_LEN, TILE};
 use crate::lanes::{F32x16, Simd};
 
-/// How many query heads share one reading of keys or values.
+/// Query heads that share one load of keys or values.
 const QUERIES_AT_ONCE: usize = 4;
 
 /// The largest weight.
 const LARGEST: f32 = 32767.0;
 
-/// The smallest magnitude that weights are taken in units of: its inverse is still a number.
+/// The smallest largest weight of a chunk: its inverse is finite.
 const SMALLEST_UNIT: f32 = 1e-30;
 
 #[inline(always)]
-pub(super) fn attend<S: Simd + Int8Sums>(
+pub(super) fn attend<S: IntSums>(
     cpu: S,
     job: &Job<'_>,
     scratch: &mut AttendScratch,
@@ -30,7 +30,7 @@ pub(super) fn attend<S: Simd + Int8Sums>(
     let queries = job.q.len();
     let scores = &mut scratch.scores[..queries * CHUNK];
     let codes = &scratch.codes[..queries];
-    for page in 0..job.pages() {
+    for page in job.seen_pages() {
         job.prefetch(cpu, page);
         scores_of_page(cpu, job, page, codes, scores);
     }
@@ -43,11 +43,11 @@ pub(super) fn attend<S: Simd + Int8Sums>(
     {
         let seen = job.seen_by(query);
         weights.fill([0; 2]);
-        if seen > 0 {
-            let (largest, sum) = exponentials(cpu, scores, seen);
-            scale_weights(cpu, job, scores, seen);
-            let unit = round_weights(cpu, &scores[..seen.next_multiple_of(TILE)], weights);
-            // The first place of the values keeps the unit until they are there.
+        if !seen.is_empty() {
+            let (largest, sum) = exponentials(cpu, scores, &seen);
+            scale_weights(cpu, job, scores, &seen);
+            let unit = round_weights(cpu, &scores[..seen.end.next_multiple_of(TILE)], weights);
+            // The first value holds the unit until the values are computed.
             part[0] = unit;
             part[part_len - 2..].copy_from_slice(&[largest, sum]);
         }
@@ -55,9 +55,9 @@ pub(super) fn attend<S: Simd + Int8Sums>(
     weigh_values(cpu, job, weights, parts);
 }
 
-/// The scores of every query head for all positions of a page.
+/// Computes the scores of every query head for all positions of a page.
 #[inline(always)]
-fn scores_of_page<S: Simd + Int8Sums>(
+fn scores_of_page<S: IntSums>(
     cpu: S,
     job: &Job<'_>,
     page: usize,
@@ -76,20 +76,20 @@ fn scores_of_page<S: Simd + Int8Sums>(
         };
         let (whole, rest) = codes.as_chunks::<QUERIES_AT_ONCE>();
         for (i, [a, b, c, d]) in whole.iter().enumerate() {
-            let sums = cpu.key_sums(lines, [a, b, c, d]);
+            let sums = cpu.code_sums::<Keys, 4>(lines, [a, b, c, d]);
             for (n, sums) in sums.iter().enumerate() {
                 put(i * QUERIES_AT_ONCE + n, sums);
             }
         }
         for (i, query) in rest.iter().enumerate() {
-            let [sums] = cpu.key_sums(lines, [query]);
+            let [sums] = cpu.code_sums::<Keys, 1>(lines, [query]);
             put(whole.len() * QUERIES_AT_ONCE + i, &sums);
         }
     }
 }
 
-/// Turns weights into integers, and returns what one of them is worth; NaN where a weight is no
-/// number.
+/// Rounds weights to integers and returns the value of one unit, which is NaN if a weight is not
+/// finite.
 #[inline(always)]
 fn round_weights<S: Simd>(cpu: S, weights: &[f32], out: &mut [WeightPair]) -> f32 {
     let tiles = weights.as_chunks::<TILE>().0;
@@ -113,13 +113,15 @@ fn round_weights<S: Simd>(cpu: S, weights: &[f32], out: &mut [WeightPair]) -> f3
     if largest.is_finite() { largest / LARGEST } else { f32::NAN }
 }
 
-/// Values as a chunk has them.
+/// The values of a chunk.
 struct ChunkValues<'a> {
     kv: &'a KvHead<'a>,
     first_page: usize,
 }
 
 impl ValuePages for ChunkValues<'_> {
+    const ROWS: usize = PAGE_LEN / 2;
+
     #[inline(always)]
     fn columns(&self) -> usize {
         self.kv.row_len() / TILE
@@ -131,15 +133,10 @@ impl ValuePages for ChunkValues<'_> {
     }
 }
 
-/// The weighed values of each query head, whose part begins with the unit of its weights. Weights of
-/// positions that a head does not see are zero, and zero times any code is zero.
+/// Computes the weighted values of each query head, whose part begins with the unit of its weights.
+/// Weights of positions that are not visible are zero, and zero times any code is zero.
 #[inline(always)]
-fn weigh_values<S: Simd + Int8Sums>(
-    cpu: S,
-    job: &Job<'_>,
-    weights: &[WeightPair],
-    parts: &mut [f32],
-) {
+fn weigh_values<S: IntSums>(cpu: S, job: &Job<'_>, weights: &[WeightPair], parts: &mut [f32]) {
     let queries = job.q.len();
     let part_len = part_len(job.kv.head_dim());
     let values = ChunkValues { kv: job.kv, first_page: job.first_page };
@@ -156,15 +153,16 @@ fn weigh_values<S: Simd + Int8Sums>(
     }
 }
 
-/// `weights` are those of all `queries`; ours are the `N` from `first` on.
+/// Computes the weighted values of the `N` query heads from `first` on. `weights` has those of all
+/// `queries`.
 #[inline(always)]
-fn weigh_queries<S: Simd + Int8Sums, const N: usize>(
+fn weigh_queries<S: IntSums, const N: usize>(
     cpu: S,
     values: &ChunkValues<'_>,
     (weights, queries, first): (&[WeightPair], usize, usize),
     parts: &mut [f32],
 ) {
-    // Columns whose sums stay in registers down all the rows.
+    // Blocks of columns whose sums stay in registers for all rows.
     const MANY: usize = 4;
     let (pairs, part_len) = (weights.len() / queries, parts.len() / N);
     let (mut ours, mut units) = ([weights; N], [0.0; N]);
@@ -174,11 +172,11 @@ fn weigh_queries<S: Simd + Int8Sums, const N: usize>(
     }
     let blocks = if S::MANY_REGISTERS { values.columns() / MANY } else { 0 };
     for block in 0..blocks {
-        let sums = cpu.value_sums::<N, MANY>(values, block * MANY, ours);
+        let sums = cpu.value_sums::<_, N, MANY>(values, block * MANY, ours);
         put_sums(cpu, &sums, units, (parts, block * MANY));
     }
     for column in blocks * MANY..values.columns() {
-        let sums = cpu.value_sums::<N, 1>(values, column, ours);
+        let sums = cpu.value_sums::<_, N, 1>(values, column, ours);
         put_sums(cpu, &sums, units, (parts, column));
     }
 }

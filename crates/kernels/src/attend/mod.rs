@@ -1,55 +1,66 @@
-//! Query heads over the keys and values they share, a chunk of positions at a time.
+//! Attention of query heads over the keys and values they share, one chunk of positions at a time.
 //!
-//! The definition, which knows nothing of threads, batches or pages: positions are cut into chunks of
-//! [`CHUNK`], counted from 0. Of each chunk, a query head takes its **part**: the largest score, the
-//! sum of `e^(score - largest)`, and the values weighed with those. [`join_chunks`] puts parts
-//! together in the order of chunks, and the result is the joined values over the joined sum. So the
-//! chunks of one head can be computed anywhere, at any time; and a head sees no difference between
-//! company and solitude.
+//! The definition does not depend on threads, batches or pages: positions are divided into chunks of
+//! [`CHUNK`], counted from 0. For each chunk, a query head has a **part**: the largest score, the sum
+//! of `e^(score - largest)`, and the values weighted with these exponentials. [`join_chunks`] merges
+//! the parts in the order of chunks, and the result is the merged values divided by the merged sum.
+//! The chunks of a head can therefore be computed on any thread, and together with any other heads.
 //!
-//! Scores run in lanes of positions: each is a sum over the elements of the key, in order, and no sum
-//! crosses a vector. Positions that a row does not see are computed along with their neighbours where
-//! that is easier, but nothing of them is ever added to anything.
+//! Scores are computed in lanes of positions: each is a sum over the elements of the key, in order, and
+//! no sum crosses a vector. Positions that are not visible to a row may be computed along with their
+//! neighbours, but nothing of them is ever added to anything.
 
 mod float;
 mod int8;
 
+use std::ops::Range;
+
+use crate::KvDtype;
 use crate::float::exp;
-use crate::int8::{Int8Sums, WeightPair};
-use crate::kv::{KvDtype, KvHead, PAGE_LEN, TILE};
+use crate::int_lanes::{IntSums, WeightPair};
+use crate::kv::{KvHead, PAGE_LEN, TILE};
 use crate::lanes::{AsBf16, AsE4m3, AsE5m2, AsF16, AsF32, F32x16, Simd};
 use crate::{Kernel, QuantRow, Strip};
 
-/// Positions in a chunk. Long enough that a part is small against what it is made from.
+/// Positions in a chunk: enough for a part to be small compared with the keys and values it reads.
 pub const CHUNK: usize = 256;
 
 /// Query heads of neighbouring rows of one sequence, which share one K/V head.
 #[derive(Clone, Copy, Debug)]
 pub struct Queries<'a> {
-    /// The first row, from its first head on, and those after it.
+    /// The heads of the first row, followed by those of the next rows.
     pub data: &'a [f32],
-    /// Elements from one row to the next.
+    /// Number of elements from one row to the next.
     pub stride: usize,
-    /// Heads of each row, one after the other.
+    /// Number of heads in each row.
     pub heads: usize,
-    /// For each row, how many positions it sees.
+    /// Number of visible positions of each row.
     pub visible: &'a [usize],
-    /// What the product of query and key is multiplied with.
+    /// Maximum number of positions a row sees, counted back from its last one.
+    pub window: Option<usize>,
+    /// Factor of the dot product of query and key.
     pub scale: f32,
 }
 
 impl<'a> Queries<'a> {
-    /// How many query heads there are, of all rows.
+    /// Number of query heads of all rows.
     fn len(&self) -> usize {
         self.heads * self.visible.len()
     }
 
-    /// Chunks that some row sees.
-    pub fn chunks(&self) -> usize {
-        self.visible.iter().map(|visible| visible.div_ceil(CHUNK)).max().unwrap_or(0)
+    /// Returns the chunks with positions that are visible to some row.
+    pub fn chunks(&self) -> Range<usize> {
+        let first = (0..self.visible.len()).map(|row| self.first(row) / CHUNK).min();
+        let end = self.visible.iter().map(|visible| visible.div_ceil(CHUNK)).max();
+        first.unwrap_or(0)..end.unwrap_or(0)
     }
 
-    /// The row of a query head.
+    /// Returns the first position that a row sees.
+    #[inline(always)]
+    fn first(&self, row: usize) -> usize {
+        self.window.map_or(0, |window| self.visible[row].saturating_sub(window))
+    }
+
     #[inline(always)]
     fn row(&self, query: usize) -> usize {
         query / self.heads
@@ -60,16 +71,17 @@ impl<'a> Queries<'a> {
         &self.data[self.row(query) * self.stride + query % self.heads * head_dim..][..head_dim]
     }
 
-    /// How many positions of a chunk a row sees.
+    /// Returns the positions of a chunk that are visible to a row.
     #[inline(always)]
-    fn seen(&self, row: usize, chunk: usize) -> usize {
-        self.visible[row].saturating_sub(chunk * CHUNK).min(CHUNK)
+    fn seen(&self, row: usize, chunk: usize) -> Range<usize> {
+        let within = |position: usize| position.saturating_sub(chunk * CHUNK).min(CHUNK);
+        within(self.first(row))..within(self.visible[row])
     }
 }
 
-/// Room to attend in: one for each thread.
+/// Buffers of [`attend`], one for each thread.
 pub struct AttendScratch {
-    /// For each query head, the scores of a chunk, then its weights.
+    /// The scores of a chunk for each query head, later its weights.
     scores: Vec<f32>,
     /// The same weights as integers.
     weights: Vec<WeightPair>,
@@ -79,18 +91,18 @@ pub struct AttendScratch {
 }
 
 impl AttendScratch {
-    /// Room for `queries` query heads at once.
+    /// Creates buffers for at most `queries` query heads.
     pub fn new(queries: usize, head_dim: usize) -> Self {
         Self {
             scores: vec![0.0; queries * CHUNK],
             weights: vec![[0; 2]; queries * CHUNK / 2],
-            codes: vec![QuantRow::with_room(head_dim); queries],
+            codes: vec![QuantRow::with_capacity(head_dim); queries],
             parts: vec![0.0; queries * part_len(head_dim)],
             next: vec![0.0; queries * part_len(head_dim)],
         }
     }
 
-    /// To be called before the chunks of some queries are computed here.
+    /// Quantizes the queries if the keys are int8. Required before chunks of `q` are computed.
     pub fn prepare(&mut self, kernel: &dyn Kernel, q: &Queries<'_>, kv: &KvHead<'_>) {
         if kv.dtype() == KvDtype::Int8 {
             for (query, codes) in self.codes[..q.len()].iter_mut().enumerate() {
@@ -100,48 +112,51 @@ impl AttendScratch {
     }
 }
 
-/// Floats of one query head's part: its values, padded to sixteen, the largest score, the sum.
+/// Returns the number of floats in the part of one query head: its values, padded to a multiple of
+/// sixteen, the largest score and the sum.
 pub fn part_len(head_dim: usize) -> usize {
     head_dim.next_multiple_of(TILE) + 2
 }
 
-/// Attends with all of `q`; `out.row(first + i)` takes the heads of row `i`. Does not allocate.
+/// Computes the attention of all query heads of `q`. `out.row(first + i)` receives the heads of row
+/// `i`. Does not allocate.
 ///
 /// # Panics
 ///
-/// If the shapes do not fit each other, or if `scratch` has no room for so many heads.
+/// Panics if the shapes do not match, or if `scratch` is too small.
 pub fn attend(
     kernel: &dyn Kernel,
     q: &Queries<'_>,
     kv: &KvHead<'_>,
     scratch: &mut AttendScratch,
-    (out, first): (&mut Strip<'_, f32>, usize),
+    out: &mut Strip<'_, f32>,
+    first: usize,
 ) {
     let part_len = part_len(kv.head_dim());
     let (mut parts, mut next) =
         (std::mem::take(&mut scratch.parts), std::mem::take(&mut scratch.next));
     scratch.prepare(kernel, q, kv);
     let len = q.len() * part_len;
-    clear(&mut parts[..len]);
-    for chunk in 0..q.chunks() {
+    clear_parts(&mut parts[..len]);
+    for chunk in q.chunks() {
         kernel.attend_chunk(q, kv, chunk, scratch, &mut next[..len]);
         kernel.join_chunks(part_len, &mut parts[..len], &next[..len]);
     }
     for row in 0..q.visible.len() {
         let parts = &parts[row * q.heads * part_len..][..q.heads * part_len];
-        finish(parts, kv.head_dim(), out.row(first + row));
+        finish_parts(parts, kv.head_dim(), out.row(first + row));
     }
     (scratch.parts, scratch.next) = (parts, next);
 }
 
-/// Makes parts of nothing.
-pub fn clear(parts: &mut [f32]) {
-    // A sum of zero says it all.
+/// Sets parts to those of no positions: their sums are zero.
+pub fn clear_parts(parts: &mut [f32]) {
     parts.fill(0.0);
 }
 
-/// The results of joined parts, one head after the other. A head that saw nothing is zero.
-pub fn finish(parts: &[f32], head_dim: usize, out: &mut [f32]) {
+/// Computes the results of merged parts, one head after the other. A head without visible positions
+/// gives zeros.
+pub fn finish_parts(parts: &[f32], head_dim: usize, out: &mut [f32]) {
     let parts = parts.chunks_exact(part_len(head_dim));
     for (part, out) in parts.zip(out.chunks_exact_mut(head_dim)) {
         let sum = part[part.len() - 1];
@@ -152,7 +167,7 @@ pub fn finish(parts: &[f32], head_dim: usize, out: &mut [f32]) {
 }
 
 #[inline(always)]
-pub(crate) fn attend_chunk<S: Simd + Int8Sums>(
+pub(crate) fn attend_chunk<S: IntSums>(
     cpu: S,
     q: &Queries<'_>,
     kv: &KvHead<'_>,
@@ -163,7 +178,7 @@ pub(crate) fn attend_chunk<S: Simd + Int8Sums>(
     assert_eq!(parts.len(), q.len() * part_len(kv.head_dim()), "a part for each head");
     let job = Job::new(q, kv, chunk);
     assert!(job.first_page + job.pages() <= kv.pages_len(), "a page for every visible position");
-    clear(parts);
+    clear_parts(parts);
     match kv.dtype() {
         KvDtype::F32 => float::attend::<S, AsF32, false>(cpu, &job, scratch, parts),
         KvDtype::Bf16 => float::attend::<S, AsBf16, false>(cpu, &job, scratch, parts),
@@ -174,30 +189,38 @@ pub(crate) fn attend_chunk<S: Simd + Int8Sums>(
     }
 }
 
-/// Some query heads and one chunk.
+/// The attention of some query heads over one chunk.
 struct Job<'a> {
     q: &'a Queries<'a>,
     kv: &'a KvHead<'a>,
     chunk: usize,
     first_page: usize,
-    /// Positions of the chunk that some row sees.
-    longest: usize,
+    /// Smallest range with every position of the chunk that is visible to some row.
+    seen: Range<usize>,
 }
 
 impl<'a> Job<'a> {
     fn new(q: &'a Queries<'a>, kv: &'a KvHead<'a>, chunk: usize) -> Self {
-        let longest = (0..q.visible.len()).map(|row| q.seen(row, chunk)).max().unwrap_or(0);
-        Self { q, kv, chunk, first_page: chunk * (CHUNK / PAGE_LEN), longest }
+        let rows = (0..q.visible.len()).map(|row| q.seen(row, chunk));
+        let first = rows.clone().map(|seen| seen.start).min().unwrap_or(0);
+        let end = rows.map(|seen| seen.end).max().unwrap_or(0);
+        Self { q, kv, chunk, first_page: chunk * (CHUNK / PAGE_LEN), seen: first..end }
     }
 
-    /// Pages of the chunk that some row sees.
+    /// Returns the number of pages up to the last one with visible positions.
     #[inline(always)]
     fn pages(&self) -> usize {
-        self.longest.div_ceil(PAGE_LEN)
+        self.seen.end.div_ceil(PAGE_LEN)
     }
 
-    /// Asks for what is read after the keys of a page: the keys of the next, and the values of this.
-    /// A page is too short for the prefetching of CPUs to find its pace.
+    /// Returns the pages of the chunk with visible positions.
+    #[inline(always)]
+    fn seen_pages(&self) -> Range<usize> {
+        self.seen.start / PAGE_LEN..self.pages()
+    }
+
+    /// Prefetches what is read after the keys of a page: the keys of the next and the values of this
+    /// one. A page is too short for hardware prefetching to start.
     #[inline(always)]
     fn prefetch<S: Simd>(&self, cpu: S, page: usize) {
         if page + 1 < self.pages() {
@@ -206,19 +229,20 @@ impl<'a> Job<'a> {
         cpu.prefetch(self.kv.values::<u8>(self.first_page + page));
     }
 
-    /// Positions of the chunk that a query head sees.
+    /// Returns the positions of the chunk that are visible to a query head.
     #[inline(always)]
-    fn seen_by(&self, query: usize) -> usize {
+    fn seen_by(&self, query: usize) -> Range<usize> {
         self.q.seen(self.q.row(query), self.chunk)
     }
 }
 
-/// Turns the first `seen` scores into `e^(score - largest)`, and returns the largest and the sum. The
-/// last tile is filled up with zeros.
+/// Turns the scores of `seen` into `e^(score - largest)`, and returns the largest and the sum. Scores
+/// before them, and after them in the last tile, become zeros.
 #[inline(always)]
-fn exponentials<S: Simd>(cpu: S, scores: &mut [f32], seen: usize) -> (f32, f32) {
-    let padded = seen.next_multiple_of(TILE);
-    scores[seen..padded].fill(f32::NEG_INFINITY);
+fn exponentials<S: Simd>(cpu: S, scores: &mut [f32], seen: &Range<usize>) -> (f32, f32) {
+    let padded = seen.end.next_multiple_of(TILE);
+    scores[..seen.start].fill(f32::NEG_INFINITY);
+    scores[seen.end..padded].fill(f32::NEG_INFINITY);
     let tiles = scores[..padded].as_chunks_mut::<TILE>().0;
     let mut largest = cpu.splat(f32::NEG_INFINITY);
     for tile in tiles.iter() {
@@ -228,7 +252,7 @@ fn exponentials<S: Simd>(cpu: S, scores: &mut [f32], seen: usize) -> (f32, f32) 
     largest.store(&mut lanes);
     let fold = |max: f32, x: f32| if x > max { x } else { max };
     let largest = lanes.into_iter().fold(f32::NEG_INFINITY, fold);
-    // Where every score is -infinity, so is the difference to be taken, and not NaN.
+    // If every score is -infinity, the differences must be too, and not NaN.
     let base = cpu.splat(if largest == f32::NEG_INFINITY { 0.0 } else { largest });
     let mut sums = cpu.splat(0.0);
     for tile in tiles {
@@ -239,10 +263,11 @@ fn exponentials<S: Simd>(cpu: S, scores: &mut [f32], seen: usize) -> (f32, f32) 
     (largest, sums.sum())
 }
 
-/// Multiplies the weights with the scales of their values, where there are such.
+/// Multiplies the weights by the scales of their values.
 #[inline(always)]
-fn scale_weights<S: Simd>(cpu: S, job: &Job<'_>, weights: &mut [f32], seen: usize) {
-    let pages = weights[..seen.next_multiple_of(TILE)].chunks_mut(PAGE_LEN);
+fn scale_weights<S: Simd>(cpu: S, job: &Job<'_>, weights: &mut [f32], seen: &Range<usize>) {
+    let padded = seen.end.next_multiple_of(TILE);
+    let pages = weights[..padded].chunks_mut(PAGE_LEN);
     for (page, weights) in pages.enumerate() {
         let scales = job.kv.value_scales(job.first_page + page);
         for (weights, scales) in
@@ -251,20 +276,21 @@ fn scale_weights<S: Simd>(cpu: S, job: &Job<'_>, weights: &mut [f32], seen: usiz
             cpu.load(weights).mul(cpu.load(scales)).store(weights);
         }
     }
-    // Scales of positions that are not seen can be anything, and a NaN is not zero times nothing.
-    weights[seen..seen.next_multiple_of(TILE)].fill(0.0);
+    // Scales of positions that are not visible may be NaN, which zero weights do not cancel.
+    weights[..seen.start].fill(0.0);
+    weights[seen.end..padded].fill(0.0);
 }
 
-/// Joins each part of `next` to the part before it, in `parts`.
+/// Merges each part of `next` into the part in `parts` of the chunks before it.
 #[inline(always)]
 pub(crate) fn join_chunks<S: Simd>(cpu: S, part_len: usize, parts: &mut [f32], next: &[f32]) {
-    assert_eq!(parts.len(), next.len(), "as many parts as parts");
+    assert_eq!(parts.len(), next.len(), "as many parts");
     for (part, next) in parts.chunks_exact_mut(part_len).zip(next.chunks_exact(part_len)) {
         let (values, [largest, sum]) = part.split_last_chunk_mut().expect("a part has two");
         let (next_values, &[next_largest, next_sum]) =
             next.split_last_chunk().expect("a part has two");
-        // Parts of nothing are not joined, so that what a head does not see leaves no trace, not
-        // even on the sign of a zero.
+        // Parts of no positions are skipped, so that positions a head does not see change nothing, not
+        // even the sign of a zero.
         if next_sum == 0.0 {
             continue;
         }

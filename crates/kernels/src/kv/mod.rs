@@ -1,25 +1,23 @@
-//! Keys and values in pages: how they are stored, written, and found again.
+//! Storage of keys and values in pages.
 //!
-//! A page holds [`PAGE_LEN`] positions of every K/V head of one layer, a head after the other, its
-//! keys before its values:
+//! A page holds [`PAGE_LEN`] positions of every K/V head of one layer, head by head, keys before
+//! values:
 //!
 //! ```text
 //! layer 0: page 0: head 0: keys, values   head 1: keys, values   …
 //!          page 1: …
 //! ```
 //!
-//! Keys lie the way scores are computed, sixteen positions side by side, so that no sum runs across a
-//! vector: element `d` of sixteen positions, then element `d + 1`. In int8 it is four elements of
-//! each of sixteen positions, as the four-way byte products want them (a [`Line`]; see `int8.rs`).
-//! Values lie in rows, a position after the other; in int8 two positions are paired, element by
-//! element, for the products of pairs. Rows are padded to sixteen elements, int8 keys to 64.
+//! Keys are stored in the order in which scores are computed, sixteen positions side by side, so that
+//! no sum crosses a vector: element `d` of sixteen positions, then element `d + 1`. Int8 keys have four
+//! elements of each of sixteen positions, for byte dot products (a [`Line`]; see `int8.rs`). Values are
+//! stored in rows, one per position; int8 values pair two positions, element by element, for products
+//! of pairs. Rows are padded to sixteen elements, int8 keys to 64.
 //!
-//! Eight-bit types have a scale for each position, head, and key or value. It is fixed when the
-//! position is written, by that key or value alone.
+//! Eight-bit types have a scale for each position and head, of the key and of the value. It is set when
+//! the position is written, from that key or value alone.
 
-mod dtype;
-
-pub use dtype::{KvDtype, UnknownKvDtype};
+use wf_core::KvDtype;
 
 use crate::arch::{Plain, ZeroLines, numbers, numbers_mut};
 use crate::fp8::{E4M3_MAX, E5M2_MAX, f32_to_e4m3, f32_to_e5m2};
@@ -33,27 +31,27 @@ use crate::{Kernel, prefer_huge_pages};
 /// Positions in a page.
 pub const PAGE_LEN: usize = 32;
 
-/// Positions whose keys lie side by side.
+/// Positions whose keys are side by side.
 pub(crate) const TILE: usize = 16;
 
-/// The smallest magnitude that a scale of fp8 is made for: its inverse is still a number.
+/// Smallest magnitude that an fp8 scale is computed from: its inverse is finite.
 const SMALLEST_ABSMAX: f32 = 1e-30;
 
-/// How many of everything a [`KvStore`] has.
+/// The dimensions of a [`KvStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvShape {
-    /// Layers.
+    /// Number of layers.
     pub layers: usize,
-    /// Pages of each layer.
+    /// Number of pages of each layer.
     pub pages: usize,
-    /// K/V heads of each page.
+    /// Number of K/V heads of each page.
     pub heads: usize,
-    /// Elements of one key, and of one value.
+    /// Number of elements of a key, and of a value.
     pub head_dim: usize,
 }
 
 impl KvShape {
-    /// Bytes that keys and values of this shape take, scales included.
+    /// Returns the size of keys and values of this shape in bytes, scales included.
     pub fn size_bytes(&self, dtype: KvDtype) -> usize {
         let layout = PageLayout::new(dtype, self.head_dim);
         let scales = if dtype.is_scaled() { 2 * PAGE_LEN * size_of::<f32>() } else { 0 };
@@ -61,7 +59,25 @@ impl KvShape {
     }
 }
 
-/// Where one head of one page has its parts, in lines.
+/// One position of one layer in a [`KvStore`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvSlot {
+    /// Layer.
+    pub layer: usize,
+    /// Page of the layer.
+    pub page: u32,
+    /// Position within the page.
+    pub slot: usize,
+}
+
+impl KvSlot {
+    /// Returns the slot of `position` in the sequence that owns `pages`.
+    pub fn new(layer: usize, pages: &[u32], position: usize) -> Self {
+        Self { layer, page: pages[position / PAGE_LEN], slot: position % PAGE_LEN }
+    }
+}
+
+/// The layout of one head of one page, in lines.
 #[derive(Clone, Copy, Debug)]
 struct PageLayout {
     /// Elements of a row of values, padding included.
@@ -81,7 +97,7 @@ impl PageLayout {
     }
 }
 
-/// Keys and values of all layers, in pages that sequences share out among themselves.
+/// Keys and values of all layers, in pages that belong to sequences.
 pub struct KvStore {
     dtype: KvDtype,
     shape: KvShape,
@@ -94,7 +110,7 @@ pub struct KvStore {
 }
 
 impl KvStore {
-    /// Room for everything. It takes memory only where it is written.
+    /// Creates a store. Pages take memory only when written.
     pub fn new(dtype: KvDtype, shape: KvShape) -> Self {
         let layout = PageLayout::new(dtype, shape.head_dim);
         let heads = shape.layers * shape.pages * shape.heads;
@@ -112,26 +128,25 @@ impl KvStore {
         }
     }
 
-    /// How keys and values are stored.
+    /// Returns the storage type of keys and values.
     pub fn dtype(&self) -> KvDtype {
         self.dtype
     }
 
-    /// How many of everything there is.
+    /// Returns the dimensions.
     pub fn shape(&self) -> KvShape {
         self.shape
     }
 
-    /// Writes keys and values of one position (those of all heads, one after another) into `slot` of
-    /// `page`. Nothing else changes.
+    /// Writes the keys and values of one position, those of all heads one after another.
     ///
     /// # Panics
     ///
-    /// If there is no such layer, page or slot, or if `keys` or `values` is not all heads.
+    /// Panics if there is no such slot, or if `keys` or `values` does not have all heads.
     pub fn write(
         &mut self,
         kernel: &dyn Kernel,
-        (layer, page, slot): (usize, u32, usize),
+        KvSlot { layer, page, slot }: KvSlot,
         keys: &[f32],
         values: &[f32],
     ) {
@@ -157,7 +172,7 @@ impl KvStore {
         }
     }
 
-    /// Keys and values of head `at`, counted over all pages and layers.
+    /// Returns the keys and values of head `at`, counted over all pages and layers.
     fn head_lines(&mut self, at: usize) -> (&mut [Line], &mut [Line]) {
         let lines = &mut self.lines[at * self.layout.head_lines..][..self.layout.head_lines];
         lines.split_at_mut(self.layout.key_lines)
@@ -204,7 +219,8 @@ impl KvStore {
         }
     }
 
-    /// `largest` is the largest number of the type, and `loaded` what a loaded lane falls short by.
+    /// Writes fp8 codes. `largest` is the largest number of the type, `loaded` the factor of loaded
+    /// lanes.
     fn put_fp8(
         &mut self,
         at: usize,
@@ -243,7 +259,7 @@ impl KvStore {
         for (pair, code) in pairs.as_chunks_mut::<2>().0.iter_mut().zip(&codes) {
             pair[slot % 2] = *code;
         }
-        // A row with an infinity has codes that no product allows for: it is as good as NaN.
+        // The codes of a row with an infinity are meaningless, so its scale is NaN.
         let nan_unless_finite = |scale: f32| if scale.is_finite() { scale } else { f32::NAN };
         self.put_scales(at, slot, [key_scale, value_scale].map(nan_unless_finite));
         (self.codes, self.code_sums) = (codes, sums);
@@ -255,7 +271,7 @@ impl KvStore {
         scales[PAGE_LEN + slot] = value;
     }
 
-    /// One K/V head of a layer, seen through a sequence's pages.
+    /// Returns one K/V head of a layer for the sequence that owns `pages`.
     pub fn head<'a>(&'a self, layer: usize, head: usize, pages: &'a [u32]) -> KvHead<'a> {
         assert!(layer < self.shape.layers && head < self.shape.heads, "a head of a layer");
         let heads = self.shape.pages * self.shape.heads;
@@ -275,20 +291,20 @@ impl KvStore {
     }
 }
 
-/// The largest magnitude of a row, or what an fp8 scale can still be made for; NaN if there is one.
+/// Returns the largest magnitude of a row, at least [`SMALLEST_ABSMAX`], or NaN if there is one.
 fn absmax(row: &[f32]) -> f32 {
     // Magnitudes compare like their bits, and a NaN is above infinity.
     let bits = row.iter().fold(0, |max, x| x.abs().to_bits().max(max));
     f32::from_bits(bits.max(SMALLEST_ABSMAX.to_bits()))
 }
 
-/// Keys and values of one layer and one K/V head, as one sequence sees them.
+/// The keys and values of one sequence in one K/V head of one layer.
 #[derive(Clone, Copy)]
 pub struct KvHead<'a> {
     dtype: KvDtype,
     head_dim: usize,
     layout: PageLayout,
-    /// Of the layer.
+    /// Lines of the layer.
     lines: &'a [Line],
     scales: &'a [f32],
     pages: &'a [u32],
@@ -297,57 +313,57 @@ pub struct KvHead<'a> {
 }
 
 impl<'a> KvHead<'a> {
-    /// How keys and values are stored.
+    /// Returns the storage type of keys and values.
     pub fn dtype(&self) -> KvDtype {
         self.dtype
     }
 
-    /// Elements of one key, and of one value.
+    /// Returns the number of elements of a key, and of a value.
     pub fn head_dim(&self) -> usize {
         self.head_dim
     }
 
-    /// Elements of a row of values, padding included.
+    /// Returns the number of elements of a row of values, padding included.
     pub(crate) fn row_len(&self) -> usize {
         self.layout.row_len
     }
 
-    /// Elements of a key, padding included.
+    /// Returns the number of elements of a key, padding included.
     pub(crate) fn key_len(&self) -> usize {
         self.layout.key_len
     }
 
-    /// The keys of the sequence's page `i`.
+    /// Returns the keys of page `i` of the sequence.
     #[inline(always)]
     pub(crate) fn keys(&self, i: usize) -> &'a [Line] {
         &self.lines[self.at(i) * self.layout.head_lines..][..self.layout.key_lines]
     }
 
-    /// The values of the sequence's page `i`.
+    /// Returns the values of page `i` of the sequence.
     #[inline(always)]
     pub(crate) fn values<T: Plain>(&self, i: usize) -> &'a [T] {
         let PageLayout { key_lines, head_lines, .. } = self.layout;
         numbers(&self.lines[self.at(i) * head_lines..][key_lines..head_lines])
     }
 
-    /// The scales of the keys of the sequence's page `i`.
+    /// Returns the scales of the keys of page `i` of the sequence.
     #[inline(always)]
     pub(crate) fn key_scales(&self, i: usize) -> &'a [f32] {
         &self.scales[self.at(i) * 2 * PAGE_LEN..][..PAGE_LEN]
     }
 
-    /// The scales of the values of the sequence's page `i`.
+    /// Returns the scales of the values of page `i` of the sequence.
     #[inline(always)]
     pub(crate) fn value_scales(&self, i: usize) -> &'a [f32] {
         &self.scales[(self.at(i) * 2 + 1) * PAGE_LEN..][..PAGE_LEN]
     }
 
-    /// How many pages the sequence has.
+    /// Returns the number of pages of the sequence.
     pub(crate) fn pages_len(&self) -> usize {
         self.pages.len()
     }
 
-    /// The place of our head of page `i` among all heads of the layer.
+    /// Returns the index of this head of page `i` among all heads of the layer.
     #[inline(always)]
     fn at(&self, i: usize) -> usize {
         self.pages[i] as usize * self.heads + self.head

@@ -1,4 +1,4 @@
-//! Five trits a byte, 1.6 bits each: byte `4n + q` of line `i` holds the codes `c0` to `c4` of row `n`,
+//! Five trits per byte, 1.6 bits each: byte `4n + q` of line `i` holds the codes `c0` to `c4` of row `n`,
 //! columns `20i + q`, `20i + 4 + q`, ..., `20i + 16 + q`, as
 //!
 //! ```text
@@ -9,23 +9,23 @@
 //! The factor is 28 and not 27 because it is a multiple of four: `high` then depends on the upper six
 //! bits of a byte alone, and `low` has fewer than 64 values, so that tables of 64 bytes decode both.
 //!
-//! Where those are not to be had, four lines are rewritten as five quad lines, which hold the same
+//! On CPUs without such tables, four lines are rewritten as five quad lines, which hold the same
 //! eighty columns.
 
 use super::quad_lines;
+use crate::int_lanes::IntSums;
 use crate::line::{Line, STRIP};
-use crate::product::LineSums;
 
 /// Columns in a line.
 pub(crate) const LINE_COLS: usize = 20;
 
-/// What `high` counts.
+/// The factor of `high`.
 pub(crate) const HIGH: u8 = 28;
 
-/// Five codes 1, the zero trit.
+/// Five codes of 1, the zero trit.
 pub(super) const ZERO_TRITS: u8 = HIGH * (1 + 3) + (1 + 3 + 9);
 
-/// The four bytes of one row in one line, computed side by side in one word: no byte ever exceeds
+/// Packs the four bytes of one row in one line, computed side by side in one word: no byte exceeds
 /// 28 * 8 + 26 = 250.
 pub(super) fn pack_columns(trits: &[i8; LINE_COLS]) -> [u8; 4] {
     let quad =
@@ -35,20 +35,20 @@ pub(super) fn pack_columns(trits: &[i8; LINE_COLS]) -> [u8; 4] {
     (u32::from(HIGH) * high + low).to_le_bytes()
 }
 
-/// The codes in one byte.
+/// Returns the codes in a byte.
 pub(crate) const fn codes(byte: u8) -> [u8; 5] {
     let (high, low) = (byte / HIGH, byte % HIGH);
     [high % 3, high / 3, low % 3, low / 3 % 3, low / 9]
 }
 
-/// The columns that whole lines, whole quad lines and whole runs of activations have in common.
+/// The smallest number of columns in whole lines, whole quad lines and whole runs of activations.
 const BLOCK_COLS: usize = 320;
 
 const LINES_PER_BLOCK: usize = BLOCK_COLS / LINE_COLS;
 
-/// [`LineSums::five_trit_sums`] by way of quad lines.
+/// Returns the sums of [`IntSums::five_trit_sums`] by rewriting the lines as quad lines.
 #[inline(always)]
-pub(crate) fn sums_by_quad_lines<C: LineSums, const T: usize>(
+pub(crate) fn sums_by_quad_lines<C: IntSums, const T: usize>(
     cpu: C,
     lines: &[Line],
     tokens: [&[i8]; T],
@@ -69,11 +69,11 @@ pub(crate) fn sums_by_quad_lines<C: LineSums, const T: usize>(
     sums
 }
 
-/// Rewrites lines. What is left of `out` stays as it is.
+/// Rewrites lines as quad lines. The rest of `out` is unchanged.
 fn to_quad_lines(lines: &[Line], out: &mut [Line]) {
     for (lines, out) in lines.chunks(4).zip(out.as_chunks_mut::<5>().0) {
         for place in 0..64 {
-            // Of one row: twenty codes of two bits, four columns apart, in the order of columns.
+            // Twenty codes of two bits of one row, four columns apart, in the order of columns.
             let mut word = 0;
             for i in 0..4 {
                 let byte = lines.get(i).map_or(ZERO_TRITS, |line| line.0[place]);

@@ -1,40 +1,38 @@
-//! Which layout this machine decodes faster with.
+//! Measurement of the layout that decodes faster on this machine.
 //!
-//! Fewer bytes pay where memory is slower than arithmetic, which depends on the CPU, on the memory
-//! behind it and on how many threads share it: so it is measured, with the kernel and the pool that
-//! will do the work.
+//! Fewer bytes are faster if memory is slower than arithmetic, which depends on the CPU, the memory and
+//! the number of threads. It is therefore measured, with the kernel and the pool that will do the work.
 //!
-//! One tall matrix would not tell: a pass is many products, some of them small, each of which all
-//! threads wait for. So what is timed are layers, one after the other as in a pass, in one layout and
-//! the other by turns. On a machine with neighbours memory is twice as fast in one moment as in the
-//! next: only turns that follow each other are compared, and the median of those decides.
+//! A single tall matrix is not representative: a forward pass consists of many products, some of them
+//! small, and all threads wait for each. So whole layers are timed one after the other, alternating
+//! between the layouts. On a shared machine the speed of memory changes from moment to moment, so only
+//! neighbouring measurements are compared, and the median of their ratios decides.
 
 use std::time::Instant;
 
 use super::Layout;
 use crate::{Kernel, Pool, QuantBatch, Scales, TernaryMatrix, multiply};
 
-/// The products of a layer of BitNet 2B, as rows and columns: query, key and value; output; gate and
-/// up; down.
+/// Rows and columns of the products of a BitNet 2B layer: query, key and value; output; gate and up;
+/// down.
 const SHAPES: [(usize, usize); 4] = [(3840, 2560), (2560, 2560), (13_824, 2560), (2560, 6912)];
 
-/// Layers, each of 17 MB in quad lines: together several times what caches hold for us. An odd
-/// number, so that every layer is read in both layouts.
+/// Number of layers of 17 MB each in quad lines, several times the size of caches. It is odd, so that
+/// every layer is read in both layouts.
 const LAYERS: usize = 9;
 
-/// How often each layout has its turn. The first turn of all does not count.
+/// Measurements of each layout. A first one is discarded.
 const TURNS: usize = 31;
 
-/// Five trits a byte have to be this much faster: where there is little in it, quad lines are better
-/// for prompts, and never much worse.
-const WORTH_IT: f64 = 1.05;
+/// Minimum speedup of five trits per byte. With less, quad lines are better for prompts.
+const MIN_SPEEDUP: f64 = 1.05;
 
 impl Layout {
-    /// The layout in which `kernel` and `pool` decode faster, here and now. Takes some 50 ms and, for
-    /// as long, 160 MB; or nothing where `kernel` has code for quad lines only.
-    pub fn measured(kernel: &dyn Kernel, pool: &Pool) -> Self {
+    /// Returns the layout in which `kernel` and `pool` decode faster on this machine. Takes about 50 ms
+    /// and 160 MB; returns at once if `kernel` reads quad lines only.
+    pub fn fastest(kernel: &dyn Kernel, pool: &Pool) -> Self {
         let layouts = [Self::QuadLines, Self::FiveTrits];
-        if !layouts.into_iter().all(|layout| kernel.is_made_for(layout)) {
+        if !layouts.into_iter().all(|layout| kernel.reads_layout(layout)) {
             return Self::QuadLines;
         }
         let mut layers: Vec<_> = (0..LAYERS).map(|_| TrialLayer::new(kernel, pool)).collect();
@@ -50,11 +48,11 @@ impl Layout {
         ratios.next();
         let mut ratios: Vec<f64> = ratios.collect();
         let (_, median, _) = ratios.select_nth_unstable_by(TURNS / 2, f64::total_cmp);
-        if *median >= WORTH_IT { Self::FiveTrits } else { Self::QuadLines }
+        if *median >= MIN_SPEEDUP { Self::FiveTrits } else { Self::QuadLines }
     }
 }
 
-/// The matrices of a layer, and what they are multiplied by.
+/// The matrices of a layer, their inputs and outputs.
 struct TrialLayer(Vec<(TernaryMatrix, QuantBatch, Vec<f32>)>);
 
 impl TrialLayer {
@@ -67,8 +65,8 @@ impl TrialLayer {
         Self(SHAPES.map(product).into())
     }
 
-    /// How long the products take in `layout`, in the memory that quad lines need: neither layout
-    /// has the better pages.
+    /// Returns the duration of the products in `layout`. Both layouts use the same memory, so that
+    /// neither has better pages.
     fn seconds(&mut self, kernel: &dyn Kernel, pool: &Pool, layout: Layout) -> f64 {
         for (w, ..) in &mut self.0 {
             w.take_for(layout);

@@ -1,13 +1,12 @@
-//! How trits lie in memory.
+//! Memory layouts of trits.
 //!
-//! A **strip** is sixteen output rows. A **line** is 64 bytes: one strip times some columns, the lines
-//! of a strip one after the other. In every layout, bytes `4n` to `4n + 3` of a line belong to row
-//! `n` of the strip, and each part of byte `4n + q` to a column that is `q` more than a multiple of
-//! four. So taking one part out of all bytes gives sixteen rows times four neighbouring columns,
-//! which is what a four-way byte dot product wants against four activations broadcast to all rows; no
-//! result ever has to be summed across a vector.
+//! A **strip** is sixteen output rows. A **line** has 64 bytes: one strip by some columns. The lines of a
+//! strip follow each other. In every layout, bytes `4n` to `4n + 3` of a line belong to row `n` of the
+//! strip, and each part of byte `4n + q` to a column that is `q` more than a multiple of four. One part
+//! of all bytes is therefore sixteen rows by four neighbouring columns, the operand of a byte dot
+//! product with four activations broadcast to all rows, and no result is summed across a vector.
 //!
-//! What is stored is the **code** of a trit: the trit plus one.
+//! A trit is stored as its **code**: the trit plus one. `docs/kernels.md` has pictures.
 
 pub(crate) mod five_trits;
 mod measured;
@@ -15,14 +14,14 @@ pub(crate) mod quad_lines;
 
 use crate::line::Line;
 
-/// How trits lie in memory. The product of a matrix has the same bits in each layout.
+/// The memory layout of trits. Products have the same bits in each layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Layout {
-    /// Two bits a trit, in lines of sixteen rows by sixteen columns: the quickest to take apart.
+    /// Two bits per trit, in lines of sixteen rows by sixteen columns: the fastest to unpack.
     QuadLines,
-    /// Five trits a byte, in lines of sixteen rows by twenty columns: the fewest bytes. Not for
-    /// matrices with a scale for every group, whose ends do not fall between lines.
+    /// Five trits per byte, in lines of sixteen rows by twenty columns: the fewest bytes. Not available
+    /// for matrices with a scale per group, because groups do not end between lines.
     FiveTrits,
 }
 
@@ -30,7 +29,7 @@ impl Layout {
     /// Every layout.
     pub const ALL: [Self; 2] = [Self::QuadLines, Self::FiveTrits];
 
-    /// The name it goes by on the command line.
+    /// Returns the name used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::QuadLines => "quad-lines",
@@ -38,7 +37,7 @@ impl Layout {
         }
     }
 
-    /// Lines in a strip of `cols` columns. The last may hold zero trits past them.
+    /// Returns the number of lines in a strip of `cols` columns. The last may end with zero trits.
     pub(crate) fn lines_per_strip(self, cols: usize) -> usize {
         match self {
             Self::QuadLines => quad_lines::lines_per_strip(cols),
@@ -46,7 +45,7 @@ impl Layout {
         }
     }
 
-    /// A line of zero trits.
+    /// Returns a line of zero trits.
     pub(crate) fn zeros(self) -> Line {
         match self {
             Self::QuadLines => Line([quad_lines::ZERO_TRITS; 64]),
@@ -66,7 +65,7 @@ impl Layout {
         }
     }
 
-    /// Writes the trits of row `n` of a strip.
+    /// Unpacks the trits of row `n` of a strip.
     pub(crate) fn unpack_row(self, n: usize, lines: &[Line], out: &mut [i8]) {
         match self {
             Self::QuadLines => unpack_row(n, lines, out, quad_lines::codes),
@@ -75,7 +74,6 @@ impl Layout {
     }
 }
 
-/// Packs row `n` of a strip, whose last columns may not fill a line.
 fn pack_row<const COLS: usize>(
     row: &[i8],
     n: usize,
@@ -91,7 +89,7 @@ fn pack_row<const COLS: usize>(
     }
 }
 
-/// Unpacks row `n` of a strip. A byte holds the codes of `PARTS` columns, four apart.
+/// Unpacks row `n` of a strip, whose bytes have the codes of `PARTS` columns, four apart.
 fn unpack_row<const PARTS: usize>(
     n: usize,
     lines: &[Line],

@@ -1,33 +1,25 @@
-//! Columns of trits one by one, and the product that reads only those it needs.
+//! Copies of ternary matrices by column, and the product that reads only the columns it needs.
 
-use super::{RowScales, SparseSums};
+use super::RowScales;
 use crate::arch::Lines;
-use crate::lanes::{F32x16, Simd};
+use crate::int_lanes::{COLUMN_LINE_ROWS, COLUMNS_AT_ONCE, ColumnLines, IntSums};
+use crate::lanes::F32x16;
 use crate::layout::quad_lines::ZERO_TRITS;
 use crate::line::{Line, STRIP};
 use crate::{Kernel, Pool, QuantRow, TernaryMatrix};
 
-/// Rows in a line of a column.
-pub(crate) const COLUMN_LINE_ROWS: usize = 256;
-
-/// Columns that are added to the sums of a line before the next line's turn comes.
-///
-/// One layer of 2B with 86 % of zeros, two threads, in µs: 41 for 8, 35 for 16, 31 for 32, and 70 if
-/// the columns after them are not asked for.
-pub(crate) const COLUMNS_AT_ONCE: usize = 32;
-
-/// Neighbouring lines of a column that are read together. One layer of 2B with 86 % of zeros, one
-/// thread, in µs: 47 for one, 39 for two, 46 for eight.
+/// Neighbouring lines of a column that are read together. A layer of 2B with 86 % zeros on one thread
+/// takes 47 µs with one, 39 with two, 46 with eight.
 const LINES_AT_ONCE: usize = 2;
 
-/// With more columns, the sums of an unshifted field of trits could leave 32 bits:
-/// 2^16 * 128 * 128 is 2^30.
+/// Maximum number of columns, for which sums of unshifted fields fit into 32 bits: 2^16 * 128 * 128 is
+/// 2^30.
 const MAX_SPARSE_COLS: usize = 1 << 16;
 
-/// A copy of a matrix of trits whose columns can be read one by one.
+/// A copy of a ternary matrix whose columns can be read one by one.
 ///
-/// A line has 64 bytes of one column, 256 rows, two bits a trit, holding the trit plus one; where in
-/// a line a row lies, `place_in_column` says. The lines of a column lie one after the other.
+/// A line has 64 bytes of one column, 256 rows, with two bits per trit, holding the trit plus one.
+/// `place_in_column` defines the order of rows. The lines of a column follow each other.
 pub struct TernaryColumns {
     rows: usize,
     cols: usize,
@@ -35,11 +27,11 @@ pub struct TernaryColumns {
     lines: Lines,
 }
 
-/// The byte of a row of a line, and the field in it.
+/// Returns the byte and the field of a row of a line.
 ///
-/// Bytes of four columns are interleaved before they are multiplied, within parts of sixteen bytes
-/// as shuffles work, and then sixteen neighbouring rows are to be side by side: row
-/// `64 * field + 16 * k + r` lies in part `r / 4`, at byte `4k + r % 4` of it.
+/// The bytes of four columns are interleaved before they are multiplied, within parts of sixteen bytes,
+/// and sixteen neighbouring rows must then be side by side: row `64 * field + 16 * k + r` is in part
+/// `r / 4`, at byte `4k + r % 4` of it.
 #[inline(always)]
 pub(crate) fn place_in_column(row: usize) -> (usize, usize) {
     let (field, k, r) = (row / 64, row % 64 / 16, row % 16);
@@ -47,7 +39,7 @@ pub(crate) fn place_in_column(row: usize) -> (usize, usize) {
 }
 
 impl TernaryColumns {
-    /// A copy of `w`, or nothing if it has a scale for every group, or more than 65,536 columns.
+    /// Copies `w`. Returns `None` if it has scales per group or more than 65,536 columns.
     pub fn new(pool: &Pool, w: &TernaryMatrix) -> Option<Self> {
         let scales = RowScales::new(w.scales())?;
         let (rows, cols) = (w.rows(), w.cols());
@@ -59,8 +51,8 @@ impl TernaryColumns {
         let mut lines =
             Lines::made(pool, zeros, shape, &mut vec![(); pool.threads()], |_, _, ()| {});
         if per_column > 0 {
-            // Lines are packed side by side and then put where they belong: a trit at a time, they
-            // would be written in 256 rounds through all of the memory.
+            // Lines are packed side by side and then copied to their columns. Writing them trit by trit
+            // would take 256 rounds through all of the memory.
             let buffers = (vec![0; cols], vec![Line([0; 64]); cols]);
             let mut buffers = vec![buffers; pool.threads()];
             pool.strips_with(
@@ -76,7 +68,7 @@ impl TernaryColumns {
                         w.unpack(first_row + r, trits);
                         let (byte, field) = place_in_column(r);
                         for (line, &trit) in packed.iter_mut().zip(&*trits) {
-                            // From code 1, which is trit 0, to trit + 1.
+                            // From code 1, the zero trit, to trit + 1.
                             line.0[byte] ^= (1 ^ (trit + 1) as u8) << (2 * field);
                         }
                     }
@@ -89,24 +81,25 @@ impl TernaryColumns {
         Some(Self { rows, cols, scales, lines })
     }
 
-    /// Output rows.
+    /// Returns the number of output rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns.
+    /// Returns the number of columns.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// Bytes of packed trits, padding included, scales not.
+    /// Returns the size of the packed trits in bytes, padding included, without scales.
     pub fn bytes_len(&self) -> usize {
         size_of_val(&*self.lines)
     }
 
+    /// Returns line `line` of every column.
     #[inline(always)]
-    pub(crate) fn line(&self, column: u32, line: usize) -> &Line {
-        &self.lines[column as usize * self.lines_per_column() + line]
+    pub(crate) fn lines(&self, line: usize) -> ColumnLines<'_> {
+        ColumnLines { lines: &self.lines[line..], stride: self.lines_per_column() }
     }
 
     #[inline(always)]
@@ -115,10 +108,10 @@ impl TernaryColumns {
     }
 }
 
-/// The codes of a row that are not zero, and where they are.
+/// The nonzero codes of a row and their columns.
 #[derive(Clone, Debug)]
 pub struct NonZeros {
-    /// In fours; the last is filled up with zero codes of a column that exists.
+    /// In groups of four, the last of which is padded with zero codes of column 0.
     columns: Vec<u32>,
     codes: Vec<i8>,
     len: usize,
@@ -127,24 +120,24 @@ pub struct NonZeros {
 }
 
 impl NonZeros {
-    /// Room for the codes of a row of at most `max_cols` columns.
-    pub fn with_room(max_cols: usize) -> Self {
-        // One more than there can be: the loop of `find` writes before it counts.
+    /// Creates a buffer for the codes of rows of at most `max_cols` columns.
+    pub fn with_capacity(max_cols: usize) -> Self {
+        // One more than needed, because the loop of `find` writes before it counts.
         let room = (max_cols + 1).next_multiple_of(64);
         Self { columns: vec![0; room], codes: vec![0; room], len: 0, sum: 0, scale: 0.0 }
     }
 
-    /// Finds the codes of `x` that are not zero. Does not allocate.
+    /// Finds the nonzero codes of `x`. Does not allocate.
     ///
     /// # Panics
     ///
-    /// If there is no room for as many as there may be.
+    /// Panics if `x` has more columns than the capacity.
     pub fn find(&mut self, x: &QuantRow) {
         let codes = x.codes();
-        assert!(codes.len() <= self.columns.len(), "room for {} codes", self.columns.len());
+        assert!(codes.len() <= self.columns.len(), "capacity of {} codes", self.columns.len());
         let mut len = 0;
         for (column, &code) in codes.iter().enumerate() {
-            // Without a branch, which no CPU could foresee.
+            // Without a branch, which would be mispredicted.
             self.columns[len] = column as u32;
             len += usize::from(code != 0);
         }
@@ -157,17 +150,17 @@ impl NonZeros {
         (self.len, self.sum, self.scale) = (len, x.sum(), x.scale());
     }
 
-    /// How many there are.
+    /// Returns the number of nonzero codes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether all codes are zero.
+    /// Returns `true` if all codes are zero.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The columns by four, and the codes by four.
+    /// Returns the columns and the codes in groups of four.
     #[inline(always)]
     fn quads(&self) -> (&[[u32; 4]], &[[i8; 4]]) {
         let quads = self.len.div_ceil(4);
@@ -175,12 +168,12 @@ impl NonZeros {
     }
 }
 
-/// `total += w · x`; `y` keeps the product. Bit for bit what [`multiply_add`](crate::multiply_add)
-/// gives, reading only the columns of `x`. Does not allocate.
+/// Computes `y = w · x` and `total += y` with the bits of [`multiply_add`](crate::multiply_add), reading
+/// only the columns of `x`. Does not allocate.
 ///
 /// # Panics
 ///
-/// If the shapes do not fit each other.
+/// Panics if the shapes do not match.
 pub fn multiply_add_columns(
     kernel: &dyn Kernel,
     pool: &Pool,
@@ -189,8 +182,8 @@ pub fn multiply_add_columns(
     y: &mut [f32],
     total: &mut [f32],
 ) {
-    assert_eq!(y.len(), w.rows, "one result a row");
-    // A line is the least there is to share out, and there are few: each thread gets one job.
+    assert_eq!(y.len(), w.rows, "one result per row");
+    // A job has at least a line, and there are few of them: each thread gets one job.
     let job_lines = w.lines_per_column().div_ceil(pool.threads()).max(1);
     pool.strip_pairs((y, total), w.rows, job_lines * COLUMN_LINE_ROWS, |job, mut y, mut total| {
         kernel.multiply_columns(w, job * job_lines, x, y.row(0));
@@ -198,9 +191,9 @@ pub fn multiply_add_columns(
     });
 }
 
-/// The results of the rows of line `first_line` of a column and of those after it.
+/// Computes the results of the rows from line `first_line` of the columns on.
 #[inline(always)]
-pub(crate) fn sparse_columns<C: SparseSums + Simd>(
+pub(crate) fn sparse_columns<C: IntSums>(
     cpu: C,
     w: &TernaryColumns,
     first_line: usize,
@@ -225,12 +218,12 @@ pub(crate) fn sparse_columns<C: SparseSums + Simd>(
     }
 }
 
-/// The exact sums of code times activation, for the rows of line `first_line` and those after it.
+/// Computes the exact sums of code times activation for the rows from line `first_line` on.
 ///
-/// Some columns are added to the sums of one line, then the same columns to those of the next, so
-/// that what lies together in memory is read together. The columns after those are asked for.
+/// Some columns are added to the sums of one line, then the same columns to those of the next, so that
+/// neighbouring lines are read together. The following columns are prefetched.
 #[inline(always)]
-fn column_sums<C: SparseSums + Simd>(
+fn column_sums<C: IntSums>(
     cpu: C,
     w: &TernaryColumns,
     first_line: usize,
@@ -239,20 +232,21 @@ fn column_sums<C: SparseSums + Simd>(
 ) {
     const QUADS: usize = COLUMNS_AT_ONCE / 4;
     let (columns, codes) = x.quads();
-    let ask_for = |columns: &[[u32; 4]], line: usize| {
+    let prefetch = |columns: &[[u32; 4]], line: usize| {
+        let lines = w.lines(line);
         for &column in columns.as_flattened() {
-            cpu.prefetch(std::slice::from_ref(w.line(column, line)));
+            cpu.prefetch(std::slice::from_ref(lines.get(column)));
         }
     };
     for line in (first_line..).take(sums.len()) {
-        ask_for(&columns[..columns.len().min(QUADS)], line);
+        prefetch(&columns[..columns.len().min(QUADS)], line);
     }
     for (i, codes) in codes.chunks(QUADS).enumerate() {
         let (columns, ahead) = columns[i * QUADS..].split_at(codes.len());
         let ahead = &ahead[..ahead.len().min(QUADS)];
         for (line, sums) in (first_line..).zip(sums.iter_mut()) {
-            ask_for(ahead, line);
-            cpu.add_columns(w, line, (columns, codes), sums);
+            prefetch(ahead, line);
+            cpu.add_columns(w.lines(line), columns, codes, sums);
         }
     }
     if C::UNSHIFTED {

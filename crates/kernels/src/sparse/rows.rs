@@ -1,36 +1,36 @@
-//! Rows of trits one by one, and the gated neurons they are read for.
+//! Copies of ternary matrices by row, and the gated neurons that read only the rows they need.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{RowScales, SparseSums};
+use super::RowScales;
 use crate::arch::Lines;
-use crate::lanes::Simd;
+use crate::int_lanes::IntSums;
 use crate::layout::quad_lines::ZERO_TRITS;
 use crate::line::{Line, STRIP};
-use crate::product::{LineSums, multiply_strip};
+use crate::product::multiply_strip;
 use crate::quant::RUN;
 use crate::{Kernel, Pool, QuantRow, Strip, TernaryMatrix};
 
 /// Columns in a line of a row.
 const ROW_LINE_COLS: usize = 256;
 
-/// Rows whose sums are made together: they share the loads of the activations.
+/// Rows whose sums are computed together and share the loads of the activations.
 const ROWS_AT_ONCE: usize = 4;
 
-/// How far ahead rows are asked for. Half as far was a little slower.
+/// Rows that are prefetched. Half as many were a little slower.
 const ROWS_AHEAD: usize = 8;
 
-/// Strips of one job.
+/// Strips in a job.
 const JOB_STRIPS: usize = 8;
 
-/// Rows of one job.
+/// Rows in a job.
 const JOB_ROWS: usize = JOB_STRIPS * STRIP;
 
-/// A copy of a matrix of trits whose rows can be read one by one.
+/// A copy of a ternary matrix whose rows can be read one by one.
 ///
-/// A line has 64 bytes of one row, two bits a trit, holding the trit plus one. Field `j` of byte `m`
-/// of line `i` is column `256i + 64j + m`, so masking a field gives trits in the order of
-/// activations. The lines of a row lie one after the other.
+/// A line has 64 bytes of one row, with two bits per trit, holding the trit plus one. Field `j` of byte
+/// `m` of line `i` is column `256i + 64j + m`, so a field has trits in the order of activations. The
+/// lines of a row follow each other.
 pub struct TernaryRows {
     rows: usize,
     cols: usize,
@@ -39,7 +39,7 @@ pub struct TernaryRows {
 }
 
 impl TernaryRows {
-    /// A copy of `w`, or nothing if it has a scale for every group.
+    /// Copies `w`. Returns `None` if it has scales per group.
     pub fn new(pool: &Pool, w: &TernaryMatrix) -> Option<Self> {
         let scales = RowScales::new(w.scales())?;
         let (rows, cols) = (w.rows(), w.cols());
@@ -55,17 +55,17 @@ impl TernaryRows {
         Some(Self { rows, cols, scales, lines })
     }
 
-    /// Output rows.
+    /// Returns the number of output rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns, without padding.
+    /// Returns the number of columns, without padding.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// Bytes of packed trits, padding included, scales not.
+    /// Returns the size of the packed trits in bytes, padding included, without scales.
     pub fn bytes_len(&self) -> usize {
         size_of_val(&*self.lines)
     }
@@ -76,7 +76,7 @@ impl TernaryRows {
     }
 }
 
-/// At most 256 columns of a row.
+/// Packs at most 256 columns of a row.
 fn pack(trits: &[i8]) -> Line {
     let mut line = Line([0; 64]);
     for field in 0..4 {
@@ -89,13 +89,13 @@ fn pack(trits: &[i8]) -> Line {
     line
 }
 
-/// `neurons = relu(gate · x)² * (up · x)`: bit for bit what two products and
-/// [`Kernel::relu2_mul`] give, without reading the rows of `up` whose gate is not positive. Returns
-/// how many those are. Does not allocate.
+/// Computes `neurons = relu(gate · x)² * (up · x)` with the bits of two products and
+/// [`FloatKernel::relu2_mul`](crate::FloatKernel::relu2_mul), without reading the rows of `up` whose
+/// gate is not positive. Returns the number of those rows. Does not allocate.
 ///
 /// # Panics
 ///
-/// If the shapes do not fit each other.
+/// Panics if the shapes do not match.
 pub fn relu2_neurons(
     kernel: &dyn Kernel,
     pool: &Pool,
@@ -103,7 +103,7 @@ pub fn relu2_neurons(
     x: &QuantRow,
     neurons: &mut [f32],
 ) -> usize {
-    assert_eq!(neurons.len(), gate.rows(), "one neuron a row");
+    assert_eq!(neurons.len(), gate.rows(), "one neuron per row");
     let closed = AtomicUsize::new(0);
     pool.strips(neurons, gate.rows(), JOB_ROWS, |job, mut neurons| {
         let found = kernel.relu2_neurons(gate, up, x, job * JOB_STRIPS, neurons.row(0));
@@ -112,12 +112,12 @@ pub fn relu2_neurons(
     closed.into_inner()
 }
 
-/// The neurons of the strips of `gate` from `first_strip` on, at most [`JOB_ROWS`] of them.
+/// Computes the neurons of the strips of `gate` from `first_strip` on, at most [`JOB_ROWS`] of them.
 ///
-/// First all gates, in one stream through memory, and then the rows of `up` they ask for. To do both
-/// by turns, so that rows come in while gates are computed, was no faster.
+/// All gates are computed first, in one stream through memory, and then the rows of `up` they need.
+/// Alternating, so that rows arrive while gates are computed, was no faster.
 #[inline(always)]
-pub(crate) fn sparse_neurons<C: SparseSums + LineSums + Simd>(
+pub(crate) fn sparse_neurons<C: IntSums>(
     cpu: C,
     gate: &TernaryMatrix,
     up: &TernaryRows,
@@ -126,8 +126,8 @@ pub(crate) fn sparse_neurons<C: SparseSums + LineSums + Simd>(
     neurons: &mut [f32],
 ) -> usize {
     assert!(gate.rows() == up.rows && gate.cols() == up.cols, "gate and up of one shape");
-    assert_eq!(x.codes().len(), up.cols.next_multiple_of(RUN), "as many codes as columns");
-    // Rows with an open gate, counted from the first of this job.
+    assert_eq!(x.codes().len(), up.cols.next_multiple_of(RUN), "one code per column");
+    // Rows with a positive gate, counted from the first of this job.
     let mut open = [0_usize; JOB_ROWS];
     let mut open_len = 0;
     for (i, gates) in neurons.chunks_mut(STRIP).enumerate() {
@@ -135,7 +135,7 @@ pub(crate) fn sparse_neurons<C: SparseSums + LineSums + Simd>(
         let strip = &mut Strip::new(gates, width, width, 0);
         multiply_strip(cpu, gate, first_strip + i, std::slice::from_ref(x), strip);
         for (r, gate) in strip.row(0).iter_mut().enumerate() {
-            // Not `> 0`, which would lose a NaN.
+            // Not `> 0`, which would drop a NaN.
             let is_closed = *gate <= 0.0;
             open[open_len] = i * STRIP + r;
             open_len += usize::from(!is_closed);
@@ -144,16 +144,16 @@ pub(crate) fn sparse_neurons<C: SparseSums + LineSums + Simd>(
     }
     let open = &open[..open_len];
     let first_row = first_strip * STRIP;
-    let ask_for = |rows: &[usize]| {
+    let prefetch = |rows: &[usize]| {
         for &row in rows {
             cpu.prefetch(up.row(first_row + row));
         }
     };
-    ask_for(&open[..open_len.min(ROWS_AHEAD)]);
+    prefetch(&open[..open_len.min(ROWS_AHEAD)]);
     let (whole, rest) = open.as_chunks::<ROWS_AT_ONCE>();
     for (i, rows) in whole.iter().enumerate() {
         let ahead = open.get(i * ROWS_AT_ONCE + ROWS_AHEAD..).unwrap_or(&[]);
-        ask_for(&ahead[..ahead.len().min(ROWS_AT_ONCE)]);
+        prefetch(&ahead[..ahead.len().min(ROWS_AT_ONCE)]);
         multiply_open(cpu, up, x, first_row, *rows, neurons);
     }
     match *rest {
@@ -167,7 +167,7 @@ pub(crate) fn sparse_neurons<C: SparseSums + LineSums + Simd>(
 
 /// Turns the gates of some rows, counted from `first_row`, into neurons.
 #[inline(always)]
-fn multiply_open<C: SparseSums, const R: usize>(
+fn multiply_open<C: IntSums, const R: usize>(
     cpu: C,
     up: &TernaryRows,
     x: &QuantRow,

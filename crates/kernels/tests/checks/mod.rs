@@ -42,14 +42,14 @@ pub(crate) fn check_bound_scores(kernel: &dyn Kernel) {
             let sixteen = |values: Vec<f32>| <[f32; 16]>::try_from(values).expect("sixteen");
             let [scale, error, norm] = [(); 3].map(|()| sixteen(random.floats(16, kind)));
             let rows = RowBounds { scale, error, norm };
-            let &[coarse, fine, offset, per_error, per_norm, least] =
+            let &[coarse, fine, offset, per_error, per_norm, base_error] =
                 random.floats(6, kind).as_array().expect("six");
-            let x = VectorBounds { coarse, fine, offset, per_error, per_norm, least };
+            let x = VectorBounds { coarse, fine, offset, per_error, per_norm, base_error };
             let sums = [(); 2].map(|()| std::array::from_fn(|_| random.bits() as i32));
             let run = |kernel: &dyn Kernel| {
-                let mut out = ScoreBounds::NOTHING;
+                let mut out = ScoreBounds::EMPTY;
                 kernel.bound_scores(sums.each_ref(), &rows, &x, &mut out);
-                [&out.middle[..], &out.upper, &[out.best_middle, out.best_upper]].concat()
+                [&out.estimate[..], &out.upper, &[out.best_estimate, out.best_upper]].concat()
             };
             assert_same(
                 || format!("{}: bounds, {kind:?}", kernel.isa()),

@@ -98,7 +98,7 @@ impl Random {
     }
 }
 
-/// What floats to draw.
+/// Distribution of random floats.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Floats {
     Plain,

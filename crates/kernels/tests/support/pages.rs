@@ -1,8 +1,8 @@
 //! Keys and values of one sequence, in pages that lie anywhere.
 
 use wf_kernels::{
-    AttendScratch, Kernel, KvDtype, KvHead, KvShape, KvStore, PAGE_LEN, Queries, Strip, attend,
-    part_len,
+    AttendScratch, Kernel, KvDtype, KvHead, KvShape, KvSlot, KvStore, PAGE_LEN, Queries, Strip,
+    attend, part_len,
 };
 
 use super::{Floats, Random};
@@ -60,10 +60,10 @@ impl Pages {
         key: &[f32],
         value: &[f32],
     ) {
-        let place = (1, self.pages[position / PAGE_LEN], position % PAGE_LEN);
+        let slot = KvSlot::new(1, &self.pages, position);
         let other = vec![f32::NAN; key.len()];
         let (keys, values) = ([&other, key].concat(), [&other, value].concat());
-        self.store.write(kernel, place, &keys, &values);
+        self.store.write(kernel, slot, &keys, &values);
     }
 
     pub(crate) fn head(&self) -> KvHead<'_> {
@@ -88,12 +88,12 @@ impl Pages {
         let mut out = vec![f32::NAN; q.visible.len() * width];
         let mut scratch = AttendScratch::new(q.visible.len() * q.heads, kv.head_dim());
         let mut strip = Strip::new(&mut out, width, width, 0);
-        attend(kernel, q, &kv, &mut scratch, (&mut strip, 0));
+        attend(kernel, q, &kv, &mut scratch, &mut strip, 0);
         out
     }
 }
 
 /// Rows of query heads, one after the other.
 pub(crate) fn queries<'a>(data: &'a [f32], heads: usize, visible: &'a [usize]) -> Queries<'a> {
-    Queries { data, stride: data.len() / visible.len(), heads, visible, scale: 0.31 }
+    Queries { data, stride: data.len() / visible.len(), heads, visible, window: None, scale: 0.31 }
 }

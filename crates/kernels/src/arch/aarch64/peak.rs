@@ -1,14 +1,12 @@
-//! The instructions of 64-bit Arm that multiply bytes and add the products up, as fast as they go.
+//! The integer dot product instructions of 64-bit Arm.
 
 use std::arch::{asm, is_aarch64_feature_detected};
 
 use crate::arch::peak::{DotInstruction, Rounds};
 
-/// Sums in a round, none of which waits for another: enough for four instructions a cycle that take
-/// up to four.
+/// Independent sums in a round, enough for four instructions per cycle with a latency of up to four.
 const SUMS: u64 = 16;
 
-/// Those this CPU has.
 pub(in crate::arch) fn dot_instructions() -> impl Iterator<Item = DotInstruction> {
     let list: [(bool, &str, u64, Rounds); 3] = [
         (true, "smlal", 8, smlal),
@@ -20,16 +18,16 @@ pub(in crate::arch) fn dot_instructions() -> impl Iterator<Item = DotInstruction
     })
 }
 
-/// A function that runs an instruction for each of sixteen sums, `\i` being the number of the sum.
-/// What the registers hold does not change how long that takes.
+/// Defines a function that runs an instruction for each of sixteen sums, `\i` being the number of the
+/// sum. The values in registers do not affect the time.
 macro_rules! rounds_of {
     ($name:ident: $extension:literal, $instruction:literal) => {
         /// # Safety
         ///
         /// The CPU has this instruction.
         unsafe fn $name(rounds: u64) {
-            // SAFETY: the CPU has the instruction, says the caller; it touches no memory, and the
-            // registers it changes are named.
+            // SAFETY: the caller guarantees the instruction; it accesses no memory, and the registers it
+            // changes are named.
             unsafe {
                 asm!(
                     $extension,

@@ -1,16 +1,14 @@
-//! The instructions of x86-64 that multiply bytes and add the products up, as fast as they go.
+//! The integer dot product instructions of x86-64.
 
 use std::arch::asm;
 
 #[cfg(target_os = "linux")]
-use super::amx::Amx;
+use crate::arch::amx::Amx;
 use crate::arch::peak::{DotInstruction, Rounds};
 
-/// Sums in a round, none of which waits for another: enough for two instructions a cycle that take
-/// up to six.
+/// Independent sums in a round, enough for two instructions per cycle with a latency of up to six.
 const SUMS: u64 = 12;
 
-/// Those this CPU has.
 pub(in crate::arch) fn dot_instructions() -> impl Iterator<Item = DotInstruction> {
     let has_vnni = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni");
     let list: [(bool, &str, u64, Rounds); 4] = [
@@ -26,7 +24,7 @@ pub(in crate::arch) fn dot_instructions() -> impl Iterator<Item = DotInstruction
     vectors.chain(tiles())
 }
 
-/// Tiles, where the CPU and the system give them: only Linux was ever asked.
+/// Returns AMX tiles if the CPU has them and the system permits their use, on Linux only.
 fn tiles() -> Option<DotInstruction> {
     #[cfg(target_os = "linux")]
     return Amx::detect().ok().map(|_| DotInstruction {
@@ -38,16 +36,16 @@ fn tiles() -> Option<DotInstruction> {
     return None;
 }
 
-/// A function that runs some instructions for each of twelve sums, `\i` being the number of the sum.
-/// What the registers hold does not change how long that takes.
+/// Defines a function that runs some instructions for each of twelve sums, `\i` being the number of the
+/// sum. The values in registers do not affect the time.
 macro_rules! rounds_of {
     ($name:ident: $($instruction:literal),+) => {
         /// # Safety
         ///
         /// The CPU has these instructions.
         unsafe fn $name(rounds: u64) {
-            // SAFETY: the CPU has the instructions, says the caller; they touch no memory, and the
-            // registers they change are named.
+            // SAFETY: the caller guarantees the instructions; they access no memory, and the registers
+            // they change are named.
             unsafe {
                 asm!(
                     "2:",
@@ -71,7 +69,7 @@ macro_rules! rounds_of {
     };
 }
 
-// The products of pairs have to be added to sums in an instruction of its own.
+// The products of pairs are added to sums by a separate instruction.
 rounds_of!(maddubs_256: "vpmaddubsw ymm12, ymm13, ymm14", "vpaddw ymm\\i, ymm\\i, ymm12");
 rounds_of!(maddubs_512: "vpmaddubsw zmm12, zmm13, zmm14", "vpaddw zmm\\i, zmm\\i, zmm12");
 rounds_of!(dpbusd_256: "{{vex}} vpdpbusd ymm\\i, ymm13, ymm14");

@@ -1,11 +1,12 @@
-//! Reading memory as fast as it comes.
+//! Reading memory at full bandwidth.
 
 use std::arch::x86_64::*;
 
 use crate::arch::stream::fold_words;
 use crate::line::Line;
 
-/// The exclusive or of all words, with the widest loads of this CPU. `ahead` is told of every line.
+/// Returns the exclusive or of all words, with the widest loads of this CPU. `ahead` is called with
+/// every line.
 pub(in crate::arch) fn fold(lines: &[Line], ahead: impl Fn(&Line)) -> u64 {
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: just detected.
@@ -18,7 +19,7 @@ pub(in crate::arch) fn fold(lines: &[Line], ahead: impl Fn(&Line)) -> u64 {
     }
 }
 
-/// By hand, because compilers prefer registers of half the size.
+/// Written by hand, because compilers prefer registers of half the size.
 #[target_feature(enable = "avx512f")]
 fn with_avx512(lines: &[Line], ahead: impl Fn(&Line)) -> u64 {
     let (fours, rest) = lines.as_chunks::<4>();

@@ -1,13 +1,13 @@
-//! The tile registers: all instructions that touch them, and what makes their use sound.
+//! The tile registers: all instructions that use them, and why their use is sound.
 //!
-//! - The compiler knows the registers `tmm0` to `tmm7` as things an `asm!` block may overwrite, and
-//!   puts nothing there itself. So no tile is alive between two blocks: each of them loads what it
-//!   works on and stores its result.
-//! - The configuration does live on between blocks. It belongs to the thread and the system keeps it
-//!   for us. Nothing else changes it: compilers write code for tiles only for those who call the
-//!   intrinsics, and the functions around us call nobody who does. If somebody did, the next block
-//!   would not compute wrong: the CPU stops a program that uses tiles of the wrong shape.
-//! - [`Tiles`] proves the configuration. It cannot leave its thread, and ends it when dropped.
+//! - The compiler knows the registers `tmm0` to `tmm7` only as clobbers of `asm!` blocks and never uses
+//!   them itself. No tile is live between two blocks: each block loads its operands and stores its
+//!   result.
+//! - The configuration is live between blocks. It belongs to the thread, and the system preserves it.
+//!   Nothing else changes it: compilers emit tile code only for callers of the intrinsics, and no
+//!   function called here is one. If one were, the next block would not compute wrong results: the CPU
+//!   raises a fault if tiles have the wrong shape.
+//! - [`Tiles`] proves the configuration. It cannot leave its thread, and releases it when dropped.
 
 use std::arch::asm;
 use std::marker::PhantomData;
@@ -28,20 +28,20 @@ impl SumTile {
     pub(super) const ZERO: Self = Self([[0; STRIP]; BAND]);
 }
 
-/// What `ldtilecfg` reads.
+/// The operand of `ldtilecfg`.
 #[repr(C, align(64))]
 struct Config {
     palette: u8,
     start_row: u8,
     reserved: [u8; 14],
-    /// Of each tile; there are eight.
+    /// Of each tile, eight of which exist.
     row_bytes: [u16; 16],
     rows: [u8; 16],
 }
 
 const _: () = assert!(size_of::<Config>() == 64 && size_of::<Tile>() == 16 * ROW);
 
-/// The tile registers of this thread, in use.
+/// The configured tile registers of this thread.
 ///
 /// `tmm0` to `tmm3` are sums, `tmm4` and `tmm5` activations of two bands, `tmm6` and `tmm7` weights of
 /// two strips.
@@ -51,7 +51,7 @@ pub(super) struct Tiles {
 }
 
 impl Tiles {
-    /// Takes the registers into use. Of the first band only `tokens` (1 to 16) rows are computed.
+    /// Configures the registers. Only the first `tokens` (1 to 16) rows of the first band are computed.
     pub(super) fn configure(_proof: Amx, tokens: usize) -> Self {
         assert!((1..=BAND).contains(&tokens), "{tokens} tokens in the first band");
         let mut config = Config {
@@ -66,15 +66,15 @@ impl Tiles {
         for tile in [0, 1, 4] {
             config.rows[tile] = tokens as u8;
         }
-        // SAFETY: an `Amx` exists, so the CPU has tiles and the system allows them. Reads 64 bytes,
-        // which describe eight tiles as the only palette there is allows them.
+        // SAFETY: an `Amx` exists, so the CPU has tiles and the system permits them. Reads 64 bytes, which
+        // describe eight tiles within the limits of palette 1.
         unsafe {
             asm!("ldtilecfg [{}]", in(reg) &raw const config, options(nostack, preserves_flags));
         }
         Self { thread: PhantomData }
     }
 
-    /// Multiplies zeros, without a load or a store: four products of tiles for each of `rounds`.
+    /// Multiplies zeros, without loads and stores: four products of tiles in each of `rounds`.
     pub(super) fn multiply_rounds(&self, rounds: u64) {
         // SAFETY: `self` proves the configuration, whose shapes fit each other. Touches no memory.
         unsafe {
@@ -98,8 +98,8 @@ impl Tiles {
         }
     }
 
-    /// The products of one band and two strips, summed tile by tile: activations times trits. Adds
-    /// them to `sums`, or replaces what is there by them if `fresh`.
+    /// Adds the products of activations and trits of one band and two strips to `sums`, or replaces
+    /// `sums` if `fresh`.
     pub(super) fn add_band(
         &self,
         band: &[Tile],
@@ -107,7 +107,10 @@ impl Tiles {
         sums: &mut [SumTile; 2],
         fresh: bool,
     ) {
-        assert!(!weights.is_empty() && band.len() == weights.len(), "as many tiles");
+        assert!(
+            !weights.is_empty() && band.len() == weights.len(),
+            "as many tiles of codes as of weights"
+        );
         // SAFETY: `self` proves the configuration: tiles of at most sixteen rows of 64 bytes, whose
         // shapes fit. Tiles are 16 * 64 bytes; `steps` of them are read from `band`, twice as many
         // from `weights`, and two are read and written at `sums`.
@@ -154,7 +157,7 @@ impl Tiles {
         fresh: bool,
     ) {
         let same_len = bands.iter().all(|band| band.len() == weights.len());
-        assert!(!weights.is_empty() && same_len, "as many tiles");
+        assert!(!weights.is_empty() && same_len, "as many tiles of codes as of weights");
         // SAFETY: as above, with a second band, and four tiles at `sums`.
         unsafe {
             asm!(
@@ -205,8 +208,8 @@ impl Tiles {
 
 impl Drop for Tiles {
     fn drop(&mut self) {
-        // SAFETY: the CPU has tiles, or `self` would not exist. Tiles left in use would be saved at
-        // every change of threads.
+        // SAFETY: the CPU has tiles, or `self` would not exist. Tiles that are not released would be saved
+        // at every context switch.
         unsafe {
             asm!(
                 "tilerelease",

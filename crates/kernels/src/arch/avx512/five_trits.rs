@@ -1,13 +1,13 @@
-//! Sums over lines of five trits a byte, with VBMI: `vpermb` looks 64 bytes up in a table of 64.
+//! Sums over lines of five trits per byte, with VBMI: `vpermb` looks up 64 bytes in a table of 64.
 //!
-//! `high` of a byte depends on its upper six bits alone, which select from three tables: one for
-//! each of the two codes in `high`, and one for what `high` adds to the byte. What is left of the
-//! byte is `low`, with a table for each of its three codes. So a line takes a shift, six lookups and
-//! a subtraction, whatever number of tokens it meets.
+//! `high` of a byte depends on its upper six bits alone, which select from three tables: one for each of
+//! the two codes in `high`, and one for the amount that `high` adds to the byte. The rest of the byte is
+//! `low`, with a table for each of its three codes. A line thus takes a shift, six lookups and a
+//! subtraction for any number of tokens.
 
 use std::arch::x86_64::*;
 
-use super::{broadcast, load, store};
+use super::broadcast;
 use crate::arch::x86_64::prefetch_after;
 use crate::layout::five_trits::{HIGH, LINE_COLS, codes};
 use crate::line::{Line, STRIP};
@@ -31,7 +31,7 @@ pub(super) fn five_trit_sums<const T: usize>(
     let quads = tokens.map(|codes| &quads_by_line(codes)[..whole_lines]);
     for (i, line) in lines.iter().enumerate() {
         if T <= 2 {
-            // With more tokens it is the loads that take the time, not the memory.
+            // With more tokens, loads take longer than memory.
             prefetch_after(line);
         }
         add_line(&tables, line, quads.map(|quads| &quads[i]), &mut sums);
@@ -43,7 +43,8 @@ pub(super) fn five_trit_sums<const T: usize>(
     let mut results = [[0; STRIP]; T];
     for (result, [a, b, c, d, e]) in results.iter_mut().zip(sums) {
         let sum = _mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d));
-        *result = store(_mm512_add_epi32(sum, e));
+        // SAFETY: 64 writable bytes; the store needs no alignment.
+        unsafe { _mm512_storeu_si512(result.as_mut_ptr().cast(), _mm512_add_epi32(sum, e)) };
     }
     results
 }
@@ -56,8 +57,8 @@ fn add_line<const T: usize>(
     tokens: [&Quads; T],
     sums: &mut [[__m512i; 5]; T],
 ) {
-    let packed = load(&line.0);
-    // A shift of 16-bit words: the two bits that come over from the next byte are not looked at.
+    let packed = load(line);
+    // A shift of 16-bit words: the two bits that come over from the next byte are ignored.
     let upper = _mm512_srli_epi16::<2>(packed);
     let low = _mm512_sub_epi8(packed, _mm512_permutexvar_epi8(upper, tables.high));
     for part in 0..5 {
@@ -69,11 +70,18 @@ fn add_line<const T: usize>(
     }
 }
 
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(line: &Line) -> __m512i {
+    // SAFETY: 64 readable bytes; the load needs no alignment.
+    unsafe { _mm512_loadu_si512(line.0.as_ptr().cast()) }
+}
+
 fn quads_by_line(codes: &[i8]) -> &[Quads] {
     codes.as_chunks::<4>().0.as_chunks().0
 }
 
-/// Fewer activations than a line has columns, filled up with zeros.
+/// Pads activations to the columns of a line with zeros.
 fn padded(codes: &[i8]) -> Quads {
     let mut quads = [[0; 4]; LINE_COLS / 4];
     quads.as_flattened_mut()[..codes.len()].copy_from_slice(codes);
@@ -82,7 +90,7 @@ fn padded(codes: &[i8]) -> Quads {
 
 /// Tables in registers.
 struct Tables {
-    /// By the upper six bits of a byte: what `high` adds to it.
+    /// The amount that `high` adds to a byte, by its upper six bits.
     high: __m512i,
     /// The codes: two by the upper six bits of a byte, three by `low`.
     parts: [__m512i; 5],
@@ -92,7 +100,7 @@ impl Tables {
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn load() -> Self {
-        Self { high: load(&HIGH_TABLE.0), parts: std::array::from_fn(|i| load(&CODE_TABLES[i].0)) }
+        Self { high: load(&HIGH_TABLE), parts: std::array::from_fn(|i| load(&CODE_TABLES[i])) }
     }
 }
 

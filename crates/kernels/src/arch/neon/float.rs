@@ -1,22 +1,14 @@
-//! Sixteen lanes in four registers.
+//! Float lanes in four registers.
 
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::Neon;
+use super::{Neon, on_cpu};
 use crate::lanes::{F32x16, Simd};
-
-/// An intrinsic, or an instruction that has none.
-macro_rules! on_cpu {
-    ($call:expr) => {{
-        // SAFETY: every CPU of this target has NEON; pointers are to arrays of the size of the access.
-        unsafe { $call }
-    }};
-}
 
 /// Sixteen floats in four registers.
 #[derive(Clone, Copy)]
-pub(in crate::arch::aarch64) struct Lanes([float32x4_t; 4]);
+pub(in crate::arch) struct Lanes([float32x4_t; 4]);
 
 impl Lanes {
     #[inline(always)]
@@ -111,7 +103,7 @@ impl F32x16 for Lanes {
 
     #[inline(always)]
     fn max(self, other: Self) -> Self {
-        // Not `vmaxq_f32`, which has its own mind about NaN and the sign of zero.
+        // Not `vmaxq_f32`, which treats NaN and the sign of zero differently.
         self.zip(other, |a, b| on_cpu!(vbslq_f32(vcgtq_f32(a, b), a, b)))
     }
 
@@ -165,10 +157,10 @@ impl F32x16 for Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::aarch64::neon::Widening;
+    use crate::arch::neon::Widening;
 
     #[test]
-    fn lanes_do_what_their_definition_says() {
+    fn lanes_follow_their_definition() {
         crate::lanes::tests::check_lanes(Neon(Widening));
     }
 }

@@ -140,7 +140,7 @@ fn products_in_one_run_have_the_bits_of_the_scalar_kernel() {
     let x = random.floats(tokens * cols);
     let run = |kernel: &dyn Kernel| {
         let mut xs = QuantBatch::new(tokens, cols);
-        xs.make(kernel, pool, &mut vec![0.0; x.len()], cols, |t, row| {
+        xs.quantize_with(kernel, pool, &mut vec![0.0; x.len()], cols, |t, row| {
             row.copy_from_slice(&x[t * cols..][..cols]);
         });
         let room = || vec![f32::NAN; tokens * 70];
@@ -172,9 +172,9 @@ fn few_tokens_are_not_arranged_in_tiles() {
     let Some((amx, _)) = kernel() else { return };
     let (random, pool) = (&mut Random(4), &Pool::new(1));
     let mut xs = QuantBatch::new(32, 100);
-    for tokens in [32, amx.fewest_tokens(), amx.fewest_tokens() - 1, 1, 20] {
+    for tokens in [32, amx.min_tokens(), amx.min_tokens() - 1, 1, 20] {
         xs.quantize(&amx, pool, &random.floats(tokens * 100), 100);
-        assert_eq!(xs.tiles().tiles_per_band() > 0, tokens >= amx.fewest_tokens());
+        assert_eq!(xs.tiles().tiles_per_band() > 0, tokens >= amx.min_tokens());
     }
     xs.quantize(amx.vectors, pool, &random.floats(32 * 100), 100);
     assert_eq!(xs.tiles().tiles_per_band(), 0);

@@ -1,48 +1,18 @@
-//! Sums with `smmla`, for several tokens: two rows by two tokens over eight columns, 32 products in one
-//! instruction. For one token, `sdot` does as many.
+//! Sums of quad lines with `smmla`: two rows by two tokens over eight columns, 32 products in one
+//! instruction.
 
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::values::value_sums;
-use super::{I8mm, Neon, dotprod, fields, load, store};
-use crate::QuantRow;
-use crate::int8::{Int8Sums, ValuePages, WeightPair};
+use super::int::field;
 use crate::layout::quad_lines::LINE_COLS;
 use crate::line::{Line, STRIP};
-use crate::product::LineSums;
 
-impl LineSums for Neon<I8mm> {
-    #[inline(always)]
-    fn line_sums<const T: usize>(self, lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP]; T] {
-        // SAFETY: `self` exists, so the CPU has the features.
-        unsafe { if T == 1 { dotprod::line_sums(lines, tokens) } else { line_sums(lines, tokens) } }
-    }
-}
-
-impl Int8Sums for Neon<I8mm> {
-    #[inline(always)]
-    fn int8_sums<const T: usize>(self, lines: &[Line], xs: [&QuantRow; T]) -> [[i32; STRIP]; T] {
-        // SAFETY: `self` exists, so the CPU has the features.
-        unsafe { dotprod::int8_sums(lines, xs) }
-    }
-
-    #[inline(always)]
-    fn value_sums<const T: usize, const B: usize>(
-        self,
-        values: &impl ValuePages,
-        first: usize,
-        weights: [&[WeightPair]; T],
-    ) -> [[[i32; 16]; B]; T] {
-        // SAFETY: `self` exists, so the CPU has the features.
-        unsafe { value_sums(values, first, weights) }
-    }
-}
-
-/// At most four tokens, in two pairs; what has no partner is its own.
+/// Returns the sums of [`line_sums`](crate::sums::line_sums) for at most four
+/// tokens, in two pairs. A token without a partner is paired with itself.
 #[inline]
 #[target_feature(enable = "neon,dotprod,i8mm")]
-fn line_sums<const T: usize>(lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP]; T] {
+pub(super) fn line_sums<const T: usize>(lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP]; T] {
     let tokens = tokens.map(|codes| &codes.as_chunks::<LINE_COLS>().0[..lines.len()]);
     let token = |t: usize| tokens[t.min(T - 1)];
     let pairs = [[token(0), token(1)], [token(2), token(3)]];
@@ -64,27 +34,33 @@ fn line_sums<const T: usize>(lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP
     let mut results = [[0; STRIP]; T];
     for (t, results) in results.iter_mut().enumerate() {
         for (rows, sums) in results.as_chunks_mut::<2>().0.iter_mut().zip(sums[t / 2]) {
-            let by_row_and_token = store(sums);
+            let mut by_row_and_token = [0; 4];
+            // SAFETY: writes an array of four integers.
+            unsafe { vst1q_s32(by_row_and_token.as_mut_ptr(), sums) };
             *rows = [by_row_and_token[t % 2], by_row_and_token[2 + t % 2]];
         }
     }
     results
 }
 
-/// Of two tokens, the first eight activations of each, and the last eight.
+/// Returns the first eight activations of two tokens, and the last eight.
 #[inline]
 #[target_feature(enable = "neon")]
 fn pair_of_tokens(a: &[i8; 16], b: &[i8; 16]) -> [int8x16_t; 2] {
-    let (a, b) = (vreinterpretq_s64_s8(load(a)), vreinterpretq_s64_s8(load(b)));
+    // SAFETY: reads arrays of sixteen bytes.
+    let (a, b) = unsafe { (vld1q_s8(a.as_ptr()), vld1q_s8(b.as_ptr())) };
+    let (a, b) = (vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b));
     [vreinterpretq_s8_s64(vzip1q_s64(a, b)), vreinterpretq_s8_s64(vzip2q_s64(a, b))]
 }
 
-/// Of rows 0 and 1, and of rows 2 and 3 of a quarter: the first eight codes of each, and the last
-/// eight. A field has four columns of each row, so two fields side by side make eight.
+/// Returns the first eight codes of rows 0 and 1 of a quarter, and the last eight, and the same of rows
+/// 2 and 3. A field has four columns of each row, so two fields side by side make eight.
 #[inline]
 #[target_feature(enable = "neon")]
 fn pairs_of_rows(bytes: &[u8; 16]) -> [[int8x16_t; 2]; 2] {
-    let [a, b, c, d] = fields(bytes).map(|field| vreinterpretq_s32_s8(field));
+    // SAFETY: reads an array of sixteen bytes.
+    let bytes = unsafe { vld1q_s8(bytes.as_ptr().cast()) };
+    let [a, b, c, d] = [0, 2, 4, 6].map(|shift| vreinterpretq_s32_s8(field(bytes, shift, 3)));
     let first = [vzip1q_s32(a, b), vzip1q_s32(c, d)].map(|codes| vreinterpretq_s8_s32(codes));
     let second = [vzip2q_s32(a, b), vzip2q_s32(c, d)].map(|codes| vreinterpretq_s8_s32(codes));
     [first, second]
@@ -107,16 +83,4 @@ fn matmul(sums: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
         );
     }
     sums
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sums_are_what_scalar_says() {
-        if let Some(cpu) = Neon::<I8mm>::detect() {
-            crate::product::tests::check_sums(*cpu);
-        }
-    }
 }

@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Once;
 
-/// Why a CPU would refuse an instruction.
+/// Reason for which a CPU would reject an instruction.
 #[derive(Debug, PartialEq)]
 pub(super) struct Fault(pub(super) &'static str);
 
@@ -277,7 +277,7 @@ pub(super) fn with_planted_error<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Whether tiles are in use on this thread.
+/// Returns `true` if tiles are in use on this thread.
 pub(super) fn tiles_in_use() -> bool {
     TILES.with_borrow(TileFile::is_configured)
 }

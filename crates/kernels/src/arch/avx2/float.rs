@@ -1,23 +1,14 @@
-//! Sixteen lanes in two registers.
+//! Float lanes in two registers.
 
 use std::arch::x86_64::*;
 
-use super::Avx2;
+use super::{Avx2, on_cpu};
 use crate::arch::x86_64::{prefetch, sum_of_eight};
 use crate::lanes::{F32x16, Simd};
 
-/// An intrinsic on lanes or by their maker.
-macro_rules! on_cpu {
-    ($call:expr) => {{
-        // SAFETY: an `Avx2` is at hand, or lanes that only an `Avx2` makes, so the CPU has AVX2, FMA
-        // and F16C; pointers are to arrays of the size of the access, which needs no alignment.
-        unsafe { $call }
-    }};
-}
-
 /// Sixteen floats in two registers.
 #[derive(Clone, Copy)]
-pub(in crate::arch::x86_64) struct Lanes([__m256; 2]);
+pub(in crate::arch) struct Lanes([__m256; 2]);
 
 impl Lanes {
     #[inline(always)]
@@ -79,7 +70,7 @@ impl<Dot: Copy> Simd for Avx2<Dot> {
     #[inline(always)]
     fn load_e4m3(self, codes: &[u8; 16]) -> Lanes {
         on_cpu!({
-            // Bits 7 to 15 are all the sign: shifted up, the one below the top has to go.
+            // Bits 7 to 15 are copies of the sign; after the shift, the one below the top is cleared.
             let wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(codes.as_ptr().cast()));
             widen_f16(_mm256_and_si256(_mm256_slli_epi16::<7>(wide), _mm256_set1_epi16(!0x4000)))
         })
@@ -204,7 +195,7 @@ impl F32x16 for Lanes {
 /// The CPU has AVX2 and F16C.
 #[inline(always)]
 unsafe fn widen_f16(bits: __m256i) -> Lanes {
-    // SAFETY: the caller says that the CPU has them.
+    // SAFETY: the caller guarantees them.
     unsafe {
         let (low, high) = (_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits));
         Lanes([_mm256_cvtph_ps(low), _mm256_cvtph_ps(high)])
@@ -214,12 +205,12 @@ unsafe fn widen_f16(bits: __m256i) -> Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::x86_64::avx2::Madd;
+    use crate::arch::avx2::Madd;
 
     #[test]
-    fn lanes_do_what_their_definition_says() {
-        if let Some(cpu) = Avx2::<Madd>::detect() {
-            crate::lanes::tests::check_lanes(*cpu);
+    fn lanes_follow_their_definition() {
+        if super::super::has_avx2() {
+            crate::lanes::tests::check_lanes(Avx2(Madd(())));
         }
     }
 }

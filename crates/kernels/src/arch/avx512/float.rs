@@ -1,23 +1,14 @@
-//! Sixteen lanes in one register.
+//! Float lanes in one register.
 
 use std::arch::x86_64::*;
 
-use super::Avx512;
+use super::{Avx512, on_cpu};
 use crate::arch::x86_64::{prefetch, sum_of_eight};
 use crate::lanes::{F32x16, Simd};
 
-/// An intrinsic on lanes or by their maker.
-macro_rules! on_cpu {
-    ($call:expr) => {{
-        // SAFETY: an `Avx512` is at hand, or lanes that only an `Avx512` makes, so the CPU has AVX-512;
-        // pointers are to arrays of the size of the access, which needs no alignment.
-        unsafe { $call }
-    }};
-}
-
 /// Sixteen floats in one register.
 #[derive(Clone, Copy)]
-pub(in crate::arch::x86_64) struct Lanes(__m512);
+pub(in crate::arch) struct Lanes(__m512);
 
 impl<Dot: Copy> Simd for Avx512<Dot> {
     type Lanes = Lanes;
@@ -62,7 +53,7 @@ impl<Dot: Copy> Simd for Avx512<Dot> {
     #[inline(always)]
     fn load_e4m3(self, codes: &[u8; 16]) -> Lanes {
         Lanes(on_cpu!({
-            // Bits 7 to 15 are all the sign: shifted up, the one below the top has to go.
+            // Bits 7 to 15 are copies of the sign; after the shift, the one below the top is cleared.
             let wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(codes.as_ptr().cast()));
             let bits = _mm256_and_si256(_mm256_slli_epi16::<7>(wide), _mm256_set1_epi16(!0x4000));
             _mm512_cvtph_ps(bits)
@@ -174,12 +165,12 @@ impl F32x16 for Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::x86_64::avx512::Madd;
+    use crate::arch::avx512::Madd;
 
     #[test]
-    fn lanes_do_what_their_definition_says() {
-        if let Some(cpu) = Avx512::<Madd>::detect() {
-            crate::lanes::tests::check_lanes(*cpu);
+    fn lanes_follow_their_definition() {
+        if super::super::has_avx512() {
+            crate::lanes::tests::check_lanes(Avx512(Madd(())));
         }
     }
 }

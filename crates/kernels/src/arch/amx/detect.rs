@@ -1,24 +1,27 @@
-//! Whether this CPU has AMX int8 tiles, and whether the system lets this process use them.
+//! Detection of AMX int8 tiles, and the permission to use them.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 
-/// Asks the system for the use of tiles, for all threads of this process. If the answer is no, says
-/// why as a whole sentence. To be called on CPUs with AVX-512.
-pub(super) fn ask_for_tiles() -> Result<(), &'static str> {
+/// Requests permission to use tiles for all threads of this process, on a CPU with AVX-512. The error is
+/// a sentence without a full stop.
+pub(super) fn request_tiles() -> Result<(), &'static str> {
     if cfg!(miri) || !cpu_has_tiles() {
         return Err("this CPU has no AMX int8 tiles");
     }
     if !system_keeps_tiles() {
-        return Err("this CPU has AMX tiles, but the system has not switched them on");
+        return Err("this CPU has AMX tiles, but the system has not enabled them");
     }
-    if !permission_is_given() {
-        return Err("this CPU has AMX tiles, but the system does not let this process use them");
+    if !permission_is_granted() {
+        return Err(
+            "this CPU has AMX tiles, but the system does not permit this process to use them",
+        );
     }
     Ok(())
 }
 
-/// AMX-TILE and AMX-INT8, with tiles of the one known palette: eight of sixteen rows of 64 bytes.
+/// Returns `true` if the CPU has AMX-TILE and AMX-INT8 with palette 1: eight tiles of sixteen rows of 64
+/// bytes.
 fn cpu_has_tiles() -> bool {
     const FEATURES: u32 = 7;
     const AMX_TILE_AND_INT8: u32 = 1 << 24 | 1 << 25;
@@ -34,12 +37,12 @@ fn cpu_has_tiles() -> bool {
         && (tiles, tile_bytes, rows, row_bytes) == (8, 1024, 16, 64)
 }
 
-/// Whether the system saves and restores tiles and their configuration: bits 17 and 18 of XCR0.
+/// Returns `true` if the system saves tiles and their configuration: bits 17 and 18 of XCR0.
 fn system_keeps_tiles() -> bool {
     const TILES_AND_CONFIG: u32 = 1 << 17 | 1 << 18;
     let xcr0: u32;
-    // SAFETY: reads register 0. The CPU has AVX-512, which can only be used, and so be found, where
-    // this instruction works.
+    // SAFETY: reads register 0. The CPU has AVX-512, which is detected only where this instruction
+    // works.
     unsafe {
         asm!(
             "xgetbv",
@@ -52,15 +55,15 @@ fn system_keeps_tiles() -> bool {
     xcr0 & TILES_AND_CONFIG == TILES_AND_CONFIG
 }
 
-/// Linux gives a process tiles only when asked, because they make the frames of signals large. Asking
-/// again does no harm.
-fn permission_is_given() -> bool {
+/// Requests permission from Linux, which requires it because tiles make signal frames large. Repeated
+/// requests are harmless.
+fn permission_is_granted() -> bool {
     const ARCH_PRCTL: isize = 158;
     const ARCH_REQ_XCOMP_PERM: usize = 0x1023;
     const XFEATURE_XTILEDATA: usize = 18;
     let answer: isize;
-    // SAFETY: changes nothing but what instructions this process may use, and a system call changes
-    // no registers but these.
+    // SAFETY: only changes which instructions this process may use, and a system call changes no other
+    // registers.
     unsafe {
         asm!(
             "syscall",

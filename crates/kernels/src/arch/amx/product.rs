@@ -1,11 +1,11 @@
-//! Two strips of a ternary matrix times many tokens.
+//! Products of two strips of a ternary matrix and many tokens.
 //!
-//! The trits of some columns are unpacked once, to a byte each, and then meet the tokens band by band.
-//! So unpacking, which costs as much as multiplying a few dozen tokens, is shared by all of them, and
-//! what is unpacked stays in the first level cache. The sums wait in memory between two such chunks.
+//! The trits of a chunk of columns are unpacked once, to a byte each, and then multiplied with the
+//! tokens band by band. Unpacking costs as much as multiplying a few dozen tokens and is shared by all
+//! of them; unpacked trits stay in the first-level cache. Between chunks, sums are kept in memory.
 //!
-//! One field of a line, a byte for each trit, is sixteen rows times four columns with the four columns
-//! of a row side by side: a row of a tile, just as the instruction wants it.
+//! One field of a line, with a byte for each trit, is sixteen rows by four columns with the columns of a
+//! row side by side: a row of a tile as the instruction needs it.
 
 use std::arch::x86_64::*;
 use std::cell::RefCell;
@@ -31,14 +31,14 @@ const PASS: usize = 256;
 /// Lines that make a tile.
 const TILE_LINES: usize = RUN / LINE_COLS;
 
-/// What a thread multiplies with. Where a band has no token, or a pair no second strip, there are old
-/// numbers that nobody reads.
+/// The buffers of a thread. Without a token in a band, or a second strip in a pair, they hold old numbers
+/// that are not read.
 struct Work {
-    /// The chunk at hand, the two strips side by side.
+    /// The current chunk, the two strips side by side.
     weights: [[Tile; 2]; CHUNK],
-    /// Of each band, for the two strips.
+    /// The sums of each band, for the two strips.
     sums: [[SumTile; 2]; PASS / BAND],
-    /// The same of matrices with a scale for every group: the groups so far, scaled.
+    /// The scaled sums of the groups so far, for matrices with scales per group.
     scaled: [[[[f32; STRIP]; BAND]; 2]; PASS / BAND],
 }
 
@@ -74,12 +74,12 @@ pub(super) fn multiply_pair(
     });
 }
 
-/// Two strips times as many tokens as there is room for.
+/// The product of two strips and at most [`PASS`] tokens.
 struct Pass<'a> {
     w: &'a TernaryMatrix,
     strips: Range<usize>,
     xs: &'a QuantBatch,
-    /// Of `xs`, from row `first` on, which starts a band.
+    /// Rows of `xs` from row `first` on, which starts a band.
     rows: &'a [QuantRow],
     first: usize,
 }
@@ -112,12 +112,12 @@ impl Pass<'_> {
         }
     }
 
-    /// The strips; if there is only one, it stands for the other too.
+    /// Returns both strips; a single strip is returned twice.
     fn both_strips(&self) -> [usize; 2] {
         [self.strips.start, self.strips.end - 1]
     }
 
-    /// Makes the sums those of trit times activation over the tiles in `columns`.
+    /// Sets the sums to those of trit times activation over the tiles in `columns`.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     fn sum(&self, tiles: &Tiles, columns: Range<usize>, work: &mut Work) {
         for start in columns.clone().step_by(CHUNK) {
@@ -132,8 +132,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Adds to the sums of all tokens the products with a chunk of unpacked weights; or starts the
-    /// sums with them, if `fresh`.
+    /// Adds the products with a chunk of unpacked weights to the sums of all tokens, or replaces the sums
+    /// if `fresh`.
     fn add_chunk(&self, tiles: &Tiles, chunk: Range<usize>, work: &mut Work, fresh: bool) {
         let weights = &work.weights[..chunk.len()];
         let band = |i: usize| &self.xs.tiles().band(self.first / BAND + i)[chunk.clone()];
@@ -147,7 +147,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Scales the sums of a group and adds them to those of the groups before, if it is not the first.
+    /// Scales the sums of a group and adds them to those of the previous groups, unless it is the first.
     #[inline(always)]
     fn add_group<C: Simd>(&self, cpu: C, work: &mut Work, scales: [&[f32; STRIP]; 2], first: bool) {
         let bands = self.rows.len().div_ceil(BAND);
@@ -162,7 +162,7 @@ impl Pass<'_> {
         }
     }
 
-    /// The results, where a strip has one scale for each of its rows.
+    /// Stores the results of a strip with one scale per row.
     #[inline(always)]
     fn finish_rows<C: Simd>(
         &self,
@@ -176,7 +176,7 @@ impl Pass<'_> {
         });
     }
 
-    /// The results: of token `t`, the `scaled(t, side)` of each strip times the factor of the token.
+    /// Stores the results: for token `t`, `scaled(t, side)` of each strip times the scale of the token.
     #[inline(always)]
     fn finish<C: Simd>(
         &self,
@@ -197,12 +197,12 @@ impl Pass<'_> {
     }
 }
 
-/// The fields of four lines, a row of the tile for each.
+/// Unpacks the fields of four lines, one row of the tile each.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn unpack(lines: &[Line; TILE_LINES], tile: &mut Tile) {
-    // From code to trit. The table repeats every four bytes, so that of the six bits which pick a byte
-    // only the lowest two matter: fields need no mask.
+    // From code to trit. The table repeats every four bytes, so that only the lowest two of the six index
+    // bits matter and fields need no mask.
     let trits = _mm512_set1_epi32(i32::from_le_bytes([0xff, 0, 1, 2]));
     for (line, rows) in lines.iter().zip(tile.0.as_chunks_mut::<4>().0) {
         prefetch_after(line);

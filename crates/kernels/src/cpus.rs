@@ -1,0 +1,218 @@
+//! CPU lists and thread affinity.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use crate::Pool;
+
+/// The highest supported CPU number.
+const MAX_CPU: usize = 1023;
+
+/// A list of CPU numbers, in the order in which threads are assigned to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuList(Vec<usize>);
+
+impl CpuList {
+    /// Returns the CPU numbers.
+    pub fn cpus(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// Returns the CPUs this process may run on, or `None` if the system does not report them.
+    pub fn allowed() -> Option<Self> {
+        system::allowed().map(Self)
+    }
+
+    /// Returns the number of physical cores these CPUs belong to.
+    ///
+    /// Two CPUs of one core share its arithmetic units, and matrix products get slower when both
+    /// compute. Where the system does not report the topology, each CPU counts as a core.
+    pub fn cores(&self) -> usize {
+        let cores: HashSet<_> = self.0.iter().map(|&cpu| core_of(cpu)).collect();
+        cores.len()
+    }
+}
+
+/// Returns the package and core of a CPU, or a unique pair if the topology is unknown.
+fn core_of(cpu: usize) -> (String, String) {
+    let folder = Path::new("/sys/devices/system/cpu").join(format!("cpu{cpu}/topology"));
+    let read = |name| std::fs::read_to_string(folder.join(name));
+    match (read("physical_package_id"), read("core_id")) {
+        (Ok(package), Ok(core)) => (package, core),
+        _ => (String::new(), format!("cpu {cpu}")),
+    }
+}
+
+/// Formats the list as ranges: `0-3,8`.
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, run) in self.0.chunk_by(|a, b| a + 1 == *b).enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            match run {
+                [first, .., last] => write!(f, "{comma}{first}-{last}")?,
+                _ => write!(f, "{comma}{}", run[0])?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error of parsing a [`CpuList`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CpuListError {
+    /// An element is neither a number nor a range.
+    Syntax(String),
+    /// A CPU is listed twice.
+    Duplicate(usize),
+    /// The process is not allowed to run on a CPU.
+    NotAllowed {
+        /// The rejected CPU.
+        cpu: usize,
+        /// The CPUs the process may use.
+        allowed: CpuList,
+    },
+    /// The operating system does not support thread affinity.
+    Unsupported,
+}
+
+impl fmt::Display for CpuListError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(element) => write!(
+                f,
+                "{element:?} is no CPU: use numbers up to {MAX_CPU} and ranges, for example 0-3,8"
+            ),
+            Self::Duplicate(cpu) => {
+                write!(f, "CPU {cpu} is there twice: each thread needs one of its own")
+            }
+            Self::NotAllowed { cpu, allowed } => {
+                write!(f, "this process may not run on CPU {cpu}, but on {allowed}")
+            }
+            Self::Unsupported => write!(f, "this system does not let a program choose its CPUs"),
+        }
+    }
+}
+
+impl std::error::Error for CpuListError {}
+
+impl FromStr for CpuList {
+    type Err = CpuListError;
+
+    fn from_str(text: &str) -> Result<Self, CpuListError> {
+        let mut cpus = Vec::new();
+        for part in text.split(',') {
+            let syntax_error = || CpuListError::Syntax(part.to_owned());
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let number =
+                |text: &str| text.trim().parse::<usize>().ok().filter(|&cpu| cpu <= MAX_CPU);
+            let (first, last) = number(first).zip(number(last)).ok_or_else(syntax_error)?;
+            if first > last {
+                return Err(syntax_error());
+            }
+            cpus.extend(first..=last);
+        }
+        let mut seen = HashSet::new();
+        if let Some(&cpu) = cpus.iter().find(|cpu| !seen.insert(**cpu)) {
+            return Err(CpuListError::Duplicate(cpu));
+        }
+        let allowed = Self::allowed().ok_or(CpuListError::Unsupported)?;
+        match cpus.iter().find(|cpu| !allowed.0.contains(cpu)) {
+            Some(&cpu) => Err(CpuListError::NotAllowed { cpu, allowed }),
+            None => Ok(Self(cpus)),
+        }
+    }
+}
+
+/// Creates a pool of `threads` threads, pinning worker `i` to the `i`-th of `cpus`.
+///
+/// The calling thread is worker 0 and is not pinned; neither are workers beyond the end of the list.
+pub fn pinned_pool(cpus: Option<&CpuList>, threads: usize) -> Pool {
+    let cpus = cpus.map_or(Vec::new(), |list| list.0.clone());
+    Pool::with_thread_start(threads, move |worker| {
+        cpus.get(worker).copied().into_iter().for_each(pin_thread);
+    })
+}
+
+/// Pins the calling thread to one CPU. If the system rejects it, the thread stays where it was: no
+/// result depends on it.
+pub fn pin_thread(cpu: usize) {
+    system::pin(&[cpu]);
+}
+
+/// Runs `f` with the calling thread pinned to `cpu`, if given, and then restores its affinity.
+pub fn with_pinned_thread<R>(cpu: Option<usize>, f: impl FnOnce() -> R) -> R {
+    let before = cpu.and_then(|_| system::allowed());
+    cpu.into_iter().for_each(pin_thread);
+    let result = f();
+    if let Some(before) = before {
+        system::pin(&before);
+    }
+    result
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    pub(super) fn allowed() -> Option<Vec<usize>> {
+        let set = sched_getaffinity(None).ok()?;
+        Some((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+    }
+
+    pub(super) fn pin(cpus: &[usize]) {
+        let mut set = CpuSet::new();
+        cpus.iter().for_each(|&cpu| set.set(cpu));
+        // A CPU may have gone offline since it was chosen; the system then places the thread.
+        let _ = sched_setaffinity(None, &set);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    pub(super) fn allowed() -> Option<Vec<usize>> {
+        None
+    }
+
+    pub(super) fn pin(_: &[usize]) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_written_as_ranges() {
+        assert_eq!(CpuList(vec![0, 1, 2, 8, 5]).to_string(), "0-2,8,5");
+        assert_eq!(CpuList(vec![7]).to_string(), "7");
+    }
+
+    #[test]
+    fn errors_name_the_offending_cpu() {
+        let error = |text: &str| text.parse::<CpuList>().unwrap_err().to_string();
+        for text in ["", "x", "3-1", "1-", "0,,1", "1024", "-1"] {
+            assert!(error(text).contains("for example 0-3,8"), "{text}: {}", error(text));
+        }
+        assert_eq!(error("0-2,1"), "CPU 1 is there twice: each thread needs one of its own");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_pinned_thread_stays_on_its_cpu() {
+        let allowed = CpuList::allowed().unwrap();
+        assert!((1..=allowed.cpus().len()).contains(&allowed.cores()));
+        let last = *allowed.cpus().last().unwrap();
+        assert_eq!(last.to_string().parse(), Ok(CpuList(vec![last])));
+        std::thread::spawn(move || {
+            let inside = with_pinned_thread(Some(last), system::allowed);
+            assert_eq!(inside, Some(vec![last]));
+            assert_eq!(CpuList::allowed(), Some(allowed), "as before");
+        })
+        .join()
+        .unwrap();
+        let beyond = (0..=MAX_CPU).rev().find(|cpu| !CpuList::allowed().unwrap().0.contains(cpu));
+        let error = beyond.unwrap().to_string().parse::<CpuList>().unwrap_err();
+        assert!(matches!(error, CpuListError::NotAllowed { .. }), "{error}");
+    }
+}
