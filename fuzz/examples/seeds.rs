@@ -1,4 +1,4 @@
-//! Writes the start of each target's corpus: small sound models of every format and encoding.
+//! Writes the start of each target's corpus: small valid models of every format and encoding.
 
 #![expect(dead_code, reason = "the marks and some of the models are for the tests")]
 
@@ -15,7 +15,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use wf_formats::{Container, Existing, FloatEncoding, ModelFile, OpenOptions, Rounding, Target};
+use wf_formats::{Container, FloatEncoding, IfExists, ModelFile, OpenOptions, Rounding, Target};
 
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -23,7 +23,7 @@ fn main() -> io::Result<()> {
         fs::create_dir_all(corpus.join(target))?;
         fs::write(corpus.join(target).join(name), bytes)
     };
-    for (at, (encoding, type_id)) in gguf::ENCODINGS.into_iter().enumerate() {
+    for (at, (encoding, type_id)) in gguf::encodings().into_iter().enumerate() {
         let model = gguf::model(encoding, type_id, &gguf::Twist::default());
         write("gguf", &format!("{at}"), &model.files[0].bytes)?;
     }
@@ -49,12 +49,12 @@ fn main() -> io::Result<()> {
     write_text_seeds(write)
 }
 
-/// A `.wf` file, whole and in the parts that the target signs itself.
+/// A `.wf` file, and the parts that the target adds a digest to.
 fn write_wf_seeds(write: impl Fn(&str, &str, &[u8]) -> io::Result<()>) -> io::Result<()> {
     let directory = std::env::temp_dir().join(format!("wf-seeds-{}", std::process::id()));
     fs::create_dir_all(&directory)?;
     let (from, to) = (directory.join("model.gguf"), directory.join("model.wf"));
-    let (encoding, type_id) = gguf::ENCODINGS[0];
+    let (encoding, type_id) = gguf::encodings()[0];
     let model = gguf::model(encoding, type_id, &gguf::Twist::default());
     fs::write(&from, &model.files[0].bytes)?;
     let target = Target {
@@ -62,7 +62,7 @@ fn write_wf_seeds(write: impl Fn(&str, &str, &[u8]) -> io::Result<()>) -> io::Re
         head: FloatEncoding::F32,
         rounding: Rounding::Exact,
         name: None,
-        existing: Existing::Replace,
+        if_exists: IfExists::Replace,
         threads: 1,
     };
     let source = ModelFile::open(&from, &OpenOptions::default()).map_err(io::Error::other)?;

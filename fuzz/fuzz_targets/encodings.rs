@@ -4,48 +4,25 @@
 
 use libfuzzer_sys::fuzz_target;
 use wf_formats::encoding::{
-    FloatEncoding, I2sOrder, Rounding, TernaryEncoding, TritScales, decode_floats, decode_scales,
-    decode_trits, encode_floats, encode_trits,
+    FloatEncoding, Rounding, Scales, TernaryEncoding, decode_floats, decode_scales, decode_trits,
+    encode_floats, encode_trits,
 };
-
-const TERNARY: [TernaryEncoding; 12] = [
-    TernaryEncoding::I2s(I2sOrder::Groups128),
-    TernaryEncoding::I2s(I2sOrder::Groups64),
-    TernaryEncoding::I2s(I2sOrder::FourRows),
-    TernaryEncoding::Tq1_0,
-    TernaryEncoding::Tq2_0,
-    TernaryEncoding::Q2_0 { group_len: 64 },
-    TernaryEncoding::Q2_0 { group_len: 128 },
-    TernaryEncoding::Iq2Bn,
-    TernaryEncoding::Iq1Bn,
-    TernaryEncoding::Iq2BnR4,
-    TernaryEncoding::HfPacked,
-    TernaryEncoding::SglPacked,
-];
-
-const FLOATS: [FloatEncoding; 6] = [
-    FloatEncoding::F32,
-    FloatEncoding::F16,
-    FloatEncoding::Bf16,
-    FloatEncoding::Q8_0,
-    FloatEncoding::Q6K,
-    FloatEncoding::Q4_0,
-];
 
 fuzz_target!(|bytes: &[u8]| {
     let [which, rows, cols, bytes @ ..] = bytes else { return };
     let (which, rows, cols) = (usize::from(*which), usize::from(*rows % 9), usize::from(*cols));
-    // Multiples of 32 fit every encoding often; the odd ones must be refused.
+    // Mostly multiples of 32, which fit many encodings.
     let cols = if cols % 2 == 0 { cols / 2 * 32 } else { cols };
-    match (TERNARY.get(which), FLOATS.get(which.wrapping_sub(TERNARY.len()))) {
-        (Some(encoding), _) => ternary(*encoding, bytes, rows, cols),
+    let writable: Vec<_> = TernaryEncoding::ALL.iter().filter(|e| e.is_writable()).collect();
+    match (writable.get(which), FloatEncoding::ALL.get(which.wrapping_sub(writable.len()))) {
+        (Some(encoding), _) => ternary(**encoding, bytes, rows, cols),
         (None, Some(encoding)) => floats(*encoding, bytes, cols),
         (None, None) => {}
     }
 });
 
 fn ternary(encoding: TernaryEncoding, bytes: &[u8], rows: usize, cols: usize) {
-    // Cut or filled to the right size: the wrong one is refused at once.
+    // Resized, because bytes of the wrong size are rejected at once.
     let mut bytes = bytes.to_vec();
     if let Ok(size) = encoding.size(rows, cols) {
         bytes.resize(size as usize, 0);
@@ -57,8 +34,8 @@ fn ternary(encoding: TernaryEncoding, bytes: &[u8], rows: usize, cols: usize) {
         return;
     }
     assert!(trits.iter().all(|trit| (-1..=1).contains(trit)));
-    let scales = scales.unwrap_or(TritScales::Tensor(1.0));
-    // Scales of parts without weights may be lost, so compare what the bytes mean, not the bytes.
+    let scales = scales.unwrap_or(Scales::Tensor(1.0));
+    // Scales of groups without weights may change, so trits are compared instead of bytes.
     let again = encode_trits(encoding, &trits, rows, cols, &scales, Rounding::Exact)
         .expect("what was decoded can be encoded");
     let mut trits_again = vec![9; rows * cols];
@@ -77,7 +54,7 @@ fn floats(encoding: FloatEncoding, bytes: &[u8], cols: usize) {
         return;
     }
     assert!(values.iter().all(|value| value.is_finite()));
-    // Some values are near the limit of f16 after scaling and do not go back.
+    // Some values are out of the range of f16 after scaling.
     if let Ok(again) = encode_floats(encoding, &values) {
         decode_floats(encoding, &again, &mut values).expect("what was encoded can be decoded");
     }

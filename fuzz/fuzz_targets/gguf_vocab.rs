@@ -3,7 +3,7 @@
 #![no_main]
 
 use serde_json::Value;
-use wf_text::{GgufVocab, Tokenizer};
+use wf_text::{Tokenizer, Vocabulary};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(json) = serde_json::from_slice::<Value>(bytes) else { return };
@@ -11,7 +11,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let items = |name: &str| json[name].as_array().map(Vec::as_slice).unwrap_or_default();
     let texts = |name: &str| items(name).iter().filter_map(Value::as_str).map(String::from);
     let number = |name: &str| json[name].as_u64().and_then(|number| u32::try_from(number).ok());
-    let vocab = GgufVocab {
+    let vocab = Vocabulary {
         model: text("model").unwrap_or_default(),
         pre: text("pre"),
         tokens: texts("tokens").collect(),
@@ -28,6 +28,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         eos: number("eos"),
         eot: number("eot"),
         add_bos: json["add_bos"].as_bool(),
+        add_eos: json["add_eos"].as_bool(),
         add_space_prefix: json["add_space_prefix"].as_bool(),
     };
     if let Ok(tokenizer) = Tokenizer::from_gguf(vocab) {

@@ -1,4 +1,4 @@
-//! What the targets share: writing bytes to files, and reading a model as far as it can be read.
+//! Shared code of the targets: writes bytes to files and reads models.
 
 #[path = "../../crates/formats/tests/hostile/read.rs"]
 mod read;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Writes files into a scratch directory, opens the first of them as a model, and uses everything in
-/// it. A refusal is fine; a panic is a finding.
+/// it. An error is fine; a panic is a finding.
 pub fn read_model(files: &[(&str, &[u8])]) {
     let directory = scratch();
     for (name, bytes) in files {
@@ -26,16 +26,16 @@ pub fn read_model(files: &[(&str, &[u8])]) {
     }
 }
 
-/// A `.wf` file of this header and these data, with a digest that fits.
-pub fn signed(header: &[u8], data: &[u8]) -> Vec<u8> {
-    sign::signed(header, data)
+/// Returns a `.wf` file with a correct digest.
+pub fn signed(version: u8, header: &[u8], data: &[u8]) -> Vec<u8> {
+    sign::signed(version, header, data)
 }
 
-/// A directory of this process: several fuzzers may run at once.
+/// Returns a directory for this process, because several fuzzers may run at once.
 fn scratch() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
-        // Memory, where there is such a place: a target writes thousands of files a second.
+        // In memory if possible: a target writes thousands of files per second.
         let shared_memory = Path::new("/dev/shm");
         let parent =
             if shared_memory.is_dir() { shared_memory.to_owned() } else { std::env::temp_dir() };

@@ -1,4 +1,4 @@
-//! What the text targets share: using a tokenizer as far as it can be used.
+//! Shared code of the text targets: uses all functions of a tokenizer.
 
 use wf_text::{Detokenizer, Tokenizer};
 
@@ -6,7 +6,7 @@ use wf_text::{Detokenizer, Tokenizer};
 /// token is a finding.
 pub fn use_tokenizer(tokenizer: &Tokenizer, text: &str) {
     let ids = tokenizer.encode(text);
-    // What is not in a vocabulary may become its unknown token, which counts as special.
+    // Unknown text may become the unknown token, which counts as special.
     let unknown = tokenizer.encode("\u{10ffff}");
     let mut specials = ids.iter().filter(|id| tokenizer.is_special(**id));
     assert!(specials.all(|id| unknown.contains(id)), "{text:?} became {ids:?}");

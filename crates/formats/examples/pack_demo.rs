@@ -1,4 +1,4 @@
-//! Packs a model directory into the one GGUF file that the binary carries.
+//! Packs a model directory into the GGUF file that is built into the binary.
 //!
 //! ```sh
 //! cargo run -p wf-formats --example pack_demo -- SOURCE_DIRECTORY crates/wf/assets/demo.gguf
@@ -8,11 +8,10 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use wf_formats::{
-    FloatEncoding, GgufTarget, I2sOrder, ModelFile, OpenOptions, Rounding, TernaryEncoding,
-    write_gguf,
+    FloatEncoding, GgufTarget, ModelFile, OpenOptions, Rounding, TernaryEncoding, write_gguf,
 };
 
-#[expect(clippy::print_stdout, reason = "a command says what it did")]
+#[expect(clippy::print_stdout, reason = "a command reports its result")]
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     let [source, out] = arguments.as_slice() else {
@@ -20,8 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let model = ModelFile::open(source, &OpenOptions::default())?;
     let target = GgufTarget {
-        trits: TernaryEncoding::I2s(I2sOrder::Groups128),
-        head: FloatEncoding::Bf16,
+        trits: TernaryEncoding::I2_S,
+        head: FloatEncoding::BF16,
         rounding: Rounding::Exact,
         name: Some("wf-demo".to_owned()),
     };

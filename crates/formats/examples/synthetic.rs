@@ -1,7 +1,7 @@
 //! Writes a model of any size with random trits, for benchmarks and memory tests.
 //!
-//! The shape is BitNet-b1.58-2B-4T's unless flags say otherwise. The file is written as it is made, so
-//! a model of many gigabytes takes little memory. The same seed gives the same file.
+//! The default shape is that of BitNet-b1.58-2B-4T. The file is written while it is generated, so a
+//! model of many gigabytes takes little memory. The same seed gives the same file.
 //!
 //! ```sh
 //! cargo run --release -p wf-formats --example synthetic -- out.gguf [--hidden 2560] [--ffn 6912]
@@ -9,7 +9,7 @@
 //!     [--head f16|bf16|f32|q6_k|q8_0|q4_0] [--tokenizer tokenizer.json]
 //! ```
 //!
-//! Without `--tokenizer`, the vocabulary is the 256 bytes, two control tokens, and filling.
+//! Without `--tokenizer`, the vocabulary is the 256 bytes, two control tokens, and padding.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -17,21 +17,21 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
+use wf_core::{Activation, Attention, Dense, Layer, Network, Norm, Rope};
 use wf_formats::encoding::{encode_floats, encode_trits};
 use wf_formats::{
-    Activation, Encoding, ExtraNorms, FloatEncoding, GgufBody, GgufVocabulary, GgufWriter,
-    I2sOrder, ModelConfig, ModelFile, OpenOptions, RotaryPairs, Rounding, TensorName,
-    TernaryEncoding, TritScales,
+    Encoding, FloatEncoding, GgufBody, GgufWriter, ModelFile, ModelInfo, OpenOptions, Rounding,
+    Scales, TensorName, TernaryEncoding, Vocabulary, vocabulary_from_tokenizer_json,
 };
 
 type Failure = Box<dyn Error>;
 
 const ARCHITECTURE: &str = "bitnet-b1.58";
-const TRITS: TernaryEncoding = TernaryEncoding::I2s(I2sOrder::Groups128);
-/// Embedding rows made at a time.
+const TRITS: TernaryEncoding = TernaryEncoding::I2_S;
+/// Rows of the embedding in memory at a time.
 const CHUNK_ROWS: usize = 256;
 
-#[expect(clippy::print_stdout, reason = "a command says what it did")]
+#[expect(clippy::print_stdout, reason = "a command reports its result")]
 fn main() -> Result<(), Failure> {
     let mut flags = Flags::parse(std::env::args().skip(1))?;
     let head = flags.head()?;
@@ -39,61 +39,59 @@ fn main() -> Result<(), Failure> {
     let vocabulary = flags.vocabulary(vocab_len)?;
     let heads = flags.number("heads", 20)?;
     let hidden_len = flags.number("hidden", 2560)?;
-    let config = ModelConfig {
-        architecture: ARCHITECTURE.to_owned(),
-        name: Some("synthetic".to_owned()),
-        vocab_len,
-        hidden_len,
-        ffn_len: flags.number("ffn", 6912)?,
-        layers: flags.number("layers", 30)?,
+    let sub_norm = Some(Norm::default());
+    let attention = Attention {
         heads,
         kv_heads: flags.number("kv-heads", 5)?,
         head_dim: hidden_len / heads.max(1),
+        rope: Some(Rope { theta: 500_000.0, ..Rope::default() }),
+        sub_norm,
+        ..Attention::default()
+    };
+    let (ffn_len, activation) = (flags.number("ffn", 6912)?, Activation::Relu2);
+    let dense = Dense { ffn_len, activation, sub_norm, ..Dense::default() };
+    let layers = vec![Layer::new(attention, dense); flags.number("layers", 30)?];
+    let network = Network { vocab_len, hidden_len, layers, ..Network::default() };
+    let info = ModelInfo {
+        architecture: ARCHITECTURE.to_owned(),
+        name: Some("synthetic".to_owned()),
         context_len: flags.number("context", 4096)?,
-        rope_theta: 500_000.0,
-        rotary_pairs: RotaryPairs::Halves,
-        norm_eps: 1e-5,
-        activation: Activation::Relu2,
-        sub_norms: true,
-        tied_head: true,
         bos: vocabulary.bos,
         eos: vocabulary.eos.into_iter().collect(),
-        block_diffusion: None,
-        extra_norms: ExtraNorms::default(),
-        scaled_embedding: false,
-        pooling: None,
+        ..ModelInfo::default()
     };
     let mut random = Random(flags.number("seed", 1)? as u64);
     let out = flags.finish()?;
-    write(&config, &vocabulary, head, &mut random, Path::new(&out))?;
+    write(&network, &info, &vocabulary, head, &mut random, Path::new(&out))?;
     let model = ModelFile::open(Path::new(&out), &OpenOptions::default())?;
     println!("{out}: {} bytes, {} tensors", model.format().size_bytes(), model.tensors().len());
     Ok(())
 }
 
 fn write(
-    config: &ModelConfig,
-    vocabulary: &GgufVocabulary,
+    network: &Network,
+    info: &ModelInfo,
+    vocabulary: &Vocabulary,
     head: FloatEncoding,
     random: &mut Random,
     out: &Path,
 ) -> Result<(), Failure> {
     let mut writer = GgufWriter::new();
-    writer.set_network(config, ARCHITECTURE, None);
+    writer.set_network(network, info, ARCHITECTURE, None);
     writer.set_vocabulary(vocabulary);
-    for name in config.tensor_names() {
-        let (rows, cols) = config.shape(name);
+    for name in TensorName::all(network) {
+        let (rows, cols) = name.shape(network).expect("a tensor of the network");
         let shape = [rows, cols];
         let shape = if name.is_norm() { &shape[1..] } else { &shape[..] };
         writer.declare(&name.gguf(), shape, encoding(name, head))?;
     }
     let mut body = writer.begin(BufWriter::with_capacity(1 << 20, File::create(out)?))?;
-    for name in config.tensor_names() {
-        let (rows, cols) = config.shape(name);
+    for name in TensorName::all(network) {
+        let (rows, cols) = name.shape(network).expect("a tensor of the network");
         if name.is_linear() {
             let trits: Vec<i8> = (0..rows * cols).map(|_| random.trit()).collect();
             // Keeps the size of activations the same from layer to layer.
-            let scale = TritScales::Tensor(1.2 / (cols as f32).sqrt());
+            let scale = Scales::Tensor(1.2 / (cols as f32).sqrt());
             body.append(&encode_trits(TRITS, &trits, rows, cols, &scale, Rounding::Exact)?)?;
         } else if name.is_norm() {
             body.append(&encode_floats(FloatEncoding::F32, &vec![1.0; cols])?)?;
@@ -133,7 +131,7 @@ fn encoding(name: TensorName, head: FloatEncoding) -> Encoding {
 }
 
 /// The bytes as byte-level BPE writes them, a begin and an end, and filling.
-fn byte_vocabulary(vocab_len: usize) -> Result<GgufVocabulary, Failure> {
+fn byte_vocabulary(vocab_len: usize) -> Result<Vocabulary, Failure> {
     let printable = |byte: &u32| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     // Bytes that do not print stand for themselves 256 places further on, in order.
     let shifted = (0..256u32).filter(|byte| !printable(byte)).zip(256..);
@@ -148,7 +146,7 @@ fn byte_vocabulary(vocab_len: usize) -> Result<GgufVocabulary, Failure> {
     }
     tokens.extend((tokens.len()..vocab_len).map(|id| format!("[PAD{id}]")));
     token_types.resize(vocab_len, 5);
-    Ok(GgufVocabulary {
+    Ok(Vocabulary {
         model: "gpt2".to_owned(),
         pre: Some("llama-bpe".to_owned()),
         tokens,
@@ -156,7 +154,7 @@ fn byte_vocabulary(vocab_len: usize) -> Result<GgufVocabulary, Failure> {
         bos: Some(256),
         eos: Some(257),
         eot: Some(257),
-        ..GgufVocabulary::default()
+        ..Vocabulary::default()
     })
 }
 
@@ -188,21 +186,21 @@ impl Flags {
     fn head(&mut self) -> Result<FloatEncoding, Failure> {
         Ok(match self.values.remove("head").as_deref() {
             None | Some("f16") => FloatEncoding::F16,
-            Some("bf16") => FloatEncoding::Bf16,
+            Some("bf16") => FloatEncoding::BF16,
             Some("f32") => FloatEncoding::F32,
-            Some("q6_k") => FloatEncoding::Q6K,
+            Some("q6_k") => FloatEncoding::Q6_K,
             Some("q8_0") => FloatEncoding::Q8_0,
             Some("q4_0") => FloatEncoding::Q4_0,
             Some(other) => return Err(format!("--head {other} is not known").into()),
         })
     }
 
-    fn vocabulary(&mut self, vocab_len: usize) -> Result<GgufVocabulary, Failure> {
+    fn vocabulary(&mut self, vocab_len: usize) -> Result<Vocabulary, Failure> {
         let Some(path) = self.values.remove("tokenizer") else {
             return byte_vocabulary(vocab_len);
         };
         let json = std::fs::read(&path)?;
-        let mut vocabulary = GgufVocabulary::from_tokenizer_json(&json, vocab_len)?;
+        let mut vocabulary = vocabulary_from_tokenizer_json(&json, vocab_len)?;
         vocabulary.bos = vocabulary.find("<|begin_of_text|>");
         vocabulary.eos = vocabulary.find("<|end_of_text|>");
         Ok(vocabulary)

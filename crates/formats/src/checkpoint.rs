@@ -1,15 +1,16 @@
-//! Named arrays and a `config.json` → a network: what safetensors and SGLBITNT have in common.
+//! Named arrays and a `config.json` → a model: the common part of safetensors and SGLBITNT.
 //!
-//! Their readers list what lies where. Here each array gets its place in the network, projections get
-//! their encoding and their scale, and what would change the network unseen is refused.
+//! The readers of both formats list the arrays. Here each array becomes a tensor of the network,
+//! projections get their encoding and scale, and arrays that would change the network are rejected.
 
 use std::collections::HashMap;
 
 use crate::companions::Companions;
+use crate::config;
 use crate::config::hugging_face::WeightScheme;
-use crate::config::{self, Evidence};
 use crate::encoding::{FloatEncoding, TernaryEncoding, decode_floats};
 use crate::error::{Error, quote_safely};
+use crate::families::{Evidence, Family};
 use crate::model_file::{OpenOptions, Parts, SourceFile, name_of};
 use crate::names::{TensorName, layer_and_part};
 use crate::size;
@@ -17,14 +18,14 @@ use crate::summary::{FormatKind, FormatSummary};
 use crate::tensor::{Encoding, Stored, TensorInfo};
 use crate::ternary_floats;
 
-/// Types of array elements that we can name.
+/// Element type of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dtype {
     F32,
     F16,
     Bf16,
     U8,
-    /// One that no tensor of the network has; its bytes an element.
+    /// A type that no tensor of the network has, with its size in bytes.
     Other(u64),
 }
 
@@ -42,28 +43,28 @@ impl Dtype {
         match self {
             Self::F32 => Some(FloatEncoding::F32),
             Self::F16 => Some(FloatEncoding::F16),
-            Self::Bf16 => Some(FloatEncoding::Bf16),
+            Self::Bf16 => Some(FloatEncoding::BF16),
             Self::U8 | Self::Other(_) => None,
         }
     }
 }
 
-/// One array, inside its file.
+/// One array of a file.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) dtype: Dtype,
     pub(crate) shape: Vec<u64>,
-    /// Which of the checkpoint's files holds it.
+    /// Index of the checkpoint's file that holds it.
     pub(crate) file: usize,
     /// From the start of the file.
     pub(crate) offset: u64,
     pub(crate) size: u64,
-    /// A scale stored with it, which only SGLBITNT has.
+    /// Scale stored with the array, in SGLBITNT only.
     pub(crate) scale: Option<f32>,
 }
 
-/// A checkpoint whose files are read, but not yet understood.
+/// A checkpoint whose arrays are listed, but not yet matched with a network.
 pub(crate) struct Checkpoint {
     pub(crate) kind: FormatKind,
     pub(crate) version: Option<u32>,
@@ -78,37 +79,41 @@ impl Checkpoint {
     pub(crate) fn open(self, options: &OpenOptions) -> Result<Parts, Error> {
         let Self { kind, version, files, entries, scheme, companions, mut decisions } = self;
         let group_len = options.group_len;
-        let stored = Reader { files: &files, scheme, group_len }.stored(entries, &mut decisions)?;
+        let family = Family::of_config(&companions.config)?;
+        let reader = Reader { files: &files, family, scheme, group_len };
+        let stored = reader.stored(entries, &mut decisions)?;
         let tensors = stored.tensors.iter().map(|t| (t.name, t.rows));
-        let Some(evidence) = Evidence::of(tensors, options.activation) else {
+        let Some(evidence) = Evidence::of(tensors) else {
             let what = "tensor \"model.embed_tokens.weight\" is missing";
             return Err(Error::unsupported(name_of(&files, 0), what));
         };
-        let config = config::hugging_face::read(&companions, &evidence, &mut decisions)?;
-        let stored = stored.fit(&files, &config)?;
+        let activation = options.activation;
+        let config =
+            config::hugging_face::read(&companions, &evidence, activation, &mut decisions)?;
+        let stored = stored.fit(&files, &config.network)?;
         let summary = FormatSummary::new(kind, version, &files, decisions);
         Ok(Parts { files, config, stored, text: companions.text, summary })
     }
 }
 
-/// What the network does with an array.
+/// Role of an array.
 enum Use {
-    /// It is part of the network.
+    /// A tensor of the network.
     Network(TensorName),
-    /// It is the scale of a projection.
+    /// The scale of a projection.
     Scale(TensorName),
-    /// None; it may be left out.
+    /// Not used.
     Unused,
-    /// It changes the network in a way we do not compute.
+    /// Part of a computation that is not supported.
     Unsupported,
 }
 
 impl Use {
-    fn of(name: &str) -> Self {
-        if let Some(name) = TensorName::from_hugging_face(name) {
+    fn of(family: &Family, name: &str) -> Self {
+        if let Some(name) = family.hugging_face_tensor(name) {
             return Self::Network(name);
         }
-        let scaled = name.strip_suffix("_scale").and_then(TensorName::from_hugging_face);
+        let scaled = name.strip_suffix("_scale").and_then(|name| family.hugging_face_tensor(name));
         if let Some(name) = scaled.filter(|name| name.is_linear()) {
             return Self::Scale(name);
         }
@@ -124,6 +129,7 @@ impl Use {
 /// Turns entries into tensors of a known encoding.
 struct Reader<'a> {
     files: &'a [SourceFile],
+    family: &'static Family,
     scheme: WeightScheme,
     group_len: Option<usize>,
 }
@@ -134,11 +140,13 @@ impl Reader<'_> {
         let mut network = Vec::new();
         let mut scales = HashMap::new();
         for entry in entries {
-            match Use::of(&entry.name) {
+            match Use::of(self.family, &entry.name) {
                 Use::Network(TensorName::Output) if self.is_packed_head(&entry) => {
-                    // A head of trits is a poor copy of the embedding, made to save memory traffic.
+                    // A head of trits is an approximation of the embedding, made to save bandwidth.
                     let name = &entry.name;
-                    decisions.push(format!("{name} is packed and not used: the embedding is"));
+                    decisions.push(format!(
+                        "{name} is packed and not used: the embedding serves as output head"
+                    ));
                     stored.extra.push(entry.name);
                 }
                 Use::Network(name) => network.push((name, entry)),
@@ -149,7 +157,7 @@ impl Reader<'_> {
                 }
                 Use::Unused => stored.extra.push(entry.name),
                 Use::Unsupported => {
-                    let what = "is no part of this network, which would be another without it";
+                    let what = "is not a tensor of this network: its computation is not supported";
                     return Err(self.fault(&entry, what));
                 }
             }
@@ -172,10 +180,10 @@ impl Reader<'_> {
         scales: &mut HashMap<TensorName, Entry>,
     ) -> Result<TensorInfo, Error> {
         let Some((mut rows, mut cols)) = rows_and_cols(&entry.shape) else {
-            let what = format!("has shape {:?}, the network needs 1 or 2 dimensions", entry.shape);
+            let what = format!("has shape {:?}, must have 1 or 2 dimensions", entry.shape);
             return Err(self.fault(&entry, what));
         };
-        let too_many = || self.fault(&entry, "is larger than any file");
+        let too_many = || self.fault(&entry, "is too large");
         let mut factor = 1.0;
         let encoding = match (name.is_linear(), self.scheme, entry.dtype.float(), entry.dtype) {
             (false, _, Some(float), _) => Encoding::Float(float),
@@ -184,7 +192,9 @@ impl Reader<'_> {
                 let own = ternary_floats::scale(float, self.bytes(&entry), cols)
                     .map_err(|e| self.fault(&entry, e))?;
                 let Some(own) = own else {
-                    let what = format!("is {float} and not ternary, in offline mode");
+                    let what = format!(
+                        "is {float} and not ternary, which quantization_mode offline requires"
+                    );
                     return Err(self.fault(&entry, what));
                 };
                 factor = own * self.factor(&entry, name, scales)?;
@@ -194,17 +204,17 @@ impl Reader<'_> {
                 // Four rows share a byte.
                 rows = rows.checked_mul(4).ok_or_else(too_many)?;
                 factor = self.factor(&entry, name, scales)?;
-                Encoding::Ternary(TernaryEncoding::HfPacked)
+                Encoding::Ternary(TernaryEncoding::HF_PACKED)
             }
             (true, WeightScheme::PackedColumns, _, Dtype::U8) => {
                 // Four columns share a byte.
                 cols = cols.checked_mul(4).ok_or_else(too_many)?;
                 factor = self.factor(&entry, name, scales)?;
-                Encoding::Ternary(TernaryEncoding::SglPacked)
+                Encoding::Ternary(TernaryEncoding::SGL_PACKED)
             }
             _ => {
                 let (found, scheme) = (entry.dtype, self.scheme);
-                let what = format!("is {found:?}, which does not fit {scheme:?} weights");
+                let what = format!("has type {found:?}, which {scheme:?} weights do not allow");
                 return Err(self.fault(&entry, what));
             }
         };
@@ -225,7 +235,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What the trits of `weight` are to be multiplied by: the scale stored with them, or beside them.
+    /// Returns the factor of a projection's trits: the scale stored with them, or beside them.
     fn factor(
         &self,
         weight: &Entry,
@@ -233,7 +243,7 @@ impl Reader<'_> {
         scales: &mut HashMap<TensorName, Entry>,
     ) -> Result<f32, Error> {
         let beside = if weight.scale.is_none() { scales.remove(&name) } else { None };
-        let (place, value) = match (weight.scale, &beside) {
+        let (owner, value) = match (weight.scale, &beside) {
             (Some(scale), _) => (weight, scale),
             (None, Some(beside)) => (beside, self.one_float(beside)?),
             (None, None) => {
@@ -246,13 +256,16 @@ impl Reader<'_> {
         if factor.is_finite() && factor > 0.0 {
             return Ok(factor);
         }
-        Err(self.fault(place, format!("found scale {value}, it must be positive and finite")))
+        Err(self.fault(owner, format!("scale is {value}: must be positive and finite")))
     }
 
     fn one_float(&self, entry: &Entry) -> Result<f32, Error> {
         let float = entry.dtype.float().filter(|_| size::product(&entry.shape) == Some(1));
         let Some(float) = float else {
-            let what = format!("is {:?} of {:?}, a scale is one float", entry.dtype, entry.shape);
+            let what = format!(
+                "is {:?} of shape {:?}, a scale must be one float",
+                entry.dtype, entry.shape
+            );
             return Err(self.fault(entry, what));
         };
         let mut value = [0.0];
@@ -271,7 +284,7 @@ impl Reader<'_> {
     }
 }
 
-/// Rows and columns; one dimension is one row.
+/// Returns rows and columns; one dimension is one row.
 fn rows_and_cols(shape: &[u64]) -> Option<(usize, usize)> {
     let (rows, cols) = match *shape {
         [cols] => (1, cols),

@@ -1,88 +1,141 @@
-//! A sum that finds damage, at the speed of memory.
+//! Checksums that find damaged bytes in `.wf` files, at the speed of memory.
 //!
-//! Bytes are cut into pieces of 64 KiB. Each piece has a sum of its own, so that any number of threads
-//! can work on one tensor, and the sum of the whole is that of the sums. Damage is missed once in 2^64
-//! times. It is no signature: whoever wants to can make bytes of any sum.
+//! Bytes are divided into chunks of 64 KiB. Each chunk has a sum of its own, so that any number of
+//! threads can work on one tensor, and the checksum is the sum of these sums. Damage goes unnoticed once
+//! in 2^64 times. A checksum is no signature: it is easy to construct bytes that have a given one.
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::size;
 
-/// Bytes of a piece: as many as stay in the cache of a core while they are summed and used.
-pub(crate) const PIECE_LEN: usize = 64 * 1024;
+/// Bytes of a chunk: as many as stay in the cache of a core while they are summed and used.
+pub(crate) const CHUNK_LEN: usize = 64 * 1024;
 
-/// 2^64 divided by the golden ratio, made odd.
-const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Sums that run side by side, because each step waits for the one before it.
-const LANES: usize = 8;
-
-fn step(sum: u64, word: u64) -> u64 {
-    // The lower half of a product alone would carry a change upwards only: of two bits that change
-    // in neighbouring steps, the second could undo the first.
-    let product = u128::from(sum ^ word).wrapping_mul(u128::from(FACTOR));
-    (product as u64) ^ (product >> 64) as u64
+/// The algorithm of checksums, which depends on the version of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Algorithm {
+    /// Version 1. Such files are only read.
+    Multiply,
+    /// Version 2: xxh3-64 of each chunk; then of the length and these sums, as little-endian u64.
+    Xxh3,
 }
 
-/// The sum of at most [`PIECE_LEN`] bytes.
-pub(crate) fn of_piece(bytes: &[u8]) -> u64 {
-    let mut lanes = [1, 2, 3, 4, 5, 6, 7, 8];
-    let mut add = |line: &[u8; 8 * LANES]| {
-        for (lane, word) in lanes.iter_mut().zip(line.as_chunks().0) {
-            *lane = step(*lane, u64::from_le_bytes(*word));
-        }
-    };
-    let (lines, rest) = bytes.as_chunks();
-    lines.iter().for_each(&mut add);
-    let mut last = [0; 8 * LANES];
-    last.iter_mut().zip(rest).for_each(|(last, byte)| *last = *byte);
-    add(&last);
-    fold(lanes.into_iter(), size::widen(bytes.len()))
-}
-
-/// The sum of a whole whose pieces have these sums.
-pub(crate) fn of_pieces(sums: impl Iterator<Item = u64>, len: u64) -> u64 {
-    fold(sums, len)
-}
-
-fn fold(sums: impl Iterator<Item = u64>, len: u64) -> u64 {
-    sums.fold(step(1, len), step)
-}
-
-/// The sum of bytes that come one after the other.
-#[derive(Debug, Default)]
+/// A checksum as a file states it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Checksum {
-    sums: Vec<u64>,
-    piece: Vec<u8>,
-    len: u64,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) value: u64,
 }
 
 impl Checksum {
+    /// Returns an error message if the bytes have another checksum.
+    pub(crate) fn check(self, found: u64) -> Result<(), String> {
+        if self.value == found {
+            return Ok(());
+        }
+        let expected = self.value;
+        Err(format!("is damaged: checksum {found:016x}, expected {expected:016x}"))
+    }
+}
+
+impl Algorithm {
+    pub(crate) fn of(self, bytes: &[u8]) -> u64 {
+        let sums = bytes.chunks(CHUNK_LEN).map(|chunk| self.of_chunk(chunk));
+        self.join(sums, size::widen(bytes.len()))
+    }
+
+    /// Returns the sum of at most [`CHUNK_LEN`] bytes.
+    pub(crate) fn of_chunk(self, bytes: &[u8]) -> u64 {
+        match self {
+            Self::Multiply => multiply::of_chunk(bytes),
+            Self::Xxh3 => xxh3_64(bytes),
+        }
+    }
+
+    /// Returns the checksum of `len` bytes whose chunks have these sums.
+    pub(crate) fn join(self, sums: impl Iterator<Item = u64>, len: u64) -> u64 {
+        match self {
+            Self::Multiply => multiply::join(sums, len),
+            Self::Xxh3 => {
+                let mut joined = Xxh3::new();
+                joined.update(&len.to_le_bytes());
+                sums.for_each(|sum| joined.update(&sum.to_le_bytes()));
+                joined.digest()
+            }
+        }
+    }
+}
+
+/// Computes the checksum of bytes that arrive in parts, as files are written with.
+#[derive(Debug, Default)]
+pub(crate) struct Hasher {
+    sums: Vec<u64>,
+    chunk: Vec<u8>,
+    len: u64,
+}
+
+impl Hasher {
+    const ALGORITHM: Algorithm = Algorithm::Xxh3;
+
     pub(crate) fn of(bytes: &[u8]) -> u64 {
-        of_pieces(bytes.chunks(PIECE_LEN).map(of_piece), size::widen(bytes.len()))
+        Self::ALGORITHM.of(bytes)
     }
 
     pub(crate) fn add(&mut self, mut bytes: &[u8]) {
         self.len = self.len.saturating_add(size::widen(bytes.len()));
         while !bytes.is_empty() {
-            let room = PIECE_LEN.saturating_sub(self.piece.len());
+            let room = CHUNK_LEN.saturating_sub(self.chunk.len());
             let (now, later) = bytes.split_at(room.min(bytes.len()));
-            self.piece.extend_from_slice(now);
+            self.chunk.extend_from_slice(now);
             bytes = later;
-            if self.piece.len() == PIECE_LEN {
-                self.end_piece();
+            if self.chunk.len() == CHUNK_LEN {
+                self.end_chunk();
             }
         }
     }
 
-    fn end_piece(&mut self) {
-        self.sums.push(of_piece(&self.piece));
-        self.piece.clear();
+    fn end_chunk(&mut self) {
+        self.sums.push(Self::ALGORITHM.of_chunk(&self.chunk));
+        self.chunk.clear();
     }
 
     pub(crate) fn finish(mut self) -> u64 {
-        if !self.piece.is_empty() {
-            self.end_piece();
+        if !self.chunk.is_empty() {
+            self.end_chunk();
         }
-        of_pieces(self.sums.into_iter(), self.len)
+        Self::ALGORITHM.join(self.sums.into_iter(), self.len)
+    }
+}
+
+/// The algorithm of version 1: eight lanes of multiplications, folded into one.
+mod multiply {
+    use crate::size;
+
+    /// 2^64 divided by the golden ratio, made odd.
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+    fn step(sum: u64, word: u64) -> u64 {
+        let product = u128::from(sum ^ word).wrapping_mul(u128::from(FACTOR));
+        (product as u64) ^ (product >> 64) as u64
+    }
+
+    pub(super) fn of_chunk(bytes: &[u8]) -> u64 {
+        let mut lanes = [1, 2, 3, 4, 5, 6, 7, 8];
+        let mut add = |line: &[u8; 64]| {
+            for (lane, word) in lanes.iter_mut().zip(line.as_chunks().0) {
+                *lane = step(*lane, u64::from_le_bytes(*word));
+            }
+        };
+        let (lines, rest) = bytes.as_chunks();
+        lines.iter().for_each(&mut add);
+        let mut last = [0; 64];
+        last.iter_mut().zip(rest).for_each(|(last, byte)| *last = *byte);
+        add(&last);
+        join(lanes.into_iter(), size::widen(bytes.len()))
+    }
+
+    pub(super) fn join(sums: impl Iterator<Item = u64>, len: u64) -> u64 {
+        sums.fold(step(1, len), step)
     }
 }
 
@@ -95,52 +148,75 @@ impl Checksum {
 mod tests {
     use super::*;
 
+    const ALGORITHMS: [Algorithm; 2] = [Algorithm::Multiply, Algorithm::Xxh3];
+
     fn sample(len: usize) -> Vec<u8> {
         (0..len).map(|at| (at * at / 7 + at) as u8).collect()
     }
 
     #[test]
-    fn bytes_have_one_sum_however_they_come() {
-        let bytes = sample(2 * PIECE_LEN + 77);
-        let whole = Checksum::of(&bytes);
-        for part in [1000, PIECE_LEN - 1, PIECE_LEN, PIECE_LEN + 1, bytes.len()] {
-            let mut sum = Checksum::default();
-            bytes.chunks(part).for_each(|part| sum.add(part));
-            assert_eq!(sum.finish(), whole, "parts of {part}");
+    #[cfg_attr(miri, ignore = "too slow")]
+    fn the_parts_that_bytes_arrive_in_do_not_matter() {
+        let bytes = sample(2 * CHUNK_LEN + 77);
+        let expected = Hasher::of(&bytes);
+        for part in [1000, CHUNK_LEN - 1, CHUNK_LEN, CHUNK_LEN + 1, bytes.len()] {
+            let mut hasher = Hasher::default();
+            bytes.chunks(part).for_each(|part| hasher.add(part));
+            assert_eq!(hasher.finish(), expected, "parts of {part}");
         }
-        // The format promises these numbers.
-        assert_eq!(Checksum::of(b""), Checksum::default().finish());
-        assert_eq!(format!("{:016x}", Checksum::of(b"WrinkleFree")), "36d2b8db83168536");
+        assert_eq!(Hasher::of(b""), Hasher::default().finish());
+    }
+
+    /// Files depend on these numbers.
+    #[test]
+    fn checksums_are_as_documented() {
+        let hex = |algorithm: Algorithm, bytes: &[u8]| format!("{:016x}", algorithm.of(bytes));
+        assert_eq!(hex(Algorithm::Multiply, b"WrinkleFree"), "36d2b8db83168536");
+        assert_eq!(hex(Algorithm::Xxh3, b"WrinkleFree"), "3a0e2bd2e199e3cc");
+        let sum = xxh3_64(b"WrinkleFree");
+        let joined = [11_u64.to_le_bytes(), sum.to_le_bytes()].concat();
+        assert_eq!(Algorithm::Xxh3.of(b"WrinkleFree"), xxh3_64(&joined));
+        if cfg!(miri) {
+            return; // Chunks of 64 KiB take minutes.
+        }
+        let chunks = sample(2 * CHUNK_LEN + 77);
+        assert_eq!(hex(Algorithm::Multiply, &chunks), "db367907769209c1");
+        assert_eq!(hex(Algorithm::Xxh3, &chunks), "3303f7b51ae21baf");
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too slow")]
     fn every_flipped_bit_and_every_swap_shows() {
-        let bytes = sample(300);
-        let sum = Checksum::of(&bytes);
-        let mut seen = std::collections::HashSet::from([sum]);
-        for bit in 0..8 * bytes.len() {
+        for algorithm in ALGORITHMS {
+            let bytes = sample(300);
+            let mut seen = std::collections::HashSet::from([algorithm.of(&bytes)]);
+            for bit in 0..8 * bytes.len() {
+                let mut changed = bytes.clone();
+                changed[bit / 8] ^= 1 << (bit % 8);
+                assert!(seen.insert(algorithm.of(&changed)), "bit {bit}");
+            }
+            // The upper bits of words of one lane, which multiplying alone would let cancel.
             let mut changed = bytes.clone();
-            changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(seen.insert(Checksum::of(&changed)), "bit {bit}");
+            changed[7] ^= 128;
+            changed[64 + 7] ^= 128;
+            assert!(seen.insert(algorithm.of(&changed)));
+            let mut swapped = bytes.clone();
+            let (first, second) = swapped.split_at_mut(64);
+            first.swap_with_slice(&mut second[..64]);
+            assert!(seen.insert(algorithm.of(&swapped)));
+            assert!(seen.insert(algorithm.of(&bytes[..299])));
+            let longer = [&bytes[..], &[0]].concat();
+            assert!(seen.insert(algorithm.of(&longer)), "a zero more");
         }
-        // The upper bits of words of one lane, which multiplying alone would let cancel.
-        let mut changed = bytes.clone();
-        changed[7] ^= 128;
-        changed[64 + 7] ^= 128;
-        assert!(seen.insert(Checksum::of(&changed)));
-        let mut swapped = bytes.clone();
-        let (first, second) = swapped.split_at_mut(64);
-        first.swap_with_slice(&mut second[..64]);
-        assert!(seen.insert(Checksum::of(&swapped)));
-        assert!(seen.insert(Checksum::of(&bytes[..299])));
-        let longer = [&bytes[..], &[0]].concat();
-        assert!(seen.insert(Checksum::of(&longer)), "a zero more");
     }
 
     #[test]
-    fn swapped_pieces_show() {
-        let bytes = sample(2 * PIECE_LEN);
-        let swapped = [&bytes[PIECE_LEN..], &bytes[..PIECE_LEN]].concat();
-        assert_ne!(Checksum::of(&bytes), Checksum::of(&swapped));
+    #[cfg_attr(miri, ignore = "too slow")]
+    fn swapped_chunks_show() {
+        let bytes = sample(2 * CHUNK_LEN);
+        let swapped = [&bytes[CHUNK_LEN..], &bytes[..CHUNK_LEN]].concat();
+        for algorithm in ALGORITHMS {
+            assert_ne!(algorithm.of(&bytes), algorithm.of(&swapped));
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::config::gguf::MASK_TEXT;
+use crate::config::MASK_TEXT;
 use crate::config::settings::Settings;
 use crate::error::Error;
 use crate::generation::GenerationDefaults;
@@ -15,12 +15,12 @@ use crate::map::open_regular;
 use crate::size;
 use crate::vocabulary::{ModelText, SpecialTokenTexts, TokenizerSource};
 
-/// Longest configuration file. Kept small because JSON values take many times their text in memory.
+/// Maximum size of a configuration file, small because parsed JSON takes many times its text.
 const MAX_CONFIG_LEN: u64 = 1024 * 1024;
-/// Longest `tokenizer.json`. Llama 3's has 9 MB.
+/// Maximum size of a `tokenizer.json`. The one of Llama 3 has 9 MB.
 pub(crate) const MAX_TOKENIZER_LEN: u64 = 64 * 1024 * 1024;
 
-/// Everything a directory says besides its weights.
+/// The contents of a checkpoint directory besides its weights.
 #[derive(Debug)]
 pub(crate) struct Companions {
     pub(crate) config: Settings,
@@ -34,7 +34,7 @@ pub(crate) struct Companions {
 }
 
 impl Companions {
-    /// Reads them all; the configuration may come from elsewhere.
+    /// Reads the files of `directory`; `config` may come from elsewhere.
     pub(crate) fn read(directory: &Path, config: Settings) -> Result<Self, Error> {
         let tokenizer_path = directory.join("tokenizer.json");
         let tokenizer = match read_limited(&tokenizer_path, MAX_TOKENIZER_LEN)? {
@@ -63,7 +63,7 @@ impl Companions {
         })
     }
 
-    /// The number of the token `|<MASK>|`, where `tokenizer.json` adds one.
+    /// Returns the id of the added token `|<MASK>|` in `tokenizer.json`.
     pub(crate) fn mask_token(&self) -> Option<u32> {
         #[derive(Deserialize)]
         struct Added {
@@ -76,13 +76,13 @@ impl Companions {
             added_tokens: Vec<Added>,
         }
         let TokenizerSource::Json(json) = &self.text.tokenizer else { return None };
-        // A tokenizer that does not parse is refused by whoever needs it, with a better message.
+        // A tokenizer that does not parse is rejected when it is loaded, with a better message.
         let tokenizer: Tokenizer = serde_json::from_slice(json).ok()?;
         tokenizer.added_tokens.into_iter().find(|t| t.content == MASK_TEXT).map(|t| t.id)
     }
 }
 
-/// `config.json` of a directory, which must be there.
+/// Reads the `config.json` of a directory, which must exist.
 pub(crate) fn read_config(directory: &Path) -> Result<Settings, Error> {
     let path = directory.join("config.json");
     read_settings(&path)?.ok_or_else(|| {
@@ -96,8 +96,8 @@ fn read_settings(path: &Path) -> Result<Option<Settings>, Error> {
     Settings::parse(&path.display().to_string(), &bytes).map(Some)
 }
 
-/// The template of a file of its own, or of `tokenizer_config.json`: a string, or a list of named
-/// ones of which we take `default`.
+/// Reads the template from its own file, or from `tokenizer_config.json`: a string, or a list of
+/// named templates with one called `default`.
 fn chat_template(directory: &Path, tokenizer_config: &Settings) -> Result<Option<String>, Error> {
     let path = directory.join("chat_template.jinja");
     if let Some(bytes) = read_limited(&path, MAX_TEMPLATE_LEN)? {
@@ -113,25 +113,25 @@ fn chat_template(directory: &Path, tokenizer_config: &Settings) -> Result<Option
             .find(|entry| entry.get("name").and_then(Value::as_str) == Some("default"))
             .and_then(|entry| entry.get("template")?.as_str()),
         Some(_) => {
-            let what = "must be a string, or a list of objects with name and template";
+            let what = "must be a string or a list of objects with name and template";
             return Err(tokenizer_config.fault("chat_template", what));
         }
     };
     Ok(template.map(str::to_owned))
 }
 
-/// A special token is a string, or an object whose `content` is one.
+/// Returns the text of a special token: a string, or an object whose `content` is one.
 fn token_text(tokenizer_config: &Settings, key: &str) -> Option<String> {
     let value = tokenizer_config.get(key)?;
     value.as_str().or_else(|| value.get("content")?.as_str()).map(str::to_owned)
 }
 
-/// The directory a file lies in.
+/// Returns the directory of a file.
 pub(crate) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A whole file of at most `limit` bytes; `None` if it is not there.
+/// Reads a file of up to `limit` bytes; `None` if it does not exist.
 pub(crate) fn read_limited(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
     let file = match open_regular(path) {
         Ok(file) => file,
@@ -139,11 +139,10 @@ pub(crate) fn read_limited(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, E
         Err(error) => return Err(error),
     };
     let mut bytes = Vec::new();
-    // One byte more than allowed tells a file that is too long from one that just fits.
-    let most = limit.saturating_add(1);
-    file.take(most).read_to_end(&mut bytes).map_err(|e| Error::io(path, e))?;
+    // One byte more than allowed tells a file that is too large from one that just fits.
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| Error::io(path, e))?;
     if size::widen(bytes.len()) > limit {
-        let what = format!("longer than {limit} bytes");
+        let what = format!("file is larger than the limit of {limit} bytes");
         return Err(Error::unsupported(&path.display().to_string(), what));
     }
     Ok(Some(bytes))

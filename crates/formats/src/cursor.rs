@@ -1,9 +1,9 @@
-//! Little-endian reads that check bounds, and name the field and the byte when they fail.
+//! Bounds-checked little-endian reads, whose errors name the field and the byte.
 
 use crate::error::Error;
 use crate::size;
 
-/// A place in the bytes of one file.
+/// A position in the bytes of one file.
 #[derive(Debug, Clone)]
 pub(crate) struct Cursor<'a> {
     file: &'a str,
@@ -16,7 +16,7 @@ impl<'a> Cursor<'a> {
         Self { file, bytes, at: 0 }
     }
 
-    /// The same file from another byte on; an offset past the end leaves nothing to read.
+    /// Returns a cursor at another byte of the file, or at its end if `offset` is past it.
     pub(crate) fn at(&self, offset: u64) -> Self {
         let at = usize::try_from(offset).unwrap_or(usize::MAX).min(self.bytes.len());
         Self { at, ..self.clone() }
@@ -34,7 +34,7 @@ impl<'a> Cursor<'a> {
         size::widen(self.bytes.len().saturating_sub(self.at))
     }
 
-    /// An error at the current byte.
+    /// Creates an error at the current byte.
     pub(crate) fn fault(&self, field: &str, what: impl std::fmt::Display) -> Error {
         Error::malformed(self.file, self.offset(), field, what)
     }
@@ -50,7 +50,7 @@ impl<'a> Cursor<'a> {
 
     fn array<const N: usize>(&mut self, field: &str) -> Result<[u8; N], Error> {
         let bytes = self.take(size::widen(N), field)?;
-        Ok(bytes.try_into().expect("take returns the length asked for"))
+        Ok(bytes.try_into().expect("take returns the requested length"))
     }
 
     pub(crate) fn u8(&mut self, field: &str) -> Result<u8, Error> {
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
         self.array(field).map(f64::from_le_bytes)
     }
 
-    /// `len` bytes of UTF-8, at most `limit`.
+    /// Reads `len` bytes of UTF-8, at most `limit`.
     pub(crate) fn text(&mut self, len: u64, limit: u64, field: &str) -> Result<&'a str, Error> {
         if len > limit {
             return Err(self.fault(field, format!("{len} bytes long, at most {limit} allowed")));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_read_says_where_and_how_much_and_does_not_advance() {
+    fn a_failed_read_reports_its_position_and_does_not_advance() {
         let mut cursor = Cursor::new("f.gguf", &[7, 7, 7]);
         cursor.u8("x").unwrap();
         let error = cursor.u32("count").unwrap_err().to_string();

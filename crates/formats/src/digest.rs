@@ -1,4 +1,4 @@
-//! A name for the exact bytes of a model.
+//! The digest that identifies the bytes of a model.
 
 use std::fmt::Write;
 
@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 use crate::model_file::ModelFile;
 
 impl ModelFile {
-    /// The SHA-256 of the model's file, as `sha256sum` gives it. Of several files it is that of their
-    /// SHA-256s, a line each, in their order. Reads every byte.
+    /// Computes the SHA-256 of the model's file, as `sha256sum` does. For several files it is the
+    /// SHA-256 of their digests, one per line. Reads every byte.
     pub fn digest(&self) -> String {
         let of_each: Vec<_> = self.file_bytes().map(|bytes| hex(&Sha256::digest(bytes))).collect();
         match &of_each[..] {
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_sha256() {
+    fn digests_are_sha256() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(hex(&Sha256::digest(b"")), empty);
     }

@@ -1,65 +1,30 @@
-//! The one error type of this crate.
+//! The error type of this crate.
 //!
-//! Every message names the file, the place in it, what was found and what is allowed, because the
-//! reader of the message has the file and wants to know what to do about it.
+//! Every message names the file, the position in it, the value found and the values allowed.
 
 use std::fmt::Display;
 use std::path::Path;
 
-/// Why a model file was refused, or could not be written.
+/// An error from opening, reading or writing a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum Error {
-    /// The operating system refused to open, read or write the file.
+    /// The operating system could not open, read or write the file.
     #[error("{file}: {source}")]
-    Io {
-        /// Path of the file.
-        file: String,
-        /// What the operating system said.
-        source: std::io::Error,
-    },
-    /// The container is broken: a length, count or offset that cannot be.
+    Io { file: String, source: std::io::Error },
+    /// The container is invalid, such as a length, count or offset outside of the file.
     #[error("{file}: byte {offset}: {field}: {what}")]
-    Malformed {
-        /// Path of the file.
-        file: String,
-        /// Where in the file the field starts.
-        offset: u64,
-        /// The field that is wrong.
-        field: String,
-        /// What was found, and what is allowed.
-        what: String,
-    },
-    /// A tensor does not fit the network, its encoding, or the file.
+    Malformed { file: String, offset: u64, field: String, what: String },
+    /// A tensor does not match the network, its encoding, or the file.
     #[error("{file}: tensor \"{tensor}\" at byte {offset}: {what}")]
-    Tensor {
-        /// Path of the file.
-        file: String,
-        /// The tensor's name as the file spells it.
-        tensor: String,
-        /// Where in the file the fault lies.
-        offset: u64,
-        /// What was found, and what is allowed.
-        what: String,
-    },
-    /// A configuration value is missing, of the wrong type, or one we cannot honour.
+    Tensor { file: String, tensor: String, offset: u64, what: String },
+    /// A configuration value is missing, of the wrong type, or not supported.
     #[error("{file}: {key}: {what}")]
-    Setting {
-        /// Path of the file.
-        file: String,
-        /// The key of the value.
-        key: String,
-        /// What was found, and what is allowed.
-        what: String,
-    },
-    /// The file is sound as far as we can tell, but not one we can run.
+    Setting { file: String, key: String, what: String },
+    /// The model or file is valid, but not supported.
     #[error("{file}: {what}")]
-    Unsupported {
-        /// Path of the file.
-        file: String,
-        /// What is not supported, and what is.
-        what: String,
-    },
+    Unsupported { file: String, what: String },
 }
 
 impl Error {
@@ -94,7 +59,7 @@ impl Error {
     }
 }
 
-/// What was wrong, at most a few lines of it: a JSON parser repeats a string of any length.
+/// Truncates a message: JSON errors quote strings of any length.
 fn bounded(what: impl Display) -> String {
     const SHOWN_CHARS: usize = 400;
     let what = what.to_string();
@@ -104,13 +69,12 @@ fn bounded(what: impl Display) -> String {
     }
 }
 
-/// A name out of a file, made fit for a terminal: control characters escaped, length bounded.
+/// Makes a name from a file safe to print: escapes control characters and limits the length.
 pub(crate) fn quote_safely(name: &str) -> String {
     const SHOWN_CHARS: usize = 128;
     let mut shown = String::new();
     for character in name.chars().take(SHOWN_CHARS) {
         match character {
-            // Harmless, and clearer as they are.
             '"' | '\'' | '\\' => shown.push(character),
             other => shown.extend(other.escape_debug()),
         }
@@ -121,7 +85,7 @@ pub(crate) fn quote_safely(name: &str) -> String {
     shown
 }
 
-/// The error of a writer that was told something the format cannot hold.
+/// Creates the error of a writer for content that its format cannot hold.
 pub(crate) fn invalid(what: String) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidInput, what)
 }

@@ -1,4 +1,4 @@
-//! How the makers of a model want its tokens to be drawn.
+//! Sampling parameters that a model recommends.
 
 use serde_json::{Map, Value, json};
 
@@ -6,28 +6,26 @@ use crate::config::settings::Settings;
 use crate::error::Error;
 use crate::gguf::value::Metadata;
 
-/// Settings of `generation_config.json`, or of `general.sampling.*` in a GGUF file. What is absent was
-/// not said.
+/// Recommended sampling parameters: `generation_config.json`, or `general.sampling.*` in a GGUF file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GenerationDefaults {
-    /// 0 where the makers take the likeliest token each time.
+    /// Temperature; 0 is greedy decoding.
     pub temperature: Option<f64>,
-    /// Only this many of the likeliest tokens.
+    /// Number of most likely tokens to sample from.
     pub top_k: Option<usize>,
-    /// Only the likeliest tokens that together have this probability.
+    /// Total probability of the most likely tokens to sample from.
     pub top_p: Option<f64>,
-    /// Only tokens at least this likely, relative to the likeliest.
+    /// Minimum probability of a token, relative to the most likely one.
     pub min_p: Option<f64>,
-    /// Divides the scores of tokens already seen.
+    /// Factor that reduces the logits of tokens already present.
     pub repetition_penalty: Option<f64>,
 }
 
 impl GenerationDefaults {
-    /// Those of `generation_config.json`.
+    /// Reads `generation_config.json`.
     pub(crate) fn from_json(settings: &Settings) -> Result<Self, Error> {
-        // Transformers draws only if told to, whatever the other settings are.
-        let draws = settings.bool("do_sample")?;
-        let temperature = match draws {
+        // Without `do_sample`, transformers ignores the temperature.
+        let temperature = match settings.bool("do_sample")? {
             Some(false) => Some(0.0),
             Some(true) => Some(settings.number("temperature")?.unwrap_or(1.0)),
             None => None,
@@ -41,13 +39,13 @@ impl GenerationDefaults {
         })
     }
 
-    /// The same as `generation_config.json` would have it.
+    /// Returns the contents of a `generation_config.json`.
     pub(crate) fn to_json(self) -> Map<String, Value> {
         let mut values = Map::new();
         if let Some(temperature) = self.temperature {
-            let draws = temperature > 0.0;
-            values.insert("do_sample".to_owned(), json!(draws));
-            if draws {
+            let samples = temperature > 0.0;
+            values.insert("do_sample".to_owned(), json!(samples));
+            if samples {
                 values.insert("temperature".to_owned(), json!(temperature));
             }
         }
@@ -57,12 +55,11 @@ impl GenerationDefaults {
             ("min_p", self.min_p.map(|p| json!(p))),
             ("repetition_penalty", self.repetition_penalty.map(|penalty| json!(penalty))),
         ];
-        let said = others.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
-        values.extend(said);
+        values.extend(others.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
         values
     }
 
-    /// Those of a GGUF file.
+    /// Reads the metadata of a GGUF file.
     pub(crate) fn from_gguf(metadata: &Metadata<'_>) -> Result<Self, Error> {
         Ok(Self {
             temperature: metadata.float("general.sampling.temp")?,
@@ -84,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_temperature_counts_only_where_tokens_are_drawn() {
+    fn a_temperature_counts_only_where_tokens_are_sampled() {
         assert_eq!(read(r#"{"temperature": 0.6}"#).temperature, None);
         assert_eq!(read(r#"{"do_sample": false, "temperature": 0.6}"#).temperature, Some(0.0));
         assert_eq!(read(r#"{"do_sample": true, "temperature": 0.6}"#).temperature, Some(0.6));

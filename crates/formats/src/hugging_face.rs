@@ -13,9 +13,9 @@ use crate::model_file::{OpenOptions, Parts, SourceFile};
 use crate::safetensors;
 use crate::summary::FormatKind;
 
-/// Longest list of shards.
+/// Maximum size of a list of shards.
 const MAX_INDEX_LEN: u64 = 4 * 1024 * 1024;
-/// Most shards of a checkpoint.
+/// Maximum number of shards.
 const MAX_SHARDS: usize = 1024;
 
 /// Opens a checkpoint directory.
@@ -26,8 +26,8 @@ pub(crate) fn open_directory(directory: &Path, options: &OpenOptions) -> Result<
     }
     let index_path = directory.join("model.safetensors.index.json");
     let Some(json) = read_limited(&index_path, MAX_INDEX_LEN)? else {
-        let what = "a directory without model.safetensors or model.safetensors.index.json (other \
-             weight files are not read)";
+        let what = "directory without model.safetensors or model.safetensors.index.json: weights must be in \
+             safetensors";
         return Err(Error::unsupported(&directory.display().to_string(), what));
     };
     let index_name = index_path.display().to_string();
@@ -39,7 +39,7 @@ pub(crate) fn open_directory(directory: &Path, options: &OpenOptions) -> Result<
     open_files(directory, files, options)
 }
 
-/// Opens one safetensors file whose `config.json` lies beside it.
+/// Opens one safetensors file with a `config.json` beside it.
 pub(crate) fn open_lone_file(
     path: &Path,
     source: SourceFile,
@@ -58,12 +58,12 @@ impl Index {
         serde_json::from_slice(json).map_err(|e| Error::unsupported(file, e))
     }
 
-    /// The shard names, each once. A name must be a plain file name, so that a checkpoint cannot reach
+    /// Returns each shard name once. Names must be plain file names, so that a checkpoint cannot reach
     /// outside its directory.
     fn shards(&self, file: &str) -> Result<BTreeSet<&str>, Error> {
         let shards: BTreeSet<&str> = self.weight_map.values().map(String::as_str).collect();
         if shards.is_empty() || shards.len() > MAX_SHARDS {
-            let what = format!("{} shards, allowed 1 to {MAX_SHARDS}", shards.len());
+            let what = format!("{} shards, must be between 1 and {MAX_SHARDS}", shards.len());
             return Err(Error::setting(file, "weight_map", what));
         }
         let is_plain = |name: &str| {
@@ -74,7 +74,8 @@ impl Index {
         match shards.iter().find(|name| !is_plain(name)) {
             None => Ok(shards),
             Some(name) => {
-                let what = format!("\"{}\" is no name of a shard", quote_safely(name));
+                let what =
+                    format!("\"{}\" is not the name of a safetensors file", quote_safely(name));
                 Err(Error::setting(file, "weight_map", what))
             }
         }

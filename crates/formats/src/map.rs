@@ -1,4 +1,4 @@
-//! The bytes of a file, memory-mapped; or bytes that are already in the program.
+//! The bytes of a memory-mapped file, or of a model built into the program.
 //!
 //! This is the only module of the crate with unsafe code.
 
@@ -17,21 +17,21 @@ use crate::size;
 pub(crate) enum FileBytes {
     Mapped {
         map: Mmap,
-        /// The same file, for reads that give an error where a map would give a signal.
+        /// For reads that fail with an error where an access to the map would raise a signal.
         file: File,
-        /// When it was last written, as far as the system tells.
+        /// Time of the last modification, if the system provides it.
         modified: Option<SystemTime>,
     },
     BuiltIn(&'static [u8]),
 }
 
 impl FileBytes {
-    /// Maps a whole regular file.
+    /// Maps a regular file.
     pub(crate) fn map(path: &Path) -> Result<Self, Error> {
         let file = open_regular(path)?;
         let metadata = file.metadata().map_err(|e| Error::io(path, e))?;
         if metadata.len() == 0 {
-            // Mapping zero bytes is an error on some systems; an empty file is an empty slice.
+            // Mapping zero bytes is an error on some systems.
             return Ok(Self::BuiltIn(&[]));
         }
         let map = map_read_only(&file).map_err(|e| Error::io(path, e))?;
@@ -45,8 +45,8 @@ impl FileBytes {
         }
     }
 
-    /// Copies bytes out of the file. Unlike a look at the map, this survives a file that was cut short
-    /// meanwhile: it is an error then.
+    /// Copies bytes out of the file. Unlike an access to the map, this returns an error if the file was
+    /// truncated.
     pub(crate) fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         match self {
             Self::Mapped { file, .. } => read_exact_at(file, offset, out),
@@ -58,15 +58,15 @@ impl FileBytes {
         }
     }
 
-    /// Whether someone has written to the file, or cut it, since it was opened.
+    /// Returns `true` if the file was modified or truncated since it was opened.
     pub(crate) fn has_changed(&self) -> io::Result<bool> {
         let Self::Mapped { map, file, modified } = self else { return Ok(false) };
         let now = file.metadata()?;
         Ok(now.len() != size::widen(map.len()) || now.modified().ok() != *modified)
     }
 
-    /// Tells the system that the mapped pages are not needed now: they no longer count as memory of
-    /// this process, and come back from the file when they are looked at again.
+    /// Releases the mapped pages: they no longer count as memory of this process, and are read from
+    /// the file again when accessed.
     pub(crate) fn release(&self) {
         if let Self::Mapped { map, .. } = self {
             drop_pages(map);
@@ -95,19 +95,19 @@ fn read_exact_at(file: &File, mut offset: u64, mut out: &mut [u8]) -> io::Result
 }
 
 #[cfg(unix)]
-#[expect(unsafe_code, reason = "giving pages back can only be asked for by an unsafe call")]
+#[expect(unsafe_code, reason = "madvise is unsafe")]
 fn drop_pages(map: &Mmap) {
-    // SAFETY: the map is read-only and file-backed, so a dropped page is read again from the file when
-    // it is next touched: nobody can see a difference. A refusal does no harm.
+    // SAFETY: the map is read-only and file-backed, so a dropped page is read from the file again when
+    // it is next accessed, with the same content. Failure is harmless.
     let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
 }
 
 #[cfg(not(unix))]
 fn drop_pages(_map: &Mmap) {
-    // The system takes pages of a read-only map back by itself when memory runs short.
+    // The system reclaims pages of a read-only map when memory is short.
 }
 
-/// Opens a file that has an end. Asked before it is opened: to open a pipe is to wait for a writer.
+/// Opens a regular file. Its type is checked before it is opened, because opening a pipe blocks.
 pub(crate) fn open_regular(path: &Path) -> Result<File, Error> {
     let metadata = std::fs::metadata(path).map_err(|e| Error::io(path, e))?;
     if !metadata.is_file() {
@@ -116,12 +116,12 @@ pub(crate) fn open_regular(path: &Path) -> Result<File, Error> {
     File::open(path).map_err(|e| Error::io(path, e))
 }
 
-#[expect(unsafe_code, reason = "a memory map can only be made by an unsafe call")]
+#[expect(unsafe_code, reason = "mapping a file is unsafe")]
 fn map_read_only(file: &File) -> io::Result<Mmap> {
     // SAFETY: the map is read-only and private to this process. Bytes may still change if another
-    // process writes the file; we read them as plain integers that are checked again after each
-    // read, so a change can give wrong numbers or an error, never a broken type. A model is copied
-    // into its compute layout at load, so the map is read for seconds only. Truncation while it is
-    // read ends the process with a signal, as for every mapped file; SECURITY.md says so.
+    // process writes the file; they are read as plain integers that are validated after each read, so
+    // a change can give wrong numbers or an error, never an invalid value of a type. A model is
+    // copied into its compute layout at load, so the map is read for seconds only. Truncation while it
+    // is read ends the process with a signal, as for every mapped file; SECURITY.md documents this.
     unsafe { Mmap::map(file) }
 }

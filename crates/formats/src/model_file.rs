@@ -1,4 +1,4 @@
-//! A model in any supported format, opened and checked.
+//! A model in any supported format.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,36 +7,37 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::checksum::Checksum;
-use crate::config::{Activation, ModelConfig};
-use crate::encoding::{I2sOrder, TernaryEncoding, TritScales, decode_floats};
+use wf_core::{Activation, Network};
+
+use crate::config::{Config, ModelInfo};
+use crate::encoding::{I2sOrder, Scales, decode_floats};
 use crate::error::Error;
 use crate::generation::GenerationDefaults;
 use crate::map::FileBytes;
 use crate::names::TensorName;
-use crate::pieces::Pieces;
 use crate::scaling::Scaling;
 use crate::summary::FormatSummary;
 use crate::tensor::{Encoding, Stored, TensorInfo};
+use crate::tensor_chunks::TensorChunks;
 use crate::tensor_data::TensorData;
 use crate::vocabulary::{ModelText, SpecialTokenTexts, TokenizerSource};
-use crate::{gguf, hugging_face, pieces, sglbitnt, size, wf};
+use crate::{gguf, hugging_face, sglbitnt, size, wf};
 
-/// What a file cannot tell, told by the user.
+/// Settings that a file leaves open.
 #[derive(Debug, Default, Clone)]
 pub struct OpenOptions {
-    /// Order of I2_S trits; published files have groups of 128.
+    /// Order of I2_S trits [default: groups of 128, as in published files].
     pub i2s_order: Option<I2sOrder>,
-    /// The function on the gate.
+    /// Activation of the feed-forward blocks, overriding the file.
     pub activation: Option<Activation>,
-    /// Columns of master weights that share a scale; the whole tensor if there is no number.
+    /// Number of columns of master weights that share a scale [default: one scale per tensor].
     pub group_len: Option<usize>,
-    /// Rounds the weights of a model that was not trained for it. Such a model writes nonsense: it is
-    /// for measuring speed.
+    /// Rounds the weights of a model that was not trained for it. Its output is nonsense: this is for
+    /// measuring speed.
     pub naive: bool,
 }
 
-/// One file of a model: its name, for messages, and its bytes.
+/// One file of a model: its name and its bytes.
 #[derive(Debug)]
 pub(crate) struct SourceFile {
     pub(crate) name: String,
@@ -49,24 +50,24 @@ impl SourceFile {
     }
 }
 
-/// The name of one of a model's files, for messages.
+/// Returns the name of a model's file with this index.
 pub(crate) fn name_of(files: &[SourceFile], at: usize) -> &str {
     files.get(at).map(|file| file.name.as_str()).unwrap_or_default()
 }
 
-/// What the reader of each format hands over.
+/// Result of the reader of a format.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) files: Vec<SourceFile>,
-    pub(crate) config: ModelConfig,
+    pub(crate) config: Config,
     /// Checked by [`Stored::fit`].
     pub(crate) stored: Stored,
     pub(crate) text: ModelText,
     pub(crate) summary: FormatSummary,
 }
 
-/// A model in any supported format, opened and checked: every tensor the network needs is there, has
-/// the right shape, and lies inside its file.
+/// A model file that was opened and checked: every tensor of the network exists, has the right shape,
+/// and lies inside its file.
 #[derive(Debug)]
 pub struct ModelFile {
     parts: Parts,
@@ -75,15 +76,15 @@ pub struct ModelFile {
 
 #[derive(Debug)]
 struct Slot {
-    /// Place among all tensors.
+    /// Index among all tensors.
     at: usize,
-    /// What takes a pass over a whole ternary tensor to find, found when first needed.
+    /// Facts that take a pass over the whole tensor, computed on first use.
     scaling: OnceLock<Scaling>,
 }
 
 impl ModelFile {
-    /// Opens a GGUF file, an SGLBITNT `.bin`, our own `.wf`, a `.safetensors` with its `config.json`
-    /// beside it, or a Hugging Face directory.
+    /// Opens a GGUF file, an SGLBITNT `.bin`, a `.wf`, a `.safetensors` with a `config.json` beside it,
+    /// or a Hugging Face directory.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
         if path.is_dir() {
             return hugging_face::open_directory(path, options).map(Self::new);
@@ -101,13 +102,12 @@ impl ModelFile {
         } else if bytes.starts_with(wf::MAGIC) {
             wf::open(source, options).map(Self::new)
         } else {
-            let what =
-                "no GGUF, SGLBITNT or .wf file by its first bytes, and not named .safetensors";
+            let what = "not a model file: must be GGUF, SGLBITNT, .wf or .safetensors";
             Err(Error::unsupported(&source.name, what))
         }
     }
 
-    /// Opens a GGUF file that is already in memory: the built-in model.
+    /// Opens a GGUF file that is in memory.
     pub fn from_bytes(
         name: &str,
         bytes: &'static [u8],
@@ -117,17 +117,17 @@ impl ModelFile {
         gguf::open(source, options).map(Self::new)
     }
 
-    /// How its makers want its tokens to be drawn.
+    /// Returns the sampling parameters that the model recommends.
     pub fn generation_defaults(&self) -> GenerationDefaults {
         self.parts.text.generation
     }
 
-    /// The bytes of its files.
+    /// Iterates over the bytes of the files.
     pub(crate) fn file_bytes(&self) -> impl Iterator<Item = &[u8]> {
         self.parts.files.iter().map(|file| file.bytes.as_slice())
     }
 
-    /// The name of the first file, for messages.
+    /// Returns the name of the first file.
     pub(crate) fn name(&self) -> &str {
         name_of(&self.parts.files, 0)
     }
@@ -139,88 +139,92 @@ impl ModelFile {
         Self { parts, slots }
     }
 
-    /// Sizes and constants of the network.
-    pub fn config(&self) -> &ModelConfig {
-        &self.parts.config
+    /// The recipe of the network.
+    pub fn network(&self) -> &Network {
+        &self.parts.config.network
     }
 
-    /// Every tensor the network uses, in file order.
+    /// Facts about the model that are not part of its network.
+    pub fn info(&self) -> &ModelInfo {
+        &self.parts.config.info
+    }
+
+    /// Returns every tensor of the network, in file order.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.parts.stored.tensors
     }
 
-    /// Names in the file that the network does not use.
+    /// Returns the names of tensors that the network does not use.
     pub fn extra_tensors(&self) -> &[String] {
         &self.parts.stored.extra
     }
 
-    /// One tensor of the network.
+    /// Returns a tensor of the network.
     pub fn tensor(&self, name: TensorName) -> Option<&TensorInfo> {
         self.parts.stored.tensors.get(self.slots.get(&name)?.at)
     }
 
-    /// Where the tokens come from.
+    /// Returns the source of the tokenizer.
     pub fn tokenizer(&self) -> &TokenizerSource {
         &self.parts.text.tokenizer
     }
 
-    /// The model's own chat template (Jinja).
+    /// Returns the chat template of the model, in Jinja.
     pub fn chat_template(&self) -> Option<&str> {
         self.parts.text.chat_template.as_deref()
     }
 
-    /// Texts of the special tokens that templates name.
+    /// Returns the texts of the special tokens that templates use.
     pub fn special_token_texts(&self) -> &SpecialTokenTexts {
         &self.parts.text.special_tokens
     }
 
-    /// What the files are, and every guess made about them.
+    /// Returns a summary of the files.
     pub fn format(&self) -> &FormatSummary {
         &self.parts.summary
     }
 
-    /// The bytes of a tensor as they are in the file. Empty if the tensor is of another model.
+    /// Returns the mapped bytes of a tensor; empty for a tensor of another model.
     pub fn bytes(&self, t: &TensorInfo) -> &[u8] {
         let file = self.parts.files.get(t.file);
         let bytes = file.map(|file| file.bytes.as_slice()).unwrap_or_default();
         size::slice(bytes, t.offset, t.size).unwrap_or_default()
     }
 
-    /// The bytes of a tensor, read into memory. Unlike [`ModelFile::bytes`] this does not fail with a
-    /// signal if the file was cut short since it was opened.
+    /// Reads a tensor into memory. Unlike [`ModelFile::bytes`], this fails with an error, not a signal,
+    /// if the file was truncated since it was opened.
     pub fn read<'a>(&'a self, t: &'a TensorInfo) -> Result<TensorData<'a>, Error> {
         let len = usize::try_from(t.size).unwrap_or(usize::MAX);
         let mut bytes = vec![0; len.min(self.bytes(t).len())];
         self.read_into(t, 0, &mut bytes)?;
-        if let Some(expected) = t.checksum {
-            pieces::check(self, t, expected, Checksum::of(&bytes))?;
+        if let Some(checksum) = t.checksum {
+            let found = checksum.algorithm.of(&bytes);
+            checksum.check(found).map_err(|what| self.fault(t, what))?;
         }
         Ok(TensorData { model: self, info: t, bytes: Cow::Owned(bytes) })
     }
 
-    /// The bytes of a tensor, to be read piece by piece.
-    pub fn pieces<'a>(&'a self, t: &'a TensorInfo) -> Pieces<'a> {
-        Pieces::new(self, t)
+    /// Returns a reader of the bytes of a tensor, chunk by chunk.
+    pub fn chunks<'a>(&'a self, t: &'a TensorInfo) -> TensorChunks<'a> {
+        TensorChunks::new(self, t)
     }
 
-    /// Reads a tensor, and fails if it is not what was written. Where the file has no checksum, there
-    /// is nothing to do.
+    /// Verifies the checksum of a tensor, if the file has one.
     pub fn check(&self, t: &TensorInfo) -> Result<(), Error> {
-        self.pieces(t).finish()
+        self.chunks(t).finish()
     }
 
-    /// How many bytes of quad lines a tensor begins with that kernels can take as they are.
+    /// Returns the number of bytes of quad lines that kernels can use as stored, or `None` if they
+    /// cannot.
     pub fn quad_lines(&self, t: &TensorInfo) -> Result<Option<usize>, Error> {
-        let Encoding::Ternary(encoding @ TernaryEncoding::QuadLines(_)) = t.encoding else {
-            return Ok(None);
-        };
-        // Where scales are 0, trits are not what their codes say.
-        let is_plain = self.mapped(t).has_plain_trits()?;
-        Ok(encoding.trit_bytes(t.rows, t.cols).filter(|_| is_plain))
+        let Encoding::Ternary(encoding) = t.encoding else { return Ok(None) };
+        let Some(len) = encoding.quad_lines_len(t.rows, t.cols) else { return Ok(None) };
+        // Under a scale of 0, trits differ from their codes.
+        Ok(self.mapped(t).has_plain_trits()?.then_some(len))
     }
 
-    /// Reads some rows of a tensor of floats, as they are and decoded. Like [`ModelFile::read`], but
-    /// never more at a time than asked for.
+    /// Reads rows of a float tensor into `bytes` and decodes them into `values`. Like
+    /// [`ModelFile::read`], but for these rows only.
     pub fn read_floats(
         &self,
         t: &TensorInfo,
@@ -229,7 +233,7 @@ impl ModelFile {
         values: &mut Vec<f32>,
     ) -> Result<(), Error> {
         let Some(float) = t.encoding.float() else {
-            return Err(self.fault(t, format!("is {}, not floats", t.encoding)));
+            return Err(self.fault(t, format!("is {}, must be floats", t.encoding)));
         };
         let inside = rows.start <= rows.end && rows.end <= t.rows;
         let row_size = float.row_size(t.cols).map_err(|e| self.fault(t, e))?;
@@ -237,7 +241,9 @@ impl ModelFile {
         let len = size::product(&[row_size, size::widen(rows.len())]);
         let len = len.and_then(|len| usize::try_from(len).ok()).filter(|_| inside);
         let (Some(first), Some(len)) = (first, len) else {
-            return Err(self.fault(t, format!("rows {rows:?} asked of {}", t.rows)));
+            return Err(
+                self.fault(t, format!("rows {rows:?} are out of range: there are {}", t.rows))
+            );
         };
         bytes.resize(len, 0);
         self.read_into(t, first, bytes)?;
@@ -245,7 +251,7 @@ impl ModelFile {
         decode_floats(float, bytes, values).map_err(|e| self.fault(t, e))
     }
 
-    /// Fills `out` with the bytes of a tensor from `start` on.
+    /// Reads the bytes of a tensor from `start` on.
     pub(crate) fn read_into(
         &self,
         t: &TensorInfo,
@@ -257,41 +263,41 @@ impl ModelFile {
         file.bytes.read_at(offset, out).map_err(|e| match e.kind() {
             ErrorKind::UnexpectedEof => {
                 let len = file.bytes.as_slice().len();
-                self.fault(t, format!("the file was cut short: it had {len} bytes when opened"))
+                self.fault(t, format!("file was truncated: it had {len} bytes when opened"))
             }
             _ => Error::io(Path::new(&file.name), e),
         })
     }
 
-    /// Fails if one of the files was written to, or cut, since it was opened.
+    /// Fails if one of the files was modified since it was opened.
     pub fn check_unchanged(&self) -> Result<(), Error> {
         for file in &self.parts.files {
             let changed =
                 file.bytes.has_changed().map_err(|e| Error::io(Path::new(&file.name), e))?;
             if changed {
-                return Err(Error::unsupported(&file.name, "was written to while it was read"));
+                return Err(Error::unsupported(&file.name, "file was modified while it was read"));
             }
         }
         Ok(())
     }
 
-    /// Gives the memory of mapped pages back; they are read from the files again when needed.
+    /// Releases the memory of mapped pages; they are read again when needed.
     pub fn release(&self) {
         self.parts.files.iter().for_each(|file| file.bytes.release());
     }
 
-    /// Rows of a tensor of floats; `out` has `cols` places for each.
+    /// Decodes rows of a float tensor into `out`, `cols` values each.
     pub fn floats(&self, t: &TensorInfo, rows: Range<usize>, out: &mut [f32]) -> Result<(), Error> {
         self.mapped(t).floats(rows, out)
     }
 
-    /// Rows of a ternary tensor as −1, 0 and 1; `out` has `cols` places for each.
+    /// Decodes rows of a ternary tensor into `out` as −1, 0 and 1, `cols` values each.
     pub fn trits(&self, t: &TensorInfo, rows: Range<usize>, out: &mut [i8]) -> Result<(), Error> {
         self.mapped(t).trits(rows, out)
     }
 
-    /// What trits are to be multiplied by: finite and not negative, and 0 only for a tensor of zeros.
-    pub fn scales(&self, t: &TensorInfo) -> Result<TritScales, Error> {
+    /// Returns the scales of a ternary tensor: finite, not negative, and 0 only for a tensor of zeros.
+    pub fn scales(&self, t: &TensorInfo) -> Result<Scales, Error> {
         self.mapped(t).scales()
     }
 
@@ -299,7 +305,7 @@ impl ModelFile {
         TensorData { model: self, info: t, bytes: Cow::Borrowed(self.bytes(t)) }
     }
 
-    /// Where what was found about the whole of a ternary tensor is kept.
+    /// Returns the slot that caches the facts about a whole ternary tensor.
     pub(crate) fn scaling_slot(&self, t: &TensorInfo) -> Option<&OnceLock<Scaling>> {
         self.slots.get(&t.name).filter(|_| t.name.is_linear()).map(|slot| &slot.scaling)
     }

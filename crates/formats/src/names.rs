@@ -1,23 +1,25 @@
-//! One name for each tensor of the network, whatever a file calls it.
+//! The tensors of a network, each with one name that does not depend on the file format.
 
 use std::fmt;
 
-use crate::config::ModelConfig;
+use wf_core::{Dense, Layer, Network};
+
+use crate::families::{INPUT_NORMS, STANDARD, Spelling};
 
 /// A tensor of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TensorName {
-    /// Token embedding, one row a token.
+    /// Token embedding, one row per token.
     Embedding,
-    /// The norm before the output head.
+    /// Norm before the output head.
     OutputNorm,
-    /// The output head, where it is not the embedding.
+    /// Output head, if it is not the embedding.
     Output,
-    /// A tensor of one layer.
+    /// Tensor of the layer with this index.
     Layer(usize, LayerTensor),
 }
 
-/// A tensor that every layer has.
+/// A tensor of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LayerTensor {
     /// Norm before attention.
@@ -30,9 +32,9 @@ pub enum LayerTensor {
     Value,
     /// Projection of the attention output.
     AttnOutput,
-    /// Norm between attention and its output projection.
+    /// Norm of the concatenated heads, before the output projection.
     AttnSubNorm,
-    /// Norm before the feed-forward part.
+    /// Norm before the feed-forward block.
     FfnNorm,
     /// Gate projection.
     Gate,
@@ -40,81 +42,30 @@ pub enum LayerTensor {
     Up,
     /// Down projection.
     Down,
-    /// Norm before the down projection.
+    /// Norm of the gated neurons, before the down projection.
     FfnSubNorm,
-    /// Norm of the query projection's own input.
+    /// Norm applied by the query projection to its input.
     QueryInputNorm,
-    /// Norm of the key projection's own input.
+    /// Norm applied by the key projection to its input.
     KeyInputNorm,
-    /// Norm of the value projection's own input.
+    /// Norm applied by the value projection to its input.
     ValueInputNorm,
-    /// Norm of the gate projection's own input.
+    /// Norm applied by the gate projection to its input.
     GateInputNorm,
-    /// Norm of the up projection's own input.
+    /// Norm applied by the up projection to its input.
     UpInputNorm,
-    /// Norm of each head's queries.
+    /// Norm of each query head.
     QueryHeadNorm,
-    /// Norm of each head's keys.
+    /// Norm of each key head.
     KeyHeadNorm,
-    /// Norm of what attention adds to the residual stream.
+    /// Norm of the attention output, before it is added to the hidden state.
     AttnOutputNorm,
-    /// Norm of what the feed-forward part adds to it.
+    /// Norm of the feed-forward output, before it is added to the hidden state.
     FfnOutputNorm,
 }
 
-/// A group of norms that only some model families have, in all layers or in none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NormGroup {
-    /// Before the attention output and down projections.
-    Sub,
-    /// Of what each of the other projections reads.
-    Inputs,
-    /// Of queries and keys, head by head.
-    Heads,
-    /// Of what both halves of a layer give.
-    Outputs,
-}
-
-/// The part of a tensor name that says which layer tensor it is: ours, GGUF's, Hugging Face's.
-const LAYER_NAMES: [(LayerTensor, &str, &str); 20] = [
-    (LayerTensor::AttnNorm, "attn_norm", "input_layernorm"),
-    (LayerTensor::Query, "attn_q", "self_attn.q_proj"),
-    (LayerTensor::Key, "attn_k", "self_attn.k_proj"),
-    (LayerTensor::Value, "attn_v", "self_attn.v_proj"),
-    (LayerTensor::AttnOutput, "attn_output", "self_attn.o_proj"),
-    (LayerTensor::AttnSubNorm, "attn_sub_norm", "self_attn.attn_sub_norm"),
-    (LayerTensor::FfnNorm, "ffn_norm", "post_attention_layernorm"),
-    (LayerTensor::Gate, "ffn_gate", "mlp.gate_proj"),
-    (LayerTensor::Up, "ffn_up", "mlp.up_proj"),
-    (LayerTensor::Down, "ffn_down", "mlp.down_proj"),
-    (LayerTensor::FfnSubNorm, "ffn_sub_norm", "mlp.ffn_sub_norm"),
-    (LayerTensor::QueryInputNorm, "attn_q_norm_in", "self_attn.q_proj.norm"),
-    (LayerTensor::KeyInputNorm, "attn_k_norm_in", "self_attn.k_proj.norm"),
-    (LayerTensor::ValueInputNorm, "attn_v_norm_in", "self_attn.v_proj.norm"),
-    (LayerTensor::GateInputNorm, "ffn_gate_norm_in", "mlp.gate_proj.norm"),
-    (LayerTensor::UpInputNorm, "ffn_up_norm_in", "mlp.up_proj.norm"),
-    (LayerTensor::QueryHeadNorm, "attn_q_norm", "self_attn.q_norm"),
-    (LayerTensor::KeyHeadNorm, "attn_k_norm", "self_attn.k_norm"),
-    // Hugging Face calls the norm before the feed-forward part of other families
-    // `post_attention_layernorm`, so in its files the two cannot be told by name alone.
-    (LayerTensor::AttnOutputNorm, "post_attention_norm", "post_self_attn_layernorm"),
-    (LayerTensor::FfnOutputNorm, "post_ffw_norm", "post_feedforward_layernorm"),
-];
-
-/// What files with a norm inside each projection call the two that other files have, too.
-const INPUT_NORM_NAMES: [(LayerTensor, &str); 2] = [
-    (LayerTensor::AttnSubNorm, "attn_output_norm_in"),
-    (LayerTensor::FfnSubNorm, "ffn_down_norm_in"),
-];
-
-/// What the 2024 checkpoints of the 1bitLLM family call their sub-norms.
-const OLD_HF_NAMES: [(LayerTensor, &str); 2] = [
-    (LayerTensor::AttnSubNorm, "self_attn.inner_attn_ln"),
-    (LayerTensor::FfnSubNorm, "mlp.ffn_layernorm"),
-];
-
 impl LayerTensor {
-    /// All of them, in the order a layer uses them.
+    /// All tensors, in the order a layer uses them.
     pub const ALL: [Self; 20] = [
         Self::AttnNorm,
         Self::QueryInputNorm,
@@ -138,7 +89,7 @@ impl LayerTensor {
         Self::FfnOutputNorm,
     ];
 
-    /// Whether this is a matrix of trits (and not a norm).
+    /// Returns `true` for a matrix of trits, `false` for a norm.
     pub fn is_linear(self) -> bool {
         matches!(
             self,
@@ -152,37 +103,19 @@ impl LayerTensor {
         )
     }
 
-    /// The group of norms it belongs to, if only some model families have it.
-    pub(crate) fn norm_group(self) -> Option<NormGroup> {
-        match self {
-            Self::AttnSubNorm | Self::FfnSubNorm => Some(NormGroup::Sub),
-            Self::QueryInputNorm
-            | Self::KeyInputNorm
-            | Self::ValueInputNorm
-            | Self::GateInputNorm
-            | Self::UpInputNorm => Some(NormGroup::Inputs),
-            Self::QueryHeadNorm | Self::KeyHeadNorm => Some(NormGroup::Heads),
-            Self::AttnOutputNorm | Self::FfnOutputNorm => Some(NormGroup::Outputs),
-            _ => None,
-        }
-    }
-
-    fn names(self) -> (&'static str, &'static str) {
-        LAYER_NAMES
-            .iter()
-            .find(|(tensor, _, _)| *tensor == self)
-            .map(|&(_, gguf, hf)| (gguf, hf))
-            .expect("the table has every layer tensor")
+    fn spelling(self) -> &'static Spelling {
+        let found = STANDARD.iter().find(|spelling| spelling.tensor == self);
+        found.expect("the standard table has every tensor of a layer")
     }
 }
 
 impl TensorName {
-    /// Whether this is a matrix of trits.
+    /// Returns `true` for a matrix of trits.
     pub fn is_linear(self) -> bool {
         matches!(self, Self::Layer(_, tensor) if tensor.is_linear())
     }
 
-    /// Whether this is a norm, a single row of floats.
+    /// Returns `true` for a norm, which is a single row of floats.
     pub fn is_norm(self) -> bool {
         match self {
             Self::OutputNorm => true,
@@ -191,70 +124,126 @@ impl TensorName {
         }
     }
 
-    /// The name in a GGUF file.
+    /// Name in a GGUF file.
     pub fn gguf(self) -> String {
         match self {
             Self::Embedding => "token_embd.weight".to_owned(),
             Self::OutputNorm => "output_norm.weight".to_owned(),
             Self::Output => "output.weight".to_owned(),
-            Self::Layer(layer, tensor) => format!("blk.{layer}.{}.weight", tensor.names().0),
+            Self::Layer(layer, tensor) => format!("blk.{layer}.{}.weight", tensor.spelling().gguf),
         }
     }
 
-    /// The name in a GGUF file of this network: the two norms that every BitNet model has are called
-    /// as the others are where each projection has one.
-    pub(crate) fn gguf_in(self, config: &ModelConfig) -> String {
+    /// Name in a GGUF file of `network`: where every projection norms its own input, the sub-norms are
+    /// named as the norms of the other projections are.
+    pub(crate) fn gguf_in(self, network: &Network) -> String {
         let Self::Layer(layer, tensor) = self else { return self.gguf() };
-        let mut other_names = INPUT_NORM_NAMES.iter().filter(|_| config.extra_norms.inputs);
-        match other_names.find(|(named, _)| *named == tensor) {
-            Some((_, name)) => format!("blk.{layer}.{name}.weight"),
+        let norms_inputs =
+            network.layers.get(layer).is_some_and(|layer| layer.attention().input_norm.is_some());
+        let mut others = INPUT_NORMS.iter().filter(|_| norms_inputs);
+        match others.find(|spelling| spelling.tensor == tensor) {
+            Some(spelling) => format!("blk.{layer}.{}.weight", spelling.gguf),
             None => self.gguf(),
         }
     }
 
-    /// The name in a Hugging Face checkpoint.
+    /// Name in a Hugging Face checkpoint.
     pub fn hugging_face(self) -> String {
         match self {
             Self::Embedding => "model.embed_tokens.weight".to_owned(),
             Self::OutputNorm => "model.norm.weight".to_owned(),
             Self::Output => "lm_head.weight".to_owned(),
             Self::Layer(layer, tensor) => {
-                format!("model.layers.{layer}.{}.weight", tensor.names().1)
+                format!("model.layers.{layer}.{}.weight", tensor.spelling().hugging_face)
             }
         }
     }
 
-    /// Reads a GGUF name; `None` if the network has no such tensor.
+    /// Returns the tensor that [`gguf`](Self::gguf) gives this name.
     pub fn from_gguf(name: &str) -> Option<Self> {
-        let known = LAYER_NAMES.iter().map(|&(tensor, gguf, _)| (tensor, gguf));
-        let known = known.chain(INPUT_NORM_NAMES);
-        Self::find_outside(name, Self::gguf).or_else(|| Self::find_in_layer(name, "blk.", known))
+        Self::find(name, Self::gguf, "blk.", STANDARD.iter().map(|s| (s.tensor, s.gguf)))
     }
 
-    /// Reads a Hugging Face name; `None` if the network has no such tensor.
-    pub fn from_hugging_face(name: &str) -> Option<Self> {
-        let known = LAYER_NAMES.iter().map(|&(tensor, _, hf)| (tensor, hf)).chain(OLD_HF_NAMES);
-        Self::find_outside(name, Self::hugging_face)
-            .or_else(|| Self::find_in_layer(name, "model.layers.", known))
-    }
-
-    fn find_outside(name: &str, spelling: fn(Self) -> String) -> Option<Self> {
-        let outside = [Self::Embedding, Self::OutputNorm, Self::Output];
-        outside.into_iter().find(|&known| spelling(known) == name)
-    }
-
-    fn find_in_layer(
+    /// Returns the tensor with this name, where tensors of a layer have `prefix` and a spelling.
+    pub(crate) fn find(
         name: &str,
+        outside: fn(Self) -> String,
         prefix: &str,
-        mut known: impl Iterator<Item = (LayerTensor, &'static str)>,
+        mut spellings: impl Iterator<Item = (LayerTensor, &'static str)>,
     ) -> Option<Self> {
+        let of_model = [Self::Embedding, Self::OutputNorm, Self::Output];
+        if let Some(tensor) = of_model.into_iter().find(|&known| outside(known) == name) {
+            return Some(tensor);
+        }
         let (layer, part) = layer_and_part(name, prefix)?;
         let part = part.strip_suffix(".weight")?;
-        known.find(|(_, text)| *text == part).map(|(tensor, _)| Self::Layer(layer, tensor))
+        spellings.find(|(_, text)| *text == part).map(|(tensor, _)| Self::Layer(layer, tensor))
+    }
+
+    /// Returns every tensor of a network, in the order the network uses them.
+    pub fn all(network: &Network) -> impl Iterator<Item = Self> + '_ {
+        let layers = network.layers.iter().enumerate().flat_map(|(index, layer)| {
+            let tensors = layer_tensors(network.hidden_len, layer);
+            tensors.into_iter().map(move |(tensor, ..)| Self::Layer(index, tensor))
+        });
+        let head = (!network.head.tied).then_some(Self::Output);
+        std::iter::once(Self::Embedding).chain(layers).chain([Self::OutputNorm]).chain(head)
+    }
+
+    /// Returns the rows and columns that a network needs the tensor to have, or `None` if it has no
+    /// such tensor. A norm is one row.
+    pub fn shape(self, network: &Network) -> Option<(usize, usize)> {
+        let hidden_len = network.hidden_len;
+        match self {
+            Self::Embedding => Some((network.vocab_len, hidden_len)),
+            Self::Output => (!network.head.tied).then_some((network.vocab_len, hidden_len)),
+            Self::OutputNorm => Some((1, hidden_len)),
+            Self::Layer(index, tensor) => {
+                let tensors = layer_tensors(hidden_len, network.layers.get(index)?);
+                let (_, rows, cols) = tensors.into_iter().find(|(known, ..)| *known == tensor)?;
+                Some((rows, cols))
+            }
+        }
     }
 }
 
-/// Our own spelling is GGUF's: it is the shortest.
+/// Returns the tensors of a layer with their rows and columns, in the order the layer uses them.
+fn layer_tensors(hidden: usize, layer: &Layer) -> Vec<(LayerTensor, usize, usize)> {
+    use LayerTensor as T;
+    let a = layer.attention();
+    let (query, kv) = (a.query_len(), a.kv_len());
+    let mut tensors = Vec::new();
+    let mut add = |exists: bool, tensor: T, rows: usize, cols: usize| {
+        tensors.extend(exists.then_some((tensor, rows, cols)));
+    };
+    let (input, heads) = (a.input_norm.is_some(), a.qk_norm.is_some());
+    add(true, T::AttnNorm, 1, hidden);
+    add(input, T::QueryInputNorm, 1, hidden);
+    add(true, T::Query, query, hidden);
+    add(heads, T::QueryHeadNorm, 1, a.head_dim);
+    add(input, T::KeyInputNorm, 1, hidden);
+    add(true, T::Key, kv, hidden);
+    add(heads, T::KeyHeadNorm, 1, a.head_dim);
+    add(input, T::ValueInputNorm, 1, hidden);
+    add(true, T::Value, kv, hidden);
+    add(a.sub_norm.is_some(), T::AttnSubNorm, 1, query);
+    add(true, T::AttnOutput, hidden, query);
+    add(a.output_norm.is_some(), T::AttnOutputNorm, 1, hidden);
+    let Some(&Dense { ffn_len, input_norm, sub_norm, output_norm, .. }) = layer.ffn.dense() else {
+        return tensors;
+    };
+    add(true, T::FfnNorm, 1, hidden);
+    add(input_norm.is_some(), T::GateInputNorm, 1, hidden);
+    add(true, T::Gate, ffn_len, hidden);
+    add(input_norm.is_some(), T::UpInputNorm, 1, hidden);
+    add(true, T::Up, ffn_len, hidden);
+    add(sub_norm.is_some(), T::FfnSubNorm, 1, ffn_len);
+    add(true, T::Down, hidden, ffn_len);
+    add(output_norm.is_some(), T::FfnOutputNorm, 1, hidden);
+    tensors
+}
+
+/// Formats the name as in a GGUF file.
 impl fmt::Display for TensorName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.gguf())
@@ -278,12 +267,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_reads_back_from_both_spellings() {
+    fn every_name_reads_back() {
         let mut names = vec![TensorName::Embedding, TensorName::OutputNorm, TensorName::Output];
         names.extend(LayerTensor::ALL.map(|tensor| TensorName::Layer(107, tensor)));
         for name in names {
             assert_eq!(TensorName::from_gguf(&name.gguf()), Some(name));
-            assert_eq!(TensorName::from_hugging_face(&name.hugging_face()), Some(name));
         }
     }
 
@@ -294,13 +282,5 @@ mod tests {
         assert!(TensorName::from_gguf("blk..attn_q.weight").is_none());
         assert!(TensorName::from_gguf("blk.99999999999999999999.attn_q.weight").is_none());
         assert!(TensorName::from_gguf("blk.0.attn_q.bias").is_none());
-    }
-
-    #[test]
-    fn sub_norms_of_the_old_family_are_known() {
-        assert_eq!(
-            TensorName::from_hugging_face("model.layers.3.self_attn.inner_attn_ln.weight"),
-            Some(TensorName::Layer(3, LayerTensor::AttnSubNorm))
-        );
     }
 }

@@ -1,24 +1,24 @@
-//! What must be known of a whole tensor before any of its rows can be read as trits.
+//! Facts about a whole tensor that are needed before its rows can be read as trits.
 //!
-//! Master weights need their mean magnitude. And some writers give a row or group of zeros the scale 0
-//! and whatever trits: ik_llama.cpp writes ones, llama.cpp zeros. A weight is trit times scale, so these
-//! weights are zeros. Here they become trits of 0 under the scale of their neighbours, so that one model
-//! is the same trits and scales in every format, and mostly a single scale.
+//! Master weights need their mean magnitude. Some writers give a row or group of zeros the scale 0 and
+//! arbitrary trits: ik_llama.cpp writes ones, llama.cpp zeros. A weight is trit times scale, so these
+//! weights are zeros. They are read as trits of 0 under the scale of their neighbours, so that a model
+//! has the same trits and scales in every format, and usually a single scale.
 
 use std::ops::Range;
 
-use crate::encoding::{EncodingError, TernaryEncoding, TritScales, decode_scales};
+use crate::encoding::{EncodingError, Scales, TernaryEncoding, decode_scales};
 use crate::tensor::{Encoding, TensorInfo};
 use crate::ternary_floats::{self, Means};
 
-/// What is known of a whole tensor.
+/// Facts about a whole tensor.
 #[derive(Debug)]
 pub(crate) enum Scaling {
-    /// The mean magnitudes of master weights.
+    /// Mean magnitudes of master weights.
     Means(Means),
-    /// Stored scales of which some are 0.
-    SomeZero(TritScales),
-    /// Nothing that changes trits.
+    /// Stored scales, some of which are 0.
+    SomeZero(Scales),
+    /// Trits are read as stored.
     Plain,
 }
 
@@ -37,18 +37,18 @@ impl Scaling {
         }
     }
 
-    /// What the trits of master weights are worth.
-    pub(crate) fn means(&self, rows: usize) -> TritScales {
-        if let Self::Means(means) = self { means.scales(rows) } else { TritScales::Tensor(1.0) }
+    /// Returns the scales of master weights.
+    pub(crate) fn means(&self, rows: usize) -> Scales {
+        if let Self::Means(means) = self { means.scales(rows) } else { Scales::Tensor(1.0) }
     }
 
-    /// Makes the trits under a scale of 0 zeros.
-    pub(crate) fn silence(&self, cols: usize, rows: Range<usize>, trits: &mut [i8]) {
+    /// Sets the trits under a scale of 0 to 0.
+    pub(crate) fn clear_unscaled(&self, cols: usize, rows: Range<usize>, trits: &mut [i8]) {
         let Self::SomeZero(scales) = self else { return };
         let (per_row, group_len) = match scales {
-            TritScales::Tensor(_) => (0, cols),
-            TritScales::Rows(_) => (1, cols),
-            TritScales::Groups { len, .. } => (cols.checked_div(*len).unwrap_or(0), *len),
+            Scales::Tensor(_) => (0, cols),
+            Scales::Rows(_) => (1, cols),
+            Scales::Groups { len, .. } => (cols.checked_div(*len).unwrap_or(0), *len),
         };
         for (row, trits) in rows.zip(trits.chunks_exact_mut(cols.max(1))) {
             let first = row.saturating_mul(per_row);
@@ -61,20 +61,18 @@ impl Scaling {
     }
 }
 
-/// Whether the scales lie among the trits.
+/// Returns `true` if the scales are stored among the trits.
 pub(crate) fn has_own_scales(encoding: TernaryEncoding) -> bool {
-    use TernaryEncoding as E;
-    !matches!(encoding, E::HfPacked | E::SglPacked | E::Tl1(_) | E::Tl2(_))
+    encoding.scale_unit().is_some()
 }
 
-/// Gives zero scales, under which all trits are 0, the value of another scale.
-pub(crate) fn fill_zeros(mut scales: TritScales, rows: usize) -> TritScales {
-    let Some(usual) = scales.values().iter().copied().find(|&scale| scale != 0.0) else {
-        // A tensor of zeros.
-        return TritScales::Tensor(0.0);
+/// Replaces scales of 0, under which all trits are 0, by another scale of the tensor.
+pub(crate) fn fill_zeros(mut scales: Scales, rows: usize) -> Scales {
+    let Some(other) = scales.values().iter().copied().find(|&scale| scale != 0.0) else {
+        return Scales::Tensor(0.0);
     };
-    if let TritScales::Rows(values) | TritScales::Groups { values, .. } = &mut scales {
-        values.iter_mut().filter(|scale| **scale == 0.0).for_each(|scale| *scale = usual);
+    if let Scales::Rows(values) | Scales::Groups { values, .. } = &mut scales {
+        values.iter_mut().filter(|scale| **scale == 0.0).for_each(|scale| *scale = other);
     }
     scales.simplify(rows)
 }
@@ -84,30 +82,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_take_the_scale_of_others_and_lose_their_trits() {
-        let scales = TritScales::Groups { len: 2, values: vec![0.5, 0.0, 0.5, 0.5] };
+    fn trits_under_a_scale_of_zero_become_zero_under_another_scale() {
+        let scales = Scales::Groups { len: 2, values: vec![0.5, 0.0, 0.5, 0.5] };
         let scaling = Scaling::SomeZero(scales.clone());
         let mut trits = [1, -1, 1, 1, -1, -1, 0, 1];
-        scaling.silence(4, 0..2, &mut trits);
+        scaling.clear_unscaled(4, 0..2, &mut trits);
         assert_eq!(trits, [1, -1, 0, 0, -1, -1, 0, 1]);
-        assert_eq!(fill_zeros(scales, 2), TritScales::Tensor(0.5));
+        assert_eq!(fill_zeros(scales, 2), Scales::Tensor(0.5));
     }
 
     #[test]
-    fn rows_asked_for_alone_find_their_own_scale() {
-        let scaling = Scaling::SomeZero(TritScales::Rows(vec![0.5, 0.0, 0.5]));
+    fn a_range_of_rows_uses_the_scales_of_those_rows() {
+        let scaling = Scaling::SomeZero(Scales::Rows(vec![0.5, 0.0, 0.5]));
         let mut trits = [1, 1];
-        scaling.silence(2, 1..2, &mut trits);
+        scaling.clear_unscaled(2, 1..2, &mut trits);
         assert_eq!(trits, [0, 0]);
         let mut trits = [1, 1];
-        scaling.silence(2, 2..3, &mut trits);
+        scaling.clear_unscaled(2, 2..3, &mut trits);
         assert_eq!(trits, [1, 1]);
     }
 
     #[test]
     fn different_scales_stay_different() {
-        let scales = TritScales::Rows(vec![0.0, 0.5, 0.25]);
-        assert_eq!(fill_zeros(scales, 3), TritScales::Rows(vec![0.5, 0.5, 0.25]));
-        assert_eq!(fill_zeros(TritScales::Rows(vec![0.0; 3]), 3), TritScales::Tensor(0.0));
+        let scales = Scales::Rows(vec![0.0, 0.5, 0.25]);
+        assert_eq!(fill_zeros(scales, 3), Scales::Rows(vec![0.5, 0.5, 0.25]));
+        assert_eq!(fill_zeros(Scales::Rows(vec![0.0; 3]), 3), Scales::Tensor(0.0));
     }
 }

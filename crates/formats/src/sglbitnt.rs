@@ -7,8 +7,8 @@
 //! dtype 0 u8 (packed trits)  1 f32  2 f16  3 bf16
 //! ```
 //!
-//! Packed trits are u8 of [out, in / 4] in I2_S order 128. Tokenizer files are looked for beside the
-//! file, as in a Hugging Face directory.
+//! Packed trits are u8 of [out, in / 4] in I2_S order 128. Tokenizer files are beside the file, as in
+//! a Hugging Face directory.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use crate::companions::{Companions, directory_of};
 use crate::config::hugging_face::WeightScheme;
 use crate::config::settings::Settings;
 use crate::cursor::Cursor;
-use crate::encoding::FloatEncoding;
+use crate::encoding::{FloatEncoding, FloatKind};
 use crate::error::{Error, invalid, quote_safely};
 use crate::model_file::{OpenOptions, Parts, SourceFile};
 use crate::size;
@@ -32,7 +32,7 @@ const VERSION: u32 = 1;
 const MAX_CONFIG_LEN: u64 = 1024 * 1024;
 const MAX_NAME_LEN: u64 = 256;
 const MAX_TENSORS: u64 = 65_536;
-/// Bytes of the smallest possible record: a name of one byte, one dimension, no scale.
+/// Size of the smallest possible record: a name of one byte, one dimension, no scale.
 const MIN_RECORD_LEN: u64 = 4 + 1 + 4 + 4 + 4 + 4 + 8;
 /// Largest dimension: kernels may hold a dimension in an `i32`.
 const MAX_DIM: u32 = i32::MAX as u32;
@@ -60,16 +60,16 @@ fn read(file: &str, bytes: &[u8]) -> Result<(Settings, Vec<Entry>), Error> {
     let start = cursor.clone();
     let version = cursor.u32("version")?;
     if version != VERSION {
-        return Err(start.fault("version", format!("{version}, allowed is {VERSION}")));
+        return Err(start.fault("version", format!("{version}, must be {VERSION}")));
     }
     let json_len = cursor.u32("config length")?;
     let json = cursor.text(json_len.into(), MAX_CONFIG_LEN, "config")?;
     let settings = Settings::parse(file, json.as_bytes())?;
     let start = cursor.clone();
     let tensors = u64::from(cursor.u32("tensor count")?);
-    let most = (cursor.remaining() / MIN_RECORD_LEN).min(MAX_TENSORS);
-    if tensors > most {
-        let what = format!("{tensors} tensors, at most {most} fit in the file");
+    let max = (cursor.remaining() / MIN_RECORD_LEN).min(MAX_TENSORS);
+    if tensors > max {
+        let what = format!("{tensors} tensors, at most {max} fit in the file");
         return Err(start.fault("tensor count", what));
     }
     let mut entries = Vec::new();
@@ -100,33 +100,32 @@ fn read_record(cursor: &mut Cursor<'_>) -> Result<Entry, Error> {
         1 => Dtype::F32,
         2 => Dtype::F16,
         3 => Dtype::Bf16,
-        other => return Err(start.fault(&field, format!("dtype {other}, allowed 0 to 3"))),
+        other => return Err(start.fault(&field, format!("dtype {other}, must be between 0 and 3"))),
     };
     let n_dims = cursor.u32(&field)?;
     if !(1..=4).contains(&n_dims) {
-        return Err(start.fault(&field, format!("{n_dims} dimensions, allowed 1 to 4")));
+        return Err(start.fault(&field, format!("{n_dims} dimensions, must be between 1 and 4")));
     }
     let mut shape = Vec::new();
     for _ in 0..n_dims {
         let dim = cursor.u32(&field)?;
         if dim == 0 || dim > MAX_DIM {
-            return Err(
-                start.fault(&field, format!("a dimension of {dim}, allowed 1 to {MAX_DIM}"))
-            );
+            return Err(start
+                .fault(&field, format!("a dimension of {dim}, must be between 1 and {MAX_DIM}")));
         }
         shape.push(u64::from(dim));
     }
     let scale = match cursor.u32(&field)? {
         0 => None,
         1 => Some(cursor.f32(&field)?),
-        other => return Err(start.fault(&field, format!("has_scale {other}, allowed 0 and 1"))),
+        other => return Err(start.fault(&field, format!("has_scale {other}, must be 0 or 1"))),
     };
     let size = cursor.u64(&field)?;
     let elements = size::product(&shape);
     let needed = elements.and_then(|elements| size::product(&[elements, dtype.size()]));
     if needed != Some(size) {
-        let needed = needed.map_or("more than any file has".to_owned(), |n| n.to_string());
-        let what = format!("{size} bytes of data, {shape:?} takes {needed}");
+        let needed = needed.map_or("more than 2^64".to_owned(), |n| n.to_string());
+        let what = format!("{size} bytes of data, shape {shape:?} takes {needed}");
         return Err(start.fault(&field, what));
     }
     let offset = cursor.offset();
@@ -134,7 +133,7 @@ fn read_record(cursor: &mut Cursor<'_>) -> Result<Entry, Error> {
     Ok(Entry { name: name.to_owned(), dtype, shape, file: 0, offset, size, scale })
 }
 
-/// Writes the start of a file: configuration and how many tensors follow.
+/// Writes the start of a file: the configuration and the number of tensors.
 pub(crate) fn write_header<W: Write>(out: &mut W, config: &str, tensors: usize) -> io::Result<()> {
     out.write_all(MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
@@ -143,7 +142,7 @@ pub(crate) fn write_header<W: Write>(out: &mut W, config: &str, tensors: usize) 
     out.write_all(&short(tensors)?.to_le_bytes())
 }
 
-/// Writes what comes before the data of one tensor. `scale` marks packed trits.
+/// Writes the record before the data of one tensor. A tensor without `float` is packed trits.
 pub(crate) fn write_record<W: Write>(
     out: &mut W,
     name: &str,
@@ -152,13 +151,13 @@ pub(crate) fn write_record<W: Write>(
     scale: Option<f32>,
     data_len: u64,
 ) -> io::Result<()> {
-    let dtype: u32 = match float {
+    let dtype: u32 = match float.map(FloatEncoding::kind) {
         None => 0,
-        Some(FloatEncoding::F32) => 1,
-        Some(FloatEncoding::F16) => 2,
-        Some(FloatEncoding::Bf16) => 3,
-        Some(other) => {
-            return Err(invalid(format!("{name}: SGLBITNT has no type for {other}")));
+        Some(FloatKind::F32) => 1,
+        Some(FloatKind::F16) => 2,
+        Some(FloatKind::Bf16) => 3,
+        Some(FloatKind::Blocks) => {
+            return Err(invalid(format!("{name}: SGLBITNT has no type for blocks")));
         }
     };
     out.write_all(&short(name.len())?.to_le_bytes())?;
@@ -176,5 +175,5 @@ pub(crate) fn write_record<W: Write>(
 }
 
 fn short(len: usize) -> io::Result<u32> {
-    u32::try_from(len).map_err(|_| invalid("longer than 32 bits can say".to_owned()))
+    u32::try_from(len).map_err(|_| invalid(format!("length {len} does not fit in 32 bits")))
 }

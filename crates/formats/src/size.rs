@@ -1,9 +1,8 @@
-//! The only place where sizes and offsets out of a file are multiplied, added or rounded up.
+//! Arithmetic on sizes and offsets that come from a file.
 //!
-//! Everything is done in `u128`, where the product of two `u64` cannot wrap, and comes back as `u64`
-//! only if it fits. `None` means: larger than any file.
+//! Results that do not fit in `u64` are `None`: they are larger than any file.
 
-/// Product of all dimensions, or `None` past `u64`.
+/// Returns the product of all dimensions.
 pub(crate) fn product(dims: &[u64]) -> Option<u64> {
     let mut total: u128 = 1;
     for &dim in dims {
@@ -16,24 +15,24 @@ pub(crate) fn product(dims: &[u64]) -> Option<u64> {
     u64::try_from(total).ok()
 }
 
-/// `offset + len`, or `None` past `u64`.
+/// Returns `offset + len`.
 pub(crate) fn end(offset: u64, len: u64) -> Option<u64> {
     offset.checked_add(len)
 }
 
-/// `offset` rounded up to a multiple of `alignment`, or `None` past `u64` or for alignment zero.
+/// Rounds `offset` up to a multiple of `alignment`, which must not be zero.
 pub(crate) fn align_up(offset: u64, alignment: u64) -> Option<u64> {
     offset.checked_next_multiple_of(alignment)
 }
 
-/// The part of `bytes` at `offset..offset + len`, if it lies inside.
+/// Returns `bytes[offset..offset + len]`, if it lies inside.
 pub(crate) fn slice(bytes: &[u8], offset: u64, len: u64) -> Option<&[u8]> {
     let start = usize::try_from(offset).ok()?;
     let stop = usize::try_from(end(offset, len)?).ok()?;
     bytes.get(start..stop)
 }
 
-/// A length as `u64`: no `usize` we run on is wider.
+/// Converts a length to `u64`, which is at least as wide on all supported targets.
 pub(crate) fn widen(len: usize) -> u64 {
     len as u64
 }
@@ -43,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn products_past_u64_are_refused_even_if_a_zero_follows() {
+    fn products_past_u64_are_none_even_if_a_zero_follows() {
         assert_eq!(product(&[1 << 32, 1 << 31]), Some(1 << 63));
         assert_eq!(product(&[1 << 32, 1 << 32]), None);
         assert_eq!(product(&[1 << 40, 1 << 40, 0]), None);

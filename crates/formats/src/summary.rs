@@ -1,31 +1,31 @@
-//! What `wf inspect` shows of a model's files.
+//! Summary of the files of a model, as `wf inspect` shows it.
 
 use std::fmt;
 
 use crate::model_file::SourceFile;
 use crate::size;
 
-/// The kind of files, what they are, and every guess that was made about them.
+/// Files of a model and the decisions made in reading them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormatSummary {
     /// Kind of container.
     pub kind: FormatKind,
-    /// Version of the container, where it has one.
+    /// Version of the container format.
     pub version: Option<u32>,
-    /// Every file that holds tensors.
+    /// Files that hold tensors.
     pub files: Vec<FileSummary>,
-    /// The name of exactly this model, where the file has one.
+    /// Digest of the model, if the file stores one.
     pub digest: Option<String>,
-    /// What was decided where the files do not say, and why.
+    /// Every choice that the files leave open, and its reason.
     pub decisions: Vec<String>,
 }
 
 /// One file of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSummary {
-    /// Its path, or its name if it is built in.
+    /// Path, or name of a built-in file.
     pub path: String,
-    /// Its length.
+    /// Size in bytes.
     pub size_bytes: u64,
 }
 
@@ -38,7 +38,7 @@ pub enum FormatKind {
     HuggingFace,
     /// sgl-kernel's `.bin`.
     Sglbitnt,
-    /// Our own `.wf`.
+    /// WrinkleFree `.wf`.
     Wf,
 }
 
@@ -68,7 +68,7 @@ impl FormatSummary {
         Self { kind, version, files, digest: None, decisions }
     }
 
-    /// Bytes of all files together.
+    /// Total size of all files in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.size_bytes).fold(0, u64::saturating_add)
     }

@@ -1,30 +1,33 @@
-//! What is known of a tensor before its bytes are read.
+//! The tensors of a model: names, shapes, encodings and positions.
 
 use std::collections::HashSet;
 use std::fmt;
 
-use crate::config::ModelConfig;
+use wf_core::Network;
+
+use crate::checksum::Checksum;
 use crate::encoding::{EncodingError, FloatEncoding, TernaryEncoding};
 use crate::error::Error;
 use crate::model_file::{SourceFile, name_of};
 use crate::names::TensorName;
 use crate::size;
 
-/// How the numbers of a tensor lie in its file.
+/// The arrangement of the numbers of a tensor in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// Plain or quantised floats: norms, embedding, output head.
+    /// Plain or block-quantized floats: norms, embedding, output head.
     Float(FloatEncoding),
     /// Packed trits.
     Ternary(TernaryEncoding),
-    /// Master weights, turned to trits by their mean magnitude when read ("online" checkpoints).
+    /// Master weights, which are rounded to trits by their mean magnitude when read ("online"
+    /// checkpoints).
     MasterWeights(FloatEncoding),
-    /// Floats that are all −s, 0 or s for one s.
+    /// Floats that are all −s, 0 or s for some s.
     TernaryFloats(FloatEncoding),
 }
 
 impl Encoding {
-    /// Bytes a tensor of this shape takes in a file.
+    /// Returns the size in bytes of a tensor of this shape.
     pub fn size(self, rows: usize, cols: usize) -> Result<u64, EncodingError> {
         match self {
             Self::Ternary(encoding) => encoding.size(rows, cols),
@@ -37,7 +40,17 @@ impl Encoding {
         }
     }
 
-    /// The float encoding of the bytes, if they are floats.
+    /// Returns the usual name of the encoding of the bytes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ternary(encoding) => encoding.name(),
+            Self::Float(float) | Self::MasterWeights(float) | Self::TernaryFloats(float) => {
+                float.name()
+            }
+        }
+    }
+
+    /// Returns the float encoding of the bytes, if they are floats.
     pub fn float(self) -> Option<FloatEncoding> {
         match self {
             Self::Float(float) | Self::MasterWeights(float) | Self::TernaryFloats(float) => {
@@ -59,57 +72,62 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// One tensor of the network: where it lies and how.
+/// One tensor of the network: its shape, encoding and position.
 #[derive(Debug, Clone)]
 pub struct TensorInfo {
-    /// Which tensor of the network this is.
+    /// The tensor of the network.
     pub name: TensorName,
-    /// What the file calls it.
+    /// Name in the file.
     pub source_name: String,
     /// Rows of the matrix; 1 for a norm.
     pub rows: usize,
     /// Columns of the matrix.
     pub cols: usize,
-    /// How its numbers lie in the file.
+    /// Arrangement of the numbers.
     pub encoding: Encoding,
-    /// First byte, from the start of its file.
+    /// Offset of the first byte in its file.
     pub offset: u64,
-    /// Bytes in the file.
+    /// Size in bytes.
     pub size: u64,
-    /// Which of the model's files holds it.
+    /// Index of its file among the files of the model.
     pub(crate) file: usize,
-    /// What its own scales are to be multiplied by: a scale stored beside it, or 1.
+    /// Factor of its scales: a scale stored as a tensor of its own, or 1.
     pub(crate) factor: f32,
-    /// Columns of master weights that share a scale; `None` for one scale in all.
+    /// Columns of master weights that share a scale; `None` for one scale per tensor.
     pub(crate) group_len: Option<usize>,
-    /// What its bytes must sum up to, where the file says so.
-    pub(crate) checksum: Option<u64>,
+    /// Checksum of its bytes, if the file has one.
+    pub(crate) checksum: Option<Checksum>,
 }
 
 impl TensorInfo {
     /// Checks that it has the shape and the kind of encoding its place in the network takes.
-    fn check(&self, file: &str, config: &ModelConfig) -> Result<(), Error> {
+    fn check(&self, file: &str, network: &Network) -> Result<(), Error> {
         let fault = |what: String| Err(Error::tensor(file, &self.source_name, self.offset, what));
-        let (rows, cols) = config.shape(self.name);
+        let Some((rows, cols)) = self.name.shape(network) else {
+            return fault("is not part of this network".to_owned());
+        };
         if (self.rows, self.cols) != (rows, cols) {
             let found = format!("{} x {}", self.rows, self.cols);
-            return fault(format!("has shape {found}, the network needs {rows} x {cols}"));
+            return fault(format!("has shape {found}, the network requires {rows} x {cols}"));
         }
         match (self.name.is_linear(), self.encoding) {
             (true, Encoding::Float(_)) => {
-                fault(format!("is {}, the network needs trits here", self.encoding))
+                fault(format!("is {}, the network requires trits here", self.encoding))
             }
             (true, _) | (false, Encoding::Float(_)) => Ok(()),
-            (false, _) => fault(format!(
-                "is {}, which is ternary; the network needs floats here (F32, F16, BF16, Q8_0, Q6_K \
-                 or Q4_0)",
-                self.encoding
-            )),
+            (false, _) => {
+                let floats: Vec<&str> = FloatEncoding::ALL.iter().map(|f| f.name()).collect();
+                let floats = floats.join(", ");
+                fault(format!(
+                    "is {}, which is ternary; the network requires floats here ({floats})",
+                    self.encoding
+                ))
+            }
         }
     }
 }
 
-/// Everything a model's files hold: tensors with a place in a network, and the names of the others.
+/// All tensors of a model's files: those of a network, and the names of the others.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     pub(crate) tensors: Vec<TensorInfo>,
@@ -119,26 +137,26 @@ pub(crate) struct Stored {
 impl Stored {
     /// Keeps the tensors of this network, all there and of the right shape; those of layers it does not
     /// have become extra.
-    pub(crate) fn fit(mut self, files: &[SourceFile], config: &ModelConfig) -> Result<Self, Error> {
+    pub(crate) fn fit(mut self, files: &[SourceFile], network: &Network) -> Result<Self, Error> {
         let (tensors, beyond): (Vec<_>, Vec<_>) = self.tensors.into_iter().partition(
-            |t| !matches!(t.name, TensorName::Layer(layer, _) if layer >= config.layers),
+            |t| !matches!(t.name, TensorName::Layer(layer, _) if layer >= network.layers.len()),
         );
         self.extra.extend(beyond.into_iter().map(|t| t.source_name));
         let mut present = HashSet::new();
         for tensor in &tensors {
             let file = name_of(files, tensor.file);
             if !present.insert(tensor.name) {
-                let what = format!("is a second \"{}\"", tensor.name);
+                let what = format!("is a duplicate of \"{}\"", tensor.name);
                 return Err(Error::tensor(file, &tensor.source_name, tensor.offset, what));
             }
-            tensor.check(file, config)?;
+            tensor.check(file, network)?;
         }
-        if let Some(missing) = config.tensor_names().find(|name| !present.contains(name)) {
+        if let Some(missing) = TensorName::all(network).find(|name| !present.contains(name)) {
             let what = format!(
                 "tensor \"{}\" (\"{}\" in GGUF) is missing from a model of {} layers",
                 missing.hugging_face(),
                 missing.gguf(),
-                config.layers
+                network.layers.len()
             );
             return Err(Error::unsupported(name_of(files, 0), what));
         }

@@ -1,10 +1,10 @@
-//! The bytes of one tensor, and what they mean: trits, scales, floats.
+//! The bytes of one tensor, decoded to trits, scales or floats.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::encoding::{
-    EncodingError, FloatEncoding, TritScales, decode_floats, decode_scales, decode_trits,
+    EncodingError, FloatEncoding, Scales, check_scales, decode_floats, decode_scales, decode_trits,
 };
 use crate::error::Error;
 use crate::model_file::ModelFile;
@@ -12,7 +12,7 @@ use crate::scaling::{self, Scaling};
 use crate::tensor::{Encoding, TensorInfo};
 use crate::{size, ternary_floats};
 
-/// One tensor of a model with its bytes, mapped or read.
+/// One tensor of a model with its bytes.
 #[derive(Debug)]
 pub struct TensorData<'a> {
     pub(crate) model: &'a ModelFile,
@@ -21,12 +21,12 @@ pub struct TensorData<'a> {
 }
 
 impl TensorData<'_> {
-    /// The bytes as they are in the file.
+    /// Returns the encoded bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Rows of a tensor of floats; `out` has `cols` places for each.
+    /// Decodes rows of a tensor of floats; `out` holds `cols` values for each.
     pub fn floats(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), Error> {
         let Some(float) = self.info.encoding.float() else {
             return Err(self.fault(format!("is {}, not floats", self.info.encoding)));
@@ -34,14 +34,14 @@ impl TensorData<'_> {
         self.float_rows(float, rows, out).map_err(|e| self.fault(e))
     }
 
-    /// Rows of a ternary tensor as −1, 0 and 1; `out` has `cols` places for each.
+    /// Decodes rows of a ternary tensor to −1, 0 and 1; `out` holds `cols` trits for each.
     pub fn trits(&self, rows: Range<usize>, out: &mut [i8]) -> Result<(), Error> {
         let t = self.info;
         let scaling = self.scaling()?;
         let result = match t.encoding {
             Encoding::Ternary(encoding) => {
                 decode_trits(encoding, &self.bytes, t.rows, t.cols, rows.clone(), out)
-                    .map(|()| scaling.silence(t.cols, rows, out))
+                    .map(|()| scaling.clear_unscaled(t.cols, rows, out))
             }
             Encoding::MasterWeights(float) | Encoding::TernaryFloats(float) => {
                 self.rounded(float, rows, out, scaling)
@@ -53,14 +53,14 @@ impl TensorData<'_> {
         result.map_err(|e| self.fault(e))
     }
 
-    /// What trits are to be multiplied by: finite and not negative, and 0 only for a tensor of zeros.
-    pub fn scales(&self) -> Result<TritScales, Error> {
+    /// Decodes the scales: finite and not negative, and 0 only for a tensor of zeros.
+    pub fn scales(&self) -> Result<Scales, Error> {
         let t = self.info;
         let scales = match t.encoding {
-            // Their scale lies beside the trits, or was found when the file was opened.
-            Encoding::TernaryFloats(_) => TritScales::Tensor(1.0),
+            // Their scale is the factor, which was read when the file was opened.
+            Encoding::TernaryFloats(_) => Scales::Tensor(1.0),
             Encoding::Ternary(encoding) if !scaling::has_own_scales(encoding) => {
-                TritScales::Tensor(1.0)
+                Scales::Tensor(1.0)
             }
             Encoding::Ternary(encoding) => {
                 let scales = decode_scales(encoding, &self.bytes, t.rows, t.cols)
@@ -73,11 +73,11 @@ impl TensorData<'_> {
             }
         };
         let scales = times(scales, t.factor);
-        scales.check(t.rows, t.cols).map_err(|e| self.fault(e))?;
+        check_scales(&scales, t.rows, t.cols).map_err(|e| self.fault(e))?;
         Ok(scales)
     }
 
-    /// Whether the codes of packed trits are all there is to know of them.
+    /// Returns `true` if the stored codes are the trits: no scale is 0, and no weight needs rounding.
     pub(crate) fn has_plain_trits(&self) -> Result<bool, Error> {
         Ok(matches!(self.scaling()?, Scaling::Plain))
     }
@@ -94,7 +94,7 @@ impl TensorData<'_> {
             return Ok(known);
         }
         let found = Scaling::of(self.info, &self.bytes).map_err(|e| self.fault(e))?;
-        // Another thread may have been quicker; it found the same.
+        // Another thread may have been faster, with the same result.
         Ok(slot.get_or_init(|| found))
     }
 
@@ -112,7 +112,7 @@ impl TensorData<'_> {
         decode_floats(float, bytes, out)
     }
 
-    /// Trits out of float rows, one row at a time.
+    /// Rounds rows of floats to trits.
     fn rounded(
         &self,
         float: FloatEncoding,
@@ -134,12 +134,12 @@ impl TensorData<'_> {
     }
 }
 
-/// Checks that the rows are there, and that the caller's buffer has their size.
+/// Checks that the rows exist, and that the buffer has their size.
 fn check_rows(t: &TensorInfo, rows: &Range<usize>, buffer: usize) -> Result<(), EncodingError> {
     if rows.start > rows.end || rows.end > t.rows {
         return Err(EncodingError::Rows { start: rows.start, end: rows.end, rows: t.rows });
     }
-    // Opening the file has proved that rows * cols fits.
+    // Opening the file has checked that rows * cols fits.
     let expected = rows.len().saturating_mul(t.cols);
     if buffer == expected {
         return Ok(());
@@ -147,10 +147,10 @@ fn check_rows(t: &TensorInfo, rows: &Range<usize>, buffer: usize) -> Result<(), 
     Err(EncodingError::Buffer { expected, found: buffer })
 }
 
-fn times(mut scales: TritScales, factor: f32) -> TritScales {
+fn times(mut scales: Scales, factor: f32) -> Scales {
     match &mut scales {
-        TritScales::Tensor(scale) => *scale *= factor,
-        TritScales::Rows(values) | TritScales::Groups { values, .. } => {
+        Scales::Tensor(scale) => *scale *= factor,
+        Scales::Rows(values) | Scales::Groups { values, .. } => {
             values.iter_mut().for_each(|scale| *scale *= factor);
         }
     }

@@ -1,10 +1,8 @@
-//! Float weights that are trits in disguise, and master weights that become trits.
+//! Float weights that are exactly ternary, and master weights that are rounded to trits.
 
-use crate::encoding::{
-    AbsMean, AbsMeanScale, EncodingError, FloatEncoding, TritScales, decode_floats,
-};
+use crate::encoding::{AbsMean, AbsMeanScale, EncodingError, FloatEncoding, Scales, decode_floats};
 
-/// Calls `each` with every row of a float matrix, decoded into one buffer.
+/// Calls `each` with every decoded row of a float matrix, until it returns `false`.
 fn for_each_row(
     float: FloatEncoding,
     bytes: &[u8],
@@ -22,7 +20,7 @@ fn for_each_row(
     Ok(())
 }
 
-/// The s of weights that are all −s, 0 or s; `None` if they are not. All zeros have s = 0.
+/// Returns s if all weights are −s, 0 or s, and 0 if all are 0; otherwise `None`.
 pub(crate) fn scale(
     float: FloatEncoding,
     bytes: &[u8],
@@ -42,27 +40,27 @@ pub(crate) fn scale(
     Ok(ternary.then_some(scale))
 }
 
-/// The mean magnitudes of master weights, by which they become trits.
+/// Mean magnitudes of master weights, by which they are rounded to trits.
 #[derive(Debug)]
 pub(crate) struct Means {
-    /// Columns of a group; `None` if one mean is for all.
+    /// Columns of a group; `None` for one mean of the whole tensor.
     group_len: Option<usize>,
-    /// One, or one for each group, row after row.
+    /// One mean, or one per group, row by row.
     values: Vec<AbsMeanScale>,
     groups_per_row: usize,
 }
 
 impl Means {
-    /// What the trits are worth.
-    pub(crate) fn scales(&self, rows: usize) -> TritScales {
+    /// Returns the scales of the trits.
+    pub(crate) fn scales(&self, rows: usize) -> Scales {
         let values: Vec<f32> = self.values.iter().map(|mean| mean.weight_scale()).collect();
         match (self.group_len, values.as_slice()) {
-            (Some(len), _) => TritScales::Groups { len, values }.simplify(rows),
-            (None, values) => TritScales::Tensor(values.first().copied().unwrap_or(1.0)),
+            (Some(len), _) => Scales::Groups { len, values }.simplify(rows),
+            (None, values) => Scales::Tensor(values.first().copied().unwrap_or(1.0)),
         }
     }
 
-    /// The trits of one row.
+    /// Rounds one row to trits.
     pub(crate) fn trits(
         &self,
         row: usize,
@@ -81,7 +79,7 @@ impl Means {
     }
 }
 
-/// Finds the means of a matrix of master weights.
+/// Computes the means of a matrix of master weights.
 pub(crate) fn means(
     float: FloatEncoding,
     bytes: &[u8],
@@ -116,7 +114,7 @@ pub(crate) fn means(
     Ok(Means { group_len, values, groups_per_row })
 }
 
-/// The trits of weights that [`scale`] has found to be ternary: their signs.
+/// Writes the signs of weights, which are their trits if [`scale`] found them ternary.
 pub(crate) fn signs(weights: &[f32], out: &mut [i8]) {
     for (trit, weight) in out.iter_mut().zip(weights) {
         *trit = i8::from(*weight > 0.0).wrapping_sub(i8::from(*weight < 0.0));
@@ -152,7 +150,7 @@ mod tests {
     fn each_group_is_rounded_by_its_own_mean() {
         let weights = [0.1f32, -0.1, 0.02, 0.0, 8.0, 8.0, -1.0, 3.0];
         let means = means(FloatEncoding::F32, &bytes(&weights), 4, Some(2)).unwrap();
-        let TritScales::Groups { len: 2, values } = means.scales(2) else { panic!("no groups") };
+        let Scales::Groups { len: 2, values } = means.scales(2) else { panic!("no groups") };
         for (found, expected) in values.iter().zip([0.1, 0.01, 8.0, 2.0]) {
             assert!((found - expected).abs() < 1e-6, "{values:?}");
         }
@@ -163,6 +161,6 @@ mod tests {
         // One half goes to even: -1 / 2 is 0.
         assert_eq!(trits, [1, 1, 0, 1]);
         let refusal = super::means(FloatEncoding::F32, &bytes(&weights), 4, Some(3)).unwrap_err();
-        assert!(refusal.to_string().contains("columns in multiples of 3, this has 4"), "{refusal}");
+        assert!(refusal.to_string().contains("columns in multiples of 3, found 4"), "{refusal}");
     }
 }

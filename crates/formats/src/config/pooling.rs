@@ -1,24 +1,24 @@
-//! How the hidden states of a text become one vector.
+//! Pooling of hidden states into one embedding.
 
 use crate::config::settings::Settings;
 use crate::error::Error;
 
-/// Which hidden states of a text its embedding is made of.
+/// Hidden states that make up the embedding of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pooling {
-    /// The mean of all of them.
+    /// Mean of all positions.
     Mean,
-    /// The first one, which in a causal model has seen nothing but itself.
+    /// First position, which in a causal model sees only itself.
     First,
-    /// The last one, which has seen all.
+    /// Last position, which sees the whole text.
     Last,
 }
 
 impl Pooling {
-    /// All of them.
+    /// All kinds of pooling.
     pub const ALL: [Self; 3] = [Self::Mean, Self::First, Self::Last];
 
-    /// The name that llama.cpp, sentence-transformers and our own keys use.
+    /// Name in llama.cpp, sentence-transformers and configuration files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",
@@ -27,12 +27,12 @@ impl Pooling {
         }
     }
 
-    /// The pooling of a name.
-    pub fn named(name: &str) -> Option<Self> {
+    /// Returns the pooling with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|pooling| pooling.name() == name)
     }
 
-    /// The number in `pooling_type` of a GGUF file.
+    /// Value of `pooling_type` in a GGUF file.
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::Mean => 1,
@@ -41,13 +41,13 @@ impl Pooling {
         }
     }
 
-    /// The same back; 0 is none, and larger ones are no embeddings.
+    /// Returns the pooling of a `pooling_type`; `None` for 0 and for models that are not for embeddings.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|pooling| pooling.number() == number)
     }
 
-    /// What `1_Pooling/config.json` of sentence-transformers says. Of several at once it would make
-    /// a longer vector: then nothing is said.
+    /// Reads `1_Pooling/config.json` of sentence-transformers. Several modes at once make a longer
+    /// vector, which is not supported: then there is none.
     pub(crate) fn from_sentence_transformers(settings: &Settings) -> Result<Option<Self>, Error> {
         let keys = [
             ("pooling_mode_mean_tokens", Some(Self::Mean)),
@@ -57,13 +57,13 @@ impl Pooling {
             ("pooling_mode_mean_sqrt_len_tokens", None),
             ("pooling_mode_weightedmean_tokens", None),
         ];
-        let mut asked = Vec::new();
+        let mut modes = Vec::new();
         for (key, pooling) in keys {
             if settings.bool(key)? == Some(true) {
-                asked.push(pooling);
+                modes.push(pooling);
             }
         }
-        Ok(match asked.as_slice() {
+        Ok(match modes.as_slice() {
             [one] => *one,
             _ => None,
         })

@@ -1,10 +1,10 @@
-//! JSON settings, read by type and refused by name.
+//! JSON objects with typed access and errors that name the key.
 
 use serde_json::{Map, Value};
 
 use crate::error::{Error, quote_safely};
 
-/// A JSON object with typed access; `null` is the same as absent.
+/// A JSON object; `null` counts as absent.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) file: String,
@@ -19,7 +19,7 @@ impl Settings {
         Ok(Self { file: file.to_owned(), path: String::new(), values })
     }
 
-    /// The object under a key of a larger document.
+    /// Wraps the object under `key` of a larger document.
     pub(crate) fn part_of(file: &str, key: &str, values: Map<String, Value>) -> Self {
         Self { file: file.to_owned(), path: format!("{key}."), values }
     }
@@ -41,7 +41,7 @@ impl Settings {
         let Some(value) = self.get(key) else { return Ok(None) };
         read(value).map(Some).ok_or_else(|| {
             let found = quote_safely(&value.to_string());
-            self.fault(key, format!("found {found}, wanted {wanted}"))
+            self.fault(key, format!("found {found}, must be {wanted}"))
         })
     }
 
@@ -58,7 +58,7 @@ impl Settings {
     }
 
     pub(crate) fn optional_size(&self, key: &str) -> Result<Option<usize>, Error> {
-        self.typed(key, "a whole number", |value| usize::try_from(value.as_u64()?).ok())
+        self.typed(key, "a non-negative integer", |value| usize::try_from(value.as_u64()?).ok())
     }
 
     pub(crate) fn size(&self, key: &str) -> Result<usize, Error> {
@@ -66,14 +66,14 @@ impl Settings {
     }
 
     pub(crate) fn token(&self, key: &str) -> Result<Option<u32>, Error> {
-        self.typed(key, "a token number", token_number)
+        self.typed(key, "a token id", token_id)
     }
 
-    /// A token number or a list of them.
+    /// Reads a token id or a list of them.
     pub(crate) fn tokens(&self, key: &str) -> Result<Vec<u32>, Error> {
-        let tokens = self.typed(key, "a token number or a list of them", |value| match value {
-            Value::Array(ids) => ids.iter().map(token_number).collect::<Option<Vec<u32>>>(),
-            other => token_number(other).map(|id| vec![id]),
+        let tokens = self.typed(key, "a token id or a list of them", |value| match value {
+            Value::Array(ids) => ids.iter().map(token_id).collect::<Option<Vec<u32>>>(),
+            other => token_id(other).map(|id| vec![id]),
         })?;
         Ok(tokens.unwrap_or_default())
     }
@@ -88,6 +88,6 @@ impl Settings {
     }
 }
 
-fn token_number(value: &Value) -> Option<u32> {
+fn token_id(value: &Value) -> Option<u32> {
     u32::try_from(value.as_u64()?).ok()
 }

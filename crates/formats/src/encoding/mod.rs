@@ -1,38 +1,33 @@
-//! How numbers lie in a file: every float and ternary encoding, to plain numbers and back.
+//! Arrangements of numbers in a file: every float and ternary encoding, decoded and encoded.
 //!
-//! Pure functions over bytes: no files, no names, no threads. Nothing in here trusts a byte, so any
+//! Each encoding is a row of a table, in a file of its own: see [`TernaryEncoding::ALL`] and
+//! [`FloatEncoding::ALL`]. The functions are pure: no files, no threads. They trust no byte, so any
 //! bytes of any length give numbers or an [`EncodingError`], never a panic.
 //!
 //! A ternary matrix is `rows` x `cols` trits in row-major order plus one or more scales; a weight is
-//! its trit times the scale that covers it. [`decode_trits`] and [`decode_scales`] read the two parts,
-//! [`encode_trits`] writes both. Decoding is strict: a code that no encoder writes (code 3, a byte that
-//! is no base-3 number) means a damaged file or the wrong encoding, and is refused with its place.
+//! its trit times its scale. [`decode_trits`] and [`decode_scales`] read the two parts, [`encode_trits`]
+//! writes both. Decoding is strict: a code that no encoder writes (code 3, a byte that is no base-3
+//! number) means a damaged file or the wrong encoding, and is an error.
 
 #![deny(clippy::indexing_slicing)]
 
 mod absmean;
-mod base3;
-mod codes;
 mod error;
-mod fields;
-mod floats;
-mod iq_bn;
-mod q2_0;
-mod q6_k;
-mod quad_lines;
-mod scales;
-mod stacked;
+mod float;
 mod ternary;
-mod tl;
-mod tq;
 
 pub use absmean::{AbsMean, AbsMeanScale};
-pub use codes::{CODES_PER_SCALE, decode_codes};
 pub use error::EncodingError;
-pub use floats::{FloatEncoding, decode_floats, encode_floats};
-pub use scales::{Rounding, ScaleUnit, TritScales, decode_scales};
-pub use ternary::{I2sOrder, TernaryEncoding, decode_trits, encode_trits};
-pub use tl::Tiles;
+pub use float::{
+    CODES_PER_SCALE, FloatEncoding, FloatKind, decode_codes, decode_floats, encode_floats,
+};
+pub(crate) use ternary::Project;
+pub use ternary::{
+    I2sOrder, Rounding, ScaleUnit, TernaryEncoding, Tiles, check_scales, decode_scales,
+    decode_trits, encode_trits,
+};
+
+pub use wf_core::Scales;
 
 #[cfg(test)]
 mod tests;

@@ -7,30 +7,30 @@
 //! padding to the alignment | tensor data, each padded to the alignment
 //! ```
 //!
-//! Dimensions are stored fastest first; here they are turned to rows and columns.
+//! Dimensions are stored fastest first and converted to rows and columns.
 
 use std::collections::HashSet;
 
-use super::types::{self, Room};
+use super::types::{self, Space};
 use super::value::Metadata;
 use crate::cursor::Cursor;
 use crate::error::{Error, quote_safely};
 use crate::size;
 use crate::tensor::Encoding;
 
-/// Longest tensor name.
+/// Maximum length of a tensor name.
 const MAX_NAME_LEN: u64 = 256;
-/// Most tensors of a file. Thirty layers have about 330.
+/// Maximum number of tensors. A model of thirty layers has about 330.
 const MAX_TENSORS: u64 = 65_536;
-/// Bytes of the smallest possible tensor record.
+/// Minimum size of a tensor record.
 const MIN_RECORD_LEN: u64 = 8 + 1 + 4 + 8 + 4 + 8;
-/// Alignment of a file that does not name one.
+/// Alignment of a file without the key.
 const DEFAULT_ALIGNMENT: u64 = 32;
 const MAX_ALIGNMENT: u64 = 4096;
-/// Largest dimension: kernels may hold a dimension in an `i32`.
+/// Maximum dimension: kernels may store a dimension in an `i32`.
 const MAX_DIM: u64 = i32::MAX as u64;
 
-/// A parsed file: what it says, with every offset inside it.
+/// The structure of a file, whose offsets have been validated.
 #[derive(Debug)]
 pub(crate) struct Gguf<'a> {
     pub(crate) version: u32,
@@ -45,27 +45,27 @@ pub(crate) struct Record {
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     pub(crate) type_id: u32,
-    /// From the start of the file.
+    /// Offset from the start of the file.
     pub(crate) offset: u64,
-    pub(crate) room: Room,
+    pub(crate) space: Space,
 }
 
 impl Record {
-    /// Bytes the tensor takes, which must fit between its offset and the next tensor.
+    /// Returns the size of the tensor, after checking that it fits into its space.
     pub(crate) fn size(&self, file: &str, encoding: Encoding) -> Result<u64, Error> {
         let fault = |what: String| Error::tensor(file, &self.name, self.offset, what);
         let size = encoding.size(self.rows, self.cols).map_err(|e| fault(e.to_string()))?;
-        if size <= self.room.bytes {
+        if size <= self.space.bytes {
             return Ok(size);
         }
         Err(fault(format!(
-            "takes {size} bytes, {} more than lie before {}",
-            size.saturating_sub(self.room.bytes),
-            if self.room.last { "the end of the file" } else { "the next tensor" }
+            "takes {size} bytes, {} more than there are before {}",
+            size.saturating_sub(self.space.bytes),
+            if self.space.last { "the end of the file" } else { "the next tensor" }
         )))
     }
 
-    /// Number of weights; `read` has checked that it fits.
+    /// Returns the number of weights; `read` has checked that it fits.
     pub(crate) fn weights(&self) -> u64 {
         size::widen(self.rows).saturating_mul(size::widen(self.cols))
     }
@@ -77,9 +77,9 @@ impl<'a> Gguf<'a> {
         let version = read_version(&mut cursor)?;
         let tensors = cursor.u64("tensor count")?;
         let keys = cursor.u64("metadata count")?;
-        let most = (cursor.remaining() / MIN_RECORD_LEN).min(MAX_TENSORS);
-        if tensors > most {
-            let what = format!("{tensors} tensors, at most {most} fit in the file");
+        let max = (cursor.remaining() / MIN_RECORD_LEN).min(MAX_TENSORS);
+        if tensors > max {
+            let what = format!("{tensors} tensors, at most {max} fit in the file");
             return Err(cursor.fault("tensor count", what));
         }
         let metadata = Metadata::read(&mut cursor, keys)?;
@@ -95,10 +95,10 @@ impl<'a> Gguf<'a> {
             }
             records.push(record);
         }
-        place(&cursor, bytes, alignment, &mut records)?;
-        // Types that mean several things are checked once it is known which.
+        locate(&cursor, bytes, alignment, &mut records)?;
+        // Ambiguous types are checked when they have been decided.
         for record in &records {
-            if let Some(encoding) = types::agreed(record.type_id) {
+            if let Some(encoding) = types::unambiguous(record.type_id) {
                 record.size(file, encoding)?;
             }
         }
@@ -134,7 +134,7 @@ fn read_alignment(metadata: &Metadata<'_>) -> Result<u64, Error> {
     Err(metadata.fault(key, what))
 }
 
-/// Reads one record; its offset still counts from the start of the data, its room is not yet known.
+/// Reads one record. Its offset is relative to the data, and its space is not yet known.
 fn read_record(cursor: &mut Cursor<'_>, alignment: u64) -> Result<Record, Error> {
     let start = cursor.clone();
     let name_len = cursor.u64("tensor name length")?;
@@ -167,12 +167,12 @@ fn read_record(cursor: &mut Cursor<'_>, alignment: u64) -> Result<Record, Error>
     }
     // Both are at most i32::MAX.
     let (rows, cols) = (rows as usize, cols as usize);
-    let room = Room { bytes: 0, last: false, alignment };
-    Ok(Record { name: name.to_owned(), rows, cols, type_id, offset, room })
+    let space = Space { bytes: 0, last: false, alignment };
+    Ok(Record { name: name.to_owned(), rows, cols, type_id, offset, space })
 }
 
-/// Turns offsets into file offsets, and gives each tensor the room up to the next one.
-fn place(
+/// Makes offsets relative to the file, and determines the space of each tensor.
+fn locate(
     cursor: &Cursor<'_>,
     bytes: &[u8],
     alignment: u64,
@@ -197,8 +197,8 @@ fn place(
     let mut starts: Vec<u64> = records.iter().map(|record| record.offset).collect();
     starts.sort_unstable();
     for record in records {
-        // Every tensor has bytes, so two at one place overlap. With distinct starts, "fits its room"
-        // means both "inside the file" and "overlaps no other".
+        // Every tensor has bytes, so two at one offset overlap. With distinct offsets, a tensor that fits
+        // into its space is inside the file and overlaps no other.
         let here = starts.partition_point(|&start| start < record.offset);
         let after = starts.partition_point(|&start| start <= record.offset);
         if after.saturating_sub(here) > 1 {
@@ -208,8 +208,8 @@ fn place(
         }
         let next = starts.get(after).copied();
         let end = next.unwrap_or(file_len);
-        record.room.bytes = end.saturating_sub(record.offset);
-        record.room.last = next.is_none();
+        record.space.bytes = end.saturating_sub(record.offset);
+        record.space.last = next.is_none();
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The tiles of TL1 and TL2 files, which the files themselves do not name.
+//! The tile sizes of TL1 and TL2, which files do not store.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use crate::companions::{directory_of, read_limited};
 use crate::encoding::Tiles;
 use crate::error::Error;
 
-/// The file that bitnet.cpp's generator of kernels writes, and its converter reads.
+/// The file that bitnet.cpp's kernel generator writes and its converter reads.
 const CONFIG_NAME: &str = "kernel_config.ini";
 const MAX_CONFIG_LEN: u64 = 64 * 1024;
 
-/// One kernel: rows and columns of the matrices it is for, and its tiles.
+/// One kernel: the shape of its matrices, and its tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kernel {
     rows: usize,
@@ -36,7 +36,7 @@ const TL1: [Kernel; 10] = [
     kernel(4096, 4096, 128, 64, 32),
 ];
 
-/// The same for TL2. (Its table names a strip of 64 for 4096 x 1536, which its converter cannot make.)
+/// The kernels for TL2. bitnet.cpp has a strip of 64 for 4096 x 1536, which its converter cannot write.
 const TL2: [Kernel; 10] = [
     kernel(1536, 4096, 256, 96, 32),
     kernel(1536, 1536, 128, 192, 32),
@@ -50,14 +50,14 @@ const TL2: [Kernel; 10] = [
     kernel(4096, 4096, 128, 96, 32),
 ];
 
-/// What is known about tiles: a file of the user's, and the kernels that bitnet.cpp ships.
+/// Tiles by shape: from a file beside the model, and of the kernels that bitnet.cpp ships.
 #[derive(Debug, Default)]
 pub(super) struct TileTable {
     beside: Vec<Kernel>,
 }
 
 impl TileTable {
-    /// Reads the table beside a model, if there is one.
+    /// Reads the file beside a model, if there is one.
     pub(super) fn beside(model: &str) -> Result<Self, Error> {
         let path = directory_of(Path::new(model)).join(CONFIG_NAME);
         let Some(bytes) = read_limited(&path, MAX_CONFIG_LEN)? else { return Ok(Self::default()) };
@@ -66,7 +66,7 @@ impl TileTable {
         Ok(Self { beside })
     }
 
-    /// The tiles of a matrix, and where they are from.
+    /// Returns the tiles of a matrix, and their origin.
     pub(super) fn find(
         &self,
         is_tl1: bool,
@@ -83,14 +83,14 @@ impl TileTable {
         }
         let name = if is_tl1 { "TL1" } else { "TL2" };
         Err(format!(
-            "{name} needs tile tables that are not in the file: none is built in for {rows} x {cols}, \
-             and there is no {CONFIG_NAME} beside the file that names this shape; convert the model \
-             from I2_S or from its Hugging Face checkpoint instead"
+            "{name} requires tile sizes, which the file does not contain: none are built in for {rows} x {cols}, \
+             and no {CONFIG_NAME} beside the file has this shape; convert the model from I2_S or \
+             from its Hugging Face checkpoint instead"
         ))
     }
 }
 
-/// Reads sections with the keys m, k, bm, bk and bmm.
+/// Parses sections with the keys m, k, bm, bk and bmm.
 fn parse(text: &str) -> Result<Vec<Kernel>, String> {
     let mut kernels: Vec<[Option<usize>; 5]> = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -102,26 +102,26 @@ fn parse(text: &str) -> Result<Vec<Kernel>, String> {
             kernels.push([None; 5]);
             continue;
         }
-        let place = line.split_once(['=', ':']).and_then(|(key, value)| {
+        let setting = line.split_once(['=', ':']).and_then(|(key, value)| {
             let at = ["m", "k", "bm", "bk", "bmm"].iter().position(|known| *known == key.trim())?;
             Some((at, value.trim().parse::<usize>().ok().filter(|&value| value > 0)?))
         });
-        let entry = kernels.last_mut().zip(place);
+        let entry = kernels.last_mut().zip(setting);
         let Some((kernel, (at, value))) = entry else {
             let line_number = number.saturating_add(1);
             return Err(format!(
-                "line {line_number}: m, k, bm, bk or bmm and a number are allowed"
+                "line {line_number}: expected m, k, bm, bk or bmm and a positive number"
             ));
         };
         if let Some(slot) = kernel.get_mut(at) {
             *slot = Some(value);
         }
     }
-    let whole = kernels.into_iter().map(|keys| match keys {
+    let kernels = kernels.into_iter().map(|keys| match keys {
         [Some(m), Some(k), Some(bm), Some(bk), Some(bmm)] => Ok(kernel(m, k, bm, bk, bmm)),
-        _ => Err("a section lacks one of m, k, bm, bk and bmm".to_owned()),
+        _ => Err("a section requires m, k, bm, bk and bmm".to_owned()),
     });
-    whole.collect()
+    kernels.collect()
 }
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_beside_the_file_beats_the_built_in_one() {
+    fn a_file_beside_the_model_overrides_the_built_in_table() {
         let text = "# tuned\n[Kernels_0]\nm = 1536\nk = 1536\nbm = 128\nbk = 128\nbmm = 32\n";
         let table = TileTable { beside: parse(text).unwrap() };
         let tiles = |bk, bmm| Tiles { rows: 128, cols: bk, strip: bmm };
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_lacks_something_is_refused() {
+    fn rejects_incomplete_tables() {
         for text in ["m = 1", "[a]\nm = 1", "[a]\nm = x", "[a]\nm = 0", "[a]\nz = 1", "[a]\nm"] {
             assert!(parse(text).is_err(), "{text}");
         }

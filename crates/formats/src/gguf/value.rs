@@ -1,7 +1,7 @@
 //! GGUF metadata: typed values under unique keys, borrowed from the file.
 //!
-//! Arrays are walked once to check them and are read again only by whoever wants their elements, so a
-//! file cannot make us allocate by the length of an array we do not use.
+//! Arrays are validated once and read again only when their elements are needed, so the length of an
+//! unused array causes no allocation.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,16 @@ use crate::cursor::Cursor;
 use crate::error::{Error, quote_safely};
 use crate::size;
 
-/// Longest key.
+/// Maximum length of a key.
 const MAX_KEY_LEN: u64 = 256;
-/// Longest string value.
+/// Maximum length of a string.
 const MAX_STRING_LEN: u64 = 64 * 1024;
-/// Longest chat template.
+/// Maximum length of a chat template.
 pub(crate) const MAX_TEMPLATE_LEN: u64 = 1024 * 1024;
-/// Most keys of a file. Real files have under a hundred.
+/// Maximum number of keys. Real files have under a hundred.
 const MAX_KEYS: u64 = 65_536;
 
-/// The types of the format by number: name, and bytes of a value where all have the same.
+/// Types by number: name, and size of a value if it is fixed.
 const TYPES: [(&str, Option<u64>); 13] = [
     ("U8", Some(1)),
     ("I8", Some(1)),
@@ -43,12 +43,12 @@ const ARRAY: u32 = 9;
 /// One metadata value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Value<'a> {
-    /// Any of the unsigned or signed integers; all fit.
+    /// Any unsigned or signed integer.
     Integer(i128),
     Float(f64),
     Bool(bool),
     String(&'a str),
-    /// `len` elements from byte `offset` on, already walked.
+    /// `len` valid elements from byte `offset` on.
     Array {
         of: u32,
         len: u64,
@@ -64,9 +64,9 @@ pub(crate) struct Metadata<'a> {
 }
 
 impl<'a> Metadata<'a> {
-    /// Reads `keys` key-value pairs and leaves the cursor behind them.
+    /// Reads `keys` key-value pairs.
     pub(crate) fn read(cursor: &mut Cursor<'a>, keys: u64) -> Result<Self, Error> {
-        // Never reserve by `keys`: it is not yet known to be true.
+        // Nothing is reserved for `keys`, which may be wrong.
         let mut values = HashMap::new();
         if keys > MAX_KEYS {
             let what = format!("{keys} keys, at most {MAX_KEYS} allowed");
@@ -94,12 +94,12 @@ impl<'a> Metadata<'a> {
         self.start.at(offset).fault(key, what)
     }
 
-    /// The file's name, for messages.
+    /// Returns the name of the file, for messages.
     pub(crate) fn file(&self) -> &'a str {
         self.start.file()
     }
 
-    fn wrong_type(&self, key: &str, wanted: &str, found: Value<'_>) -> Error {
+    fn wrong_type(&self, key: &str, expected: &str, found: Value<'_>) -> Error {
         let found = match found {
             Value::Integer(value) => format!("the integer {value}"),
             Value::Float(value) => format!("the number {value}"),
@@ -107,17 +107,17 @@ impl<'a> Metadata<'a> {
             Value::String(value) => format!("the string \"{}\"", quote_safely(value)),
             Value::Array { len, .. } => format!("an array of {len}"),
         };
-        self.fault(key, format!("found {found}, wanted {wanted}"))
+        self.fault(key, format!("found {found}, expected {expected}"))
     }
 
     fn typed<T>(
         &self,
         key: &str,
-        wanted: &str,
+        expected: &str,
         read: impl Fn(Value<'a>) -> Option<T>,
     ) -> Result<Option<T>, Error> {
         let Some(value) = self.get(key) else { return Ok(None) };
-        read(value).map(Some).ok_or_else(|| self.wrong_type(key, wanted, value))
+        read(value).map(Some).ok_or_else(|| self.wrong_type(key, expected, value))
     }
 
     pub(crate) fn string(&self, key: &str) -> Result<Option<&'a str>, Error> {
@@ -143,7 +143,7 @@ impl<'a> Metadata<'a> {
         })
     }
 
-    /// A count, an identifier or a size.
+    /// Reads a count, an identifier or a size.
     pub(crate) fn u32(&self, key: &str) -> Result<Option<u32>, Error> {
         self.typed(key, "an integer from 0 to 2^32-1", |value| match value {
             Value::Integer(value) => u32::try_from(value).ok(),
@@ -151,12 +151,12 @@ impl<'a> Metadata<'a> {
         })
     }
 
-    /// Elements of a string array, at most `limit`.
+    /// Reads an array of at most `limit` strings.
     pub(crate) fn strings(&self, key: &str, limit: u64) -> Result<Option<Vec<String>>, Error> {
         let Some((len, mut cursor)) = self.array(key, limit, &[STRING])? else {
             return Ok(None);
         };
-        // `read` has walked the array, so `len` strings of at least eight bytes are there.
+        // `read` has validated the array, so there are `len` strings of at least eight bytes each.
         let mut strings = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
         for _ in 0..len {
             let text_len = cursor.u64(key)?;
@@ -165,14 +165,14 @@ impl<'a> Metadata<'a> {
         Ok(Some(strings))
     }
 
-    /// Elements of an array of 32-bit integers.
+    /// Reads an array of 32-bit integers.
     pub(crate) fn integers(&self, key: &str, limit: u64) -> Result<Option<Vec<i32>>, Error> {
         let types = [I32, U32];
         let Some((len, mut cursor)) = self.array(key, limit, &types)? else { return Ok(None) };
         (0..len).map(|_| cursor.u32(key).map(u32::cast_signed)).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Elements of an array of 32-bit floats.
+    /// Reads an array of 32-bit floats.
     pub(crate) fn floats(&self, key: &str, limit: u64) -> Result<Option<Vec<f32>>, Error> {
         let Some((len, mut cursor)) = self.array(key, limit, &[F32])? else {
             return Ok(None);
@@ -195,8 +195,8 @@ impl<'a> Metadata<'a> {
                 Ok(Some((len, self.start.at(offset))))
             }
             Some(Value::Array { of, .. }) => {
-                let wanted: Vec<&str> = types.iter().map(|&id| type_name(id)).collect();
-                let what = format!("an array of {}, wanted one of {wanted:?}", type_name(of));
+                let expected: Vec<&str> = types.iter().map(|&id| type_name(id)).collect();
+                let what = format!("an array of {}, expected one of {expected:?}", type_name(of));
                 Err(self.fault(key, what))
             }
             Some(other) => Err(self.wrong_type(key, "an array", other)),
@@ -208,7 +208,7 @@ fn type_name(id: u32) -> &'static str {
     TYPES.get(id as usize).map_or("unknown", |(name, _)| name)
 }
 
-/// A type number, and the bytes of a value of that type where all have the same.
+/// Reads a type number, and returns the size of its values if it is fixed.
 fn read_type(cursor: &mut Cursor<'_>, key: &str) -> Result<(u32, Option<u64>), Error> {
     let start = cursor.clone();
     let id = cursor.u32(key)?;
@@ -244,15 +244,15 @@ fn read_value<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Value<'a>, Error
             let len = cursor.u64(key)?;
             Value::String(cursor.text(len, limit, key)?)
         }
-        ARRAY => walk_array(cursor, key)?,
+        ARRAY => skip_array(cursor, key)?,
         10 => Value::Integer(cursor.u64(key)?.into()),
         11 => Value::Integer(cursor.u64(key)?.cast_signed().into()),
         _ => Value::Float(cursor.f64(key)?),
     })
 }
 
-/// Checks that an array lies inside the file, and steps over it.
-fn walk_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Value<'a>, Error> {
+/// Checks that an array lies inside the file, and skips it.
+fn skip_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Value<'a>, Error> {
     let (of, element_len) = read_type(cursor, key)?;
     let len = cursor.u64(key)?;
     let offset = cursor.offset();
@@ -267,7 +267,7 @@ fn walk_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Value<'a>, Error
             return Err(cursor.fault(key, "an array of arrays, which is not supported"));
         }
         None => {
-            // Each string takes eight bytes at least, so this loop is bounded by the file.
+            // Each string takes at least eight bytes, so the size of the file bounds this loop.
             for _ in 0..len {
                 let text_len = cursor.u64(key)?;
                 if text_len > MAX_STRING_LEN {

@@ -1,7 +1,7 @@
-//! Writes GGUF version 3: metadata first, then tensors one after another, to any `Write`.
+//! Writes GGUF version 3 to any `Write`: metadata first, then tensors one after another.
 //!
-//! Nothing is kept in memory but names and metadata, so a file may be far larger than memory. The
-//! writer declares all tensors first, because their offsets come before their data:
+//! Only names and metadata are kept in memory, so a file may be larger than memory. All tensors are
+//! declared first, because their offsets precede their data:
 //!
 //! ```no_run
 //! # use wf_formats::{GgufWriter, MetadataValue, Encoding, FloatEncoding};
@@ -25,9 +25,9 @@ use crate::tensor::Encoding;
 /// Tensors start at multiples of this.
 const ALIGNMENT: u64 = 32;
 
-/// A value to write.
+/// A metadata value.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "each is the GGUF type of its name")]
+#[expect(missing_docs, reason = "each is the GGUF type of that name")]
 pub enum MetadataValue {
     U32(u32),
     F32(f32),
@@ -39,7 +39,7 @@ pub enum MetadataValue {
     F32s(Vec<f32>),
 }
 
-/// Collects what comes before the data.
+/// Collects metadata and declarations of tensors.
 #[derive(Debug, Default)]
 pub struct GgufWriter {
     metadata: Vec<(String, MetadataValue)>,
@@ -55,24 +55,28 @@ struct Declared {
 }
 
 impl GgufWriter {
-    /// An empty file.
+    /// Creates a writer without keys and tensors.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a key. Keys are written in the order they are set; a key may be set once.
+    /// Adds a key. Keys are written in the order in which they are set; each may be set once.
     pub fn set(&mut self, key: &str, value: MetadataValue) {
         debug_assert!(self.metadata.iter().all(|(known, _)| known != key), "{key} is set twice");
         self.metadata.push((key.to_owned(), value));
     }
 
-    /// Adds a tensor, and returns the bytes its data takes. `shape` is rows then columns, or the length
-    /// of a vector.
+    /// Adds a tensor, and returns the size of its data. `shape` is `[rows, cols]`, or the length of a
+    /// vector.
     pub fn declare(&mut self, name: &str, shape: &[usize], encoding: Encoding) -> io::Result<u64> {
         let (rows, cols) = match *shape {
             [cols] => (1, cols),
             [rows, cols] => (rows, cols),
-            _ => return Err(invalid(format!("{name}: shape {shape:?} is no vector or matrix"))),
+            _ => {
+                return Err(invalid(format!(
+                    "{name}: shape {shape:?} is neither a vector nor a matrix"
+                )));
+            }
         };
         let Some(type_id) = types::type_id(encoding) else {
             return Err(invalid(format!("{name}: GGUF has no type for {encoding}")));
@@ -84,7 +88,7 @@ impl GgufWriter {
         Ok(size)
     }
 
-    /// Writes everything before the data.
+    /// Writes metadata and declarations.
     pub fn begin<W: Write>(self, out: W) -> io::Result<GgufBody<W>> {
         let mut out = Counted { out, written: 0 };
         out.write_all(super::MAGIC)?;
@@ -116,18 +120,18 @@ impl GgufWriter {
     }
 }
 
-/// Takes the data of the tensors, in the order they were declared.
+/// Writes the data of the tensors, in the order in which they were declared.
 #[derive(Debug)]
 pub struct GgufBody<W: Write> {
     out: Counted<W>,
     sizes: Vec<u64>,
     current: usize,
-    /// Bytes that the current tensor still lacks.
+    /// Bytes missing from the current tensor.
     missing: u64,
 }
 
 impl<W: Write> GgufBody<W> {
-    /// Appends to the current tensor, and goes on to the next when it is complete.
+    /// Appends to the current tensor, and continues with the next when it is complete.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let len = size::widen(bytes.len());
         let Some(missing) = self.missing.checked_sub(len) else {
@@ -144,10 +148,10 @@ impl<W: Write> GgufBody<W> {
         Ok(())
     }
 
-    /// Checks that every tensor is complete, and hands back what was written to.
+    /// Checks that every tensor is complete, and returns the output.
     pub fn finish(mut self) -> io::Result<W> {
         if self.current != self.sizes.len() {
-            let what = format!("tensor {} lacks {} bytes", self.current, self.missing);
+            let what = format!("tensor {}: {} bytes are missing", self.current, self.missing);
             return Err(invalid(what));
         }
         self.out.out.flush()?;
@@ -155,7 +159,7 @@ impl<W: Write> GgufBody<W> {
     }
 }
 
-/// A `Write` that knows where it is.
+/// A `Write` that counts bytes.
 #[derive(Debug)]
 struct Counted<W: Write> {
     out: W,

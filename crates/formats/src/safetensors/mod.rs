@@ -5,8 +5,8 @@
 //! header: { "name": { "dtype": "BF16", "shape": [8, 4], "data_offsets": [0, 64] }, … }
 //! ```
 //!
-//! The header is read by our own visitor and not into a map: a map would keep the last of two equal
-//! names without a word, and would let a shape of a million ones become a vector of them.
+//! The header is read by a visitor instead of into a map, which would silently drop the first of two
+//! equal names, and allocate a shape of a million ones.
 
 pub(crate) mod write;
 
@@ -22,14 +22,14 @@ use crate::cursor::Cursor;
 use crate::error::{Error, quote_safely};
 use crate::size;
 
-/// Longest header. A model of thirty layers has one of 60 KB.
+/// Maximum length of a header. That of a model of thirty layers has 60 KB.
 const MAX_HEADER_LEN: u64 = 16 * 1024 * 1024;
-/// Most tensors of a file.
+/// Maximum number of tensors.
 const MAX_TENSORS: usize = 65_536;
-/// Most dimensions of a tensor.
+/// Maximum number of dimensions.
 const MAX_DIMS: usize = 4;
 
-/// The element type a header names, if the format has it.
+/// Returns the element type with this name.
 fn dtype(name: &str) -> Option<Dtype> {
     Some(match name {
         "F32" => Dtype::F32,
@@ -44,8 +44,8 @@ fn dtype(name: &str) -> Option<Dtype> {
     })
 }
 
-/// Reads the header of the checkpoint's file number `at`; every tensor is inside the file, none
-/// overlaps another, no byte is unused.
+/// Reads the header of file `at` of a checkpoint, and checks that its tensors cover the data without
+/// gap or overlap.
 pub(crate) fn read(file: &str, at: usize, bytes: &[u8]) -> Result<Vec<Entry>, Error> {
     let mut cursor = Cursor::new(file, bytes);
     let header_len = cursor.u64("header length")?;
@@ -54,7 +54,7 @@ pub(crate) fn read(file: &str, at: usize, bytes: &[u8]) -> Result<Vec<Entry>, Er
         return Err(cursor.at(0).fault("header length", what));
     }
     let header_start = cursor.offset();
-    // Checked as a whole: serde_json does not look into strings that it skips.
+    // serde_json does not validate strings that it skips.
     let json = cursor.text(header_len, MAX_HEADER_LEN, "header")?;
     let data_start = cursor.offset();
     let header: Header<'_> =
@@ -66,37 +66,37 @@ pub(crate) fn read(file: &str, at: usize, bytes: &[u8]) -> Result<Vec<Entry>, Er
             let what = format!("\"{}\" appears twice", quote_safely(&name));
             return Err(cursor.at(header_start).fault("tensor name", what));
         }
-        entries.push(Entry { file: at, ..place(file, name, raw, data_start)? });
+        entries.push(Entry { file: at, ..locate(file, name, raw, data_start)? });
     }
     check_coverage(file, &entries, data_start, size::widen(bytes.len()))?;
     Ok(entries)
 }
 
-fn place(file: &str, name: String, raw: RawEntry<'_>, data_start: u64) -> Result<Entry, Error> {
+fn locate(file: &str, name: String, raw: RawEntry<'_>, data_start: u64) -> Result<Entry, Error> {
     let fault = |what: String| Error::tensor(file, &name, data_start, what);
     let Some(dtype) = dtype(&raw.dtype) else {
-        return Err(fault(format!("dtype \"{}\" is not known", quote_safely(&raw.dtype))));
+        return Err(fault(format!("unknown dtype \"{}\"", quote_safely(&raw.dtype))));
     };
     let (begin, end) = raw.data_offsets;
     let elements = size::product(&raw.shape.0);
     let needed = elements.and_then(|elements| size::product(&[elements, dtype.size()]));
     let found = end.checked_sub(begin);
     let (Some(found), Some(offset)) = (found, size::end(data_start, begin)) else {
-        return Err(fault(format!("data offsets {begin}..{end} cannot be")));
+        return Err(fault(format!("data offsets {begin}..{end} are invalid")));
     };
     if Some(found) != needed {
         let what = format!(
             "data offsets {begin}..{end} hold {found} bytes, {} of {:?} takes {}",
             raw.dtype,
             raw.shape.0,
-            needed.map_or("more than any file has".to_owned(), |needed| needed.to_string())
+            needed.map_or("more than any file".to_owned(), |needed| needed.to_string())
         );
         return Err(fault(what));
     }
     Ok(Entry { name, dtype, shape: raw.shape.0, file: 0, offset, size: found, scale: None })
 }
 
-/// Refuses overlaps, holes, and data past the end or left over.
+/// Rejects overlaps, gaps, and data past the end or unused.
 fn check_coverage(
     file: &str,
     entries: &[Entry],
@@ -109,9 +109,12 @@ fn check_coverage(
     for entry in order {
         let fault = |what: String| Error::tensor(file, &entry.name, entry.offset, what);
         if entry.offset != at {
-            let what =
-                if entry.offset < at { "overlaps another tensor" } else { "a hole lies before it" };
-            return Err(fault(format!("{what}: the data before it ends at byte {at}")));
+            let what = if entry.offset < at {
+                "overlaps another tensor"
+            } else {
+                "there is a gap before it"
+            };
+            return Err(fault(format!("{what}: the previous data ends at byte {at}")));
         }
         at = match size::end(entry.offset, entry.size) {
             Some(end) if end <= file_len => end,

@@ -1,37 +1,36 @@
-//! Writes one safetensors file, a tensor at a time, to any `Write`.
+//! Writes one safetensors file to any `Write`, tensor by tensor.
 //!
-//! Like [`crate::GgufWriter`]: declare all tensors, then append their data in the same order.
+//! As with [`crate::GgufWriter`], all tensors are declared before their data is appended.
 
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
-use crate::encoding::FloatEncoding;
+use crate::encoding::{FloatEncoding, FloatKind};
 use crate::error::invalid;
 use crate::size;
 
-/// Collects what the header says.
+/// Collects declarations of tensors.
 #[derive(Debug, Default)]
 pub struct SafetensorsWriter {
     header: Map<String, Value>,
-    /// Bytes of all tensors so far.
+    /// Size of all tensors so far.
     end: u64,
 }
 
 impl SafetensorsWriter {
-    /// An empty file.
+    /// Creates a writer without tensors.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds a tensor of floats.
     pub fn declare(&mut self, name: &str, shape: &[usize], float: FloatEncoding) -> io::Result<()> {
-        match float {
-            FloatEncoding::F32 => self.add(name, shape, "F32", 4),
-            FloatEncoding::F16 => self.add(name, shape, "F16", 2),
-            FloatEncoding::Bf16 => self.add(name, shape, "BF16", 2),
-            other => Err(invalid(format!("{name}: safetensors has no type for {other}"))),
+        if !float.is_plain() {
+            return Err(invalid(format!("{name}: safetensors has no type for {float}")));
         }
+        let element = if float.kind() == FloatKind::F32 { 4 } else { 2 };
+        self.add(name, shape, float.name(), element)
     }
 
     /// Adds a tensor of bytes: packed trits.
@@ -58,7 +57,7 @@ impl SafetensorsWriter {
     pub fn begin<W: Write>(mut self, mut out: W) -> io::Result<SafetensorsBody<W>> {
         self.header.insert("__metadata__".to_owned(), json!({ "format": "pt" }));
         let mut json = serde_json::to_vec(&Value::Object(self.header))?;
-        // Spaces make the data start at a multiple of eight, as other writers have it.
+        // Data starts at a multiple of eight, as other writers have it.
         json.resize(json.len().next_multiple_of(8), b' ');
         out.write_all(&size::widen(json.len()).to_le_bytes())?;
         out.write_all(&json)?;
@@ -66,7 +65,7 @@ impl SafetensorsWriter {
     }
 }
 
-/// Takes the data of the tensors, in the order they were declared and without anything between.
+/// Writes the data of the tensors, in the order in which they were declared.
 #[derive(Debug)]
 pub struct SafetensorsBody<W: Write> {
     out: W,
@@ -81,7 +80,7 @@ impl<W: Write> SafetensorsBody<W> {
         self.out.write_all(bytes)
     }
 
-    /// Checks that all data is there, and hands back what was written to.
+    /// Checks that all data was written, and returns the output.
     pub fn finish(mut self) -> io::Result<W> {
         if self.missing != 0 {
             return Err(invalid(format!("{} bytes of data are missing", self.missing)));

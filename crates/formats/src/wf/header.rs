@@ -1,4 +1,4 @@
-//! The header of a `.wf` file: JSON that says what lies where.
+//! The header of a `.wf` file: JSON with the configuration, and the positions of documents and tensors.
 
 use std::fmt;
 
@@ -6,54 +6,56 @@ use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::encoding::{FloatEncoding, ScaleUnit, TernaryEncoding};
+use crate::encoding::{FloatEncoding, TernaryEncoding};
 use crate::tensor::Encoding;
 use crate::vocabulary::SpecialTokenTexts;
 
-/// Everything but documents and numbers. What a later version adds, this one must not skip.
+/// The header. Unknown fields are rejected, because they may change the model.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Header {
-    /// As `config.json` has it.
+    /// The content of `config.json`.
     pub(crate) config: Map<String, Value>,
-    /// As `generation_config.json` has it.
+    /// The content of `generation_config.json`.
     pub(crate) generation_config: Map<String, Value>,
     pub(crate) special_tokens: SpecialTokenTexts,
     pub(crate) documents: Vec<Document>,
     pub(crate) tensors: Vec<Record>,
 }
 
-/// A text that is part of the model.
+/// A text file of the model.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Document {
     pub(crate) name: String,
-    pub(crate) place: Place,
+    #[serde(rename = "place")]
+    pub(crate) extent: Extent,
 }
 
 /// A tensor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
-    /// As GGUF spells it.
+    /// Name in GGUF.
     pub(crate) name: String,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     pub(crate) encoding: String,
-    pub(crate) place: Place,
+    #[serde(rename = "place")]
+    pub(crate) extent: Extent,
 }
 
-/// Where something lies, and what its bytes sum up to.
+/// Position, size and checksum of a document or tensor.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Place {
-    /// From where the data begin.
+pub(crate) struct Extent {
+    /// Offset from the start of the data.
     pub(crate) offset: u64,
     pub(crate) size: u64,
     pub(crate) checksum: Sum,
 }
 
-/// A checksum: sixteen hexadecimal digits, so that a header has one length whatever the sums are.
+/// A checksum of sixteen hexadecimal digits, so that the length of a header does not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Sum(pub(crate) u64);
 
@@ -79,30 +81,19 @@ impl<'de> Deserialize<'de> for Sum {
     }
 }
 
-/// The encodings of a `.wf` file by their names in it.
-const ENCODINGS: [(&str, Encoding); 11] = {
-    use TernaryEncoding::QuadLines;
-    [
-        ("F32", Encoding::Float(FloatEncoding::F32)),
-        ("F16", Encoding::Float(FloatEncoding::F16)),
-        ("BF16", Encoding::Float(FloatEncoding::Bf16)),
-        ("Q8_0", Encoding::Float(FloatEncoding::Q8_0)),
-        ("Q6_K", Encoding::Float(FloatEncoding::Q6K)),
-        ("Q4_0", Encoding::Float(FloatEncoding::Q4_0)),
-        ("QUAD_LINES", Encoding::Ternary(QuadLines(ScaleUnit::Tensor))),
-        ("QUAD_LINES_ROW", Encoding::Ternary(QuadLines(ScaleUnit::Row))),
-        ("QUAD_LINES_64", Encoding::Ternary(QuadLines(ScaleUnit::Group(64)))),
-        ("QUAD_LINES_128", Encoding::Ternary(QuadLines(ScaleUnit::Group(128)))),
-        ("QUAD_LINES_256", Encoding::Ternary(QuadLines(ScaleUnit::Group(256)))),
-    ]
-};
-
-/// The encoding with a name.
-pub(crate) fn encoding(name: &str) -> Option<Encoding> {
-    ENCODINGS.iter().find(|(known, _)| *known == name).map(|(_, encoding)| *encoding)
+/// The encodings that a `.wf` file can hold, with their names.
+fn encodings() -> impl Iterator<Item = (&'static str, Encoding)> {
+    let floats = FloatEncoding::ALL.iter().map(|&e| (e.name(), Encoding::Float(e)));
+    let ternary = TernaryEncoding::ALL.iter();
+    floats.chain(ternary.filter_map(|&e| Some((e.wf_name()?, Encoding::Ternary(e)))))
 }
 
-/// The name of an encoding.
+/// Returns the encoding with this name.
+pub(crate) fn encoding(name: &str) -> Option<Encoding> {
+    encodings().find(|(known, _)| *known == name).map(|(_, encoding)| encoding)
+}
+
+/// Returns the name of an encoding.
 pub(crate) fn name(encoding: Encoding) -> Option<&'static str> {
-    ENCODINGS.iter().find(|(_, known)| *known == encoding).map(|(name, _)| *name)
+    encodings().find(|(_, known)| *known == encoding).map(|(name, _)| name)
 }

@@ -1,16 +1,16 @@
-//! Our own file, `.wf`: a whole model in one file, its trits as the kernels compute with them.
+//! `.wf`, the native format: a complete model in one file, with trits in the layout of the kernels.
 //!
 //! ```text
-//!  0  "WFMODEL\n" | u32 version = 1 | u32 layout = 1
+//!  0  "WFMODEL\n" | u32 version = 2 | u32 layout = 1
 //! 16  u64 length of the file | u64 length of the header
 //! 32  SHA-256 of the 32 bytes above and of the header
 //! 64  header (JSON) | zeros | documents and tensors, each from a multiple of 4,096 on
 //! ```
 //!
-//! The header says where documents (tokenizer, chat template) and tensors lie, and what the bytes of
-//! each sum up to. So the digest is one of all of the model, and is checked at every opening; a sum is
-//! checked when its bytes are read. `layout` counts changes of how trits lie in quad lines; `version`
-//! counts all others.
+//! The header holds the positions and checksums of documents (tokenizer, chat template) and tensors. So
+//! the digest covers the whole model, and is verified whenever a file is opened; a checksum is verified
+//! when its bytes are read. `layout` counts changes of quad lines, `version` all others: version 2 has
+//! other checksums than version 1 (see `checksum`).
 
 pub(crate) mod documents;
 pub(crate) mod header;
@@ -18,13 +18,15 @@ pub(crate) mod header;
 use sha2::{Digest, Sha256};
 
 use self::documents::Documents;
-use self::header::{Header, Record};
+use self::header::{Extent, Header, Record};
+use crate::checksum::{Algorithm, Checksum};
 use crate::companions::Companions;
+use crate::config;
 use crate::config::settings::Settings;
-use crate::config::{self, Evidence};
 use crate::cursor::Cursor;
 use crate::digest::hex;
 use crate::error::Error;
+use crate::families::Evidence;
 use crate::generation::GenerationDefaults;
 use crate::model_file::{OpenOptions, Parts, SourceFile};
 use crate::names::TensorName;
@@ -35,26 +37,27 @@ use crate::vocabulary::ModelText;
 
 /// First bytes of the format.
 pub(crate) const MAGIC: &[u8] = b"WFMODEL\n";
-/// What this program reads and writes.
-const VERSION: u32 = 1;
-/// How quad lines lie: see `encoding/quad_lines.rs`.
+/// The version that is written.
+const VERSION: u32 = 2;
+/// The versions that can be read, with their checksums.
+const VERSIONS: [(u32, Algorithm); 2] = [(1, Algorithm::Multiply), (VERSION, Algorithm::Xxh3)];
+/// The layout of quad lines: see `encoding/ternary/quad_lines.rs`.
 const LAYOUT: u32 = 1;
-/// Documents and tensors start at multiples of this: the smallest page of any system, and a multiple
-/// of a line.
+/// Documents and tensors start at multiples of this: the smallest page size, and a multiple of a line.
 pub(crate) const ALIGNMENT: u64 = 4096;
 /// Bytes before the header.
 const PREFIX_LEN: u64 = 64;
-/// Bytes of these that the digest covers.
+/// Bytes of the prefix that the digest covers.
 const COVERED_LEN: u64 = 32;
-/// Longest header: JSON takes many times its text in memory. 30 layers have one of 60 KB.
+/// Maximum length of a header: JSON takes many times its size in memory. That of 30 layers has 60 KB.
 pub(crate) const MAX_HEADER_LEN: u64 = 1024 * 1024;
 
-/// Where documents and tensors begin.
+/// Returns the offset of the first document or tensor.
 pub(crate) fn data_start(header_len: u64) -> Option<u64> {
     size::align_up(size::end(PREFIX_LEN, header_len)?, ALIGNMENT)
 }
 
-/// All that comes before documents and tensors.
+/// Returns everything before documents and tensors.
 pub(crate) fn beginning(header: &[u8], file_len: u64) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_le_bytes());
@@ -71,21 +74,20 @@ fn digest(covered: &[u8], header: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update(covered).chain_update(header).finalize().into()
 }
 
-/// Opens a file.
+/// Opens a `.wf` file.
 pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, Error> {
     let file = source.name.as_str();
-    let (header, digest, data) = read_beginning(file, source.bytes.as_slice())?;
-    let room = Room { file, bytes: source.bytes.as_slice(), data };
-    room.check_order(&header)?;
+    let Beginning { version, algorithm, header, digest, data_start } =
+        read_beginning(file, source.bytes.as_slice())?;
+    let wf = WfFile { file, bytes: source.bytes.as_slice(), data: data_start, algorithm };
+    wf.check_order(&header)?;
     let mut decisions = Vec::new();
-    let documents = Documents::read(&room, &header.documents, &mut decisions)?;
+    let documents = Documents::read(&wf, &header.documents, &mut decisions)?;
     let mut stored = Stored::default();
     for record in &header.tensors {
-        stored.tensors.push(room.tensor(record)?);
+        stored.tensors.push(wf.tensor(record)?);
     }
-    let evidence =
-        Evidence::of(stored.tensors.iter().map(|t| (t.name, t.rows)), options.activation);
-    let Some(evidence) = evidence else {
+    let Some(evidence) = Evidence::of(stored.tensors.iter().map(|t| (t.name, t.rows))) else {
         let what = format!("tensor \"{}\" is missing", TensorName::Embedding);
         return Err(Error::unsupported(file, what));
     };
@@ -103,34 +105,50 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
         },
         generation,
     };
-    let config = config::hugging_face::read(&companions, &evidence, &mut decisions)?;
+    let activation = options.activation;
+    let config = config::hugging_face::read(&companions, &evidence, activation, &mut decisions)?;
     let files = vec![source];
-    let stored = stored.fit(&files, &config)?;
-    let mut summary = FormatSummary::new(FormatKind::Wf, Some(VERSION), &files, decisions);
+    let stored = stored.fit(&files, &config.network)?;
+    let mut summary = FormatSummary::new(FormatKind::Wf, Some(version), &files, decisions);
     summary.digest = Some(digest);
     Ok(Parts { files, config, stored, text: companions.text, summary })
 }
 
-/// The header, its digest, and where the data begin.
-fn read_beginning(file: &str, bytes: &[u8]) -> Result<(Header, String, u64), Error> {
+/// Everything before documents and tensors, verified.
+struct Beginning {
+    version: u32,
+    algorithm: Algorithm,
+    header: Header,
+    digest: String,
+    data_start: u64,
+}
+
+fn read_beginning(file: &str, bytes: &[u8]) -> Result<Beginning, Error> {
     let mut cursor = Cursor::new(file, bytes);
     cursor.take(size::widen(MAGIC.len()), "magic")?;
-    for (field, known, hint) in [
-        ("version", VERSION, "the file is of another version of this program"),
-        ("layout", LAYOUT, "its trits lie in another order: convert the original again"),
-    ] {
-        let start = cursor.clone();
-        let found = cursor.u32(field)?;
-        if found != known {
-            return Err(start.fault(field, format!("{found}, this program reads {known}: {hint}")));
-        }
+    let start = cursor.clone();
+    let version = cursor.u32("version")?;
+    let Some(&(_, algorithm)) = VERSIONS.iter().find(|(known, _)| *known == version) else {
+        let what = format!(
+            "{version}, this program reads up to {VERSION}: a newer version wrote the file"
+        );
+        return Err(start.fault("version", what));
+    };
+    let start = cursor.clone();
+    let layout = cursor.u32("layout")?;
+    if layout != LAYOUT {
+        let hint = "its trits are in another order; convert the original model again";
+        let what = format!("{layout}, this program reads {LAYOUT}: {hint}");
+        return Err(start.fault("layout", what));
     }
     let start = cursor.clone();
     let file_len = cursor.u64("file length")?;
     let found = size::widen(bytes.len());
     if file_len != found {
-        let how = if file_len > found { "cut short" } else { "followed by something else" };
-        let what = format!("{file_len} bytes were written and {found} are there: it was {how}");
+        let how = if file_len > found { "truncated" } else { "extended" };
+        let what = format!(
+            "the file had {file_len} bytes when it was written and has {found} now: it was {how}"
+        );
         return Err(start.fault("file length", what));
     }
     let header_len = cursor.u64("header length")?;
@@ -141,45 +159,46 @@ fn read_beginning(file: &str, bytes: &[u8]) -> Result<(Header, String, u64), Err
     let text = cursor.text(header_len, MAX_HEADER_LEN, "header")?;
     let digest = digest(covered, text.as_bytes());
     if digest != expected {
-        let what = format!("{}, that of the header is {}", hex(expected), hex(&digest));
-        return Err(start.fault("digest", format!("{what}: it is damaged")));
+        let what = format!("{}, but the header has {}", hex(expected), hex(&digest));
+        return Err(start.fault("digest", format!("{what}: the header is damaged")));
     }
     let header = serde_json::from_str(text).map_err(|e| header_start.fault("header", e))?;
-    let Some(data) = data_start(header_len) else {
+    let Some(data_start) = data_start(header_len) else {
         return Err(header_start.fault("header", "is longer than any file"));
     };
-    Ok((header, hex(&digest), data))
+    Ok(Beginning { version, algorithm, header, digest: hex(&digest), data_start })
 }
 
-/// A file, and where its data begin.
-struct Room<'a> {
+/// The bytes of a file, and the offset of its data.
+struct WfFile<'a> {
     file: &'a str,
     bytes: &'a [u8],
     data: u64,
+    algorithm: Algorithm,
 }
 
-impl<'a> Room<'a> {
-    /// Refuses overlaps. Everything lies in the order of the header, so nothing is looked at twice.
+impl<'a> WfFile<'a> {
+    /// Checks that documents and tensors are aligned, in the order of the header, and do not overlap.
     fn check_order(&self, header: &Header) -> Result<(), Error> {
-        let records = header.documents.iter().map(|d| (&d.name, d.place));
-        let records = records.chain(header.tensors.iter().map(|t| (&t.name, t.place)));
+        let records = header.documents.iter().map(|d| (&d.name, d.extent));
+        let records = records.chain(header.tensors.iter().map(|t| (&t.name, t.extent)));
         let mut free = 0;
-        for (name, place) in records {
-            let fault = |what| Error::tensor(self.file, name, self.absolute(place.offset), what);
-            if !place.offset.is_multiple_of(ALIGNMENT) {
-                return Err(fault(format!("does not begin at a multiple of {ALIGNMENT}")));
+        for (name, extent) in records {
+            let fault = |what| Error::tensor(self.file, name, self.absolute(extent.offset), what);
+            if !extent.offset.is_multiple_of(ALIGNMENT) {
+                return Err(fault(format!("does not start at a multiple of {ALIGNMENT}")));
             }
-            if place.offset < free {
+            if extent.offset < free {
                 return Err(fault(format!(
-                    "the one before it ends at byte {}",
+                    "overlaps the previous one, which ends at byte {}",
                     self.absolute(free)
                 )));
             }
-            let Some(end) = size::end(place.offset, place.size) else {
+            let Some(end) = size::end(extent.offset, extent.size) else {
                 return Err(fault("is longer than any file".to_owned()));
             };
             if self.absolute(end) > size::widen(self.bytes.len()) {
-                let what = format!("its {} bytes end past the file", place.size);
+                let what = format!("its {} bytes end past the file", extent.size);
                 return Err(fault(what));
             }
             free = end;
@@ -187,27 +206,30 @@ impl<'a> Room<'a> {
         Ok(())
     }
 
-    /// From the start of the file; past all files where that does not fit.
+    fn checksum(&self, extent: Extent) -> Checksum {
+        Checksum { algorithm: self.algorithm, value: extent.checksum.0 }
+    }
+
+    /// Converts an offset in the data to one in the file; saturates.
     fn absolute(&self, offset: u64) -> u64 {
         self.data.saturating_add(offset)
     }
 
     fn tensor(&self, record: &Record) -> Result<TensorInfo, Error> {
-        let Record { name, rows, cols, encoding, place } = record;
-        let offset = self.absolute(place.offset);
+        let Record { name, rows, cols, encoding, extent } = record;
+        let offset = self.absolute(extent.offset);
         let fault = |what: String| Error::tensor(self.file, name, offset, what);
         let Some(known) = TensorName::from_gguf(name) else {
-            return Err(fault("is no tensor of a network".to_owned()));
+            return Err(fault("is not a known tensor".to_owned()));
         };
         let Some(encoding) = header::encoding(encoding) else {
-            let what =
-                format!("has the unknown encoding \"{}\"", crate::error::quote_safely(encoding));
+            let what = format!("has unknown encoding \"{}\"", crate::error::quote_safely(encoding));
             return Err(fault(what));
         };
         let size = encoding.size(*rows, *cols).map_err(|e| fault(e.to_string()))?;
-        if size != place.size {
+        if size != extent.size {
             let what =
-                format!("has {} bytes, {rows} x {cols} of {encoding} take {size}", place.size);
+                format!("has {} bytes, but {rows} x {cols} in {encoding} take {size}", extent.size);
             return Err(fault(what));
         }
         Ok(TensorInfo {
@@ -221,7 +243,7 @@ impl<'a> Room<'a> {
             file: 0,
             factor: 1.0,
             group_len: None,
-            checksum: Some(place.checksum.0),
+            checksum: Some(self.checksum(*extent)),
         })
     }
 }

@@ -1,22 +1,26 @@
-//! [`ModelConfig`] → `config.json`.
+//! Converts a network and its model information to `config.json`.
 
 use serde_json::{Map, Value, json};
+use wf_core::Activation;
 
 use super::target::Target;
-use crate::config::{Activation, ModelConfig};
-use crate::encoding::FloatEncoding;
+use super::uniform_blocks;
+use crate::encoding::FloatKind;
+use crate::model_file::ModelFile;
 
-/// The configuration of a packed checkpoint as text.
-pub(super) fn config_json(config: &ModelConfig, target: &Target) -> String {
-    let mut text = serde_json::to_string_pretty(&Value::Object(config_values(config, target)))
-        .expect("a map of strings to plain values can be written");
+/// Returns the `config.json` of a packed checkpoint.
+pub(super) fn config_json(source: &ModelFile, target: &Target) -> String {
+    let mut text = serde_json::to_string_pretty(&Value::Object(config_values(source, target)))
+        .expect("maps of plain values can be serialized");
     text.push('\n');
     text
 }
 
-/// The configuration of a packed checkpoint, as `transformers` reads it.
-pub(super) fn config_values(config: &ModelConfig, target: &Target) -> Map<String, Value> {
-    let is_llama = !config.sub_norms && config.activation == Activation::Silu;
+/// Returns the configuration of a packed checkpoint, as `transformers` reads it.
+pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, Value> {
+    let (network, info) = (source.network(), source.info());
+    let (attention, dense) = uniform_blocks(network);
+    let is_llama = attention.sub_norm.is_none() && dense.activation == Activation::Silu;
     let (class, model_type) =
         if is_llama { ("LlamaForCausalLM", "llama") } else { ("BitNetForCausalLM", "bitnet") };
     let mut values = Map::new();
@@ -25,35 +29,35 @@ pub(super) fn config_values(config: &ModelConfig, target: &Target) -> Map<String
     };
     set("architectures", json!([class]));
     set("model_type", json!(model_type));
-    if let Some(name) = target.name.as_deref().or(config.name.as_deref()) {
+    if let Some(name) = target.name.as_deref().or(info.name.as_deref()) {
         set("_name_or_path", json!(name));
     }
-    set("hidden_act", json!(config.activation.key()));
-    let dtype = match target.head {
-        FloatEncoding::F32 => "float32",
-        FloatEncoding::F16 => "float16",
-        _ => "bfloat16",
+    set("hidden_act", json!(dense.activation.key()));
+    let dtype = match target.head.kind() {
+        FloatKind::F32 => "float32",
+        FloatKind::F16 => "float16",
+        FloatKind::Bf16 | FloatKind::Blocks => "bfloat16",
     };
     set("torch_dtype", json!(dtype));
-    set("vocab_size", json!(config.vocab_len));
-    set("hidden_size", json!(config.hidden_len));
-    set("intermediate_size", json!(config.ffn_len));
-    set("num_hidden_layers", json!(config.layers));
-    set("num_attention_heads", json!(config.heads));
-    set("num_key_value_heads", json!(config.kv_heads));
-    set("head_dim", json!(config.head_dim));
-    set("max_position_embeddings", json!(config.context_len));
-    set("rope_theta", json!(config.rope_theta));
-    set("rms_norm_eps", json!(shortest(config.norm_eps)));
-    set("tie_word_embeddings", json!(config.tied_head));
+    set("vocab_size", json!(network.vocab_len));
+    set("hidden_size", json!(network.hidden_len));
+    set("intermediate_size", json!(dense.ffn_len));
+    set("num_hidden_layers", json!(network.layers.len()));
+    set("num_attention_heads", json!(attention.heads));
+    set("num_key_value_heads", json!(attention.kv_heads));
+    set("head_dim", json!(attention.head_dim));
+    set("max_position_embeddings", json!(info.context_len));
+    set("rope_theta", json!(attention.rope.map(|rope| rope.theta)));
+    set("rms_norm_eps", json!(shortest(network.norm.eps)));
+    set("tie_word_embeddings", json!(network.head.tied));
     set("attention_bias", json!(false));
-    set("bos_token_id", json!(config.bos));
-    match config.eos.as_slice() {
+    set("bos_token_id", json!(info.bos));
+    match info.eos.as_slice() {
         [] => set("eos_token_id", Value::Null),
         [id] => set("eos_token_id", json!(id)),
         ids => set("eos_token_id", json!(ids)),
     }
-    if let Some(block) = config.block_diffusion {
+    if let Some(block) = info.block_diffusion {
         let mut settings = json!({
             "mask_token_id": block.mask_token,
             "block_size": block.block_len,
@@ -65,7 +69,7 @@ pub(super) fn config_values(config: &ModelConfig, target: &Target) -> Map<String
         }
         set("block_diffusion", settings);
     }
-    if let Some(pooling) = config.pooling {
+    if let Some(pooling) = info.pooling {
         set("pooling", json!(pooling.name()));
     }
     let quantization = json!({

@@ -1,8 +1,7 @@
-//! Files and directories that are either whole or not there.
+//! Atomic creation of files and directories.
 //!
-//! What is written has a name of its own until all of it is on disk. Its writer holds a lock on it as
-//! long as it lives, so that whoever comes later can tell what a killed process left behind from what
-//! is still being written.
+//! Output has a temporary name until it is complete and synced to disk. Its writer holds a lock on it,
+//! so that leftovers of a killed process can be told apart from output that is still being written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -11,24 +10,24 @@ use std::path::{Path, PathBuf};
 use crate::companions::directory_of;
 use crate::error::Error;
 
-/// What becomes of a file that is already there.
+/// Handling of an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Existing {
-    /// It is an error, and the old file stays.
+pub enum IfExists {
+    /// It is an error, and the existing file stays.
     #[default]
-    Keep,
-    /// It is replaced when the new one is whole.
+    Fail,
+    /// It is replaced when the new file is complete.
     Replace,
 }
 
-/// A model that is written and on disk, but not yet under its name. Dropped, it is gone.
+/// A model that is on disk under a temporary name. It is removed when dropped.
 #[derive(Debug)]
-#[must_use = "what is not settled is removed"]
+#[must_use = "a model that is not committed is removed"]
 pub struct Staged {
     out: PathBuf,
-    existing: Existing,
+    if_exists: IfExists,
     content: Content,
-    /// Files of its own beside it, already under their names.
+    /// Other files of the model, which already have their names.
     beside: Vec<PathBuf>,
 }
 
@@ -42,7 +41,7 @@ impl Staged {
     /// Writes a file.
     pub(super) fn file(
         out: &Path,
-        existing: Existing,
+        if_exists: IfExists,
         write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let partial = Partial::create(out)?;
@@ -52,34 +51,33 @@ impl Staged {
         buffered.flush().map_err(at)?;
         partial.file.sync_all().map_err(at)?;
         let content = Content::File(partial);
-        Ok(Self { out: out.to_owned(), existing, content, beside: Vec::new() })
+        Ok(Self { out: out.to_owned(), if_exists, content, beside: Vec::new() })
     }
 
-    /// Fills a directory. Of one that is there, only one that holds nothing but `known` names is
-    /// replaced.
+    /// Writes a directory. An existing one is replaced only if it contains nothing but `known` names.
     pub(super) fn directory(
         out: &Path,
-        existing: Existing,
+        if_exists: IfExists,
         known: Vec<&'static str>,
         fill: impl FnOnce(&Path) -> Result<(), Error>,
     ) -> Result<Self, Error> {
-        // `models/` and `models` are one directory; only the second has a file name to add to.
+        // Without a trailing slash, so that there is a file name to extend.
         let out: PathBuf = out.components().collect();
-        check_replaceable(&out, existing, &known)?;
+        check_replaceable(&out, if_exists, &known)?;
         clear_leftovers(&out);
         let partial = PartialDirectory::create(&out).map_err(|e| Error::io(&out, e))?;
         fill(&partial.path)?;
         let content = Content::Directory { partial, known };
-        Ok(Self { out, existing, content, beside: Vec::new() })
+        Ok(Self { out, if_exists, content, beside: Vec::new() })
     }
 
-    /// The same, to be removed together with these files unless it is settled.
+    /// Adds files that are removed, too, unless the model is committed.
     pub(super) fn with(mut self, beside: Vec<PathBuf>) -> Self {
         self.beside = beside;
         self
     }
 
-    /// Where it can be read.
+    /// Returns the temporary path.
     pub fn path(&self) -> &Path {
         match &self.content {
             Content::File(partial) => &partial.path,
@@ -87,14 +85,14 @@ impl Staged {
         }
     }
 
-    /// Gives it its name.
-    pub fn settle(mut self) -> Result<(), Error> {
+    /// Renames it to its final name.
+    pub fn commit(mut self) -> Result<(), Error> {
         let at = |e| Error::io(&self.out, e);
         match &self.content {
-            Content::File(partial) => partial.settle(&self.out, self.existing).map_err(at)?,
+            Content::File(partial) => partial.commit(&self.out, self.if_exists).map_err(at)?,
             Content::Directory { partial, known } => {
-                check_replaceable(&self.out, self.existing, known)?;
-                partial.settle(&self.out).map_err(at)?;
+                check_replaceable(&self.out, self.if_exists, known)?;
+                partial.commit(&self.out).map_err(at)?;
             }
         }
         self.beside.clear();
@@ -105,23 +103,23 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         for path in &self.beside {
-            // The first error is the one to report.
+            // An earlier error is the one to report.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Writes a small file whole.
-pub(super) fn write_bytes(path: &Path, existing: Existing, bytes: &[u8]) -> Result<(), Error> {
-    Staged::file(path, existing, |out| out.write_all(bytes).map_err(|e| Error::io(path, e)))?
-        .settle()
+/// Writes a small file atomically.
+pub(super) fn write_bytes(path: &Path, if_exists: IfExists, bytes: &[u8]) -> Result<(), Error> {
+    Staged::file(path, if_exists, |out| out.write_all(bytes).map_err(|e| Error::io(path, e)))?
+        .commit()
 }
 
-/// A file that is being written; it is removed unless it is settled.
+/// A file that is being written. It is removed unless it is committed.
 #[derive(Debug)]
 struct Partial {
     path: PathBuf,
-    /// Locked as long as it is open.
+    /// Locked while it is open.
     file: File,
 }
 
@@ -136,7 +134,7 @@ impl Partial {
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
                 Err(e) => return Err(at(e)),
             };
-            // Between being made and being locked it looks like a leftover to others.
+            // Between creation and locking, others take it for a leftover and may remove it.
             if lock(&file).map_err(at)? && partial.exists() {
                 return Ok(Self { path: partial, file });
             }
@@ -144,15 +142,15 @@ impl Partial {
         Err(at(ErrorKind::AlreadyExists.into()))
     }
 
-    /// Gives the file its real name.
-    fn settle(&self, path: &Path, existing: Existing) -> io::Result<()> {
-        match existing {
-            Existing::Replace => fs::rename(&self.path, path)?,
-            // A link is refused where a name is taken; a rename would replace it without a word.
-            Existing::Keep => match fs::hard_link(&self.path, path) {
+    /// Renames the file to its final name.
+    fn commit(&self, path: &Path, if_exists: IfExists) -> io::Result<()> {
+        match if_exists {
+            IfExists::Replace => fs::rename(&self.path, path)?,
+            // Unlike a rename, a link does not replace an existing file.
+            IfExists::Fail => match fs::hard_link(&self.path, path) {
                 Ok(()) => fs::remove_file(&self.path)?,
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => return Err(e),
-                // Not every file system has links.
+                // Some file systems have no links.
                 Err(_) if path.exists() => return Err(ErrorKind::AlreadyExists.into()),
                 Err(_) => fs::rename(&self.path, path)?,
             },
@@ -163,19 +161,19 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // The first error is the one to report; what was settled is no longer there.
+        // It no longer exists if it was committed.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The file by which the writer of a directory holds its lock.
+/// The file that the writer of a directory locks.
 const LOCK_NAME: &str = ".lock";
 
-/// A directory that is being filled; it is removed unless it is settled.
+/// A directory that is being written. It is removed unless it is committed.
 #[derive(Debug)]
 struct PartialDirectory {
     path: PathBuf,
-    /// Held while the directory is filled.
+    /// Held while the directory is written.
     _lock: File,
 }
 
@@ -196,7 +194,7 @@ impl PartialDirectory {
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    fn settle(&self, path: &Path) -> io::Result<()> {
+    fn commit(&self, path: &Path) -> io::Result<()> {
         sync_directory(&self.path)?;
         let old = self.path.with_extension("old");
         let had_old = fs::remove_dir(path).is_err() && path.exists();
@@ -207,7 +205,7 @@ impl PartialDirectory {
         if had_old {
             fs::remove_dir_all(&old)?;
         }
-        // Not before: without it, the directory would look like what a killed writer left.
+        // Last, because a directory without it is taken for a leftover.
         fs::remove_file(path.join(LOCK_NAME))?;
         sync_directory(directory_of(path))
     }
@@ -219,8 +217,8 @@ impl Drop for PartialDirectory {
     }
 }
 
-/// Whether a directory may become `path`.
-fn check_replaceable(path: &Path, existing: Existing, known: &[&str]) -> Result<(), Error> {
+/// Checks that a directory may be written to `path`.
+fn check_replaceable(path: &Path, if_exists: IfExists, known: &[&str]) -> Result<(), Error> {
     let names = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
@@ -228,37 +226,37 @@ fn check_replaceable(path: &Path, existing: Existing, known: &[&str]) -> Result<
     };
     for entry in names {
         let name = entry.map_err(|e| Error::io(path, e))?.file_name();
-        if existing == Existing::Keep {
+        if if_exists == IfExists::Fail {
             return Err(Error::io(path, ErrorKind::AlreadyExists.into()));
         }
         if name != LOCK_NAME && !known.iter().any(|known| name == **known) {
             let name = crate::error::quote_safely(&name.to_string_lossy());
-            let what = format!("a directory with \"{name}\" in it is not replaced as a whole");
+            let what = format!("directory contains \"{name}\", so it is not replaced");
             return Err(Error::unsupported(&path.display().to_string(), what));
         }
     }
     Ok(())
 }
 
-/// Takes the lock of a new file; false if someone else has it.
+/// Locks a new file; returns `false` if another process holds the lock.
 fn lock(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
         Err(fs::TryLockError::WouldBlock) => Ok(false),
-        // Some network file systems have no locks: then leftovers are not told apart, nor removed.
+        // Some network file systems have no locks: there, leftovers are not removed.
         Err(fs::TryLockError::Error(e)) if e.kind() == ErrorKind::Unsupported => Ok(true),
         Err(fs::TryLockError::Error(e)) => Err(e),
     }
 }
 
-/// Beside the real name, so that a rename does not cross file systems.
+/// Returns a temporary path in the same directory, so that a rename does not cross file systems.
 fn partial_path(path: &Path, number: u32) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}-{number}.partial", std::process::id()));
     path.with_file_name(name)
 }
 
-/// Removes what killed writers of this path have left. Failing at it is no reason not to write.
+/// Removes leftovers of killed writers of this path. Errors are ignored.
 fn clear_leftovers(path: &Path) {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
     let entries = fs::read_dir(directory_of(path)).into_iter().flatten().flatten();
@@ -278,7 +276,7 @@ fn clear_leftovers(path: &Path) {
             let _ = match OpenOptions::new().write(true).open(left.join(LOCK_NAME)) {
                 Ok(held) if held.try_lock().is_ok() => fs::remove_dir_all(&left),
                 Ok(_) => Ok(()),
-                // Its writer may be about to make the lock: only if it is empty.
+                // Its writer may be about to create the lock, so it is removed only if empty.
                 Err(_) => fs::remove_dir(&left),
             };
         } else if OpenOptions::new().write(true).open(&left).is_ok_and(|f| f.try_lock().is_ok()) {
@@ -311,38 +309,41 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "uses locks and links of the file system")]
     fn a_failed_write_leaves_the_old_file_and_no_other() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("model.gguf");
         fs::write(&path, "old").unwrap();
-        let result = Staged::file(&path, Existing::Replace, |out| {
+        let result = Staged::file(&path, IfExists::Replace, |out| {
             out.write_all(b"half of a new").unwrap();
             Err(Error::unsupported("x", "stop"))
         });
         assert!(result.is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(names(directory.path()), ["model.gguf"]);
-        write_bytes(&path, Existing::Replace, b"new").unwrap();
+        write_bytes(&path, IfExists::Replace, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(directory.path()), ["model.gguf"]);
     }
 
     #[test]
-    fn a_file_that_came_while_we_wrote_is_kept() {
+    #[cfg_attr(miri, ignore = "uses locks and links of the file system")]
+    fn a_file_created_meanwhile_is_kept() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("model.gguf");
-        let staged = Staged::file(&path, Existing::Keep, |out| {
+        let staged = Staged::file(&path, IfExists::Fail, |out| {
             out.write_all(b"ours").map_err(|e| Error::io(&path, e))
         });
         fs::write(&path, "theirs").unwrap();
-        let error = staged.unwrap().settle().unwrap_err();
+        let error = staged.unwrap().commit().unwrap_err();
         assert!(error.to_string().contains("exists"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"theirs");
         assert_eq!(names(directory.path()), ["model.gguf"]);
     }
 
     #[test]
-    fn what_a_killed_writer_left_is_removed_and_what_is_written_now_is_not() {
+    #[cfg_attr(miri, ignore = "uses locks and links of the file system")]
+    fn removes_leftovers_but_not_files_being_written() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::write(at("m.gguf.1-0.partial"), "left").unwrap();
@@ -350,43 +351,45 @@ mod tests {
         fs::write(at("m.gguf.notes.partial"), "the user's").unwrap();
         let running = File::create_new(at("m.gguf.3-0.partial")).unwrap();
         running.lock().unwrap();
-        write_bytes(&at("m.gguf"), Existing::Keep, b"new").unwrap();
+        write_bytes(&at("m.gguf"), IfExists::Fail, b"new").unwrap();
         let expected = ["m.gguf", "m.gguf.3-0.partial", "m.gguf.notes.partial"];
         assert_eq!(names(directory.path()), expected);
     }
 
     #[test]
-    fn a_directory_is_replaced_only_if_all_in_it_is_known() {
+    #[cfg_attr(miri, ignore = "uses locks and links of the file system")]
+    fn replaces_only_directories_with_known_files() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("model");
-        let write = |existing, text: &str| {
-            Staged::directory(&path, existing, vec!["a", "b"], |partial| {
-                write_bytes(&partial.join("a"), Existing::Keep, text.as_bytes())
+        let write = |if_exists, text: &str| {
+            Staged::directory(&path, if_exists, vec!["a", "b"], |partial| {
+                write_bytes(&partial.join("a"), IfExists::Fail, text.as_bytes())
             })
-            .and_then(Staged::settle)
+            .and_then(Staged::commit)
         };
-        write(Existing::Keep, "one").unwrap();
-        assert!(write(Existing::Keep, "two").unwrap_err().to_string().contains("exists"));
-        write(Existing::Replace, "three").unwrap();
+        write(IfExists::Fail, "one").unwrap();
+        assert!(write(IfExists::Fail, "two").unwrap_err().to_string().contains("exists"));
+        write(IfExists::Replace, "three").unwrap();
         assert_eq!(fs::read(path.join("a")).unwrap(), b"three");
         assert_eq!(names(&path), ["a"]);
         fs::write(path.join("diary"), "mine").unwrap();
-        let refusal = write(Existing::Replace, "four").unwrap_err().to_string();
+        let refusal = write(IfExists::Replace, "four").unwrap_err().to_string();
         assert!(refusal.contains("\"diary\""), "{refusal}");
         assert_eq!(names(directory.path()), ["model"]);
         assert_eq!(names(&path), ["a", "diary"]);
     }
 
     #[test]
-    fn what_is_not_settled_is_gone_with_all_that_belongs_to_it() {
+    #[cfg_attr(miri, ignore = "uses locks and links of the file system")]
+    fn removes_all_files_unless_committed() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::write(at("beside"), "b").unwrap();
-        let staged = Staged::file(&at("m.bin"), Existing::Keep, |_| Ok(())).unwrap();
+        let staged = Staged::file(&at("m.bin"), IfExists::Fail, |_| Ok(())).unwrap();
         let staged = staged.with(vec![at("beside")]);
         assert!(staged.path().exists());
         drop(staged);
-        let filled = Staged::directory(&at("d"), Existing::Keep, Vec::new(), |_| Ok(())).unwrap();
+        let filled = Staged::directory(&at("d"), IfExists::Fail, Vec::new(), |_| Ok(())).unwrap();
         drop(filled);
         assert_eq!(names(directory.path()), [""; 0]);
     }

@@ -1,37 +1,38 @@
-//! Any model → GGUF.
+//! Writes a model as GGUF.
 
 use std::path::Path;
 
-use super::file::{Existing, Staged};
+use super::file::{IfExists, Staged};
 use super::target::{Container, Target};
 use super::tokenizer::vocabulary_of;
-use super::{Progress, dims, tensor};
-use crate::config::{Activation, ModelConfig, RotaryPairs};
-use crate::encoding::{FloatEncoding, Rounding, TernaryEncoding};
+use super::{Progress, dims, is_plain, tensor, uniform_blocks};
+use wf_core::{Activation, Network, RotaryPairs, Vocabulary};
+
+use crate::config::ModelInfo;
+use crate::encoding::{FloatEncoding, Project, Rounding, TernaryEncoding};
 use crate::error::Error;
 use crate::gguf::write::{GgufWriter, MetadataValue};
 use crate::model_file::ModelFile;
-use crate::vocabulary::GgufVocabulary;
 
-/// What a GGUF file is to hold.
+/// Options of [`write_gguf`].
 #[derive(Debug, Clone)]
 pub struct GgufTarget {
     /// Encoding of the projections.
     pub trits: TernaryEncoding,
-    /// Encoding of the embedding, and of the output head where it is another tensor.
+    /// Encoding of the embedding, and of the output head if it is a separate tensor.
     pub head: FloatEncoding,
-    /// Whether scales may be rounded to what the encoding can hold.
+    /// Handling of scales that the encoding cannot represent exactly.
     pub rounding: Rounding,
-    /// The model's name, if another than the source's.
+    /// Name of the model; `None` for that of the source.
     pub name: Option<String>,
 }
 
-/// Writes a model as a GGUF file, in place of one that is there.
+/// Writes a model as a GGUF file, and replaces an existing file.
 pub fn write_gguf(source: &ModelFile, target: &GgufTarget, out: &Path) -> Result<(), Error> {
     let GgufTarget { trits, head, rounding, name } = target.clone();
     let container = Container::Gguf(trits);
-    let existing = Existing::Replace;
-    let target = Target { container, head, rounding, name, existing, threads: 1 };
+    let if_exists = IfExists::Replace;
+    let target = Target { container, head, rounding, name, if_exists, threads: 1 };
     target.write(source, out)
 }
 
@@ -43,12 +44,12 @@ pub(super) fn stage(
     out: &Path,
     progress: &mut Progress<'_>,
 ) -> Result<Staged, Error> {
-    let config = source.config();
+    let (network, info) = (source.network(), source.info());
     let io = |e| Error::io(out, e);
-    let (architecture, pairs) = architecture(config, trits);
+    let (architecture, pairs) = architecture(network, trits);
     let mut writer = GgufWriter::new();
-    writer.set_network(config, architecture, target.name.as_deref());
-    match (vocabulary_of(source)?, config.bos) {
+    writer.set_network(network, info, architecture, target.name.as_deref());
+    match (vocabulary_of(source)?, info.bos) {
         (Some(vocabulary), _) => writer.set_vocabulary(&vocabulary),
         (None, Some(bos)) => writer.set("tokenizer.ggml.bos_token_id", MetadataValue::U32(bos)),
         (None, None) => {}
@@ -59,35 +60,33 @@ pub(super) fn stage(
     let plan = target.plan(source)?;
     for planned in &plan {
         let shape = dims(tensor(source, planned.name));
-        let name = planned.name.gguf_in(config);
+        let name = planned.name.gguf_in(network);
         writer.declare(&name, &shape, planned.encoding).map_err(io)?;
     }
-    let mut carrier = target.carrier(source, pairs, progress);
-    Staged::file(out, target.existing, |file| {
+    let mut copier = target.copier(source, pairs, progress);
+    Staged::file(out, target.if_exists, |file| {
         let mut body = writer.begin(file).map_err(io)?;
         for planned in &plan {
             let info = tensor(source, planned.name);
-            carrier.copy(info, planned.encoding, |bytes| body.append(bytes).map_err(io))?;
+            copier.copy(info, planned.encoding, |bytes| body.append(bytes).map_err(io))?;
         }
         body.finish().map(drop).map_err(io)?;
         source.check_unchanged()
     })
 }
 
-/// The architecture that other readers know this network by, and its order of rotary pairs.
+/// Returns the architecture that other readers know this network by, and its rotary pairs.
 ///
-/// bitnet.cpp and ik_llama.cpp call the squared ReLU network `bitnet-b1.58`; llama.cpp, whose
-/// encodings the others are, has had `bitnet` alone for most of its life.
-fn architecture(config: &ModelConfig, trits: TernaryEncoding) -> (&'static str, RotaryPairs) {
-    let of_llama_cpp = matches!(
-        trits,
-        TernaryEncoding::Tq1_0 | TernaryEncoding::Tq2_0 | TernaryEncoding::Q2_0 { .. }
-    );
-    if config.extra_norms.any() || config.scaled_embedding {
-        let arch = if config.scaled_embedding { "gemma3" } else { "qwen3" };
+/// bitnet.cpp and ik_llama.cpp call the squared ReLU network `bitnet-b1.58`; llama.cpp has only
+/// `bitnet`.
+fn architecture(network: &Network, trits: TernaryEncoding) -> (&'static str, RotaryPairs) {
+    let of_llama_cpp = trits.is_of(Project::Llama);
+    let (attention, dense) = uniform_blocks(network);
+    if !is_plain(network) {
+        let arch = if network.embedding.scale.is_some() { "gemma3" } else { "qwen3" };
         return (arch, RotaryPairs::Halves);
     }
-    match (config.sub_norms, config.activation) {
+    match (attention.sub_norm.is_some(), dense.activation) {
         (false, Activation::Silu) => ("llama", RotaryPairs::Adjacent),
         (true, Activation::Silu) => ("bitnet", RotaryPairs::Halves),
         (true, Activation::Relu2) if of_llama_cpp => ("bitnet", RotaryPairs::Halves),
@@ -96,47 +95,60 @@ fn architecture(config: &ModelConfig, trits: TernaryEncoding) -> (&'static str, 
     }
 }
 
-/// Whole groups of keys, as the reader of this crate and others look for them.
+/// Groups of keys that readers expect together.
 impl GgufWriter {
-    /// Sets the keys of the network. `name` is the model's, if another than the configuration says.
-    pub fn set_network(&mut self, config: &ModelConfig, arch: &str, name: Option<&str>) {
+    /// Sets the keys of a network and its model. `name` replaces the name in `info`.
+    ///
+    /// # Panics
+    ///
+    /// If the layers of `network` differ.
+    pub fn set_network(
+        &mut self,
+        network: &Network,
+        info: &ModelInfo,
+        arch: &str,
+        name: Option<&str>,
+    ) {
+        let (attention, dense) = uniform_blocks(network);
         let text = |text: &str| MetadataValue::String(text.to_owned());
         self.set("general.architecture", text(arch));
-        if let Some(name) = name.or(config.name.as_deref()) {
+        if let Some(name) = name.or(info.name.as_deref()) {
             self.set("general.name", text(name));
         }
         self.set("general.quantization_version", MetadataValue::U32(2));
         let sizes = [
-            ("vocab_size", config.vocab_len),
-            ("context_length", config.context_len),
-            ("embedding_length", config.hidden_len),
-            ("block_count", config.layers),
-            ("feed_forward_length", config.ffn_len),
-            ("attention.head_count", config.heads),
-            ("attention.head_count_kv", config.kv_heads),
-            ("attention.key_length", config.head_dim),
-            ("attention.value_length", config.head_dim),
-            ("rope.dimension_count", config.head_dim),
+            ("vocab_size", network.vocab_len),
+            ("context_length", info.context_len),
+            ("embedding_length", network.hidden_len),
+            ("block_count", network.layers.len()),
+            ("feed_forward_length", dense.ffn_len),
+            ("attention.head_count", attention.heads),
+            ("attention.head_count_kv", attention.kv_heads),
+            ("attention.key_length", attention.head_dim),
+            ("attention.value_length", attention.head_dim),
+            ("rope.dimension_count", attention.head_dim),
         ];
         for (key, size) in sizes {
             self.set(&format!("{arch}.{key}"), number(size));
         }
-        let eps = MetadataValue::F32(config.norm_eps);
+        let eps = MetadataValue::F32(network.norm.eps);
         self.set(&format!("{arch}.attention.layer_norm_rms_epsilon"), eps);
-        self.set(&format!("{arch}.rope.freq_base"), MetadataValue::F32(config.rope_theta as f32));
-        self.set(&format!("{arch}.hidden_activation"), text(config.activation.key()));
-        if !config.eos.is_empty() {
-            // The standard keys have room for two ends and no order; this key of ours keeps all.
-            self.set("tokenizer.ggml.eos_token_ids", MetadataValue::U32s(config.eos.clone()));
+        if let Some(rope) = attention.rope {
+            self.set(&format!("{arch}.rope.freq_base"), MetadataValue::F32(rope.theta as f32));
         }
-        if let Some(pooling) = config.pooling {
+        self.set(&format!("{arch}.hidden_activation"), text(dense.activation.key()));
+        if !info.eos.is_empty() {
+            // The standard keys hold two end tokens; this one, specific to `wf`, holds all in order.
+            self.set("tokenizer.ggml.eos_token_ids", MetadataValue::U32s(info.eos.clone()));
+        }
+        if let Some(pooling) = info.pooling {
             self.set(&format!("{arch}.pooling_type"), MetadataValue::U32(pooling.number()));
         }
-        self.set_block_diffusion(config, arch);
+        self.set_block_diffusion(info, arch);
     }
 
-    fn set_block_diffusion(&mut self, config: &ModelConfig, arch: &str) {
-        let Some(block) = config.block_diffusion else { return };
+    fn set_block_diffusion(&mut self, info: &ModelInfo, arch: &str) {
+        let Some(block) = info.block_diffusion else { return };
         self.set("tokenizer.ggml.mask_token_id", MetadataValue::U32(block.mask_token));
         self.set("diffusion.shift_logits", MetadataValue::Bool(block.token_shift));
         self.set(&format!("{arch}.block_size"), number(block.block_len));
@@ -146,13 +158,13 @@ impl GgufWriter {
         let context = if block.causal_context { "causal" } else { "block" };
         let key = format!("{arch}.block_diffusion.context");
         self.set(&key, MetadataValue::String(context.to_owned()));
-        // llama.cpp's own key. The network is causal where its context is.
+        // The key of llama.cpp.
         self.set(&format!("{arch}.attention.causal"), MetadataValue::Bool(block.causal_context));
     }
 
-    /// Sets the keys of the vocabulary; tables without entries are left out.
-    pub fn set_vocabulary(&mut self, vocabulary: &GgufVocabulary) {
-        let GgufVocabulary { model, pre, tokens, token_types, merges, scores, .. } = vocabulary;
+    /// Sets the keys of the vocabulary; empty tables are omitted.
+    pub fn set_vocabulary(&mut self, vocabulary: &Vocabulary) {
+        let Vocabulary { model, pre, tokens, token_types, merges, scores, .. } = vocabulary;
         let id = |id: Option<u32>| id.map(MetadataValue::U32);
         let flag = |flag: Option<bool>| flag.map(MetadataValue::Bool);
         let strings =
@@ -182,7 +194,7 @@ impl GgufWriter {
     }
 }
 
-/// A size; opening the source has bounded it by an `i32`.
+/// Converts a size, which fits because the source was opened.
 fn number(size: usize) -> MetadataValue {
     MetadataValue::U32(u32::try_from(size).unwrap_or(u32::MAX))
 }

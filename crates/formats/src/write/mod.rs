@@ -1,11 +1,11 @@
-//! Any [`ModelFile`] to any format we write, one tensor at a time.
+//! Writes any [`ModelFile`] in any supported format, one tensor at a time.
 //!
-//! Trits and scales are carried over as they are. What changes on the way is said by the caller: the
-//! encoding of the trits, that of the embedding and output head, and whether scales may be rounded.
+//! Trits and scales are copied exactly. The caller chooses the encoding of the trits, that of the
+//! embedding and output head, and whether scales may be rounded.
 
+mod compatible;
 mod config_json;
 mod file;
-mod fitting;
 mod gguf;
 mod packed;
 mod sglbitnt;
@@ -13,17 +13,19 @@ mod target;
 mod tokenizer;
 mod wf;
 
-pub use file::{Existing, Staged};
-pub use fitting::fitting;
+pub use compatible::compatible_encodings;
+pub use file::{IfExists, Staged};
 pub use gguf::{GgufTarget, write_gguf};
 pub use packed::write_packed_dir;
 pub use sglbitnt::write_sglbitnt;
 pub use target::{Container, PlannedTensor, Target};
+pub use tokenizer::vocabulary_from_tokenizer_json;
 
 use std::thread;
 
-use crate::config::RotaryPairs;
-use crate::encoding::{EncodingError, FloatEncoding, Rounding, TernaryEncoding, TritScales};
+use wf_core::{Attention, Dense, Layer, Network, RotaryPairs};
+
+use crate::encoding::{EncodingError, FloatEncoding, Rounding, Scales, TernaryEncoding};
 use crate::encoding::{encode_floats, encode_trits};
 use crate::error::Error;
 use crate::model_file::ModelFile;
@@ -32,24 +34,41 @@ use crate::size;
 use crate::tensor::{Encoding, TensorInfo};
 use crate::tensor_data::TensorData;
 
-/// Is told how many bytes of the source are done.
+/// Receives the number of bytes of the source that have been processed.
 pub(crate) type Progress<'a> = dyn FnMut(u64) + 'a;
 
-/// Rows of floats that are in memory at a time.
+/// Rows of floats in memory at a time.
 const CHUNK_ROWS: usize = 256;
 
-/// A tensor that [`crate::ModelConfig::tensor_names`] names; opening the model has found it.
+/// Returns a tensor of the network; opening the model has found it.
 fn tensor(source: &ModelFile, name: TensorName) -> &TensorInfo {
-    source.tensor(name).expect("an opened model has every tensor its configuration names")
+    source.tensor(name).expect("an opened model has every tensor of its network")
 }
 
-/// The dimensions a file gives a tensor: a norm is a vector.
+/// Returns the blocks that all layers share.
+///
+/// # Panics
+///
+/// If layers differ, which [`Target::stage`] rejects.
+fn uniform_blocks(network: &Network) -> (&Attention, &Dense) {
+    let layer = network.uniform_layer().expect("layers are all alike");
+    (layer.attention(), layer.ffn.dense().expect("layers are dense"))
+}
+
+/// Returns `true` for a BitNet or Llama network: nothing but sub-norms on top of the usual norms.
+fn is_plain(network: &Network) -> bool {
+    let (attention, _) = uniform_blocks(network);
+    let norms = [attention.input_norm, attention.qk_norm, attention.output_norm];
+    norms.iter().all(Option::is_none) && network.embedding.scale.is_none()
+}
+
+/// Returns the dimensions of a tensor in a file: norms are vectors.
 fn dims(info: &TensorInfo) -> Vec<usize> {
     if info.name.is_norm() { vec![info.cols] } else { vec![info.rows, info.cols] }
 }
 
-/// Carries tensors over to a file, and counts the bytes of the source that are done.
-struct Carrier<'a> {
+/// Copies tensors to a file, and counts the bytes of the source that have been processed.
+struct Copier<'a> {
     source: &'a ModelFile,
     rounding: Rounding,
     pairs: RotaryPairs,
@@ -58,8 +77,8 @@ struct Carrier<'a> {
     done: u64,
 }
 
-impl Carrier<'_> {
-    /// Hands the bytes of a tensor to `write`: a projection in one piece, floats in many.
+impl Copier<'_> {
+    /// Passes the encoded bytes of a tensor to `write`: a projection at once, floats in parts.
     fn copy(
         &mut self,
         info: &TensorInfo,
@@ -74,7 +93,7 @@ impl Carrier<'_> {
         }
     }
 
-    /// The same encoding is copied bit for bit, another one is made from the decoded values.
+    /// Copies floats bit for bit if the encoding stays the same, and re-encodes them otherwise.
     fn copy_floats(
         &mut self,
         info: &TensorInfo,
@@ -88,13 +107,13 @@ impl Carrier<'_> {
         let mut values = Vec::new();
         for first in (0..info.rows).step_by(CHUNK_ROWS) {
             let rows = CHUNK_ROWS.min(info.rows - first);
-            // Also where bytes are copied: a number that is not finite is refused here, not later.
+            // Values are decoded even if bytes are copied, to reject numbers that are not finite.
             self.source.read_floats(info, first..first + rows, &mut bytes, &mut values)?;
             if found == encoding {
                 write(&bytes)?;
             } else {
                 let share = rows.div_ceil(self.threads.max(1)) * info.cols;
-                for part in encode_shared(encoding, &values, share) {
+                for part in encode_parallel(encoding, &values, share) {
                     write(&part.map_err(fault)?)?;
                 }
             }
@@ -104,7 +123,7 @@ impl Carrier<'_> {
         Ok(())
     }
 
-    /// Reads a projection, and packs its trits for the file.
+    /// Reads a projection and encodes it.
     fn projection(
         &mut self,
         info: &TensorInfo,
@@ -113,41 +132,43 @@ impl Carrier<'_> {
         let data = self.source.read(info)?;
         let scales = data.scales()?;
         let trits = read_trits(&data, info, self.threads)?;
-        let (trits, scales) = self.turned(info, trits, scales);
+        let (trits, scales) = self.reorder_rows(info, trits, scales);
         let packed = encode_trits(encoding, &trits, info.rows, info.cols, &scales, self.rounding)
-            .map_err(|e| fitting::explained(self.source, info, &scales, e))?;
+            .map_err(|e| compatible::explained(self.source, info, &scales, e))?;
         self.done += info.size;
         (self.progress)(self.done);
         Ok(Projection { packed, scale: one_scale(&scales) })
     }
 
-    /// The rows of a projection in the order of rotary pairs that the file has.
-    fn turned(
-        &self,
-        info: &TensorInfo,
-        trits: Vec<i8>,
-        scales: TritScales,
-    ) -> (Vec<i8>, TritScales) {
-        let config = self.source.config();
-        let turns =
-            matches!(info.name, TensorName::Layer(_, LayerTensor::Query | LayerTensor::Key));
-        if !turns || config.rotary_pairs == self.pairs {
+    /// Reorders the rows of query and key to the rotary pairs of the file.
+    fn reorder_rows(&self, info: &TensorInfo, trits: Vec<i8>, scales: Scales) -> (Vec<i8>, Scales) {
+        let network = self.source.network();
+        let layer = match info.name {
+            TensorName::Layer(layer, LayerTensor::Query | LayerTensor::Key) => {
+                network.layers.get(layer)
+            }
+            _ => None,
+        };
+        let attention = layer.map(Layer::attention);
+        let pairs = attention.and_then(|attention| attention.rope).map(|rope| rope.pairs);
+        let (Some(attention), Some(pairs)) = (attention, pairs) else { return (trits, scales) };
+        if pairs == self.pairs {
             return (trits, scales);
         }
-        let from = |row| self.pairs.row_before(row, config.head_dim);
+        let from = |row| self.pairs.row_before(row, attention.head_dim);
         let scales = match scales {
-            TritScales::Tensor(scale) => TritScales::Tensor(scale),
-            TritScales::Rows(values) => TritScales::Rows(reordered(&values, 1, from)),
-            TritScales::Groups { len, values } => {
-                TritScales::Groups { len, values: reordered(&values, info.cols / len, from) }
+            Scales::Tensor(scale) => Scales::Tensor(scale),
+            Scales::Rows(values) => Scales::Rows(reordered(&values, 1, from)),
+            Scales::Groups { len, values } => {
+                Scales::Groups { len, values: reordered(&values, info.cols / len, from) }
             }
         };
         (reordered(&trits, info.cols, from), scales)
     }
 }
 
-/// Encodes whole rows, each share of the values on a thread of its own: Q6_K takes its time.
-fn encode_shared(
+/// Encodes rows on several threads, because Q6_K is slow.
+fn encode_parallel(
     encoding: FloatEncoding,
     values: &[f32],
     share: usize,
@@ -162,19 +183,20 @@ fn encode_shared(
     })
 }
 
-/// A projection as it goes into a file.
+/// An encoded projection.
 struct Projection {
     packed: Vec<u8>,
-    /// Its one scale, for encodings that carry none; `encode_trits` refuses more for them.
+    /// The scale of the tensor, for encodings that store none; `encode_trits` has checked that there is one.
     scale: f32,
 }
 
-/// A tensor of zeros may have any scale, and formats that keep one beside it want a positive one.
-fn one_scale(scales: &TritScales) -> f32 {
+/// Returns the scale of a tensor with one scale. That of a tensor of zeros becomes positive, as formats
+/// that store it elsewhere require.
+fn one_scale(scales: &Scales) -> f32 {
     scales.values().first().copied().filter(|&scale| scale > 0.0).unwrap_or(1.0)
 }
 
-/// All trits of a projection, its rows shared among threads.
+/// Reads all trits of a projection on several threads.
 fn read_trits(data: &TensorData<'_>, info: &TensorInfo, threads: usize) -> Result<Vec<i8>, Error> {
     let mut trits = vec![0; info.rows * info.cols];
     let share = info.rows.div_ceil(threads.max(1)).max(1);
@@ -201,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_orders_of_a_head_undo_each_other() {
+    fn the_two_orders_of_rotary_pairs_are_inverse() {
         let rows: Vec<usize> = (0..24).collect();
         let adjacent = reordered(&rows, 1, |row| RotaryPairs::Adjacent.row_before(row, 8));
         assert_eq!(&adjacent[..8], [0, 4, 1, 5, 2, 6, 3, 7]);

@@ -1,90 +1,90 @@
-//! What a model is to become.
+//! The target of a conversion.
 
 use std::path::{Path, PathBuf};
 
-use super::file::{Existing, Staged};
-use super::{Carrier, Progress, fitting, gguf, packed, sglbitnt, tensor, wf};
+use wf_core::RotaryPairs;
+
+use super::file::{IfExists, Staged};
+use super::{Copier, Progress, compatible, gguf, is_plain, packed, sglbitnt, tensor, wf};
 use crate::companions::directory_of;
-use crate::config::RotaryPairs;
-use crate::encoding::{FloatEncoding, Rounding, ScaleUnit, TernaryEncoding, TritScales};
+use crate::encoding::{FloatEncoding, Rounding, Scales, TernaryEncoding};
 use crate::encoding::{decode_floats, encode_floats};
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::names::TensorName;
 use crate::tensor::{Encoding, TensorInfo};
 
-/// The kind of file, or directory of files, that a model becomes.
+/// The file or directory that a model is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Container {
-    /// One GGUF file with projections in this encoding.
+    /// A GGUF file with projections in this encoding.
     Gguf(TernaryEncoding),
-    /// A directory as `transformers` reads it: packed safetensors, `config.json`, tokenizer.
+    /// A directory for `transformers`: packed safetensors, `config.json`, tokenizer.
     Packed,
-    /// One `.bin`, with the tokenizer's files beside it.
+    /// An SGLBITNT `.bin` with tokenizer files in the same directory.
     Sglbitnt,
-    /// One `.wf`, our own: all of the model, its trits as kernels compute with them.
+    /// A `.wf` file: the complete model, with trits in the layout of the kernels.
     Wf,
 }
 
 impl Container {
-    /// The encoding of the projections; for [`Container::Wf`], of those with one scale.
+    /// Returns the encoding of the projections; for [`Container::Wf`], of those with one scale.
     pub fn trits(self) -> TernaryEncoding {
         match self {
             Self::Gguf(trits) => trits,
-            Self::Packed => TernaryEncoding::HfPacked,
-            Self::Sglbitnt => TernaryEncoding::SglPacked,
-            Self::Wf => TernaryEncoding::QuadLines(ScaleUnit::Tensor),
+            Self::Packed => TernaryEncoding::HF_PACKED,
+            Self::Sglbitnt => TernaryEncoding::SGL_PACKED,
+            Self::Wf => TernaryEncoding::QUAD_LINES,
         }
     }
 
-    /// Whether the embedding and output head can be in this encoding.
-    pub fn holds(self, head: FloatEncoding) -> bool {
-        let plain = matches!(head, FloatEncoding::F32 | FloatEncoding::F16 | FloatEncoding::Bf16);
-        plain || matches!(self, Self::Gguf(_) | Self::Wf)
+    /// Returns `true` if the embedding and output head can have this encoding.
+    pub fn supports_head(self, head: FloatEncoding) -> bool {
+        head.is_plain() || matches!(self, Self::Gguf(_) | Self::Wf)
     }
 }
 
-/// What a model is to become, and how.
+/// The target of a conversion, with its options.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The kind of file.
+    /// Format of the output.
     pub container: Container,
-    /// Encoding of the embedding, and of the output head where it is another tensor.
+    /// Encoding of the embedding, and of the output head if it is a separate tensor.
     pub head: FloatEncoding,
-    /// Whether scales may be rounded to what the encoding can hold.
+    /// Handling of scales that the encoding cannot represent exactly.
     pub rounding: Rounding,
-    /// The model's name, if another than the source's.
+    /// Name of the model; `None` for that of the source.
     pub name: Option<String>,
-    /// What becomes of a file that is already there.
-    pub existing: Existing,
-    /// Threads that read trits. The file is the same for any number.
+    /// Handling of an existing file.
+    pub if_exists: IfExists,
+    /// Number of threads. The output does not depend on it.
     pub threads: usize,
 }
 
-/// One tensor of a file that is to be written.
+/// One tensor of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlannedTensor {
-    /// Which tensor it is.
+    /// The tensor.
     pub name: TensorName,
-    /// How its numbers will lie in the file.
+    /// Its encoding.
     pub encoding: Encoding,
-    /// Bytes they will take.
+    /// Its size in bytes.
     pub size: u64,
 }
 
 impl PlannedTensor {
-    /// The encoding of its floats; a projection has none.
+    /// Returns its float encoding; it is not a projection.
     pub(super) fn float(&self) -> FloatEncoding {
         self.encoding.float().unwrap_or(FloatEncoding::F32)
     }
 }
 
 impl Target {
-    /// The type of head that a source is carried over with if nothing else is asked for: its own, or
-    /// f32 where the container has no such type or norms would change in it.
-    pub fn usual_head(source: &ModelFile, container: Container) -> Result<FloatEncoding, Error> {
+    /// Returns the default type of the head: that of the source, or f32 if the container has no such
+    /// type or if it would change norms.
+    pub fn default_head(source: &ModelFile, container: Container) -> Result<FloatEncoding, Error> {
         let found = source.tensor(TensorName::Embedding).and_then(|t| t.encoding.float());
-        let Some(found) = found.filter(|&float| container.holds(float)) else {
+        let Some(found) = found.filter(|&float| container.supports_head(float)) else {
             return Ok(FloatEncoding::F32);
         };
         let norms = source.tensors().iter().filter(|t| t.name.is_norm());
@@ -96,8 +96,8 @@ impl Target {
         Ok(found)
     }
 
-    /// Every tensor as it will be, or why one of them cannot be so. Of the weights, at most norms and
-    /// scales are read.
+    /// Returns every tensor of the output, or an error if one does not fit. Reads norms and scales, but no
+    /// other weights.
     pub fn plan(&self, source: &ModelFile) -> Result<Vec<PlannedTensor>, Error> {
         let plan = |name: TensorName| {
             let info = tensor(source, name);
@@ -108,20 +108,20 @@ impl Target {
             };
             let size = encoding
                 .size(info.rows, info.cols)
-                .map_err(|e| fitting::misfit(source, info, e))?;
+                .map_err(|e| compatible::misfit(source, info, e))?;
             Ok(PlannedTensor { name, encoding, size })
         };
-        if !self.container.holds(self.head) {
+        if !self.container.supports_head(self.head) {
             let what = format!(
-                "a head of {} has no place in this format, which holds f32, f16 and bf16",
+                "head type {} is not supported by this format, allowed are f32, f16 and bf16",
                 self.head
             );
             return Err(Error::unsupported(source.name(), what));
         }
-        source.config().tensor_names().map(plan).collect()
+        TensorName::all(source.network()).map(plan).collect()
     }
 
-    /// Every file that writing to `out` makes or replaces.
+    /// Returns every file that is created or replaced by writing to `out`.
     pub fn files(&self, source: &ModelFile, out: &Path) -> Vec<PathBuf> {
         let directory = match self.container {
             Container::Gguf(_) | Container::Wf => return vec![out.to_owned()],
@@ -138,19 +138,24 @@ impl Target {
         files
     }
 
-    /// Writes the model, but does not yet give it its name. `progress` is told how many bytes of the
-    /// source are done.
+    /// Writes the model under a temporary name. `progress` receives the number of bytes of the source
+    /// that have been processed.
     pub fn stage(
         &self,
         source: &ModelFile,
         out: &Path,
         progress: &mut Progress<'_>,
     ) -> Result<Staged, Error> {
-        let config = source.config();
-        let is_plain = !config.extra_norms.any() && !config.scaled_embedding;
-        if !is_plain && !matches!(self.container, Container::Gguf(_)) {
-            let what = format!("architecture {} is written to GGUF only", config.architecture);
-            return Err(Error::unsupported(&out.display().to_string(), what));
+        let network = source.network();
+        let rejected = |what: &str| {
+            let what = format!("architecture {} {what}", source.info().architecture);
+            Err(Error::unsupported(&out.display().to_string(), what))
+        };
+        if network.uniform_layer().is_none() {
+            return rejected("has layers that differ, which no format has keys for");
+        }
+        if !is_plain(network) && !matches!(self.container, Container::Gguf(_)) {
+            return rejected("is written to GGUF only");
         }
         match self.container {
             Container::Gguf(trits) => gguf::stage(source, self, trits, out, progress),
@@ -162,11 +167,11 @@ impl Target {
 
     /// Writes the model.
     pub fn write(&self, source: &ModelFile, out: &Path) -> Result<(), Error> {
-        self.stage(source, out, &mut |_| {})?.settle()
+        self.stage(source, out, &mut |_| {})?.commit()
     }
 
-    /// Our own file has room for as many scales as a projection needs. Those of master weights take a
-    /// pass over all of them to know; how many there may be does not.
+    /// Returns the encoding of a projection, which in a `.wf` file depends on its scales. The number of
+    /// scales of master weights is known without computing them.
     fn trit_encoding(
         &self,
         source: &ModelFile,
@@ -176,18 +181,15 @@ impl Target {
             return Ok(self.container.trits());
         }
         let scales = match (info.encoding, info.group_len) {
-            (Encoding::MasterWeights(_), None) => TritScales::Tensor(1.0),
-            (Encoding::MasterWeights(_), Some(len)) => {
-                TritScales::Groups { len, values: Vec::new() }
-            }
+            (Encoding::MasterWeights(_), None) => Scales::Tensor(1.0),
+            (Encoding::MasterWeights(_), Some(len)) => Scales::Groups { len, values: Vec::new() },
             _ => source.scales(info)?,
         };
-        Ok(TernaryEncoding::quad_lines_for(&scales))
+        TernaryEncoding::quad_lines_for(&scales).map_err(|e| source.fault(info, e))
     }
 
-    /// The embedding and head get the encoding asked for. Norms are small and stay exact, in f32; but
-    /// `transformers` runs a packed checkpoint only if all its floats are of one type, so there they
-    /// follow the head where that changes none of them.
+    /// Returns the encoding of a float tensor. Norms are f32, except in packed checkpoints: `transformers`
+    /// requires one type for all floats, so there they have the type of the head if that is exact.
     fn float_encoding(
         &self,
         source: &ModelFile,
@@ -200,18 +202,18 @@ impl Target {
         Ok(if follows { self.head } else { FloatEncoding::F32 })
     }
 
-    pub(super) fn carrier<'a>(
+    pub(super) fn copier<'a>(
         &self,
         source: &'a ModelFile,
         pairs: RotaryPairs,
         progress: &'a mut Progress<'a>,
-    ) -> Carrier<'a> {
+    ) -> Copier<'a> {
         let (rounding, threads) = (self.rounding, self.threads);
-        Carrier { source, rounding, pairs, threads, progress, done: 0 }
+        Copier { source, rounding, pairs, threads, progress, done: 0 }
     }
 }
 
-/// Whether every value of a small tensor is the same in another encoding.
+/// Returns `true` if another encoding represents every value of a tensor exactly.
 fn is_exact(source: &ModelFile, info: &TensorInfo, float: FloatEncoding) -> Result<bool, Error> {
     let (mut bytes, mut values) = (Vec::new(), Vec::new());
     source.read_floats(info, 0..info.rows, &mut bytes, &mut values)?;

@@ -1,90 +1,95 @@
-//! `tokenizer.json` → the vocabulary tables of GGUF, and back.
+//! Conversion between `tokenizer.json` and the vocabulary of GGUF.
 //!
-//! Only byte-level BPE goes both ways: it is what the models we know use. How text is cut before BPE
-//! is a regular expression in `tokenizer.json` and a name in GGUF, so only cuts with a known name pass.
+//! Only byte-level BPE is supported, which the published models use. A pre-tokenizer is a regular
+//! expression in `tokenizer.json` and a name in GGUF, so only known ones can be converted.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use wf_core::{Vocabulary, token_type};
+
 use crate::error::{Error, quote_safely};
 use crate::model_file::ModelFile;
-use crate::vocabulary::{
-    CONTROL_TYPE, GgufVocabulary, LLAMA_3_CUT, MAX_TOKENS, NORMAL_TYPE, TokenizerSource,
-    UNUSED_TYPE, USER_DEFINED_TYPE,
-};
+use crate::vocabulary::{LLAMA_3_PRE, MAX_TOKENS, TokenizerSource};
 
-/// A way to cut text before BPE that has a name in GGUF.
-struct Cut {
-    /// What we call it in GGUF files.
+/// A pre-tokenizer with a name in GGUF.
+struct PreTokenizer {
+    /// Name that is written.
     name: &'static str,
-    /// What others call it.
+    /// Other names that are read.
     aliases: &'static [&'static str],
-    /// Its regular expression; `None` is the one that byte-level tokenizers have built in.
+    /// Regular expression; `None` for the one that is built into byte-level tokenizers.
     regex: Option<&'static str>,
-    /// Whether text is composed (NFC) first.
-    composes: bool,
-    /// Whether a piece that is a token is taken whole.
+    /// Text is normalized to NFC.
+    nfc: bool,
+    /// A word that is a token is not split.
     ignore_merges: bool,
 }
 
-const CUTS: [Cut; 3] = [
-    Cut {
-        name: LLAMA_3_CUT,
+const PRE_TOKENIZERS: [PreTokenizer; 3] = [
+    PreTokenizer {
+        name: LLAMA_3_PRE,
         aliases: &["llama3", "llama-v3", "falcon3", "falcon-h1", "falcon_e"],
         regex: Some(
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ),
-        composes: false,
+        nfc: false,
         ignore_merges: true,
     },
-    Cut {
+    PreTokenizer {
         name: "qwen2",
         aliases: &["deepseek-r1-qwen"],
         regex: Some(
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ),
-        composes: true,
+        nfc: true,
         ignore_merges: false,
     },
-    Cut { name: "gpt-2", aliases: &["phi-2"], regex: None, composes: false, ignore_merges: false },
+    PreTokenizer {
+        name: "gpt-2",
+        aliases: &["phi-2"],
+        regex: None,
+        nfc: false,
+        ignore_merges: false,
+    },
 ];
 
-/// Ends of a turn, as chat models write them.
+/// Tokens that end a turn of a chat.
 const TURN_ENDS: [&str; 2] = ["<|eot_id|>", "<|im_end|>"];
 
-/// The vocabulary of a model as GGUF has it; `None` if the model has no tokenizer.
-pub(super) fn vocabulary_of(source: &ModelFile) -> Result<Option<GgufVocabulary>, Error> {
+/// Returns the GGUF vocabulary of a model; `None` if it has no tokenizer.
+pub(super) fn vocabulary_of(source: &ModelFile) -> Result<Option<Vocabulary>, Error> {
     match source.tokenizer() {
         TokenizerSource::Missing { .. } => Ok(None),
         TokenizerSource::Gguf(vocabulary) => Ok(Some(vocabulary.clone())),
         TokenizerSource::Json(json) => {
-            let config = source.config();
-            let mut vocabulary = GgufVocabulary::from_tokenizer_json(json, config.vocab_len)
+            let info = source.info();
+            let mut vocabulary = vocabulary_from_tokenizer_json(json, source.network().vocab_len)
                 .map_err(|what| {
-                    let what = format!("{what}; packed safetensors take it as it is");
-                    Error::setting(source.name(), "tokenizer.json", what)
-                })?;
-            vocabulary.bos = config.bos;
+                let what = format!("{what}; packed safetensors can hold any tokenizer");
+                Error::setting(source.name(), "tokenizer.json", what)
+            })?;
+            vocabulary.bos = info.bos;
             let eos = source.special_token_texts().eos.as_deref();
             let named = eos.and_then(|text| vocabulary.find(text));
-            vocabulary.eos = named.or(config.eos.first().copied());
-            vocabulary.eot = vocabulary.eot.filter(|id| config.eos.contains(id));
+            vocabulary.eos = named.or(info.eos.first().copied());
+            vocabulary.eot = vocabulary.eot.filter(|id| info.eos.contains(id));
             Ok(Some(vocabulary))
         }
     }
 }
 
-impl GgufVocabulary {
-    /// Reads a `tokenizer.json` of byte-level BPE; places up to `vocab_len` that it leaves free are
-    /// filled with unused tokens. `tokenizer.json` names neither `bos` nor `eos`, so they stay open.
-    pub fn from_tokenizer_json(json: &[u8], vocab_len: usize) -> Result<Self, String> {
-        let tokenizer: TokenizerJson = serde_json::from_slice(json).map_err(|e| e.to_string())?;
-        let mut vocabulary = tokenizer.vocabulary(vocab_len)?;
-        vocabulary.eot = TURN_ENDS.iter().find_map(|text| vocabulary.find(text));
-        Ok(vocabulary)
-    }
+/// Converts a `tokenizer.json` of byte-level BPE to a GGUF vocabulary.
+///
+/// Unassigned ids below `vocab_len` become unused tokens. `bos` and `eos` are `None`, because a
+/// `tokenizer.json` does not have them.
+pub fn vocabulary_from_tokenizer_json(json: &[u8], vocab_len: usize) -> Result<Vocabulary, String> {
+    let tokenizer: TokenizerJson = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    let mut vocabulary = tokenizer.vocabulary(vocab_len)?;
+    vocabulary.eot = TURN_ENDS.iter().find_map(|text| vocabulary.find(text));
+    Ok(vocabulary)
 }
 
 #[derive(Deserialize)]
@@ -121,26 +126,29 @@ enum Merge {
 }
 
 impl TokenizerJson {
-    fn vocabulary(self, vocab_len: usize) -> Result<GgufVocabulary, String> {
+    fn vocabulary(self, vocab_len: usize) -> Result<Vocabulary, String> {
         if self.model.kind.as_deref() != Some("BPE") {
-            return Err(format!("model type {:?}, only byte-level BPE fits GGUF", self.model.kind));
+            return Err(format!(
+                "model type {:?}, only byte-level BPE can be converted to GGUF",
+                self.model.kind
+            ));
         }
-        let pre = cut_name(self.normalizer.as_ref(), self.pre_tokenizer.as_ref())?;
+        let pre = pre_tokenizer_name(self.normalizer.as_ref(), self.pre_tokenizer.as_ref())?;
         let add_bos = adds_a_first_token(self.post_processor.as_ref());
-        // llama.cpp wants a token for every row of the embedding.
+        // llama.cpp requires a token for every row of the embedding.
         let mut tokens: Vec<String> = (0..vocab_len).map(|id| format!("[PAD{id}]")).collect();
-        let mut token_types = vec![UNUSED_TYPE; vocab_len];
-        let plain = self.model.vocab.into_iter().map(|(text, id)| (id, text, NORMAL_TYPE));
+        let mut token_types = vec![token_type::UNUSED; vocab_len];
+        let plain = self.model.vocab.into_iter().map(|(text, id)| (id, text, token_type::NORMAL));
         let added = self.added_tokens.into_iter().map(|token| {
-            let kind = if token.special { CONTROL_TYPE } else { USER_DEFINED_TYPE };
+            let kind = if token.special { token_type::CONTROL } else { token_type::USER_DEFINED };
             (token.id, token.content, kind)
         });
-        // Added tokens come second: they may be in the vocabulary too, where they look plain.
+        // Added tokens come second: they may be in the vocabulary, too, as plain tokens.
         for (id, text, kind) in plain.chain(added) {
             let at = id as usize;
             let (Some(token), Some(token_type)) = (tokens.get_mut(at), token_types.get_mut(at))
             else {
-                return Err(format!("token {id}, the embedding has {vocab_len} rows"));
+                return Err(format!("token {id}, but the embedding has {vocab_len} rows"));
             };
             *token = text;
             *token_type = kind;
@@ -153,20 +161,20 @@ impl TokenizerJson {
         if merges.len() as u64 > MAX_TOKENS || tokens.len() as u64 > MAX_TOKENS {
             return Err(format!("more than {MAX_TOKENS} tokens or merges"));
         }
-        Ok(GgufVocabulary {
+        Ok(Vocabulary {
             model: "gpt2".to_owned(),
             pre: Some(pre.to_owned()),
             tokens,
             token_types,
             merges,
             add_bos,
-            ..GgufVocabulary::default()
+            ..Vocabulary::default()
         })
     }
 }
 
-/// The GGUF name of how a tokenizer prepares and cuts text.
-fn cut_name(
+/// Returns the GGUF name of a normalizer and pre-tokenizer.
+fn pre_tokenizer_name(
     normalizer: Option<&Value>,
     pre_tokenizer: Option<&Value>,
 ) -> Result<&'static str, String> {
@@ -179,33 +187,38 @@ fn cut_name(
     };
     let Some((bytes, splits)) = steps.split_last().filter(|(last, _)| last["type"] == "ByteLevel")
     else {
-        return Err("no ByteLevel pre-tokenizer, only byte-level BPE fits GGUF".to_owned());
+        return Err(
+            "no ByteLevel pre-tokenizer, only byte-level BPE can be converted to GGUF".to_owned()
+        );
     };
-    // The tokenizers library cuts by itself unless told not to.
-    let cuts_itself = bytes["use_regex"] != Value::Bool(false);
+    // The tokenizers library uses its built-in expression by default.
+    let is_built_in = bytes["use_regex"] != Value::Bool(false);
     let regex = match splits {
-        [] if cuts_itself => Some(None),
-        [split] if !cuts_itself && split["type"] == "Split" => {
+        [] if is_built_in => Some(None),
+        [split] if !is_built_in && split["type"] == "Split" => {
             split["pattern"]["Regex"].as_str().map(Some)
         }
         _ => None,
     };
-    let cut = regex.and_then(|regex| CUTS.iter().find(|cut| cut.regex == regex));
-    let Some(cut) = cut else {
+    let known = regex.and_then(|regex| PRE_TOKENIZERS.iter().find(|known| known.regex == regex));
+    let Some(known) = known else {
         let found = quote_safely(&Value::from_iter(steps.iter().map(|&s| s.clone())).to_string());
         return Err(format!("the pre-tokenizer {found} has no name in GGUF"));
     };
-    let name = cut.name;
+    let name = known.name;
     let normalizer = normalizer.filter(|normalizer| !normalizer.is_null());
-    let (none, composes) = (normalizer.is_none(), normalizer.is_some_and(|n| n["type"] == "NFC"));
-    if (cut.composes && composes) || (!cut.composes && none) {
+    let fits = match normalizer {
+        None => !known.nfc,
+        Some(normalizer) => known.nfc && normalizer["type"] == "NFC",
+    };
+    if fits {
         return Ok(name);
     }
     let found = quote_safely(&normalizer.unwrap_or(&Value::Null).to_string());
-    Err(format!("the normalizer {found} does not go with the cut {name} in GGUF"))
+    Err(format!("the normalizer {found} is not that of pre-tokenizer {name} in GGUF"))
 }
 
-/// Whether the post-processor puts a special token before the text; without one, nothing says.
+/// Returns `true` if the post-processor adds a special token before the text; `None` without one.
 fn adds_a_first_token(post_processor: Option<&Value>) -> Option<bool> {
     let starts_with_special =
         |processor: &Value| processor["single"][0].get("SpecialToken").is_some();
@@ -218,24 +231,24 @@ fn adds_a_first_token(post_processor: Option<&Value>) -> Option<bool> {
 /// The files of a tokenizer.
 pub(super) const NAMES: [&str; 2] = ["tokenizer.json", "tokenizer_config.json"];
 
-/// Whether the model has a tokenizer, and so files of one.
+/// Returns `true` if the model has a tokenizer.
 pub(super) fn has_files(source: &ModelFile) -> bool {
     !matches!(source.tokenizer(), TokenizerSource::Missing { .. })
 }
 
-/// `tokenizer.json` and `tokenizer_config.json`, if the model has a tokenizer.
+/// Returns the content of `tokenizer.json` and `tokenizer_config.json`, if the model has a tokenizer.
 pub(super) fn tokenizer_files(source: &ModelFile) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
     let json = match source.tokenizer() {
         TokenizerSource::Missing { .. } => return Ok(Vec::new()),
         TokenizerSource::Json(json) => json.clone(),
         TokenizerSource::Gguf(vocabulary) => tokenizer_json(vocabulary).map_err(|what| {
-            let what = format!("{what}; GGUF takes it as it is");
+            let what = format!("{what}; GGUF and .wf can hold any vocabulary");
             Error::setting(source.name(), "tokenizer.ggml", what)
         })?,
     };
     let mut settings = json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
     let texts = source.special_token_texts();
-    let mask = source.config().block_diffusion.and_then(|block| match source.tokenizer() {
+    let mask = source.info().block_diffusion.and_then(|block| match source.tokenizer() {
         TokenizerSource::Gguf(v) => v.tokens.get(block.mask_token as usize).cloned(),
         TokenizerSource::Json(json) => added_text(json, block.mask_token),
         TokenizerSource::Missing { .. } => None,
@@ -256,7 +269,7 @@ pub(super) fn tokenizer_files(source: &ModelFile) -> Result<Vec<(&'static str, V
     Ok(vec![(json_name, json), (settings_name, settings)])
 }
 
-/// The text of a token that a `tokenizer.json` adds to its vocabulary.
+/// Returns the text of an added token of a `tokenizer.json`.
 fn added_text(json: &[u8], id: u32) -> Option<String> {
     #[derive(Deserialize)]
     struct Added {
@@ -267,43 +280,44 @@ fn added_text(json: &[u8], id: u32) -> Option<String> {
     added.added_tokens.into_iter().find(|token| token.id == id).map(|token| token.content)
 }
 
-/// A `tokenizer.json` of a byte-level BPE vocabulary.
-fn tokenizer_json(vocabulary: &GgufVocabulary) -> Result<Vec<u8>, String> {
+/// Converts a byte-level BPE vocabulary to a `tokenizer.json`.
+fn tokenizer_json(vocabulary: &Vocabulary) -> Result<Vec<u8>, String> {
     if vocabulary.model != "gpt2" {
         let model = quote_safely(&vocabulary.model);
         return Err(format!("model \"{model}\", only byte-level BPE (gpt2) can be written"));
     }
     let Some(pre) = vocabulary.pre.as_deref() else {
-        return Err("pre is missing, so it is not known how text is cut".to_owned());
+        return Err("pre is missing, so the pre-tokenizer is unknown".to_owned());
     };
-    let Some(cut) = CUTS.iter().find(|cut| cut.name == pre || cut.aliases.contains(&pre)) else {
-        return Err(format!("pre-tokenizer \"{}\" is not known", quote_safely(pre)));
+    let is_named = |known: &&PreTokenizer| known.name == pre || known.aliases.contains(&pre);
+    let Some(known) = PRE_TOKENIZERS.iter().find(is_named) else {
+        return Err(format!("unknown pre-tokenizer \"{}\"", quote_safely(pre)));
     };
     let bytes = json!({
         "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
-        "use_regex": cut.regex.is_none(),
+        "use_regex": known.regex.is_none(),
     });
-    let pre_tokenizer = match cut.regex {
+    let pre_tokenizer = match known.regex {
         None => bytes,
         Some(regex) => json!({ "type": "Sequence", "pretokenizers": [
             { "type": "Split", "pattern": { "Regex": regex }, "behavior": "Isolated", "invert": false },
             bytes,
         ] }),
     };
-    let normalizer = if cut.composes { json!({ "type": "NFC" }) } else { Value::Null };
-    let kind = |id: usize| vocabulary.token_types.get(id).copied().unwrap_or(NORMAL_TYPE);
+    let normalizer = if known.nfc { json!({ "type": "NFC" }) } else { Value::Null };
+    let kind = |id: usize| vocabulary.token_types.get(id).copied().unwrap_or(token_type::NORMAL);
     let numbered = || vocabulary.tokens.iter().enumerate();
     let added: Vec<Value> = numbered()
-        .filter(|(id, _)| matches!(kind(*id), CONTROL_TYPE | USER_DEFINED_TYPE))
+        .filter(|(id, _)| matches!(kind(*id), token_type::CONTROL | token_type::USER_DEFINED))
         .map(|(id, text)| {
             json!({
                 "id": id, "content": text, "single_word": false, "lstrip": false,
-                "rstrip": false, "normalized": false, "special": kind(id) == CONTROL_TYPE,
+                "rstrip": false, "normalized": false, "special": kind(id) == token_type::CONTROL,
             })
         })
         .collect();
     let vocab: serde_json::Map<String, Value> = numbered()
-        .filter(|(id, _)| kind(*id) != UNUSED_TYPE)
+        .filter(|(id, _)| kind(*id) != token_type::UNUSED)
         .map(|(id, text)| (text.clone(), json!(id)))
         .collect();
     let tokenizer = json!({
@@ -320,14 +334,14 @@ fn tokenizer_json(vocabulary: &GgufVocabulary) -> Result<Vec<u8>, String> {
         "model": {
             "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
             "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
-            "ignore_merges": cut.ignore_merges, "vocab": vocab, "merges": vocabulary.merges,
+            "ignore_merges": known.ignore_merges, "vocab": vocab, "merges": vocabulary.merges,
         },
     });
     serde_json::to_vec(&tokenizer).map_err(|e| e.to_string())
 }
 
-/// The post-processor that puts the first token of a sequence there, if the vocabulary asks for it.
-fn first_token(vocabulary: &GgufVocabulary) -> Value {
+/// Returns the post-processor that adds the first token of a sequence, if the vocabulary has one.
+fn first_token(vocabulary: &Vocabulary) -> Value {
     let bos = vocabulary.bos.filter(|_| vocabulary.add_bos == Some(true));
     let text = bos.and_then(|id| vocabulary.tokens.get(id as usize));
     let (Some(id), Some(text)) = (bos, text) else { return Value::Null };

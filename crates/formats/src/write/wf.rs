@@ -1,26 +1,27 @@
-//! Any model → our own file.
+//! Writes a model as `.wf`.
 
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use wf_core::RotaryPairs;
+
 use super::config_json::config_values;
 use super::file::Staged;
 use super::target::{PlannedTensor, Target};
 use super::{Progress, tensor};
-use crate::checksum::Checksum;
-use crate::config::RotaryPairs;
+use crate::checksum::Hasher;
 use crate::error::Error;
 use crate::gguf::write::GgufWriter;
 use crate::model_file::ModelFile;
 use crate::size;
 use crate::vocabulary::TokenizerSource;
 use crate::wf::documents::{CHAT_TEMPLATE, TOKENIZER_JSON, VOCABULARY_GGUF};
-use crate::wf::header::{self, Document, Header, Place, Record, Sum};
+use crate::wf::header::{self, Document, Extent, Header, Record, Sum};
 use crate::wf::{ALIGNMENT, MAX_HEADER_LEN, beginning, data_start};
 
-/// Writes a model as one `.wf`. The header is written twice: what tensors sum up to is known when they
-/// have been written.
+/// Writes a model as a `.wf` file. The header is written twice, because checksums are known only after
+/// the tensors have been written.
 pub(super) fn stage(
     source: &ModelFile,
     target: &Target,
@@ -31,30 +32,30 @@ pub(super) fn stage(
     let documents = documents(source).map_err(|e| Error::io(out, e))?;
     let mut header = header(source, target, &plan, &documents);
     check_header_len(&header, out)?;
-    let mut carrier = target.carrier(source, RotaryPairs::Halves, progress);
-    Staged::file(out, target.existing, |file| {
+    let mut copier = target.copier(source, RotaryPairs::Halves, progress);
+    Staged::file(out, target.if_exists, |file| {
         let mut body = Body { file, out, at: 0 };
-        body.append(&written(&header))?;
+        body.append(&encode_header(&header))?;
         for (document, (_, bytes)) in header.documents.iter_mut().zip(&documents) {
             body.align()?;
             body.append(bytes)?;
-            document.place.checksum = Sum(Checksum::of(bytes));
+            document.extent.checksum = Sum(Hasher::of(bytes));
         }
         for (record, planned) in header.tensors.iter_mut().zip(&plan) {
             body.align()?;
-            let mut sum = Checksum::default();
-            carrier.copy(tensor(source, planned.name), planned.encoding, |bytes| {
+            let mut sum = Hasher::default();
+            copier.copy(tensor(source, planned.name), planned.encoding, |bytes| {
                 sum.add(bytes);
                 body.append(bytes)
             })?;
-            record.place.checksum = Sum(sum.finish());
+            record.extent.checksum = Sum(sum.finish());
         }
         source.check_unchanged()?;
-        body.rewrite(&written(&header))
+        body.rewrite(&encode_header(&header))
     })
 }
 
-/// Tokenizer and chat template as they are in the source.
+/// Returns the tokenizer and the chat template of the source.
 fn documents(source: &ModelFile) -> std::io::Result<Vec<(&'static str, Vec<u8>)>> {
     let mut documents = Vec::new();
     match source.tokenizer() {
@@ -72,7 +73,7 @@ fn documents(source: &ModelFile) -> std::io::Result<Vec<(&'static str, Vec<u8>)>
     Ok(documents)
 }
 
-/// The header but for its checksums.
+/// Returns the header without checksums.
 fn header(
     source: &ModelFile,
     target: &Target,
@@ -80,14 +81,14 @@ fn header(
     documents: &[(&str, Vec<u8>)],
 ) -> Header {
     let mut free = 0_u64;
-    let mut place = |size: u64| {
+    let mut extent = |size: u64| {
         let offset = free.next_multiple_of(ALIGNMENT);
         free = offset + size;
-        Place { offset, size, checksum: Sum::default() }
+        Extent { offset, size, checksum: Sum::default() }
     };
     let documents = documents.iter().map(|(name, bytes)| Document {
         name: (*name).to_owned(),
-        place: place(size::widen(bytes.len())),
+        extent: extent(size::widen(bytes.len())),
     });
     let documents = documents.collect();
     let tensors = plan.iter().map(|planned| {
@@ -97,11 +98,11 @@ fn header(
             rows: info.rows,
             cols: info.cols,
             encoding: header::name(planned.encoding).unwrap_or_default().to_owned(),
-            place: place(planned.size),
+            extent: extent(planned.size),
         }
     });
     Header {
-        config: config_values(source.config(), target),
+        config: config_values(source, target),
         generation_config: source.generation_defaults().to_json(),
         special_tokens: source.special_token_texts().clone(),
         tensors: tensors.collect(),
@@ -109,29 +110,29 @@ fn header(
     }
 }
 
-/// Refuses a header that the reader would refuse.
+/// Rejects a header that is too long for the reader.
 fn check_header_len(header: &Header, out: &Path) -> Result<(), Error> {
     let len = size::widen(json(header).len());
     if len <= MAX_HEADER_LEN {
         return Ok(());
     }
-    let what = format!("a header of {len} bytes, at most {MAX_HEADER_LEN} are allowed");
+    let what = format!("header has {len} bytes, the limit is {MAX_HEADER_LEN}");
     Err(Error::unsupported(&out.display().to_string(), what))
 }
 
 fn json(header: &Header) -> Vec<u8> {
-    serde_json::to_vec(header).expect("a header is made of plain values")
+    serde_json::to_vec(header).expect("plain values can be serialized")
 }
 
-/// Everything before documents and tensors.
-fn written(header: &Header) -> Vec<u8> {
+/// Returns everything before documents and tensors.
+fn encode_header(header: &Header) -> Vec<u8> {
     let json = json(header);
-    let ends = header.tensors.last().map(|t| t.place.offset + t.place.size);
+    let ends = header.tensors.last().map(|t| t.extent.offset + t.extent.size);
     let data = data_start(size::widen(json.len())).unwrap_or(u64::MAX);
     beginning(&json, data + ends.unwrap_or(0))
 }
 
-/// What is written so far.
+/// The part of the file that has been written.
 struct Body<'a> {
     file: &'a mut BufWriter<File>,
     out: &'a Path,
@@ -144,13 +145,13 @@ impl Body<'_> {
         self.file.write_all(bytes).map_err(|e| Error::io(self.out, e))
     }
 
-    /// Zeros up to the next place where something may begin.
+    /// Writes zeros up to the next multiple of the alignment.
     fn align(&mut self) -> Result<(), Error> {
         let padding = self.at.next_multiple_of(ALIGNMENT) - self.at;
         self.append(&[0; ALIGNMENT as usize][..padding as usize])
     }
 
-    /// Writes the beginning once more.
+    /// Overwrites the beginning.
     fn rewrite(&mut self, beginning: &[u8]) -> Result<(), Error> {
         let io = |e| Error::io(self.out, e);
         self.file.seek(SeekFrom::Start(0)).map_err(io)?;

@@ -11,12 +11,12 @@ pub(crate) fn demo() -> ModelFile {
 }
 
 #[test]
-fn the_built_in_model_opens_and_knows_itself() {
+fn the_built_in_model_opens() {
     let demo = demo();
-    let config = demo.config();
-    assert_eq!((config.layers, config.hidden_len, config.vocab_len), (12, 512, 8192));
-    assert_eq!((config.bos, config.eos.as_slice()), (Some(0), [1, 2].as_slice()));
-    let block = config.block_diffusion.unwrap();
+    let (network, info) = (demo.network(), demo.info());
+    assert_eq!((network.layers.len(), network.hidden_len, network.vocab_len), (12, 512, 8192));
+    assert_eq!((info.bos, info.eos.as_slice()), (Some(0), [1, 2].as_slice()));
+    let block = info.block_diffusion.unwrap();
     assert_eq!((block.mask_token, block.block_len, block.sub_block_len), (3, 32, Some(8)));
     assert!(block.token_shift && block.causal_context);
     let TokenizerSource::Gguf(vocabulary) = demo.tokenizer() else { panic!("no vocabulary") };
@@ -25,13 +25,13 @@ fn the_built_in_model_opens_and_knows_itself() {
 }
 
 #[test]
-fn the_built_in_model_is_its_source() {
+fn the_built_in_model_equals_its_source() {
     let Some(path) = shared("models/demo") else { return };
     let (demo, source) = (demo(), open(&path));
-    let mut expected = source.config().clone();
+    let mut expected = source.info().clone();
     expected.architecture = "bitnet-b1.58".to_owned();
     expected.name = Some("wf-demo".to_owned());
-    assert_eq!(demo.config(), &expected);
+    assert_eq!((demo.network(), demo.info()), (source.network(), &expected));
     assert_eq!(demo.chat_template(), source.chat_template());
     assert_eq!(demo.special_token_texts(), source.special_token_texts());
     for info in source.tensors() {

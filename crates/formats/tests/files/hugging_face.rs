@@ -1,4 +1,4 @@
-//! Hugging Face checkpoints: how weights are read, and what is refused.
+//! Hugging Face checkpoints: weights, and rejected files.
 
 use std::fs;
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 use wf_formats::encoding::{encode_floats, encode_trits};
 use wf_formats::{
-    Encoding, FloatEncoding, LayerTensor, Rounding, SafetensorsWriter, TensorName, TernaryEncoding,
-    TritScales,
+    Encoding, FloatEncoding, LayerTensor, Rounding, SafetensorsWriter, Scales, TensorName,
+    TernaryEncoding,
 };
 
-use crate::support::{Sample, open, read_trits, refusal};
+use crate::support::{Sample, open, open_error, read_trits};
 
-/// How the projections of a checkpoint are written.
+/// The storage of the projections of a checkpoint.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Weights {
     /// Four rows a byte, and a scale of this shape.
@@ -32,7 +32,7 @@ fn config(sample: &Sample) -> Value {
     json!({
         "architectures": ["BitNetForCausalLM"], "model_type": "bitnet", "hidden_act": "relu2",
         "vocab_size": 300, "hidden_size": 256, "intermediate_size": 512,
-        "num_hidden_layers": sample.config.layers, "num_attention_heads": 4,
+        "num_hidden_layers": sample.network.layers.len(), "num_attention_heads": 4,
         "num_key_value_heads": 2, "max_position_embeddings": 128, "rope_theta": 10000.0,
         "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
         "quantization_config": {
@@ -46,7 +46,7 @@ impl Checkpoint {
     fn new(weights: Weights, change: impl FnOnce(&mut Value)) -> Self {
         let sample = Sample::new();
         let directory = tempfile::tempdir().unwrap();
-        let names: Vec<TensorName> = sample.config.tensor_names().collect();
+        let names: Vec<TensorName> = TensorName::all(&sample.network).collect();
         let path = directory.path().join("model.safetensors");
         write_shard(&sample, &names, weights, TensorName::hugging_face, &path);
         let mut settings = config(&sample);
@@ -59,8 +59,8 @@ impl Checkpoint {
         self.directory.path()
     }
 
-    fn refusal(&self) -> String {
-        refusal(self.path())
+    fn open_error(&self) -> String {
+        open_error(self.path())
     }
 }
 
@@ -75,19 +75,19 @@ pub(crate) fn write_shard(
     let mut writer = SafetensorsWriter::new();
     let mut data = Vec::new();
     for &name in names {
-        let (rows, cols) = sample.config.shape(name);
+        let (rows, cols) = name.shape(&sample.network).unwrap();
         let hf = spell(name);
         match (name.is_linear(), weights) {
             (true, Weights::Packed(scale_shape)) => {
                 writer.declare_bytes(&hf, &[rows / 4, cols]).unwrap();
-                let scale = TritScales::Tensor(1.0);
+                let scale = Scales::Tensor(1.0);
                 let trits = &sample.trits[&name];
-                let packed = TernaryEncoding::HfPacked;
+                let packed = TernaryEncoding::HF_PACKED;
                 data.extend(
                     encode_trits(packed, trits, rows, cols, &scale, Rounding::Exact).unwrap(),
                 );
-                writer.declare(&format!("{hf}_scale"), scale_shape, FloatEncoding::Bf16).unwrap();
-                data.extend(encode_floats(FloatEncoding::Bf16, &[sample.scales[&name]]).unwrap());
+                writer.declare(&format!("{hf}_scale"), scale_shape, FloatEncoding::BF16).unwrap();
+                data.extend(encode_floats(FloatEncoding::BF16, &[sample.scales[&name]]).unwrap());
             }
             (true, Weights::Floats(float)) => {
                 writer.declare(&hf, &[rows, cols], float).unwrap();
@@ -95,8 +95,8 @@ pub(crate) fn write_shard(
             }
             (false, _) => {
                 let shape = if name.is_norm() { vec![cols] } else { vec![rows, cols] };
-                writer.declare(&hf, &shape, FloatEncoding::Bf16).unwrap();
-                data.extend(sample.tensor_bytes(name, Encoding::Float(FloatEncoding::Bf16)));
+                writer.declare(&hf, &shape, FloatEncoding::BF16).unwrap();
+                data.extend(sample.tensor_bytes(name, Encoding::Float(FloatEncoding::BF16)));
             }
         }
     }
@@ -115,18 +115,18 @@ fn autobitlinear_multiplies_and_bitlinear_divides() {
     let model = open(checkpoint.path());
     for (name, scale) in &checkpoint.sample.scales {
         let found = model.scales(model.tensor(*name).unwrap()).unwrap();
-        assert_eq!(found, TritScales::Tensor(1.0 / scale));
+        assert_eq!(found, Scales::Tensor(1.0 / scale));
         assert!(read_trits(&model, *name) == checkpoint.sample.trits[name]);
     }
     assert!(model.format().decisions.iter().any(|why| why.contains("divides")));
 }
 
 #[test]
-fn master_weights_become_trits_by_their_mean() {
+fn master_weights_are_rounded_by_their_mean() {
     let online = |config: &mut Value| {
         config["quantization_config"]["quantization_mode"] = json!("online");
     };
-    for float in [FloatEncoding::F32, FloatEncoding::Bf16] {
+    for float in [FloatEncoding::F32, FloatEncoding::BF16] {
         let checkpoint = Checkpoint::new(Weights::Floats(float), online);
         let model = open(checkpoint.path());
         for (name, scale) in &checkpoint.sample.scales {
@@ -135,8 +135,7 @@ fn master_weights_become_trits_by_their_mean() {
             assert!(read_trits(&model, *name) == *trits);
             let share = trits.iter().filter(|&&trit| trit != 0).count() as f64 / trits.len() as f64;
             let mean = (f64::from(*scale) * share) as f32;
-            let TritScales::Tensor(found) = model.scales(model.tensor(*name).unwrap()).unwrap()
-            else {
+            let Scales::Tensor(found) = model.scales(model.tensor(*name).unwrap()).unwrap() else {
                 panic!("one scale a tensor")
             };
             assert!((found - mean).abs() <= mean * 1e-6, "{name}: {found} {mean}");
@@ -145,7 +144,7 @@ fn master_weights_become_trits_by_their_mean() {
 }
 
 #[test]
-fn the_old_family_is_known_by_its_bits() {
+fn models_of_2024_are_recognized_by_weight_bits() {
     let old = |config: &mut Value| {
         config.as_object_mut().unwrap().remove("quantization_config");
         config["weight_bits"] = json!(1);
@@ -156,11 +155,11 @@ fn the_old_family_is_known_by_its_bits() {
 }
 
 #[test]
-fn shards_are_one_model() {
+fn shards_form_one_model() {
     let checkpoint = Checkpoint::new(PACKED, |_| {});
     let path = checkpoint.path();
     fs::remove_file(path.join("model.safetensors")).unwrap();
-    let names: Vec<TensorName> = checkpoint.sample.config.tensor_names().collect();
+    let names: Vec<TensorName> = TensorName::all(&checkpoint.sample.network).collect();
     let (first, second) = names.split_at(9);
     let mut map = serde_json::Map::new();
     for (shard, names) in [("a.safetensors", first), ("b.safetensors", second)] {
@@ -175,17 +174,17 @@ fn shards_are_one_model() {
     assert_eq!(model.format().files.len(), 2);
     for name in ["../a.safetensors", "/etc/passwd", "a.bin"] {
         fs::write(&index, json!({"weight_map": {"x": name}}).to_string()).unwrap();
-        let message = refusal(path);
-        assert!(message.contains("is no name of a shard"), "{message}");
+        let message = open_error(path);
+        assert!(message.contains("is not the name of a safetensors file"), "{message}");
     }
     fs::write(&index, json!({"weight_map": {"x": "a.safetensors"}}).to_string()).unwrap();
-    assert!(refusal(path).contains("is missing"));
+    assert!(open_error(path).contains("is missing"));
 }
 
 #[test]
-fn settings_we_cannot_honour_are_refused_by_name() {
+fn rejects_unsupported_settings() {
     type Change = fn(&mut Value);
-    let cases: [(Change, &str); 15] = [
+    let cases: [(Change, &str); 16] = [
         (|c| c["rope_interleaved"] = json!(true), "rope_interleaved"),
         (|c| c["attention_bias"] = json!(true), "attention_bias"),
         (
@@ -195,10 +194,17 @@ fn settings_we_cannot_honour_are_refused_by_name() {
         (|c| c["hidden_act"] = json!("gelu"), "hidden_act: \"gelu\""),
         (|c| c["tie_word_embeddings"] = json!(false), "lm_head.weight"),
         (|c| c["num_hidden_layers"] = json!(3), "\"model.layers.2.input_layernorm.weight\""),
-        (|c| c["hidden_size"] = json!(512), "has shape 300 x 256, the network needs 300 x 512"),
-        (|c| c["hidden_size"] = json!("256"), "hidden_size: found \"256\", wanted a whole number"),
+        (|c| c["num_hidden_layers"] = json!(1_u64 << 31), "must be between 1 and 16384"),
+        (|c| c["hidden_size"] = json!(512), "has shape 300 x 256, the network requires 300 x 512"),
+        (
+            |c| c["hidden_size"] = json!("256"),
+            "hidden_size: found \"256\", must be a non-negative integer",
+        ),
         (|c| c["num_attention_heads"] = json!(0), "num_attention_heads"),
-        (|c| c["eos_token_id"] = json!([2, 300]), "eos token: 300, the vocabulary has 300 tokens"),
+        (
+            |c| c["eos_token_id"] = json!([2, 300]),
+            "eos token: 300, must be below the vocabulary size 300",
+        ),
         (|c| c["quantization_config"]["use_rms_norm"] = json!(true), "use_rms_norm"),
         (|c| c["quantization_config"]["quant_method"] = json!("gptq"), "quant_method: \"gptq\""),
         (
@@ -209,29 +215,29 @@ fn settings_we_cannot_honour_are_refused_by_name() {
         (|c| c["architectures"] = json!(["Qwen2ForCausalLM"]), "Qwen2ForCausalLM"),
     ];
     for (change, expected) in cases {
-        let message = Checkpoint::new(PACKED, change).refusal();
+        let message = Checkpoint::new(PACKED, change).open_error();
         assert!(message.contains(expected), "{expected}: {message}");
     }
     let llama = |c: &mut Value| {
         c["architectures"] = json!(["LlamaForCausalLM"]);
         c["quantization_config"] = Value::Null;
     };
-    assert!(Checkpoint::new(PACKED, llama).refusal().contains("not a ternary model"));
+    assert!(Checkpoint::new(PACKED, llama).open_error().contains("not a ternary model"));
 }
 
 #[test]
-fn weights_that_do_not_fit_their_scheme_are_refused() {
+fn rejects_weights_that_do_not_match_their_scheme() {
     let online = |config: &mut Value| {
         config["quantization_config"]["quantization_mode"] = json!("online");
     };
-    assert!(Checkpoint::new(PACKED, online).refusal().contains("U8"));
+    assert!(Checkpoint::new(PACKED, online).open_error().contains("U8"));
     let floats = Checkpoint::new(Weights::Floats(FloatEncoding::F32), |_| {});
-    assert!(floats.refusal().contains("_scale\""));
+    assert!(floats.open_error().contains("_scale\""));
 }
 
 #[test]
 fn block_diffusion_is_read_from_every_place() {
-    let block = |checkpoint: &Checkpoint| open(checkpoint.path()).config().block_diffusion;
+    let block = |checkpoint: &Checkpoint| open(checkpoint.path()).info().block_diffusion;
     let plain = Checkpoint::new(PACKED, |_| {});
     assert!(block(&plain).is_none());
     let own = Checkpoint::new(PACKED, |config| {
@@ -242,22 +248,22 @@ fn block_diffusion_is_read_from_every_place() {
     assert_eq!((found.mask_token, found.block_len, found.sub_block_len), (9, 16, None));
     assert!(found.token_shift && !found.causal_context);
     let fast = Checkpoint::new(PACKED, |config| config["bd_size"] = json!(32));
-    assert!(fast.refusal().contains("mask_token_id"));
+    assert!(fast.open_error().contains("mask_token_id"));
     fs::write(fast.path().join("dlm_config.json"), r#"{"mask_token_id": 0}"#).unwrap();
     assert_eq!(block(&fast).unwrap().mask_token, 0);
     let tokenizer = r#"{"added_tokens": [{"id": 7, "content": "|<MASK>|"}]}"#;
     fs::write(fast.path().join("tokenizer.json"), tokenizer).unwrap();
-    // The tokenizer knows better than a trainer that writes 0 whatever the mask is.
+    // The tokenizer takes precedence: some trainers always write 0.
     let found = block(&fast).unwrap();
     assert_eq!((found.mask_token, found.block_len), (7, 32));
     let outside = Checkpoint::new(PACKED, |config| {
         config["block_diffusion"] = json!({"mask_token_id": 300, "block_size": 16});
     });
-    assert!(outside.refusal().contains("mask token: 300"));
+    assert!(outside.open_error().contains("mask token: 300"));
 }
 
 #[test]
-fn a_template_file_beats_the_one_in_the_settings() {
+fn a_template_file_overrides_the_tokenizer_config() {
     let checkpoint = Checkpoint::new(PACKED, |_| {});
     let settings = r#"{"chat_template": "old", "bos_token": "<s>", "eos_token": null}"#;
     fs::write(checkpoint.path().join("tokenizer_config.json"), settings).unwrap();
@@ -278,7 +284,7 @@ fn raw_safetensors(header: &str, data: usize) -> Vec<u8> {
 }
 
 #[test]
-fn broken_safetensors_are_refused() {
+fn rejects_invalid_safetensors() {
     let entry = |name: &str, shape: &str, begin: u64, end: u64| {
         format!(r#""{name}":{{"dtype":"F32","shape":{shape},"data_offsets":[{begin},{end}]}}"#)
     };
@@ -288,12 +294,12 @@ fn broken_safetensors_are_refused() {
     let cases = [
         (file(&[a.clone(), a.clone()], 8), "\"a\" appears twice"),
         (file(&[a.clone(), entry("b", "[2]", 4, 12)], 12), "overlaps another tensor"),
-        (file(&[a.clone(), entry("b", "[2]", 12, 20)], 20), "a hole lies before it"),
+        (file(&[a.clone(), entry("b", "[2]", 12, 20)], 20), "there is a gap before it"),
         (file(&[a.clone(), b.clone()], 12), "end past the file"),
         (file(&[a.clone(), b], 20), "4 bytes after the last tensor"),
         (file(&[entry("a", "[3]", 0, 8)], 8), "takes 12"),
-        (file(&[entry("a", "[2]", 8, 0)], 8), "cannot be"),
-        (file(&[entry("a", "[4294967296,4294967296]", 0, 8)], 8), "more than any file has"),
+        (file(&[entry("a", "[2]", 8, 0)], 8), "are invalid"),
+        (file(&[entry("a", "[4294967296,4294967296]", 0, 8)], 8), "more than any file"),
         (file(&[entry("a", "[1,1,1,1,2]", 0, 8)], 8), "more than 4 dimensions"),
         (raw_safetensors("[]", 0), "header"),
         ((u64::MAX).to_le_bytes().to_vec(), "at most 16777216 allowed"),
@@ -303,16 +309,16 @@ fn broken_safetensors_are_refused() {
     let checkpoint = Checkpoint::new(PACKED, |_| {});
     for (bytes, expected) in cases {
         fs::write(checkpoint.path().join("model.safetensors"), &bytes).unwrap();
-        let message = checkpoint.refusal();
+        let message = checkpoint.open_error();
         assert!(message.contains(expected), "{expected}: {message}");
-        // Whatever we accept, the format's own library must accept too; it may be laxer, never stricter.
+        // The safetensors library accepts every file that is accepted here.
     }
     fs::write(checkpoint.path().join("model.safetensors"), file(&[a], 8)).unwrap();
-    assert!(checkpoint.refusal().contains("model.embed_tokens.weight"));
+    assert!(checkpoint.open_error().contains("model.embed_tokens.weight"));
 }
 
 #[test]
-fn the_format_s_own_library_reads_what_we_write() {
+fn the_safetensors_library_reads_written_files() {
     let checkpoint = Checkpoint::new(PACKED, |_| {});
     let bytes = fs::read(checkpoint.path().join("model.safetensors")).unwrap();
     let theirs = safetensors::SafeTensors::deserialize(&bytes).unwrap();
@@ -324,7 +330,7 @@ fn the_format_s_own_library_reads_what_we_write() {
 }
 
 #[test]
-fn unknown_tensors_of_a_layer_are_refused_and_others_are_listed() {
+fn rejects_unknown_tensors_of_layers_and_lists_others() {
     let checkpoint = Checkpoint::new(PACKED, |_| {});
     let sample = &checkpoint.sample;
     let path = checkpoint.path().join("model.safetensors");
@@ -344,9 +350,9 @@ fn unknown_tensors_of_a_layer_are_refused_and_others_are_listed() {
         fs::write(&path, changed).unwrap();
     };
     with("model.layers.0.self_attn.q_norm.weight");
-    assert!(checkpoint.refusal().contains("q_norm"));
+    assert!(checkpoint.open_error().contains("q_norm"));
     with("model.layers.0.self_attn.q_proj.bias");
-    assert!(checkpoint.refusal().contains("q_proj.bias"));
+    assert!(checkpoint.open_error().contains("q_proj.bias"));
     with("vision.weight");
     let model = open(checkpoint.path());
     assert_eq!(model.extra_tensors(), ["vision.weight"]);

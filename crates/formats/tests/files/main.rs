@@ -1,10 +1,10 @@
-//! Model files as a whole: written, read, compared, refused.
+//! Model files as a whole: written, read, compared, rejected.
 
 #![expect(clippy::unwrap_used, reason = "a test whose premise does not hold should stop")]
 
 mod demo;
-mod gguf_refusals;
 mod hugging_face;
+mod invalid_gguf;
 mod pairs;
 mod peers;
 mod published;

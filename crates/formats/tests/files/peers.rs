@@ -1,12 +1,13 @@
 //! The demo model as other projects' own tools wrote it: every trit and scale must be the source's.
 
+use wf_core::Activation;
 use wf_formats::encoding::decode_scales;
 use wf_formats::{
-    Activation, FloatEncoding, FormatKind, GgufTarget, ModelFile, Rounding, TensorName,
-    TernaryEncoding, TokenizerSource, write_gguf,
+    FloatEncoding, FormatKind, GgufTarget, ModelFile, Rounding, TensorName, TernaryEncoding,
+    TokenizerSource, write_gguf,
 };
 
-use crate::support::{self, shared};
+use crate::support::{self, activation, shared};
 
 fn open(path: &str) -> Option<ModelFile> {
     shared(path).map(|path| support::open(&path))
@@ -22,15 +23,23 @@ fn trits(model: &ModelFile, name: TensorName) -> Vec<i8> {
 #[test]
 fn the_demo_directory_opens() {
     let Some(model) = open("models/demo") else { return };
-    let config = model.config();
+    let (network, info) = (model.network(), model.info());
+    let layer = network.uniform_layer().unwrap();
+    let (attention, dense) = (layer.attention(), layer.ffn.dense().unwrap());
     assert_eq!(model.format().kind, FormatKind::HuggingFace);
-    assert_eq!((config.vocab_len, config.hidden_len, config.ffn_len), (8192, 512, 1536));
-    assert_eq!((config.layers, config.heads, config.kv_heads, config.head_dim), (12, 8, 2, 64));
-    assert_eq!(config.activation, Activation::Relu2);
-    assert_eq!((config.bos, config.eos.as_slice()), (Some(0), [1, 2].as_slice()));
-    let block = config.block_diffusion.unwrap();
+    assert_eq!((network.vocab_len, network.hidden_len, dense.ffn_len), (8192, 512, 1536));
+    assert_eq!(network.layers.len(), 12);
+    assert_eq!((attention.heads, attention.kv_heads, attention.head_dim), (8, 2, 64));
+    assert_eq!(dense.activation, Activation::Relu2);
+    assert_eq!((info.bos, info.eos.as_slice()), (Some(0), [1, 2].as_slice()));
+    let block = info.block_diffusion.unwrap();
     assert_eq!((block.mask_token, block.block_len, block.sub_block_len), (3, 32, Some(8)));
-    assert!(block.token_shift && block.causal_context && config.tied_head && config.sub_norms);
+    assert!(
+        block.token_shift
+            && block.causal_context
+            && network.head.tied
+            && attention.sub_norm.is_some()
+    );
     assert!(matches!(model.tokenizer(), TokenizerSource::Json(_)));
     assert!(model.chat_template().unwrap().contains("<|eot_id|>"));
     assert_eq!(model.special_token_texts().eos.as_deref(), Some("<|eot_id|>"));
@@ -40,9 +49,10 @@ fn the_demo_directory_opens() {
 fn compare(peer: &str, embedding_tolerance: f32) {
     let Some(source) = open("models/demo") else { return };
     let Some(peer) = open(peer) else { return };
-    assert_eq!(peer.config().activation, source.config().activation);
-    assert_eq!(peer.config().rope_theta, source.config().rope_theta);
-    assert_eq!(peer.config().norm_eps, source.config().norm_eps);
+    assert_eq!(activation(&peer), activation(&source));
+    let theta = |model: &ModelFile| model.network().layers[0].attention().rope.unwrap().theta;
+    assert_eq!(theta(&peer), theta(&source));
+    assert_eq!(peer.network().norm, source.network().norm);
     for info in source.tensors() {
         let other = peer.tensor(info.name).unwrap();
         if info.name.is_linear() {
@@ -62,7 +72,7 @@ fn compare(peer: &str, embedding_tolerance: f32) {
 }
 
 #[test]
-fn we_write_the_bytes_that_llama_cpp_writes() {
+fn writes_the_bytes_of_llama_cpp() {
     let (Some(source), Some(peer)) =
         (open("models/demo"), open("golden/peer-files/demo.TQ2_0.gguf"))
     else {
@@ -71,7 +81,7 @@ fn we_write_the_bytes_that_llama_cpp_writes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ours.gguf");
     let target = GgufTarget {
-        trits: TernaryEncoding::Tq2_0,
+        trits: TernaryEncoding::TQ2_0,
         head: FloatEncoding::F16,
         rounding: Rounding::Exact,
         name: None,
@@ -83,7 +93,7 @@ fn we_write_the_bytes_that_llama_cpp_writes() {
         let theirs = peer.tensor(info.name).unwrap();
         // llama.cpp gives a group of zeros the scale 0; we keep the scale of the tensor.
         let has_zero_groups = info.name.is_linear()
-            && decode_scales(TernaryEncoding::Tq2_0, peer.bytes(theirs), info.rows, info.cols)
+            && decode_scales(TernaryEncoding::TQ2_0, peer.bytes(theirs), info.rows, info.cols)
                 .unwrap()
                 .values()
                 .contains(&0.0);

@@ -1,18 +1,19 @@
-//! Small twins of the models people have: the keys, names, shapes and types of the published files.
+//! Small replicas of published models, with their keys, names and types.
 //!
-//! No weights can be had where these tests run. What the files hold is known from dumps, converters and
-//! model code; docs/formats.md says which.
+//! The published files are not available to tests. Their content is known from dumps, converters and
+//! model code: see docs/formats.md.
 
 use std::fs;
 
 use serde_json::{Value, json};
+use wf_core::{Activation, Network, Rope, RotaryPairs};
 use wf_formats::{
-    Activation, Encoding, FloatEncoding, GgufWriter, LayerTensor, MetadataValue, ModelConfig,
-    ModelFile, OpenOptions, RotaryPairs, TensorName, TokenizerSource, TritScales,
+    Encoding, FloatEncoding, GgufWriter, LayerTensor, MetadataValue, ModelFile, ModelInfo,
+    OpenOptions, Scales, TensorName, TokenizerSource,
 };
 
 use crate::hugging_face::{Weights, write_shard};
-use crate::support::{I2_S, Sample, open, read_trits};
+use crate::support::{I2_S, Sample, activation, open, read_trits, rotary_pairs};
 
 fn gguf(sample: &Sample, more: impl FnOnce(&mut GgufWriter)) -> Result<ModelFile, String> {
     open_gguf(sample, &OpenOptions::default(), more)
@@ -33,15 +34,15 @@ fn text(text: &str) -> MetadataValue {
 }
 
 /// A network without sub-norms, as GGUF has it.
-fn llama() -> ModelConfig {
-    ModelConfig {
-        architecture: "llama".to_owned(),
-        sub_norms: false,
-        tied_head: false,
-        activation: Activation::Silu,
-        rotary_pairs: RotaryPairs::Adjacent,
-        ..Sample::new().config
-    }
+fn llama() -> Sample {
+    let Sample { mut network, info, .. } = Sample::named("llama");
+    network.head.tied = false;
+    network.update_layers(|attention, dense| {
+        (attention.sub_norm, dense.sub_norm) = (None, None);
+        dense.activation = Activation::Silu;
+        attention.rope = Some(Rope { pairs: RotaryPairs::Adjacent, ..Rope::default() });
+    });
+    Sample::of(network, info)
 }
 
 /// The vocabulary keys of microsoft/bitnet-b1.58-2B-4T-gguf: no `pre`, no `eot_token_id`.
@@ -70,20 +71,16 @@ fn set_llama_3_vocabulary(writer: &mut GgufWriter) {
 }
 
 #[test]
-fn both_uploads_of_2b_4t_open_and_cut_text_as_llama_3() {
+fn both_uploads_of_2b_4t_open_with_the_pre_tokenizer_of_llama_3() {
     // The first was `bitnet-25` and had the embedding a second time, as output.weight.
     for (arch, tied_head) in [("bitnet-b1.58", true), ("bitnet-25", false)] {
-        let sample = Sample::of(ModelConfig {
-            architecture: arch.to_owned(),
-            vocab_len: 128_256,
-            hidden_len: 128,
-            ffn_len: 128,
-            layers: 1,
-            heads: 2,
-            kv_heads: 1,
-            tied_head,
-            ..Sample::new().config
+        let Sample { mut network, info, .. } = Sample::named(arch);
+        (network.vocab_len, network.hidden_len, network.head.tied) = (128_256, 128, tied_head);
+        network.layers.truncate(1);
+        network.update_layers(|attention, dense| {
+            (attention.heads, attention.kv_heads, dense.ffn_len) = (2, 1, 128);
         });
+        let sample = Sample::of(network, info);
         let model = gguf(&sample, |writer| {
             writer.set(&format!("{arch}.vocab_size"), MetadataValue::U32(128_256));
             writer.set(&format!("{arch}.rope.dimension_count"), MetadataValue::U32(64));
@@ -91,23 +88,24 @@ fn both_uploads_of_2b_4t_open_and_cut_text_as_llama_3() {
         });
         let model = model.unwrap();
         sample.assert_same(&model);
-        let config = model.config();
-        assert_eq!((config.activation, config.tied_head), (Activation::Relu2, tied_head));
-        assert_eq!(config.rotary_pairs, RotaryPairs::Halves);
+        assert_eq!(activation(&model), Activation::Relu2);
+        assert_eq!(model.network().head.tied, tied_head);
+        assert_eq!(rotary_pairs(&model), RotaryPairs::Halves);
+        let info = model.info();
         // The end of a turn has no key, but it is a control token.
-        assert_eq!((config.bos, config.eos.as_slice()), (Some(128_000), &[128_001, 128_009][..]));
+        assert_eq!((info.bos, info.eos.as_slice()), (Some(128_000), &[128_001, 128_009][..]));
         let TokenizerSource::Gguf(vocabulary) = model.tokenizer() else { panic!("no vocabulary") };
         assert_eq!(vocabulary.pre.as_deref(), Some("llama-bpe"));
-        let told = model.format().decisions.join("\n");
-        assert!(told.contains("text is cut as llama-bpe"), "{told}");
+        let decisions = model.format().decisions.join("\n");
+        assert!(decisions.contains("pre-tokenizer llama-bpe"), "{decisions}");
         // The file's own template is not what the model was trained with.
-        assert!(told.contains("chat template of the original checkpoint"), "{told}");
+        assert!(decisions.contains("chat template of the original checkpoint"), "{decisions}");
         assert!(model.chat_template().unwrap().ends_with("Assistant: {% endif %}"));
     }
 }
 
 #[test]
-fn another_vocabulary_is_not_taken_for_llama_3() {
+fn other_vocabularies_keep_their_pre_tokenizer() {
     let model = gguf(&Sample::new(), |writer| {
         writer.set("tokenizer.ggml.model", text("gpt2"));
         let tokens = vec!["<|begin_of_text|>".to_owned()];
@@ -122,7 +120,7 @@ fn another_vocabulary_is_not_taken_for_llama_3() {
 fn llama_shaped_files_of_bitnet_cpp_open() {
     // Llama3-8B-1.58, Falcon3 and Falcon-E, in this order.
     for pre in ["llama-bpe", "falcon3", "falcon_e"] {
-        let sample = Sample::of(llama());
+        let sample = llama();
         let model = gguf(&sample, |writer| {
             writer.set("llama.vocab_size", MetadataValue::U32(300));
             writer.set("llama.rope.dimension_count", MetadataValue::U32(64));
@@ -133,14 +131,14 @@ fn llama_shaped_files_of_bitnet_cpp_open() {
             writer.set("tokenizer.ggml.tokens", MetadataValue::Strings(tokens));
         });
         let model = model.unwrap();
-        assert_eq!(model.config(), &sample.config);
+        assert_eq!((model.network(), model.info()), (&sample.network, &sample.info));
         sample.assert_same(&model);
         let head = model.tensor(TensorName::Output).unwrap().encoding;
         assert_eq!(head, Encoding::Float(FloatEncoding::F16));
     }
 }
 
-/// What llama.cpp's converter, and bitnet.cpp's until 2026, writes for the 1bitLLM models.
+/// Keys that llama.cpp's converter, and bitnet.cpp's until 2026, write for the 1bitLLM models.
 fn set_2024_keys(writer: &mut GgufWriter, arch: &str, factor: f32) {
     writer.set(&format!("{arch}.rope.scaling.type"), text("linear"));
     writer.set(&format!("{arch}.rope.scaling.factor"), MetadataValue::F32(factor));
@@ -153,28 +151,26 @@ fn set_2024_keys(writer: &mut GgufWriter, arch: &str, factor: f32) {
 
 #[test]
 fn the_models_of_2024_open_with_their_scaling_that_changes_nothing() {
-    let sample = |arch: &str| {
-        Sample::of(ModelConfig { architecture: arch.to_owned(), ..Sample::new().config })
-    };
-    let bitnet = sample("bitnet");
+    let bitnet = Sample::named("bitnet");
     let model = gguf(&bitnet, |writer| set_2024_keys(writer, "bitnet", 1.0)).unwrap();
     bitnet.assert_same(&model);
-    assert_eq!(model.config().activation, Activation::Silu);
+    assert_eq!(activation(&model), Activation::Silu);
     let error = gguf(&bitnet, |writer| set_2024_keys(writer, "bitnet", 2.0)).unwrap_err();
     assert!(error.contains("rope.scaling.factor: 2, rotary scaling is not supported"), "{error}");
     // bitnet.cpp's converter of 2026 names them like 2B-4T, whose activation is another.
-    let renamed = sample("bitnet-b1.58");
+    let renamed = Sample::named("bitnet-b1.58");
     let error = gguf(&renamed, |writer| set_2024_keys(writer, "bitnet-b1.58", 1.0)).unwrap_err();
     assert!(error.contains("name the activation"), "{error}");
     let silu = OpenOptions { activation: Some(Activation::Silu), ..OpenOptions::default() };
     let model = open_gguf(&renamed, &silu, |writer| set_2024_keys(writer, "bitnet-b1.58", 1.0));
-    assert_eq!(model.unwrap().config().activation, Activation::Silu);
+    assert_eq!(activation(&model.unwrap()), Activation::Silu);
 }
 
 /// A published checkpoint: its `config.json` but for the sizes, and how its weights are stored.
 struct Published {
     config: Value,
-    network: ModelConfig,
+    network: Network,
+    info: ModelInfo,
     weights: Weights,
     spell: fn(TensorName) -> String,
     /// What the stored scale is to the factor, if there is one.
@@ -183,8 +179,8 @@ struct Published {
 
 impl Published {
     fn check(&self) {
-        let sample = Sample::of(self.network.clone());
-        let names: Vec<TensorName> = sample.config.tensor_names().collect();
+        let sample = Sample::of(self.network.clone(), self.info.clone());
+        let names: Vec<TensorName> = TensorName::all(&sample.network).collect();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("model.safetensors");
         write_shard(&sample, &names, self.weights, self.spell, &path);
@@ -198,19 +194,21 @@ impl Published {
         config.as_object_mut().unwrap().extend(more);
         fs::write(directory.path().join("config.json"), config.to_string()).unwrap();
         let model = open(directory.path());
-        assert_eq!(model.config(), &ModelConfig { name: None, ..self.network.clone() });
+        assert_eq!((model.network(), model.info()), (&self.network, &self.info));
         for (&name, &stored) in &sample.scales {
             assert!(read_trits(&model, name) == sample.trits[&name], "{name}: trits differ");
             if let Some(factor) = self.factor {
                 let scales = model.scales(model.tensor(name).unwrap()).unwrap();
-                assert_eq!(scales, TritScales::Tensor(factor(stored)), "{name}");
+                assert_eq!(scales, Scales::Tensor(factor(stored)), "{name}");
             }
         }
     }
 }
 
-fn bitnet() -> ModelConfig {
-    ModelConfig { architecture: "BitNetForCausalLM".to_owned(), ..Sample::new().config }
+/// Model information of a checkpoint without a name.
+fn info(class: &str, bos: u32, eos: u32) -> ModelInfo {
+    let (bos, eos) = (Some(bos), vec![eos]);
+    ModelInfo { architecture: class.to_owned(), name: None, bos, eos, ..Sample::new().info }
 }
 
 /// Keys of microsoft/bitnet-b1.58-2B-4T and its `-bf16` twin.
@@ -230,24 +228,21 @@ fn config_2b_4t(mode: &str) -> Value {
 
 #[test]
 fn packed_and_master_weights_of_2b_4t_open() {
-    let network = ModelConfig { bos: Some(280), eos: vec![281], ..bitnet() };
+    let (network, info) = (Sample::new().network, info("BitNetForCausalLM", 280, 281));
     let spell = TensorName::hugging_face;
     let (config, weights) = (config_2b_4t("offline"), Weights::Packed(&[1]));
     let factor: Option<fn(f32) -> f32> = Some(|stored| stored);
-    Published { config, network: network.clone(), weights, spell, factor }.check();
-    let (config, weights) = (config_2b_4t("online"), Weights::Floats(FloatEncoding::Bf16));
-    Published { config, network, weights, spell, factor: None }.check();
+    let (of_packed, info_of_packed) = (network.clone(), info.clone());
+    Published { config, network: of_packed, info: info_of_packed, weights, spell, factor }.check();
+    let (config, weights) = (config_2b_4t("online"), Weights::Floats(FloatEncoding::BF16));
+    Published { config, network, info, weights, spell, factor: None }.check();
 }
 
 #[test]
 fn llama_shaped_checkpoints_open_and_divide() {
-    let network = ModelConfig {
-        architecture: "LlamaForCausalLM".to_owned(),
-        rotary_pairs: RotaryPairs::Halves,
-        bos: Some(280),
-        eos: vec![281],
-        ..llama()
-    };
+    let mut network = llama().network;
+    network.update_layers(|attention, _| attention.rope = Some(Rope::default()));
+    let info = info("LlamaForCausalLM", 280, 281);
     // Llama3-8B-1.58 names no modules; Falcon3 and Falcon-E name the head; a tied one would name all
     // three. transformers writes a scale as [1]; a scalar is the same number.
     let modules =
@@ -261,17 +256,18 @@ fn llama_shaped_checkpoints_open_and_divide() {
             "bos_token_id": 280, "eos_token_id": 281,
             "quantization_config": { "modules_to_not_convert": skipped, "quant_method": "bitnet" },
         });
-        let (network, weights) = (network.clone(), Weights::Packed(shape));
+        let (network, info, weights) = (network.clone(), info.clone(), Weights::Packed(shape));
         let spell = TensorName::hugging_face;
         let factor: Option<fn(f32) -> f32> = Some(|stored| 1.0 / stored);
-        Published { config, network, weights, spell, factor }.check();
+        Published { config, network, info, weights, spell, factor }.check();
     }
 }
 
 #[test]
 fn checkpoints_of_2024_open_with_their_own_names() {
-    let network =
-        ModelConfig { activation: Activation::Silu, bos: Some(1), eos: vec![2], ..bitnet() };
+    let mut network = Sample::new().network;
+    network.update_layers(|_, dense| dense.activation = Activation::Silu);
+    let info = info("BitNetForCausalLM", 1, 2);
     let config = json!({
         "architectures": ["BitnetForCausalLM"], "model_type": "llama", "hidden_act": "silu",
         "attention_bias": false, "attention_dropout": 0.0, "pretraining_tp": 1,
@@ -288,8 +284,8 @@ fn checkpoints_of_2024_open_with_their_own_names() {
         other => other.hugging_face(),
     };
     for float in [FloatEncoding::F32, FloatEncoding::F16] {
-        let (config, network) = (config.clone(), network.clone());
+        let (config, network, info) = (config.clone(), network.clone(), info.clone());
         let weights = Weights::Floats(float);
-        Published { config, network, weights, spell, factor: None }.check();
+        Published { config, network, info, weights, spell, factor: None }.check();
     }
 }

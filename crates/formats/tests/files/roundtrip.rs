@@ -1,25 +1,19 @@
-//! Write, read, compare: every container, every encoding, every trit in its place.
+//! Round trips through every container and every encoding.
 
 use std::fs;
 
-use crate::support::{I2_S, Sample, open, read_trits, refusal};
+use crate::support::{I2_S, Sample, activation, open, open_error, read_trits, rotary_pairs};
+use wf_core::{Activation, Rope, RotaryPairs};
 use wf_formats::{
-    Activation, BlockDiffusion, Encoding, FloatEncoding, GgufTarget, GgufVocabulary, GgufWriter,
-    I2sOrder, LayerTensor, MetadataValue, ModelConfig, ModelFile, OpenOptions, RotaryPairs,
-    Rounding, TensorName, TernaryEncoding, TokenizerSource, write_gguf, write_packed_dir,
-    write_sglbitnt,
+    BlockDiffusion, Encoding, FloatEncoding, GgufTarget, GgufWriter, I2sOrder, LayerTensor,
+    MetadataValue, ModelFile, ModelInfo, OpenOptions, Rounding, TensorName, TernaryEncoding,
+    TokenizerSource, vocabulary_from_tokenizer_json, write_gguf, write_packed_dir, write_sglbitnt,
 };
 
-const TERNARY: [TernaryEncoding; 8] = [
-    TernaryEncoding::I2s(I2sOrder::Groups128),
-    TernaryEncoding::Tq1_0,
-    TernaryEncoding::Tq2_0,
-    TernaryEncoding::Q2_0 { group_len: 64 },
-    TernaryEncoding::Q2_0 { group_len: 128 },
-    TernaryEncoding::Iq1Bn,
-    TernaryEncoding::Iq2Bn,
-    TernaryEncoding::Iq2BnR4,
-];
+/// The encodings that GGUF files are written with.
+fn ternary() -> impl Iterator<Item = TernaryEncoding> {
+    TernaryEncoding::ALL.iter().copied().filter(|encoding| encoding.flag().is_some())
+}
 
 fn target(trits: TernaryEncoding, head: FloatEncoding) -> GgufTarget {
     GgufTarget { trits, head, rounding: Rounding::Exact, name: None }
@@ -30,9 +24,9 @@ fn gguf_keeps_every_number_in_every_encoding() {
     let sample = Sample::new();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("model.gguf");
-    let floats = [FloatEncoding::F32, FloatEncoding::F16, FloatEncoding::Bf16];
-    let ternary = TERNARY.map(Encoding::Ternary).into_iter().chain(floats.map(Encoding::Float));
-    for (at, encoding) in ternary.enumerate() {
+    let floats = [FloatEncoding::F32, FloatEncoding::F16, FloatEncoding::BF16];
+    let encodings = ternary().map(Encoding::Ternary).chain(floats.map(Encoding::Float));
+    for (at, encoding) in encodings.enumerate() {
         fs::write(&path, sample.gguf(encoding, floats[at % 3], |_| {})).unwrap();
         let model = open(&path);
         sample.assert_same(&model);
@@ -47,12 +41,12 @@ fn gguf_keeps_every_number_in_every_encoding() {
 }
 
 #[test]
-fn every_i2_s_order_reads_back_when_named_and_differs_when_not() {
+fn i2_s_orders_read_back_only_with_their_option() {
     let sample = Sample::new();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("model.gguf");
     for order in [I2sOrder::Groups64, I2sOrder::FourRows] {
-        let encoding = Encoding::Ternary(TernaryEncoding::I2s(order));
+        let encoding = Encoding::Ternary(order.encoding());
         fs::write(&path, sample.gguf(encoding, FloatEncoding::F32, |_| {})).unwrap();
         let named = OpenOptions { i2s_order: Some(order), ..OpenOptions::default() };
         sample.assert_same(&ModelFile::open(&path, &named).unwrap());
@@ -66,7 +60,7 @@ fn a_model_survives_every_container_in_turn() {
     let sample = Sample::new();
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
-    fs::write(at("0.gguf"), sample.gguf(I2_S, FloatEncoding::Bf16, |_| {})).unwrap();
+    fs::write(at("0.gguf"), sample.gguf(I2_S, FloatEncoding::BF16, |_| {})).unwrap();
     write_packed_dir(&open(&at("0.gguf")), FloatEncoding::F16, &at("1")).unwrap();
     let packed = open(&at("1"));
     sample.assert_same(&packed);
@@ -75,7 +69,7 @@ fn a_model_survives_every_container_in_turn() {
     write_sglbitnt(&packed, FloatEncoding::F32, &at("2").join("model.bin")).unwrap();
     let sglbitnt = open(&at("2").join("model.bin"));
     sample.assert_same(&sglbitnt);
-    for (number, encoding) in TERNARY.into_iter().enumerate() {
+    for (number, encoding) in ternary().enumerate() {
         let path = at(&format!("{}.gguf", number + 3));
         write_gguf(&sglbitnt, &target(encoding, FloatEncoding::F32), &path).unwrap();
         sample.assert_same(&open(&path));
@@ -85,17 +79,17 @@ fn a_model_survives_every_container_in_turn() {
 #[test]
 fn the_configuration_survives_every_container() {
     let mut sample = Sample::new();
-    sample.config.eos = vec![5, 2];
-    sample.config.bos = Some(1);
-    sample.config.tied_head = false;
-    sample.config.block_diffusion = Some(BlockDiffusion {
+    sample.info.eos = vec![5, 2];
+    sample.info.bos = Some(1);
+    sample.network.head.tied = false;
+    sample.info.block_diffusion = Some(BlockDiffusion {
         mask_token: 4,
         block_len: 32,
         sub_block_len: Some(8),
         token_shift: false,
         causal_context: false,
     });
-    let sample = Sample::of(sample.config);
+    let sample = Sample::of(sample.network, sample.info);
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let bytes = sample.gguf(I2_S, FloatEncoding::F32, |writer| {
@@ -109,60 +103,59 @@ fn the_configuration_survives_every_container() {
     });
     fs::write(at("0.gguf"), bytes).unwrap();
     let first = open(&at("0.gguf"));
-    assert_eq!(first.config(), &sample.config);
+    assert_eq!((first.network(), first.info()), (&sample.network, &sample.info));
     write_packed_dir(&first, FloatEncoding::F32, &at("1")).unwrap();
     fs::create_dir(at("2")).unwrap();
     write_sglbitnt(&open(&at("1")), FloatEncoding::F32, &at("2").join("model.bin")).unwrap();
     let last = open(&at("2").join("model.bin"));
-    let renamed =
-        ModelConfig { architecture: "BitNetForCausalLM".to_owned(), ..sample.config.clone() };
-    assert_eq!(last.config(), &renamed);
+    let renamed = ModelInfo { architecture: "BitNetForCausalLM".to_owned(), ..sample.info.clone() };
+    assert_eq!((last.network(), last.info()), (&sample.network, &renamed));
     sample.assert_same(&last);
 }
 
 #[test]
 fn a_llama_is_turned_to_adjacent_pairs_and_back() {
-    let mut config = Sample::new().config;
-    config.sub_norms = false;
-    config.activation = Activation::Silu;
-    config.architecture = "llama".to_owned();
-    config.rotary_pairs = RotaryPairs::Adjacent;
-    let sample = Sample::of(config);
+    let Sample { mut network, info, .. } = Sample::named("llama");
+    network.update_layers(|attention, dense| {
+        (attention.sub_norm, dense.sub_norm) = (None, None);
+        dense.activation = Activation::Silu;
+        attention.rope = Some(Rope { pairs: RotaryPairs::Adjacent, ..Rope::default() });
+    });
+    let sample = Sample::of(network, info);
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     fs::write(at("0.gguf"), sample.gguf(I2_S, FloatEncoding::F32, |_| {})).unwrap();
     let first = open(&at("0.gguf"));
-    assert_eq!(first.config(), &sample.config);
+    assert_eq!((first.network(), first.info()), (&sample.network, &sample.info));
     write_packed_dir(&first, FloatEncoding::F32, &at("1")).unwrap();
     let halves = open(&at("1"));
-    assert_eq!(halves.config().rotary_pairs, RotaryPairs::Halves);
+    assert_eq!(rotary_pairs(&halves), RotaryPairs::Halves);
     let query = TensorName::Layer(1, LayerTensor::Query);
-    let cols = sample.config.hidden_len;
+    let cols = sample.network.hidden_len;
     let (adjacent, halved) = (&sample.trits[&query], read_trits(&halves, query));
     // Row 3 of head 2 in adjacent order is the second of pair 1: row 32 + 1 in halves.
     let row = |trits: &[i8], row: usize| trits[row * cols..(row + 1) * cols].to_vec();
     assert_eq!(row(adjacent, 2 * 64 + 3), row(&halved, 2 * 64 + 33));
-    write_gguf(&halves, &target(TernaryEncoding::Tq2_0, FloatEncoding::F32), &at("2.gguf"))
+    write_gguf(&halves, &target(TernaryEncoding::TQ2_0, FloatEncoding::F32), &at("2.gguf"))
         .unwrap();
     sample.assert_same(&open(&at("2.gguf")));
 }
 
 #[test]
 fn a_silu_model_with_sub_norms_keeps_its_activation() {
-    let mut config = Sample::new().config;
-    config.activation = Activation::Silu;
-    config.architecture = "bitnet".to_owned();
-    let sample = Sample::of(config);
+    let Sample { mut network, info, .. } = Sample::named("bitnet");
+    network.update_layers(|_, dense| dense.activation = Activation::Silu);
+    let sample = Sample::of(network, info);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("model.gguf");
     fs::write(&path, sample.gguf(I2_S, FloatEncoding::F32, |_| {})).unwrap();
-    assert!(refusal(&path).contains("name the activation"));
+    assert!(open_error(&path).contains("name the activation"));
     let silu = OpenOptions { activation: Some(Activation::Silu), ..OpenOptions::default() };
     let model = ModelFile::open(&path, &silu).unwrap();
     let copy = directory.path().join("copy.gguf");
-    write_gguf(&model, &target(TernaryEncoding::Iq2Bn, FloatEncoding::F16), &copy).unwrap();
+    write_gguf(&model, &target(TernaryEncoding::IQ2_BN, FloatEncoding::F16), &copy).unwrap();
     let model = open(&copy);
-    assert_eq!(model.config().activation, Activation::Silu);
+    assert_eq!(activation(&model), Activation::Silu);
     sample.assert_same(&model);
 }
 
@@ -184,7 +177,7 @@ const TOKENIZER: &str = r#"{
 }"#;
 
 #[test]
-fn a_tokenizer_becomes_tables_and_a_tokenizer_again() {
+fn tokenizers_round_trip_through_gguf() {
     let sample = Sample::new();
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
@@ -196,25 +189,25 @@ fn a_tokenizer_becomes_tables_and_a_tokenizer_again() {
     fs::write(at("1").join("tokenizer_config.json"), settings).unwrap();
     fs::write(at("1").join("generation_config.json"), r#"{"eos_token_id": [4, 3]}"#).unwrap();
     let source = open(&at("1"));
-    assert_eq!(source.config().eos, [4, 3]);
+    assert_eq!(source.info().eos, [4, 3]);
     assert_eq!(source.chat_template(), Some("yes"));
-    write_gguf(&source, &target(TernaryEncoding::Tq1_0, FloatEncoding::F32), &at("2.gguf"))
+    write_gguf(&source, &target(TernaryEncoding::TQ1_0, FloatEncoding::F32), &at("2.gguf"))
         .unwrap();
     let gguf = open(&at("2.gguf"));
     let TokenizerSource::Gguf(vocabulary) = gguf.tokenizer() else { panic!("no vocabulary") };
     assert_eq!(vocabulary.pre.as_deref(), Some("llama-bpe"));
     assert_eq!(vocabulary.tokens[..7], ["a", "b", "ab", "aba", "<|eot_id|>", "<b>", "[PAD6]"]);
     assert_eq!(vocabulary.token_types[..7], [1, 1, 1, 1, 3, 4, 5]);
-    assert_eq!(vocabulary.tokens.len(), sample.config.vocab_len);
+    assert_eq!(vocabulary.tokens.len(), sample.network.vocab_len);
     assert_eq!(vocabulary.merges, ["a b", "ab a"]);
     assert_eq!(
         (vocabulary.eos, vocabulary.eot, vocabulary.add_bos),
         (Some(4), Some(4), Some(true))
     );
-    assert_eq!(gguf.config().eos, [4, 3]);
+    assert_eq!(gguf.info().eos, [4, 3]);
     assert_eq!(gguf.chat_template(), Some("yes"));
     write_packed_dir(&gguf, FloatEncoding::F32, &at("3")).unwrap();
-    write_gguf(&open(&at("3")), &target(TernaryEncoding::Tq1_0, FloatEncoding::F32), &at("4.gguf"))
+    write_gguf(&open(&at("3")), &target(TernaryEncoding::TQ1_0, FloatEncoding::F32), &at("4.gguf"))
         .unwrap();
     let again = open(&at("4.gguf"));
     let TokenizerSource::Gguf(second) = again.tokenizer() else { panic!("no vocabulary") };
@@ -227,8 +220,8 @@ fn a_tokenizer_becomes_tables_and_a_tokenizer_again() {
 }
 
 #[test]
-fn a_tokenizer_whose_text_gguf_would_cut_otherwise_is_refused() {
-    let read = |json: &str| GgufVocabulary::from_tokenizer_json(json.as_bytes(), 300);
+fn rejects_pre_tokenizers_without_a_gguf_name() {
+    let read = |json: &str| vocabulary_from_tokenizer_json(json.as_bytes(), 300);
     assert!(read(TOKENIZER).is_ok());
     let composed = TOKENIZER.replace(r#""normalizer": null"#, r#""normalizer": {"type": "NFC"}"#);
     let error = read(&composed).unwrap_err();
@@ -241,7 +234,7 @@ fn a_tokenizer_whose_text_gguf_would_cut_otherwise_is_refused() {
 }
 
 #[test]
-fn a_vocabulary_without_a_cut_cannot_become_a_tokenizer() {
+fn rejects_vocabularies_without_a_pre_tokenizer() {
     let directory = tempfile::tempdir().unwrap();
     let bytes = Sample::new().gguf(I2_S, FloatEncoding::F32, |writer| {
         writer.set("tokenizer.ggml.model", MetadataValue::String("gpt2".to_owned()));
@@ -249,18 +242,18 @@ fn a_vocabulary_without_a_cut_cannot_become_a_tokenizer() {
     });
     let model = ModelFile::from_bytes("m", bytes.leak(), &OpenOptions::default()).unwrap();
     let error = write_packed_dir(&model, FloatEncoding::F32, directory.path()).unwrap_err();
-    assert!(error.to_string().contains("not known how text is cut"), "{error}");
+    assert!(error.to_string().contains("the pre-tokenizer is unknown"), "{error}");
 }
 
 #[test]
-fn scales_that_would_change_are_refused_unless_rounding_is_allowed() {
+fn rejects_inexact_scales_unless_rounding_is_allowed() {
     let mut sample = Sample::new();
     sample.scales.values_mut().for_each(|scale| *scale = 0.1);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("model.gguf");
     let copy = directory.path().join("copy.gguf");
     fs::write(&path, sample.gguf(I2_S, FloatEncoding::F32, |_| {})).unwrap();
-    let exact = target(TernaryEncoding::Tq2_0, FloatEncoding::F32);
+    let exact = target(TernaryEncoding::TQ2_0, FloatEncoding::F32);
     let error = write_gguf(&open(&path), &exact, &copy).unwrap_err().to_string();
     assert!(error.contains("f16"), "{error}");
     assert!(!copy.exists(), "a failed write leaves nothing behind");
@@ -269,7 +262,7 @@ fn scales_that_would_change_are_refused_unless_rounding_is_allowed() {
 }
 
 #[test]
-fn every_guess_is_told() {
+fn reports_every_decision() {
     let sample = Sample::new();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("model.gguf");
@@ -277,16 +270,16 @@ fn every_guess_is_told() {
         let bytes = sample.gguf(Encoding::Ternary(encoding), FloatEncoding::F32, more);
         fs::write(&path, bytes).unwrap();
         let model = open(&path);
-        (model.format().decisions.join("\n"), model.config().clone())
+        (model.format().decisions.join("\n"), model.info().clone())
     };
-    let (told, _) = decisions(TERNARY[0], |_| {});
-    assert!(told.contains("activation squared ReLU: architecture bitnet-b1.58"), "{told}");
+    let (told, _) = decisions(TernaryEncoding::I2_S, |_| {});
+    assert!(told.contains("activation squared ReLU: default of bitnet-b1.58"), "{told}");
     assert!(told.contains("I2_S order 128: the order of published files"), "{told}");
-    for group_len in [64, 128] {
-        let (told, _) = decisions(TernaryEncoding::Q2_0 { group_len }, |_| {});
-        assert!(told.contains(&format!("Q2_0 in groups of {group_len}: blk.")), "{told}");
+    for encoding in [TernaryEncoding::Q2_0, TernaryEncoding::Q2_0_G128] {
+        let (told, _) = decisions(encoding, |_| {});
+        assert!(told.contains(&format!("{encoding}: blk.")), "{told}");
     }
-    let (told, config) = decisions(TERNARY[1], |writer| {
+    let (told, info) = decisions(TernaryEncoding::TQ1_0, |writer| {
         let tokens = ["a", "<|end_of_text|>", "<|eot_id|>", "<|im_end|>", "|<MASK>|"];
         writer.set("tokenizer.ggml.model", MetadataValue::String("gpt2".to_owned()));
         let tokens = tokens.map(str::to_owned).to_vec();
@@ -296,25 +289,23 @@ fn every_guess_is_told() {
         writer.set("bitnet-b1.58.block_size", MetadataValue::U32(16));
     });
     // The third end is plain text in this vocabulary, so it ends nothing.
-    assert_eq!(config.eos, [1, 2]);
-    assert!(told.contains("token 2 ends a reply"), "{told}");
-    let block = config.block_diffusion.unwrap();
+    assert_eq!(info.eos, [1, 2]);
+    assert!(told.contains("token 2 ends a completion"), "{told}");
+    let block = info.block_diffusion.unwrap();
     assert_eq!((block.mask_token, block.token_shift, block.causal_context), (4, true, true));
     assert!(told.contains("mask token 4: its text is |<MASK>|"), "{told}");
 }
 
 #[test]
 fn the_vocabulary_tells_the_two_families_of_bitnet_apart() {
-    let mut config = Sample::new().config;
-    config.architecture = "bitnet".to_owned();
-    let sample = Sample::of(config);
-    for (model, activation) in [("llama", Activation::Silu), ("gpt2", Activation::Relu2)] {
+    let sample = Sample::named("bitnet");
+    for (model, expected) in [("llama", Activation::Silu), ("gpt2", Activation::Relu2)] {
         let bytes = sample.gguf(I2_S, FloatEncoding::F32, |writer| {
             writer.set("tokenizer.ggml.model", MetadataValue::String(model.to_owned()));
             writer.set("tokenizer.ggml.tokens", MetadataValue::Strings(vec!["a".to_owned()]));
         });
         let model = ModelFile::from_bytes("m", bytes.leak(), &OpenOptions::default()).unwrap();
-        assert_eq!(model.config().activation, activation);
-        assert!(model.format().decisions.iter().any(|why| why.contains("family")));
+        assert_eq!(activation(&model), expected);
+        assert!(model.format().decisions.iter().any(|why| why.contains("vocabulary")));
     }
 }

@@ -1,11 +1,11 @@
-//! SGLBITNT files: what is refused, and how a packed head is treated.
+//! SGLBITNT files: what is rejected, and how a packed head is treated.
 
 use std::fs;
 use std::path::PathBuf;
 
 use wf_formats::{FloatEncoding, LayerTensor, ModelFile, OpenOptions, TensorName, write_sglbitnt};
 
-use crate::support::{I2_S, Sample, open, refusal};
+use crate::support::{I2_S, Sample, open, open_error};
 
 /// The bytes of a sound file, and where to put changed ones.
 fn sound() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
@@ -28,15 +28,15 @@ fn refuse(change: impl FnOnce(&mut Vec<u8>)) -> String {
     let (_directory, path, mut bytes) = sound();
     change(&mut bytes);
     fs::write(&path, bytes).unwrap();
-    refusal(&path)
+    open_error(&path)
 }
 
 const QUERY: &str = "model.layers.0.self_attn.q_proj.weight";
 
 #[test]
-fn broken_structure_is_refused_with_the_field() {
+fn rejects_invalid_structure() {
     let cases: [(&str, &str); 6] = [
-        (&refuse(|b| b[8] = 2), "version: 2, allowed is 1"),
+        (&refuse(|b| b[8] = 2), "version: 2, must be 1"),
         (&refuse(|b| b[12..16].fill(255)), "config: 4294967295 bytes long, at most 1048576"),
         (&refuse(|b| b.truncate(b.len() - 1)), "needs"),
         (&refuse(|b| b.push(0)), "1 bytes after the last tensor"),
@@ -45,14 +45,14 @@ fn broken_structure_is_refused_with_the_field() {
                 let at = after(b, QUERY);
                 b[at] = 4;
             }),
-            "dtype 4, allowed 0 to 3",
+            "dtype 4, must be between 0 and 3",
         ),
         (
             &refuse(|b| {
                 let at = after(b, QUERY) + 4;
                 b[at] = 5;
             }),
-            "5 dimensions, allowed 1 to 4",
+            "5 dimensions, must be between 1 and 4",
         ),
     ];
     for (message, expected) in cases {
@@ -62,13 +62,13 @@ fn broken_structure_is_refused_with_the_field() {
 }
 
 #[test]
-fn a_scale_must_be_there_and_be_a_number() {
+fn rejects_missing_and_invalid_scales() {
     // dtype, n_dims, two dims, has_scale, scale
     let no_number = refuse(|b| {
         let at = after(b, QUERY) + 20;
         b[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
     });
-    assert!(no_number.contains("found scale NaN"), "{no_number}");
+    assert!(no_number.contains("scale is NaN"), "{no_number}");
     let none = refuse(|b| {
         let at = after(b, QUERY) + 16;
         b[at..at + 4].fill(0);
@@ -78,7 +78,7 @@ fn a_scale_must_be_there_and_be_a_number() {
 }
 
 #[test]
-fn a_packed_output_head_is_left_out_and_said_so() {
+fn ignores_and_reports_a_packed_output_head() {
     let (_directory, path, mut bytes) = sound();
     let json_len = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
     let count = 16 + json_len;
@@ -95,13 +95,13 @@ fn a_packed_output_head_is_left_out_and_said_so() {
     bytes.resize(bytes.len() + 300 * 64, 0);
     fs::write(&path, bytes).unwrap();
     let model = open(&path);
-    assert!(model.config().tied_head && model.tensor(TensorName::Output).is_none());
+    assert!(model.network().head.tied && model.tensor(TensorName::Output).is_none());
     assert_eq!(model.extra_tensors(), [name]);
     assert!(model.format().decisions.iter().any(|why| why.contains("lm_head")));
 }
 
 #[test]
-fn a_code_that_is_no_trit_is_refused_with_its_place() {
+fn rejects_invalid_codes_with_their_position() {
     let (_directory, path, mut bytes) = sound();
     let data = after(&bytes, QUERY) + 24 + 8;
     bytes[data + 70] = 0b1100_0000;

@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use wf_core::{Activation, Attention, Dense, Layer, Network, Norm, Rope, RotaryPairs};
 use wf_formats::encoding::{encode_floats, encode_trits};
 use wf_formats::{
-    Activation, Encoding, ExtraNorms, FloatEncoding, GgufWriter, MetadataValue, ModelConfig,
-    ModelFile, OpenOptions, RotaryPairs, Rounding, TensorName, TernaryEncoding, TritScales,
+    Encoding, FloatEncoding, GgufWriter, MetadataValue, ModelFile, ModelInfo, OpenOptions,
+    Rounding, Scales, TensorName, TernaryEncoding,
 };
 
 /// A model in plain numbers.
 pub(crate) struct Sample {
-    pub(crate) config: ModelConfig,
+    pub(crate) network: Network,
+    pub(crate) info: ModelInfo,
     pub(crate) trits: HashMap<TensorName, Vec<i8>>,
     /// One scale a projection, exact in f16 and bf16, and no two the same.
     pub(crate) scales: HashMap<TensorName, f32>,
@@ -19,7 +21,7 @@ pub(crate) struct Sample {
     pub(crate) floats: HashMap<TensorName, Vec<f32>>,
 }
 
-/// Numbers that differ from place to place, so that any permutation shows.
+/// Pseudo-random numbers, so that any permutation is detected.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -32,38 +34,40 @@ impl Random {
 
 impl Sample {
     pub(crate) fn new() -> Self {
-        let config = ModelConfig {
-            architecture: "bitnet-b1.58".to_owned(),
-            name: Some("sample".to_owned()),
-            vocab_len: 300,
-            hidden_len: 256,
-            ffn_len: 512,
-            layers: 2,
+        let sub_norm = Some(Norm::default());
+        let attention = Attention {
             heads: 4,
             kv_heads: 2,
             head_dim: 64,
-            context_len: 128,
-            rope_theta: 10_000.0,
-            rotary_pairs: RotaryPairs::Halves,
-            norm_eps: 1e-5,
-            activation: Activation::Relu2,
-            sub_norms: true,
-            tied_head: true,
-            bos: None,
-            eos: Vec::new(),
-            block_diffusion: None,
-            extra_norms: ExtraNorms::default(),
-            scaled_embedding: false,
-            pooling: None,
+            rope: Some(Rope::default()),
+            sub_norm,
+            ..Attention::default()
         };
-        Self::of(config)
+        let activation = Activation::Relu2;
+        let dense = Dense { ffn_len: 512, activation, sub_norm, ..Dense::default() };
+        let layers = vec![Layer::new(attention, dense); 2];
+        let network = Network { vocab_len: 300, hidden_len: 256, layers, ..Network::default() };
+        let info = ModelInfo {
+            architecture: "bitnet-b1.58".to_owned(),
+            name: Some("sample".to_owned()),
+            context_len: 128,
+            ..ModelInfo::default()
+        };
+        Self::of(network, info)
     }
 
-    pub(crate) fn of(config: ModelConfig) -> Self {
+    /// The same network under another architecture.
+    pub(crate) fn named(architecture: &str) -> Self {
+        let mut sample = Self::new();
+        sample.info.architecture = architecture.to_owned();
+        sample
+    }
+
+    pub(crate) fn of(network: Network, info: ModelInfo) -> Self {
         let mut random = Random(7);
         let (mut trits, mut scales, mut floats) = (HashMap::new(), HashMap::new(), HashMap::new());
-        for (at, name) in config.tensor_names().enumerate() {
-            let (rows, cols) = config.shape(name);
+        for (at, name) in TensorName::all(&network).enumerate() {
+            let (rows, cols) = name.shape(&network).unwrap();
             if name.is_linear() {
                 let values = (0..rows * cols).map(|_| (random.next() % 3) as i8 - 1).collect();
                 trits.insert(name, values);
@@ -73,20 +77,21 @@ impl Sample {
                 floats.insert(name, (0..rows * cols).map(value).collect());
             }
         }
-        Self { config, trits, scales, floats }
+        Self { network, info, trits, scales, floats }
     }
 
     pub(crate) fn metadata(&self, writer: &mut GgufWriter, arch: &str) {
         let text = |text: &str| MetadataValue::String(text.to_owned());
         writer.set("general.architecture", text(arch));
         writer.set("general.name", text("sample"));
+        let attention = self.network.layers[0].attention();
         let sizes = [
-            ("context_length", self.config.context_len),
-            ("embedding_length", self.config.hidden_len),
-            ("block_count", self.config.layers),
-            ("feed_forward_length", self.config.ffn_len),
-            ("attention.head_count", self.config.heads),
-            ("attention.head_count_kv", self.config.kv_heads),
+            ("context_length", self.info.context_len),
+            ("embedding_length", self.network.hidden_len),
+            ("block_count", self.network.layers.len()),
+            ("feed_forward_length", self.network.max_ffn_len()),
+            ("attention.head_count", attention.heads),
+            ("attention.head_count_kv", attention.kv_heads),
         ];
         for (key, size) in sizes {
             writer.set(&format!("{arch}.{key}"), MetadataValue::U32(size as u32));
@@ -104,30 +109,30 @@ impl Sample {
         more: impl FnOnce(&mut GgufWriter),
     ) -> Vec<u8> {
         let mut writer = GgufWriter::new();
-        self.metadata(&mut writer, &self.config.architecture);
+        self.metadata(&mut writer, &self.info.architecture);
         more(&mut writer);
         let kind = |name: TensorName| match name {
             name if name.is_linear() => encoding,
             name if name.is_norm() => Encoding::Float(FloatEncoding::F32),
             _ => Encoding::Float(head),
         };
-        for name in self.config.tensor_names() {
-            let (rows, cols) = self.config.shape(name);
+        for name in TensorName::all(&self.network) {
+            let (rows, cols) = name.shape(&self.network).unwrap();
             let shape = if name.is_norm() { vec![cols] } else { vec![rows, cols] };
             writer.declare(&name.gguf(), &shape, kind(name)).unwrap();
         }
         let mut body = writer.begin(Vec::new()).unwrap();
-        for name in self.config.tensor_names() {
+        for name in TensorName::all(&self.network) {
             body.append(&self.tensor_bytes(name, kind(name))).unwrap();
         }
         body.finish().unwrap()
     }
 
     pub(crate) fn tensor_bytes(&self, name: TensorName, encoding: Encoding) -> Vec<u8> {
-        let (rows, cols) = self.config.shape(name);
+        let (rows, cols) = name.shape(&self.network).unwrap();
         match (encoding, self.trits.get(&name)) {
             (Encoding::Ternary(encoding), Some(trits)) => {
-                let scales = TritScales::Tensor(self.scales[&name]);
+                let scales = Scales::Tensor(self.scales[&name]);
                 encode_trits(encoding, trits, rows, cols, &scales, Rounding::Exact).unwrap()
             }
             (encoding, Some(trits)) => {
@@ -143,14 +148,14 @@ impl Sample {
 
     /// Checks that a model has exactly these numbers.
     pub(crate) fn assert_same(&self, model: &ModelFile) {
-        let names: Vec<TensorName> = self.config.tensor_names().collect();
+        let names: Vec<TensorName> = TensorName::all(&self.network).collect();
         assert_eq!(model.tensors().len(), names.len());
         for name in names {
             let info = model.tensor(name).unwrap();
-            assert_eq!((info.rows, info.cols), self.config.shape(name));
+            assert_eq!(Some((info.rows, info.cols)), name.shape(&self.network));
             if name.is_linear() {
                 assert!(read_trits(model, name) == self.trits[&name], "{name}: trits differ");
-                let scale = TritScales::Tensor(self.scales[&name]);
+                let scale = Scales::Tensor(self.scales[&name]);
                 assert_eq!(model.scales(info).unwrap(), scale, "{name}");
             } else {
                 let mut values = vec![0.0; info.rows * info.cols];
@@ -159,6 +164,16 @@ impl Sample {
             }
         }
     }
+}
+
+/// Activation of all layers.
+pub(crate) fn activation(model: &ModelFile) -> Activation {
+    model.network().uniform_layer().unwrap().ffn.dense().unwrap().activation
+}
+
+/// Rotary pairs of all layers.
+pub(crate) fn rotary_pairs(model: &ModelFile) -> RotaryPairs {
+    model.network().uniform_layer().unwrap().attention().rope.unwrap().pairs
 }
 
 /// All trits of a projection, asked for in pieces of uneven size.
@@ -192,13 +207,12 @@ pub(crate) fn open(path: &Path) -> ModelFile {
     ModelFile::open(path, &OpenOptions::default()).unwrap()
 }
 
-/// The message a file is refused with.
-pub(crate) fn refusal(path: &Path) -> String {
+/// Returns the error message for a file.
+pub(crate) fn open_error(path: &Path) -> String {
     match ModelFile::open(path, &OpenOptions::default()) {
-        Ok(_) => panic!("{} was not refused", path.display()),
+        Ok(_) => panic!("{} was not rejected", path.display()),
         Err(error) => error.to_string(),
     }
 }
 
-pub(crate) const I2_S: Encoding =
-    Encoding::Ternary(TernaryEncoding::I2s(wf_formats::I2sOrder::Groups128));
+pub(crate) const I2_S: Encoding = Encoding::Ternary(TernaryEncoding::I2_S);

@@ -1,15 +1,16 @@
-//! Our own file: what it holds, and how damage to it is met.
+//! `.wf` files: content, round trips and damage.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::demo::demo;
-use crate::support::{I2_S, Sample, open, read_trits, refusal};
+use crate::support::{I2_S, Sample, open, open_error, read_trits};
+use wf_core::{Activation, Rope, RotaryPairs};
 use wf_formats::encoding::encode_trits;
 use wf_formats::{
-    Container, Encoding, Existing, FloatEncoding, FormatKind, GenerationDefaults, GgufWriter,
-    LayerTensor, MetadataValue, ModelFile, Rounding, ScaleUnit, Target, TensorName,
-    TernaryEncoding, TokenizerSource, TritScales,
+    Container, Encoding, FloatEncoding, FormatKind, GenerationDefaults, GgufWriter, IfExists,
+    LayerTensor, MetadataValue, ModelFile, Rounding, ScaleUnit, Scales, Target, TensorName,
+    TernaryEncoding, TokenizerSource,
 };
 
 fn target(head: FloatEncoding) -> Target {
@@ -18,26 +19,26 @@ fn target(head: FloatEncoding) -> Target {
         head,
         rounding: Rounding::Exact,
         name: None,
-        existing: Existing::Replace,
+        if_exists: IfExists::Replace,
         threads: 2,
     }
 }
 
-/// The file that a GGUF file becomes, beside it.
+/// Converts a GGUF file to `.wf`.
 fn converted(directory: &Path, gguf: &[u8]) -> PathBuf {
     let (from, to) = (directory.join("model.gguf"), directory.join("model.wf"));
     fs::write(&from, gguf).unwrap();
     let source = open(&from);
-    let head = Target::usual_head(&source, Container::Wf).unwrap();
+    let head = Target::default_head(&source, Container::Wf).unwrap();
     target(head).write(&source, &to).unwrap();
     to
 }
 
 #[test]
-fn it_keeps_every_number_of_every_head() {
+fn keeps_every_number_with_every_head_type() {
     let sample = Sample::new();
     let directory = tempfile::tempdir().unwrap();
-    for head in [FloatEncoding::F32, FloatEncoding::F16, FloatEncoding::Bf16] {
+    for head in [FloatEncoding::F32, FloatEncoding::F16, FloatEncoding::BF16] {
         let model = open(&converted(directory.path(), &sample.gguf(I2_S, head, |_| {})));
         sample.assert_same(&model);
         assert_eq!(model.format().kind, FormatKind::Wf);
@@ -52,10 +53,13 @@ fn it_keeps_every_number_of_every_head() {
 
 #[test]
 fn rows_and_columns_may_have_any_number() {
-    let mut config = Sample::new().config;
-    (config.hidden_len, config.ffn_len, config.vocab_len) = (36, 70, 11);
-    (config.heads, config.kv_heads, config.head_dim) = (2, 1, 18);
-    let sample = Sample::of(config);
+    let Sample { mut network, info, .. } = Sample::new();
+    (network.hidden_len, network.vocab_len) = (36, 11);
+    network.update_layers(|attention, dense| {
+        (attention.heads, attention.kv_heads, attention.head_dim) = (2, 1, 18);
+        dense.ffn_len = 70;
+    });
+    let sample = Sample::of(network, info);
     let directory = tempfile::tempdir().unwrap();
     let floats = Encoding::Float(FloatEncoding::F32);
     let model =
@@ -75,10 +79,10 @@ fn rows_and_columns_may_have_any_number() {
 fn with_scales(
     sample: &Sample,
     encoding: TernaryEncoding,
-    scales: fn(usize, usize) -> TritScales,
+    scales: fn(usize, usize) -> Scales,
 ) -> Vec<u8> {
     let mut writer = GgufWriter::new();
-    sample.metadata(&mut writer, &sample.config.architecture);
+    sample.metadata(&mut writer, &sample.info.architecture);
     let kind = |name: TensorName| {
         if name.is_linear() {
             Encoding::Ternary(encoding)
@@ -86,14 +90,14 @@ fn with_scales(
             Encoding::Float(FloatEncoding::F32)
         }
     };
-    for name in sample.config.tensor_names() {
-        let (rows, cols) = sample.config.shape(name);
+    for name in TensorName::all(&sample.network) {
+        let (rows, cols) = name.shape(&sample.network).unwrap();
         let shape = if name.is_norm() { vec![cols] } else { vec![rows, cols] };
         writer.declare(&name.gguf(), &shape, kind(name)).unwrap();
     }
     let mut body = writer.begin(Vec::new()).unwrap();
-    for name in sample.config.tensor_names() {
-        let (rows, cols) = sample.config.shape(name);
+    for name in TensorName::all(&sample.network) {
+        let (rows, cols) = name.shape(&sample.network).unwrap();
         let bytes = match sample.trits.get(&name) {
             Some(trits) => {
                 encode_trits(encoding, trits, rows, cols, &scales(rows, cols), Rounding::Exact)
@@ -107,33 +111,34 @@ fn with_scales(
 }
 
 #[test]
-fn scales_of_rows_and_groups_stay_what_they_are() {
+fn keeps_scales_of_rows_and_groups() {
     let sample = Sample::new();
     let directory = tempfile::tempdir().unwrap();
-    let rows: fn(usize, usize) -> TritScales =
-        |rows, _| TritScales::Rows((0..rows).map(|row| (row + 1) as f32 / 512.0).collect());
-    fn groups<const LEN: usize>(rows: usize, cols: usize) -> TritScales {
+    let rows: fn(usize, usize) -> Scales =
+        |rows, _| Scales::Rows((0..rows).map(|row| (row + 1) as f32 / 512.0).collect());
+    fn groups<const LEN: usize>(rows: usize, cols: usize) -> Scales {
         let values = (0..rows * (cols / LEN)).map(|at| (at % 100 + 1) as f32 / 512.0);
-        TritScales::Groups { len: LEN, values: values.collect() }
+        Scales::Groups { len: LEN, values: values.collect() }
     }
     let cases = [
-        (TernaryEncoding::Iq2Bn, rows, ScaleUnit::Row),
-        (TernaryEncoding::Q2_0 { group_len: 64 }, groups::<64>, ScaleUnit::Group(64)),
-        (TernaryEncoding::Q2_0 { group_len: 128 }, groups::<128>, ScaleUnit::Group(128)),
-        (TernaryEncoding::Tq2_0, groups::<256>, ScaleUnit::Group(256)),
+        (TernaryEncoding::IQ2_BN, rows, ScaleUnit::Row),
+        (TernaryEncoding::Q2_0, groups::<64>, ScaleUnit::Group(64)),
+        (TernaryEncoding::Q2_0_G128, groups::<128>, ScaleUnit::Group(128)),
+        (TernaryEncoding::TQ2_0, groups::<256>, ScaleUnit::Group(256)),
     ];
     for (encoding, scales, unit) in cases {
         let model = open(&converted(directory.path(), &with_scales(&sample, encoding, scales)));
-        for name in sample.config.tensor_names().filter(|name| name.is_linear()) {
+        for name in TensorName::all(&sample.network).filter(|name| name.is_linear()) {
             let tensor = model.tensor(name).unwrap();
             let (rows, cols) = (tensor.rows, tensor.cols);
             assert_eq!(model.scales(tensor).unwrap(), scales(rows, cols).simplify(rows), "{name}");
             assert!(read_trits(&model, name) == sample.trits[&name], "{name}");
             let many = cols > 256 || unit != ScaleUnit::Group(256);
             let unit = if many { unit } else { ScaleUnit::Row };
+            let Encoding::Ternary(encoding) = tensor.encoding else { panic!("{name}") };
             assert_eq!(
-                tensor.encoding,
-                Encoding::Ternary(TernaryEncoding::QuadLines(unit)),
+                (encoding.name(), encoding.scale_unit()),
+                ("quad lines", Some(unit)),
                 "{name}"
             );
         }
@@ -141,12 +146,12 @@ fn scales_of_rows_and_groups_stay_what_they_are() {
 }
 
 #[test]
-fn texts_and_defaults_come_along() {
+fn keeps_tokenizer_template_and_defaults() {
     let sample = Sample::new();
     let directory = tempfile::tempdir().unwrap();
     let strings =
         |texts: &[&str]| MetadataValue::Strings(texts.iter().map(|t| (*t).to_owned()).collect());
-    // SentencePiece, which no `tokenizer.json` of ours can say.
+    // SentencePiece, which cannot be written as `tokenizer.json`.
     let gguf = sample.gguf(I2_S, FloatEncoding::F32, |writer| {
         writer.set("tokenizer.ggml.model", MetadataValue::String("llama".to_owned()));
         writer.set("tokenizer.ggml.tokens", strings(&["<unk>", "<s>", "</s>", "\u{2581}a"]));
@@ -171,18 +176,18 @@ fn texts_and_defaults_come_along() {
         ..GenerationDefaults::default()
     };
     assert_eq!(model.generation_defaults(), expected);
-    let mut config = source.config().clone();
-    config.architecture = model.config().architecture.clone();
-    assert_eq!(model.config(), &config);
+    let mut info = source.info().clone();
+    info.architecture = model.info().architecture.clone();
+    assert_eq!((model.network(), model.info()), (source.network(), &info));
 }
 
-/// The demo, written twice with other numbers of threads: the same bytes, and the same digest.
+/// Writes the demo with different numbers of threads.
 #[test]
-fn the_same_model_is_the_same_file() {
+fn output_is_reproducible() {
     let directory = tempfile::tempdir().unwrap();
     let write = |threads| {
         let path = directory.path().join(format!("{threads}.wf"));
-        Target { threads, ..target(FloatEncoding::Bf16) }.write(&demo(), &path).unwrap();
+        Target { threads, ..target(FloatEncoding::BF16) }.write(&demo(), &path).unwrap();
         path
     };
     let (one, five) = (write(1), write(5));
@@ -190,11 +195,11 @@ fn the_same_model_is_the_same_file() {
     let digest = open(&one).format().digest.clone().unwrap();
     assert_eq!((digest.len(), Some(digest)), (64, open(&five).format().digest.clone()));
     let other = directory.path().join("other.wf");
-    Target { name: Some("other".to_owned()), ..target(FloatEncoding::Bf16) }
+    Target { name: Some("other".to_owned()), ..target(FloatEncoding::BF16) }
         .write(&demo(), &other)
         .unwrap();
     assert_ne!(open(&one).format().digest, open(&other).format().digest);
-    assert_eq!(open(&one).config().block_diffusion, demo().config().block_diffusion);
+    assert_eq!(open(&one).info().block_diffusion, demo().info().block_diffusion);
 }
 
 fn sample_file(directory: &Path) -> (PathBuf, Vec<u8>) {
@@ -203,7 +208,7 @@ fn sample_file(directory: &Path) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-/// What is found wrong with a file, opened and read.
+/// Opens and reads a file, and returns its error.
 fn fault(path: &Path, bytes: &[u8]) -> Option<String> {
     fs::write(path, bytes).unwrap();
     let check = |model: ModelFile| model.tensors().iter().try_for_each(|t| model.check(t));
@@ -212,7 +217,7 @@ fn fault(path: &Path, bytes: &[u8]) -> Option<String> {
 }
 
 #[test]
-fn a_flipped_bit_is_found_and_its_tensor_named() {
+fn finds_every_flipped_bit_and_names_its_tensor() {
     let directory = tempfile::tempdir().unwrap();
     let (path, bytes) = sample_file(directory.path());
     let places: Vec<(String, usize, usize)> = open(&path)
@@ -242,7 +247,7 @@ fn a_flipped_bit_is_found_and_its_tensor_named() {
 }
 
 #[test]
-fn swapped_tensors_are_found() {
+fn finds_swapped_tensors() {
     let directory = tempfile::tempdir().unwrap();
     let (path, mut bytes) = sample_file(directory.path());
     let model = open(&path);
@@ -260,37 +265,86 @@ fn swapped_tensors_are_found() {
         message.contains("\"blk.0.ffn_gate.weight\"") && message.contains("damaged"),
         "{message}"
     );
-    // Whoever reads such a tensor is told, also without asking.
+    // Reading such a tensor fails, too.
     let model = open(&path);
     let gate = model.tensor(TensorName::Layer(0, LayerTensor::Gate)).unwrap();
     assert!(model.read(gate).unwrap_err().to_string().contains("damaged"));
     let out = directory.path().join("copy.wf");
-    let refused = target(FloatEncoding::F16).write(&model, &out).unwrap_err().to_string();
-    assert!(refused.contains("blk.0.ffn_gate.weight") && !out.exists(), "{refused}");
+    let rejected = target(FloatEncoding::F16).write(&model, &out).unwrap_err().to_string();
+    assert!(rejected.contains("blk.0.ffn_gate.weight") && !out.exists(), "{rejected}");
 }
 
 #[test]
-fn other_versions_and_lengths_are_refused_by_name() {
+fn rejects_other_versions_and_lengths() {
     let directory = tempfile::tempdir().unwrap();
     let (path, bytes) = sample_file(directory.path());
     type Change = fn(&mut Vec<u8>);
-    let refused = |change: Change| {
+    let rejected = |change: Change| {
         let mut spoiled = bytes.clone();
         change(&mut spoiled);
         fs::write(&path, &spoiled).unwrap();
-        refusal(&path)
+        open_error(&path)
     };
-    let cases: [(Change, &str); 7] = [
-        (|b| b[8] = 2, "byte 8: version: 2, this program reads 1"),
-        (|b| b[12] = 7, "byte 12: layout: 7, this program reads 1: its trits lie in another order"),
-        (|b| b.truncate(b.len() - 1), "cut short"),
-        (|b| b.truncate(70), "cut short"),
+    let cases: [(Change, &str); 9] = [
+        (
+            |b| b[8] = 3,
+            "byte 8: version: 3, this program reads up to 2: a newer version wrote the file",
+        ),
+        (|b| b[8] = 0, "byte 8: version: 0, this program reads up to 2"),
+        // The digest covers the version.
+        (|b| b[8] = 1, "byte 32: digest"),
+        (|b| b[12] = 7, "byte 12: layout: 7, this program reads 1: its trits are in another order"),
+        (|b| b.truncate(b.len() - 1), "truncated"),
+        (|b| b.truncate(70), "truncated"),
         (|b| b.truncate(20), "needs 8 bytes, 4 remain"),
-        (|b| b.push(0), "followed by something else"),
+        (|b| b.push(0), "extended"),
         (|b| b[32] ^= 1, "byte 32: digest"),
     ];
     for (change, expected) in cases {
-        let message = refused(change);
+        let message = rejected(change);
         assert!(message.contains(expected), "{message}");
     }
+}
+
+/// A model small enough for a file in the repository.
+fn tiny() -> Sample {
+    let Sample { mut network, info, .. } = Sample::named("llama");
+    (network.vocab_len, network.hidden_len) = (16, 64);
+    network.layers.truncate(1);
+    network.update_layers(|attention, dense| {
+        (attention.heads, attention.kv_heads, attention.head_dim) = (2, 1, 32);
+        (attention.sub_norm, dense.sub_norm) = (None, None);
+        attention.rope = Some(Rope { pairs: RotaryPairs::Adjacent, ..Rope::default() });
+        (dense.ffn_len, dense.activation) = (64, Activation::Silu);
+    });
+    Sample::of(network, info)
+}
+
+/// A file of version 1, which has other checksums, from the last program that wrote such files.
+const VERSION_1: &[u8] = include_bytes!("../../../../tests/data/wf/version-1.wf");
+
+#[test]
+fn reads_version_1_and_finds_every_flipped_bit() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("old.wf");
+    assert_eq!(fault(&path, VERSION_1), None);
+    let model = open(&path);
+    assert_eq!(model.format().version, Some(1));
+    let gguf = tiny().gguf(Encoding::Ternary(TernaryEncoding::IQ2_BN), FloatEncoding::F16, |_| {});
+    let new = open(&converted(directory.path(), &gguf));
+    assert_eq!(new.format().version, Some(2));
+    for (old, new_info) in model.tensors().iter().zip(new.tensors()) {
+        assert_eq!(model.bytes(old), new.bytes(new_info), "{}", old.name);
+    }
+    let mut missed = 0;
+    for info in model.tensors() {
+        for at in (info.offset..info.offset + info.size).step_by(13) {
+            let mut spoiled = VERSION_1.to_vec();
+            spoiled[at as usize] ^= 1 << (at % 8);
+            let message = fault(&path, &spoiled).unwrap_or_default();
+            let named = message.contains(&format!("\"{}\"", info.source_name));
+            missed += usize::from(!named || !message.contains("damaged"));
+        }
+    }
+    assert_eq!(missed, 0);
 }

@@ -4,22 +4,16 @@ use wf_formats::encoding::TernaryEncoding;
 
 use crate::sample::{self, HEADS, HIDDEN, Kind, Sample, SampleFile, VOCAB};
 
-/// The encodings a GGUF file may have, with their type numbers.
-pub(crate) const ENCODINGS: [(TernaryEncoding, u32); 8] = [
-    (TernaryEncoding::I2s(wf_formats::I2sOrder::Groups128), 36),
-    (TernaryEncoding::Tq1_0, 34),
-    (TernaryEncoding::Tq2_0, 35),
-    (TernaryEncoding::Q2_0 { group_len: 64 }, 42),
-    (TernaryEncoding::Q2_0 { group_len: 128 }, 42),
-    (TernaryEncoding::Iq1Bn, 134),
-    (TernaryEncoding::Iq2Bn, 135),
-    (TernaryEncoding::Iq2BnR4, 335),
-];
+/// The encodings that GGUF files are written with, and their type numbers; the first is I2_S.
+pub(crate) fn encodings() -> Vec<(TernaryEncoding, u32)> {
+    let written = TernaryEncoding::ALL.iter().filter(|encoding| encoding.flag().is_some());
+    written.map(|encoding| (*encoding, encoding.gguf_type().unwrap())).collect()
+}
 
-/// What makes a file differ from a sound one.
+/// The difference to a valid file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Twist {
-    /// Metadata of our own: key, and the bytes of type and value.
+    /// Additional metadata: key, and the bytes of type and value.
     pub(crate) extra: Option<(&'static str, Vec<u8>)>,
     /// Tokens more (or less) than the embedding has rows.
     pub(crate) more_tokens: isize,
@@ -77,7 +71,7 @@ fn text(file: &mut SampleFile, kind: Kind, text: &str) {
     file.put(kind, text.as_bytes());
 }
 
-/// Writes the metadata and returns how many keys it has.
+/// Writes the metadata and returns the number of keys.
 fn metadata(file: &mut SampleFile, twist: &Twist) -> u64 {
     let mut keys = 0;
     let mut key = |file: &mut SampleFile, name: &str, type_id: u32| {

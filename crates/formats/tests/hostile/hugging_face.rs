@@ -77,7 +77,7 @@ fn weights(file_name: &str, belongs: impl Fn(TensorName) -> bool) -> SampleFile 
     for (name, rows, cols) in sample::network().into_iter().filter(|(name, _, _)| belongs(*name)) {
         let hf_name = name.hugging_face();
         if name.is_linear() {
-            let bytes = sample::ternary(TernaryEncoding::HfPacked, rows, cols);
+            let bytes = sample::ternary(TernaryEncoding::HF_PACKED, rows, cols);
             add(hf_name.clone(), "U8", vec![rows / 4, cols], bytes);
             let mark = sample::Mark { kind: Kind::Float, at: 0, len: 2 };
             let scale = TensorBytes { bytes: vec![0xc0, 0x3f], marks: vec![mark] };

@@ -27,7 +27,7 @@ pub(crate) fn spoil_document(
     file.bytes = text;
     file.header_len = file.bytes.len();
     let is_config = file.name == "config.json";
-    Some(Change { must_refuse: change.must_refuse && is_config, ..change })
+    Some(Change { must_reject: change.must_reject && is_config, ..change })
 }
 
 /// Spoils the header of a safetensors file and puts it back before the data.
@@ -61,8 +61,8 @@ pub(crate) fn spoil_header(
     file.marks.clear();
     let (change, _) = spoiled?;
     // A name that appears twice is fatal here, but not in a document, where the last one counts.
-    let must_refuse = change.must_refuse || class == Class::DuplicateName;
-    Some(Change { must_refuse, ..change })
+    let must_reject = change.must_reject || class == Class::DuplicateName;
+    Some(Change { must_reject, ..change })
 }
 
 /// One of the header's tensors.
@@ -100,7 +100,7 @@ fn spoil_offsets(
     tensor["data_offsets"] = spoiled;
     let what = format!("{name}: data_offsets {}", tensor["data_offsets"]);
     let text = header.to_string().into_bytes();
-    Some((Change { what, must_refuse: changed }, text))
+    Some((Change { what, must_reject: changed }, text))
 }
 
 trait IntoJson {
@@ -140,7 +140,7 @@ fn spoil_value(value: &mut Value, class: Class, random: &mut Random) -> Option<(
             if known.is_empty() {
                 return None;
             }
-            change.must_refuse = true;
+            change.must_reject = true;
             random.pick(&known).to_owned()
         }
         _ => paths[random.below(paths.len())].clone(),

@@ -47,16 +47,16 @@ pub(crate) const CLASSES: [Class; 16] = [
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) what: String,
-    pub(crate) must_refuse: bool,
+    pub(crate) must_reject: bool,
 }
 
 impl Change {
     pub(crate) fn fatal(what: String) -> Self {
-        Self { what, must_refuse: true }
+        Self { what, must_reject: true }
     }
 
     pub(crate) fn harmful(what: String) -> Self {
-        Self { what, must_refuse: false }
+        Self { what, must_reject: false }
     }
 }
 
@@ -136,7 +136,7 @@ fn spoil_bytes(file: &mut SampleFile, class: Class, random: &mut Random) -> Opti
             let at = mark.at + random.below(mark.len);
             file.bytes[at] = random.pick(&[0xff, 0xc0, 0x80, 0xf8, 0xed]);
             let what = format!("byte {at} is {:#04x}", file.bytes[at]);
-            Some(Change { what, must_refuse: mark.kind != Kind::Text })
+            Some(Change { what, must_reject: mark.kind != Kind::Text })
         }
         Class::VocabMismatch => {
             let mark = pick(file, random, |mark| mark.kind == Kind::Token)?;
@@ -199,7 +199,7 @@ fn truncate(file: &mut SampleFile, random: &mut Random) -> Option<Change> {
     let content_len = file.marks.iter().map(|mark| mark.at + mark.len).max()?;
     file.bytes.truncate(len);
     let what = format!("cut to {len} bytes");
-    Some(Change { what, must_refuse: len < content_len })
+    Some(Change { what, must_reject: len < content_len })
 }
 
 fn spoil_offset(file: &mut SampleFile, class: Class, random: &mut Random) -> Option<Change> {
@@ -219,8 +219,8 @@ fn spoil_offset(file: &mut SampleFile, class: Class, random: &mut Random) -> Opt
         }
     };
     // 32 bytes into the neighbour before may be our own start again.
-    let must_refuse = value != own;
-    Some(Change { what: set(file, mark, value), must_refuse })
+    let must_reject = value != own;
+    Some(Change { what: set(file, mark, value), must_reject })
 }
 
 fn read_u64(file: &SampleFile, mark: Mark) -> u64 {

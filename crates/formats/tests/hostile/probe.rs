@@ -1,4 +1,4 @@
-//! Reads a model under a limit of time and memory, and looks at what it says when it refuses.
+//! Reads a model with limits of time and memory, and checks its error message.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(crate) fn write(sample: &Sample, directory: &Path) -> PathBuf {
     sample.open.map_or_else(|| directory.to_owned(), |name| directory.join(name))
 }
 
-/// Reads all there is. Panics if the model is not refused properly or not sound; `Err` is a refusal.
+/// Reads everything. Panics if the error message or the content is invalid.
 pub(crate) fn probe(sample: &Sample, directory: &Path, what: &str) -> Result<(), String> {
     let path = write(sample, directory);
     let size: usize = sample.files.iter().map(|file| file.bytes.len()).sum();
@@ -41,7 +41,7 @@ pub(crate) fn probe(sample: &Sample, directory: &Path, what: &str) -> Result<(),
     })
 }
 
-/// A message names the file, is one line that a terminal can show, and says where the fault is.
+/// Checks that a message names the file and the position, and is one printable line.
 fn check_message(error: &Error, directory: &Path, what: &str) {
     let text = error.to_string();
     let shown: String = text.chars().take(300).collect();

@@ -1,20 +1,20 @@
-//! Small valid models, with marks on every part that a hostile hand would change.
+//! Small valid models, with marks on the parts that mutations change.
 
-use wf_formats::encoding::{Rounding, TernaryEncoding, TritScales, encode_trits};
+use wf_formats::encoding::{Rounding, Scales, TernaryEncoding, encode_trits};
 use wf_formats::{LayerTensor, TensorName};
 
-/// What the marked bytes are.
+/// The kind of marked bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// How many keys, tensors or elements follow.
+    /// A number of keys, tensors or elements.
     Count,
-    /// How many bytes follow.
+    /// A length in bytes.
     Length,
-    /// How many dimensions follow.
+    /// A number of dimensions.
     DimCount,
     /// One dimension.
     Dim,
-    /// Where a tensor's data begins.
+    /// An offset of data.
     Offset,
     /// The type of a value or tensor.
     Type,
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Text,
     /// The alignment of tensors.
     Alignment,
-    /// The number of a token.
+    /// A token id.
     Token,
     /// A float: the two bytes that hold its sign and exponent.
     Float,
@@ -117,12 +117,12 @@ pub(crate) fn trits(count: usize) -> Vec<i8> {
 
 pub(crate) fn ternary(encoding: TernaryEncoding, rows: usize, cols: usize) -> TensorBytes {
     let encode = |trits: &[i8], scale: f32| {
-        let scales = TritScales::Tensor(scale);
+        let scales = Scales::Tensor(scale);
         encode_trits(encoding, trits, rows, cols, &scales, Rounding::Exact).unwrap()
     };
     let bytes = encode(&trits(rows * cols), 1.0);
-    // The encodings' own words on where their scales and codes are would prove nothing: find the bytes
-    // that change. 1.0 and 2.0 differ in the byte with sign and exponent, all trits in every code.
+    // Found independently of the encodings' tables: scales and codes are the bytes
+    // that change. 1.0 and 2.0 differ in the byte with sign and exponent.
     let differing = |a: &[u8], b: &[u8]| -> Vec<usize> {
         a.iter().zip(b).enumerate().filter(|(_, (a, b))| a != b).map(|(at, _)| at).collect()
     };
@@ -133,11 +133,11 @@ pub(crate) fn ternary(encoding: TernaryEncoding, rows: usize, cols: usize) -> Te
     tops.retain(|at| bytes.get(*at) == Some(&0x3f) || bytes.get(*at) == Some(&0x3c));
     let mut marks: Vec<Mark> =
         tops.iter().map(|top| Mark { kind: Kind::Float, at: top - 1, len: 2 }).collect();
-    let kind = match encoding {
-        TernaryEncoding::Tq1_0 | TernaryEncoding::Iq1Bn => Kind::Base3,
-        _ => Kind::Codes,
-    };
     let codes = differing(&encode(&ones, 1.0), &encode(&minus_ones, 1.0));
+    // Four two-bit codes of zero; a base-3 number of zeros is another byte.
+    let zeros = encode(&vec![0; rows * cols], 1.0);
+    let is_code = codes.first().is_some_and(|at| zeros[*at] == 0b01_01_01_01);
+    let kind = if is_code { Kind::Codes } else { Kind::Base3 };
     marks.extend(codes.into_iter().map(|at| Mark { kind, at, len: 1 }));
     TensorBytes { bytes, marks }
 }
@@ -149,7 +149,7 @@ pub(crate) fn floats(count: usize) -> TensorBytes {
     TensorBytes { bytes, marks }
 }
 
-/// A small generator with a seed (`SplitMix64`), so that a failure comes back.
+/// A small generator with a seed (`SplitMix64`), so that failures are reproducible.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

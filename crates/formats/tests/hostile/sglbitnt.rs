@@ -5,7 +5,7 @@ use wf_formats::encoding::TernaryEncoding;
 
 use crate::sample::{self, HEADS, HIDDEN, Kind, Sample, SampleFile, VOCAB};
 
-/// What `config.json` says of the sample network.
+/// The `config.json` of the sample network.
 pub(crate) fn config() -> serde_json::Value {
     json!({
         "architectures": ["BitNetForCausalLM"],
@@ -46,7 +46,7 @@ pub(crate) fn model() -> Sample {
         file.put(Kind::Length, &(name_text.len() as u32).to_le_bytes());
         file.put(Kind::Name, name_text.as_bytes());
         let (bytes, dtype, dims) = if name.is_linear() {
-            (sample::ternary(TernaryEncoding::SglPacked, rows, cols), 0_u32, vec![rows, cols / 4])
+            (sample::ternary(TernaryEncoding::SGL_PACKED, rows, cols), 0_u32, vec![rows, cols / 4])
         } else if rows == 1 {
             (sample::floats(cols), 1, vec![cols])
         } else {

@@ -52,7 +52,7 @@ fn many_tensors_take_linear_time() {
     }
     bytes.resize(bytes.len().next_multiple_of(32) + 32 * count as usize, 0);
     open_bytes(bytes, "65536 tensors");
-    let (encoding, type_id) = gguf::ENCODINGS[0];
+    let (encoding, type_id) = gguf::encodings()[0];
     let sound = gguf::model(encoding, type_id, &Twist::default());
     many_unused_tensors(&sound);
 }
@@ -78,7 +78,7 @@ fn many_unused_tensors(sound: &Sample) {
     let directory = tempfile::tempdir().unwrap();
     let file = SampleFile { bytes, ..SampleFile::new("model.gguf") };
     let sample = Sample { files: vec![file], open: Some("model.gguf") };
-    // Accepted or refused: it must be quick.
+    // Accepted or rejected: it must be quick.
     let _ = probe(&sample, directory.path(), "60000 unused tensors");
 }
 
@@ -100,7 +100,7 @@ fn a_million_empty_tokens_stay_within_the_limit() {
 }
 
 #[test]
-fn what_is_no_model_is_refused_with_its_name() {
+fn rejects_files_that_are_not_models() {
     let directory = tempfile::tempdir().unwrap();
     for (name, bytes) in [
         ("empty.gguf", &b""[..]),
@@ -136,6 +136,6 @@ fn shard_names_cannot_leave_the_directory_or_reach_the_terminal() {
         let text = String::from_utf8(index.bytes.clone()).unwrap();
         index.bytes = text.replace("model-00001-of-00002.safetensors", name).into_bytes();
         let error = probe(&sample, directory.path(), name).unwrap_err();
-        assert!(error.contains("is no name of a shard"), "{error}");
+        assert!(error.contains("is not the name of a safetensors file"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Master weights to trits.
+//! Rounding of master weights.
 
 use super::super::*;
 use super::Random;
@@ -49,7 +49,7 @@ fn a_matrix_of_zeros_has_the_smallest_scale() {
 }
 
 #[test]
-fn a_weight_that_is_not_finite_is_refused() {
+fn rejects_weights_that_are_not_finite() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut mean = AbsMean::default();
         mean.add(&[1.0, bad, 2.0]);

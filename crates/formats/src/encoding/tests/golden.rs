@@ -1,4 +1,4 @@
-//! Bytes worked out by hand, and bytes that other programs wrote.
+//! Bytes computed by hand, and bytes of other programs.
 
 use super::super::*;
 
@@ -25,15 +25,15 @@ fn i2s_is_high_bits_first_and_a_group_apart() {
     *bytes.get_mut(1).unwrap() = 0b1000_0101;
     bytes.extend(0.75_f32.to_le_bytes());
     bytes.extend([0xee; 28]);
-    let e = TernaryEncoding::I2s(I2sOrder::Groups128);
+    let e = TernaryEncoding::I2_S;
     assert_eq!(unusual(&decode(e, &bytes, 1, 128), 0), [(1, 1), (33, -1)]);
-    assert_eq!(decode_scales(e, &bytes, 1, 128), Ok(TritScales::Tensor(0.75)));
-    let e = TernaryEncoding::I2s(I2sOrder::Groups64);
+    assert_eq!(decode_scales(e, &bytes, 1, 128), Ok(Scales::Tensor(0.75)));
+    let e = TernaryEncoding::I2_S_64;
     assert_eq!(unusual(&decode(e, &bytes, 1, 128), 0), [(1, 1), (17, -1)]);
     // Row 0 has the high bits, and column 1 of the first four rows is byte 1.
-    let e = TernaryEncoding::I2s(I2sOrder::FourRows);
+    let e = TernaryEncoding::I2_S_4ROW;
     assert_eq!(unusual(&decode(e, &bytes, 4, 32), 0), [(1, 1), (33, -1)]);
-    assert_eq!(decode_scales(e, &bytes, 4, 32), Ok(TritScales::Tensor(0.75)));
+    assert_eq!(decode_scales(e, &bytes, 4, 32), Ok(Scales::Tensor(0.75)));
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn hf_packing_is_a_quarter_of_the_matrix_apart() {
     // The example in the documentation of Transformers' unpack_weights.
     let bytes = [0b1010_0001, 0b0001_1000, 0b1001_0000, 0b0000_1010];
     let expected = [0, -1, -1, 1, -1, 1, -1, 1, 1, 0, 0, -1, 1, -1, 1, -1];
-    assert_eq!(decode(TernaryEncoding::HfPacked, &bytes, 8, 2), expected);
+    assert_eq!(decode(TernaryEncoding::HF_PACKED, &bytes, 8, 2), expected);
 }
 
 #[test]
@@ -49,9 +49,9 @@ fn q2_0_is_in_plain_order_behind_its_scale() {
     let mut bytes = vec![0x00, 0x3c]; // 1.0 as f16
     bytes.extend([0b0101_0101; 16]);
     *bytes.get_mut(3).unwrap() = 0b0110_0001; // trits 4..8: 0, -1, +1, 0
-    let e = TernaryEncoding::Q2_0 { group_len: 64 };
+    let e = TernaryEncoding::Q2_0;
     assert_eq!(unusual(&decode(e, &bytes, 1, 64), 0), [(5, -1), (6, 1)]);
-    assert_eq!(decode_scales(e, &bytes, 1, 64), Ok(TritScales::Tensor(1.0)));
+    assert_eq!(decode_scales(e, &bytes, 1, 64), Ok(Scales::Tensor(1.0)));
 }
 
 #[test]
@@ -59,9 +59,9 @@ fn iq2_bn_is_low_bits_first_behind_its_scale() {
     let mut bytes = 0.5_f32.to_le_bytes().to_vec();
     bytes.extend([0b0101_0101; 16]);
     *bytes.get_mut(4 + 3).unwrap() = 0b0010_0101; // trits 3, 19, 35, 51: 0, 0, +1, -1
-    let e = TernaryEncoding::Iq2Bn;
+    let e = TernaryEncoding::IQ2_BN;
     assert_eq!(unusual(&decode(e, &bytes, 1, 64), 0), [(35, 1), (51, -1)]);
-    assert_eq!(decode_scales(e, &bytes, 1, 64), Ok(TritScales::Tensor(0.5)));
+    assert_eq!(decode_scales(e, &bytes, 1, 64), Ok(Scales::Tensor(0.5)));
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn iq2_bn_r4_interleaves_four_rows() {
     bytes.extend([0b0101_0101; 64]);
     // Byte 16 * 2 + 4 * 1 + 3: row 1, columns 32 + 3 + 4 f.
     *bytes.get_mut(16 + 39).unwrap() = 0b0110_0001;
-    let e = TernaryEncoding::Iq2BnR4;
+    let e = TernaryEncoding::IQ2_BN_R4;
     assert_eq!(unusual(&decode(e, &bytes, 4, 64), 0), [(64 + 39, -1), (64 + 43, 1)]);
-    let scales = TritScales::Rows(vec![0.5, 1.0, 2.0, 4.0]);
+    let scales = Scales::Rows(vec![0.5, 1.0, 2.0, 4.0]);
     assert_eq!(decode_scales(e, &bytes, 4, 64), Ok(scales));
 }
 
@@ -87,29 +87,29 @@ fn iq1_bn_has_its_first_trit_lowest() {
     *bytes.get_mut(2 + 5).unwrap() = 44;
     // The last byte holds trits 15, 31, 47, 63 as digits 0, 1, 1, 2: 3 + 9 + 54 = 66 -> 70.
     *bytes.last_mut().unwrap() = 70;
-    let e = TernaryEncoding::Iq1Bn;
+    let e = TernaryEncoding::IQ1_BN;
     let expected = [(15, -1), (26, 1), (30, -1), (63, 1)];
     assert_eq!(unusual(&decode(e, &bytes, 1, 64), 0), expected);
-    assert_eq!(decode_scales(e, &bytes, 1, 64), Ok(TritScales::Tensor(0.5)));
+    assert_eq!(decode_scales(e, &bytes, 1, 64), Ok(Scales::Tensor(0.5)));
 }
 
-/// What gguf-py writes for trit i = (i * i + i / 7) % 3 - 1 with scale 0.5:
+/// The bytes that gguf-py writes for trit i = (i * i + i / 7) % 3 - 1 with scale 0.5:
 ///
 /// ```text
 /// i = numpy.arange(256); t = ((i*i + i//7) % 3 - 1).astype(numpy.float32) * numpy.float32(0.5)
 /// gguf.quants.quantize(t.reshape(1, -1), gguf.GGMLQuantizationType.TQ1_0).tobytes().hex()
 /// ```
 #[test]
-fn tq_bytes_are_those_of_gguf_py() {
+fn tq_bytes_equal_gguf_py() {
     let tq1 = "4782901198581cf8b76bc2d685b033c80953e723414782901198581cf8b76bc2\
                e429ee3d35f70d501567a805705c22e38fc1e7560038";
     let tq2 = "589509901901a02a122162562542640680a84a8488589509901901a02a122162\
                09901901a02a122162562542640680a84a8488589509901901a02a1221625625\
                0038";
     let trits: Vec<i8> = (0..256).map(|i| ((i * i + i / 7) % 3) as i8 - 1).collect();
-    for (encoding, hex) in [(TernaryEncoding::Tq1_0, tq1), (TernaryEncoding::Tq2_0, tq2)] {
+    for (encoding, hex) in [(TernaryEncoding::TQ1_0, tq1), (TernaryEncoding::TQ2_0, tq2)] {
         let bytes = unhex(hex);
-        let scales = TritScales::Tensor(0.5);
+        let scales = Scales::Tensor(0.5);
         assert_eq!(decode(encoding, &bytes, 1, 256), trits, "{encoding}");
         assert_eq!(decode_scales(encoding, &bytes, 1, 256), Ok(scales.clone()), "{encoding}");
         let written = encode_trits(encoding, &trits, 1, 256, &scales, Rounding::Exact);

@@ -1,35 +1,23 @@
-//! What the codecs promise: every trit at its place, every lie named.
+//! Tests of all rows of the tables: positions, round trips, hostile bytes.
 
 mod absmean;
 mod floats;
 mod golden;
 mod hostile;
-mod places;
+mod positions;
 mod scales;
 mod tiled;
 
-use super::{I2sOrder, ScaleUnit, TernaryEncoding};
+use std::collections::HashSet;
 
-/// Every encoding there is.
-pub(super) const ALL: [TernaryEncoding; 15] = [
-    TernaryEncoding::I2s(I2sOrder::Groups128),
-    TernaryEncoding::I2s(I2sOrder::Groups64),
-    TernaryEncoding::I2s(I2sOrder::FourRows),
-    TernaryEncoding::Tq1_0,
-    TernaryEncoding::Tq2_0,
-    TernaryEncoding::Q2_0 { group_len: 64 },
-    TernaryEncoding::Q2_0 { group_len: 128 },
-    TernaryEncoding::Iq2Bn,
-    TernaryEncoding::Iq1Bn,
-    TernaryEncoding::Iq2BnR4,
-    TernaryEncoding::HfPacked,
-    TernaryEncoding::SglPacked,
-    TernaryEncoding::QuadLines(ScaleUnit::Tensor),
-    TernaryEncoding::QuadLines(ScaleUnit::Row),
-    TernaryEncoding::QuadLines(ScaleUnit::Group(64)),
-];
+use super::{FloatEncoding, TernaryEncoding};
 
-/// A small generator with a seed (`SplitMix64`), so that failures come back.
+/// Every encoding that can be written.
+pub(super) fn writable() -> impl Iterator<Item = TernaryEncoding> {
+    TernaryEncoding::ALL.iter().copied().filter(|encoding| encoding.is_writable())
+}
+
+/// A small generator with a seed (`SplitMix64`), so that failures are reproducible.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -48,4 +36,22 @@ impl Random {
     pub(super) fn trits(&mut self, len: usize) -> Vec<i8> {
         (0..len).map(|_| self.below(3) as i8 - 1).collect()
     }
+}
+
+#[test]
+fn labels_and_flags_are_unique() {
+    let labels: HashSet<&str> = TernaryEncoding::ALL.iter().map(|e| e.label()).collect();
+    assert_eq!(labels.len(), TernaryEncoding::ALL.len());
+    for encoding in TernaryEncoding::ALL {
+        let Some(flag) = encoding.flag() else { continue };
+        assert_eq!(flag.to_uppercase().parse(), Ok(*encoding));
+        assert!(encoding.gguf_type().is_some() && encoding.is_writable(), "{encoding}");
+        assert!(encoding.scale_unit().is_some(), "{encoding}");
+    }
+    for float in FloatEncoding::ALL {
+        assert_eq!(float.name().parse(), Ok(*float));
+        assert_eq!(float.is_plain(), !float.has_codes(), "{float}");
+    }
+    let error = "q3".parse::<TernaryEncoding>().unwrap_err();
+    assert!(error.starts_with("unknown encoding \"q3\", allowed are i2_s, "), "{error}");
 }

@@ -1,6 +1,7 @@
-//! TL1 and TL2 (bitnet.cpp): nibbles that are looked up in tables, in an order cut into tiles.
+//! TL1 and TL2 (bitnet.cpp): nibbles that index lookup tables, arranged in tiles.
 //!
-//! Where a trit lies depends on three numbers that a kernel was compiled with, and that no file holds.
+//! The position of a trit depends on three numbers that a kernel was compiled with; files do not store
+//! them.
 //! With `pair` = 3 w0 + w1 + 4 (0 to 8) and `triple` = 9 w0 + 3 w1 + w2 (−13 to 13), slowest first:
 //!
 //! ```text
@@ -12,12 +13,46 @@
 //!         triple q of row r in word r mod 16, bit 15 − (2 q + r / 16)
 //!       the other columns, in tiles of 32:
 //!         row tile, column tile, 32 rows, 4 columns, row        pairs, as in TL1
-//!       in each run of 32 rows, bytes 8–15 and 16–23 have changed places
+//!       in each run of 32 rows, bytes 8–15 and 16–23 are swapped
 //! ```
 
-use super::error::EncodingError;
+use super::TernaryEncoding;
+use super::codec::{BadByte, Codec, Fault, GgufType, Layout, Project, Tiled};
+use crate::encoding::error::EncodingError;
 
-/// The tiles that a matrix is cut into.
+impl TernaryEncoding {
+    /// bitnet.cpp on Arm: pairs of trits in tiles, the scale in a tensor of its own. Read only.
+    pub const TL1: Self = Self::new(&Codec {
+        name: "TL1",
+        label: "TL1",
+        flag: None,
+        gguf: Some(GgufType { id: 38, project: Project::BitNet }),
+        wf_name: None,
+        layout: Layout::Tiled(Tiled { size: Tiles::tl1_size, decode: decode_tl1 }),
+        #[cfg(test)]
+        position: None,
+    });
+
+    /// bitnet.cpp on x86: triples of trits in tiles, the scale in a tensor of its own. Read only.
+    pub const TL2: Self = Self::new(&Codec {
+        name: "TL2",
+        label: "TL2",
+        flag: None,
+        gguf: Some(GgufType { id: 39, project: Project::BitNet }),
+        wf_name: None,
+        layout: Layout::Tiled(Tiled { size: Tiles::tl2_size, decode: decode_tl2 }),
+        #[cfg(test)]
+        position: None,
+    });
+
+    /// Returns the encoding with these tiles, which only TL1 and TL2 use.
+    #[must_use]
+    pub fn with_tiles(self, tiles: Tiles) -> Self {
+        Self { tiles, ..self }
+    }
+}
+
+/// Sizes of the tiles that a matrix is divided into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tiles {
     /// Rows of a tile (`bm` of a `kernel_config.ini`).
@@ -28,19 +63,19 @@ pub struct Tiles {
     pub strip: usize,
 }
 
-/// Trits that a strip of TL1 has in all.
+/// Trits in a strip of TL1.
 const TL1_STRIP: usize = 256;
-/// Rows of a strip of TL2; the converter can make no other.
+/// Rows of a strip of TL2; the converter supports no other number.
 const TL2_ROWS: usize = 32;
 const TRIPLE_COLS: usize = 6;
 const SIGN_COLS: usize = 24;
-/// Columns of a tile of leftovers.
+/// Columns of a tile after the last whole column tile.
 const REST_COLS: usize = 32;
 const PAIR_COLS: usize = 4;
 
 impl Tiles {
-    /// Bytes of a TL1 matrix, if it can be cut so.
-    pub(super) fn tl1_size(self, rows: usize, cols: usize) -> Result<u64, EncodingError> {
+    /// Bytes of a TL1 matrix.
+    fn tl1_size(self, rows: usize, cols: usize) -> Result<u64, EncodingError> {
         let Self { rows: tile_rows, cols: tile_cols, strip } = self;
         let by = TL1_STRIP.checked_div(strip).unwrap_or(0);
         let cuts = strip.is_multiple_of(16) && by >= PAIR_COLS && by * strip == TL1_STRIP;
@@ -51,7 +86,7 @@ impl Tiles {
     }
 
     /// Bytes of a TL2 matrix, without the padding after it.
-    pub(super) fn tl2_size(self, rows: usize, cols: usize) -> Result<u64, EncodingError> {
+    fn tl2_size(self, rows: usize, cols: usize) -> Result<u64, EncodingError> {
         let cuts = self.strip == TL2_ROWS;
         self.check("TL2", cuts, self.rows, self.cols, TL2_ROWS, SIGN_COLS)?;
         multiple("TL2", "rows", rows, self.rows)?;
@@ -90,21 +125,14 @@ fn multiple(
     Err(EncodingError::Shape { encoding, axis, multiple, found })
 }
 
-/// A byte that holds no trits: where it is, and the column of its first one.
-#[derive(Debug, PartialEq)]
-pub(super) struct BadTile {
-    pub(super) byte: usize,
-    pub(super) col: usize,
-    pub(super) value: u8,
-}
-
 /// Decodes one row of TL1; the shape has passed `tl1_size`.
-pub(super) fn decode_row_1(
+fn decode_tl1(
     tiles: Tiles,
     bytes: &[u8],
+    _rows: usize,
     row: usize,
     out: &mut [i8],
-) -> Result<(), BadTile> {
+) -> Result<(), BadByte> {
     let Tiles { rows: tile_rows, cols: tile_cols, strip } = tiles;
     let by = TL1_STRIP / strip;
     let (tile, inside) = (row / tile_rows, row % tile_rows);
@@ -123,13 +151,13 @@ pub(super) fn decode_row_1(
 }
 
 /// Decodes one row of TL2 out of `rows`; the shape has passed `tl2_size`.
-pub(super) fn decode_row_2(
+fn decode_tl2(
     tiles: Tiles,
     bytes: &[u8],
     rows: usize,
     row: usize,
     out: &mut [i8],
-) -> Result<(), BadTile> {
+) -> Result<(), BadByte> {
     let rest_cols = out.len() % tiles.cols;
     let triple_cols = out.len() - rest_cols;
     let (tile, inside) = (row / tiles.rows, row % tiles.rows);
@@ -152,7 +180,7 @@ pub(super) fn decode_row_2(
         let word = u16::from_le_bytes(word.unwrap_or_default());
         let negative = word >> (15 - (2 * (col_in % SIGN_COLS / 3) + lane / 16)) & 1 == 1;
         if nibble > 13 || (nibble == 0 && negative) {
-            return Err(BadTile { byte: byte_at, col, value });
+            return Err(BadByte { offset: byte_at, col, fault: Fault::Tile { value } });
         }
         let number = if negative { 13 - nibble } else { 13 + nibble };
         *triple = [number / 9, number / 3 % 3, number % 3].map(|digit| digit as i8 - 1);
@@ -168,18 +196,18 @@ pub(super) fn decode_row_2(
     Ok(())
 }
 
-/// Two pairs out of one byte.
-fn pairs(bytes: &[u8], at: usize, col: usize, out: &mut [i8; 4]) -> Result<(), BadTile> {
+/// Decodes the two pairs of a byte.
+fn pairs(bytes: &[u8], at: usize, col: usize, out: &mut [i8; 4]) -> Result<(), BadByte> {
     let value = bytes.get(at).copied().unwrap_or(u8::MAX);
     let (first, second) = (value >> 4, value & 15);
     if first > 8 || second > 8 {
-        return Err(BadTile { byte: at, col, value });
+        return Err(BadByte { offset: at, col, fault: Fault::Tile { value } });
     }
     *out = [first / 3, first % 3, second / 3, second % 3].map(|digit| digit as i8 - 1);
     Ok(())
 }
 
-/// The place of a row among 32 whose second and third eight have changed places.
+/// The position of a row among 32 of which the second and third eight are swapped.
 fn swapped(lane: usize) -> usize {
     match lane / 8 {
         1 => lane + 8,

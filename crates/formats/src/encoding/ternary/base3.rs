@@ -2,18 +2,15 @@
 //!
 //! A byte holds the base-3 number v (0 to 242, digit = trit + 1) as ceil(256 v / 243): v as a fraction
 //! of one, so that the leading digit falls out of a multiplication by 3 and the rest stays behind.
-//! 243 bytes are such numbers. The other 13 decode to something too, but no encoder writes them.
+//! 243 byte values are such numbers. No encoder writes the other 13.
+
+use super::codec::{BadByte, Fault};
 
 const NUMBERS: u16 = 243;
 
-/// A byte of a row that is no base-3 number: where it is, its first trit's column, what was found, and
-/// how many trits such a byte holds.
-#[derive(Debug, PartialEq)]
-pub(super) struct BadByte {
-    pub(super) byte: usize,
-    pub(super) col: usize,
-    pub(super) value: u8,
-    pub(super) trits: usize,
+/// An invalid byte, where one that holds `trits` trits was expected.
+pub(super) fn bad_number(offset: usize, col: usize, value: u8, trits: usize) -> BadByte {
+    BadByte { offset, col, fault: Fault::Base3 { value, trits } }
 }
 
 /// The byte that holds a base-3 number below 243.
@@ -28,7 +25,7 @@ pub(super) const fn number_of(byte: u8) -> Option<u8> {
     if byte_of(number) == byte { Some(number) } else { None }
 }
 
-/// For each byte: does it hold a base-3 number?
+/// `true` for each byte value that holds a base-3 number.
 #[expect(clippy::indexing_slicing, reason = "at compile time a wrong index does not compile")]
 pub(super) static IS_NUMBER: [bool; 256] = {
     let mut table = [false; 256];

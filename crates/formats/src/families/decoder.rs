@@ -1,0 +1,134 @@
+//! Decoders whose layers are all alike, read from keys that families share.
+
+use wf_core::{
+    Activation, Attention, Dense, Embedding, Experts, Ffn, Head, Layer, Mixer, Network, Norm,
+    RotaryPairs,
+};
+
+use super::keys::{Key, Keys};
+use super::rope::rope;
+use crate::error::Error;
+use crate::names::LayerTensor as T;
+
+const HIDDEN: Key = Key::new("embedding_length", "hidden_size");
+const FFN: Key = Key::new("feed_forward_length", "intermediate_size");
+const LAYERS: Key = Key::new("block_count", "num_hidden_layers");
+const HEADS: Key = Key::new("attention.head_count", "num_attention_heads");
+const KV_HEADS: Key = Key::new("attention.head_count_kv", "num_key_value_heads");
+const HEAD_DIM: Key = Key::new("attention.key_length", "head_dim");
+const ROPE_DIM: Key = Key::gguf("rope.dimension_count");
+const VALUE_DIM: Key = Key::gguf("attention.value_length");
+const EPS: Key = Key::new("attention.layer_norm_rms_epsilon", "rms_norm_eps");
+const WINDOW: Key = Key::gguf("attention.sliding_window");
+const TIED: Key = Key::json("tie_word_embeddings");
+pub(super) const EXPERTS: Key = Key::new("expert_count", "num_experts");
+const ACTIVE_EXPERTS: Key = Key::new("expert_used_count", "num_experts_per_tok");
+
+/// Epsilon of files in GGUF that name none.
+const GGUF_EPS: f64 = 1e-5;
+
+/// Values that the `transformers` class of a family takes where `config.json` has none.
+#[derive(Clone, Copy)]
+pub(super) struct Defaults {
+    pub(super) eps: f64,
+    pub(super) theta: f64,
+}
+
+/// Reads a network of equal layers. The optional norms are those whose tensors the file has.
+pub(super) fn decoder(
+    keys: &mut Keys<'_>,
+    activation: Activation,
+    pairs: RotaryPairs,
+    defaults: Defaults,
+) -> Result<Network, Error> {
+    reject_unsupported(keys)?;
+    let hidden_len = keys.size(HIDDEN)?;
+    let heads = keys.size(HEADS)?;
+    let eps = if keys.is_gguf() { GGUF_EPS } else { defaults.eps };
+    let norm = Norm { eps: keys.number_or(EPS, eps, "norm epsilon")? as f32 };
+    let has = |tensors: &[T]| keys.evidence.has_any(tensors).then_some(norm);
+    let input_norm = has(&[
+        T::QueryInputNorm,
+        T::KeyInputNorm,
+        T::ValueInputNorm,
+        T::GateInputNorm,
+        T::UpInputNorm,
+    ]);
+    // If one projection norms its input, all do: sub-norms are the input norms of the other two.
+    let sub_norm = has(&[T::AttnSubNorm, T::FfnSubNorm]).or(input_norm);
+    let output_norm = has(&[T::AttnOutputNorm, T::FfnOutputNorm]);
+    let qk_norm = has(&[T::QueryHeadNorm, T::KeyHeadNorm]);
+    let attention = Attention {
+        heads,
+        kv_heads: keys.optional_size(KV_HEADS)?.unwrap_or(heads),
+        head_dim: head_dim(keys, hidden_len, heads)?,
+        norm,
+        input_norm,
+        qk_norm,
+        rope: Some(rope(keys, pairs, defaults.theta)?),
+        window: None,
+        sub_norm,
+        output_norm,
+    };
+    let dense =
+        Dense { ffn_len: keys.size(FFN)?, activation, norm, input_norm, sub_norm, output_norm };
+    let layer = Layer { mixer: Mixer::Attention(attention), ffn: ffn(keys, dense)? };
+    Ok(Network {
+        vocab_len: keys.evidence.vocab_len,
+        hidden_len,
+        embedding: Embedding::default(),
+        layers: vec![layer; layers(keys)?],
+        norm,
+        head: Head { tied: !keys.evidence.has_output },
+    })
+}
+
+fn reject_unsupported(keys: &Keys<'_>) -> Result<(), Error> {
+    for name in ["attention_bias", "mlp_bias", "rope_interleaved"] {
+        if keys.flag(Key::json(name))? == Some(true) {
+            return Err(keys.fault(Key::json(name), "true is not supported"));
+        }
+    }
+    if let Some(window) = keys.optional_size(WINDOW)?.filter(|&window| window != 0) {
+        return Err(keys.fault(WINDOW, format!("{window}, attention windows are not supported")));
+    }
+    if !keys.evidence.has_output && keys.flag(TIED)? == Some(false) {
+        return Err(keys.fault(TIED, "false, but there is no tensor \"lm_head.weight\""));
+    }
+    Ok(())
+}
+
+/// Reads the number of layers, bounded before anything is allocated for them.
+fn layers(keys: &Keys<'_>) -> Result<usize, Error> {
+    let layers = keys.size(LAYERS)?;
+    if layers > Network::MAX_LAYERS {
+        let what = format!("{layers}, must be between 1 and {}", Network::MAX_LAYERS);
+        return Err(keys.fault(LAYERS, what));
+    }
+    Ok(layers)
+}
+
+fn ffn(keys: &Keys<'_>, dense: Dense) -> Result<Ffn, Error> {
+    Ok(match keys.optional_size(EXPERTS)?.unwrap_or(0) {
+        0 => Ffn::Dense(dense),
+        experts => {
+            let active = keys.optional_size(ACTIVE_EXPERTS)?.unwrap_or(experts);
+            Ffn::Experts(Experts { experts, active, expert: dense })
+        }
+    })
+}
+
+fn head_dim(keys: &Keys<'_>, hidden_len: usize, heads: usize) -> Result<usize, Error> {
+    let divided = hidden_len.checked_div(heads).filter(|_| hidden_len.is_multiple_of(heads));
+    let named = keys.optional_size(HEAD_DIM)?.or(divided).or(keys.optional_size(ROPE_DIM)?);
+    let Some(head_dim) = named else {
+        let what = format!("{heads}, must divide the hidden size {hidden_len}");
+        return Err(keys.fault(HEADS, what));
+    };
+    for key in [ROPE_DIM, VALUE_DIM] {
+        if let Some(len) = keys.optional_size(key)?.filter(|&len| len != head_dim) {
+            return Err(keys.fault(key, format!("{len}, must equal the head size {head_dim}")));
+        }
+    }
+    Ok(head_dim)
+}

@@ -1,0 +1,148 @@
+//! Model families: one file each, and the registry of all of them.
+//!
+//! A family file holds the names the family goes by, the names of its tensors, and a function from
+//! the keys of a file to a [`Network`]. What families share is in `decoder` (layers that are all
+//! alike), `rope` and `tensors`; what they read from is [`Keys`], the same for GGUF metadata and
+//! `config.json`. A new family is a new file and a line in [`FAMILIES`].
+
+mod bitnet;
+mod decoder;
+mod gemma3;
+mod keys;
+mod llama;
+mod qwen3;
+mod rope;
+mod tensors;
+
+pub(crate) use keys::{Evidence, Keys, Source};
+pub(crate) use tensors::{INPUT_NORMS, STANDARD, Spelling};
+
+use wf_core::Network;
+
+use crate::config::settings::Settings;
+use crate::error::{Error, quote_safely};
+use crate::gguf::value::Metadata;
+use crate::names::TensorName;
+
+/// Every family.
+const FAMILIES: &[Family] = &[bitnet::FAMILY, llama::FAMILY, qwen3::FAMILY, gemma3::FAMILY];
+
+/// A model family.
+pub(crate) struct Family {
+    /// Values of `general.architecture` in GGUF files.
+    architectures: &'static [&'static str],
+    /// Model classes in `architectures` of `config.json`, the preferred spelling first. A family
+    /// without any is read from GGUF files only.
+    classes: &'static [&'static str],
+    /// Values of `model_type` in `config.json`, for files without a class.
+    model_types: &'static [&'static str],
+    /// Names of the tensors of a layer. A name found in an earlier table hides later ones.
+    tensors: &'static [&'static [Spelling]],
+    /// Advice for a checkpoint without `quantization_config`.
+    pub(crate) unquantized: &'static str,
+    /// Reads the network from the keys of a file.
+    network: fn(&mut Keys<'_>) -> Result<Network, Error>,
+}
+
+impl Family {
+    /// Returns the family of a GGUF file and the architecture it names.
+    pub(crate) fn of_gguf<'a>(metadata: &Metadata<'a>) -> Result<(&'static Self, &'a str), Error> {
+        let key = "general.architecture";
+        let Some(name) = metadata.string(key)? else {
+            return Err(Error::setting(metadata.file(), key, "missing"));
+        };
+        let family = FAMILIES.iter().find(|family| family.architectures.contains(&name));
+        family.map(|family| (family, name)).ok_or_else(|| {
+            let known: Vec<_> = FAMILIES.iter().flat_map(|f| f.architectures).copied().collect();
+            let found = quote_safely(name);
+            metadata.fault(key, format!("\"{found}\", must be one of {}", known.join(", ")))
+        })
+    }
+
+    /// Returns the family of a `config.json`.
+    pub(crate) fn of_config(settings: &Settings) -> Result<&'static Self, Error> {
+        let class = settings.get("architectures").and_then(|names| names.get(0));
+        let name = match class {
+            Some(class) => class.as_str(),
+            None => settings.string("model_type")?,
+        };
+        let named = |family: &&Self, name: &str| {
+            family.classes.contains(&name) || family.model_types.contains(&name)
+        };
+        let family = name.and_then(|name| FAMILIES.iter().find(|family| named(family, name)));
+        family.ok_or_else(|| {
+            let found = name.map_or("missing".to_owned(), |n| format!("\"{}\"", quote_safely(n)));
+            let known: Vec<_> =
+                FAMILIES.iter().filter_map(|f| f.classes.first()).copied().collect();
+            settings.fault("architectures", format!("{found}, must be one of {}", known.join(", ")))
+        })
+    }
+
+    /// Preferred name of the model class, or of the architecture for families without a class.
+    pub(crate) fn class(&self) -> &'static str {
+        self.classes.first().or(self.architectures.first()).copied().unwrap_or_default()
+    }
+
+    /// Reads and checks the network.
+    pub(crate) fn network(&self, keys: &mut Keys<'_>) -> Result<Network, Error> {
+        let network = (self.network)(keys)?;
+        network.check().map_err(|e| Error::setting(keys.file(), &e.key, e.problem))?;
+        match network.layers.iter().position(|layer| layer.ffn.dense().is_none()) {
+            None => Ok(network),
+            Some(layer) => {
+                let what = format!("layer {layer} routes to experts, which is not supported");
+                Err(keys.fault(decoder::EXPERTS, what))
+            }
+        }
+    }
+
+    /// Returns the tensor with this name in a GGUF file.
+    pub(crate) fn gguf_tensor(&self, name: &str) -> Option<TensorName> {
+        let spellings = self.tensors.iter().copied().flatten();
+        TensorName::find(name, TensorName::gguf, "blk.", spellings.map(|s| (s.tensor, s.gguf)))
+    }
+
+    /// Returns the tensor with this name in a Hugging Face checkpoint.
+    pub(crate) fn hugging_face_tensor(&self, name: &str) -> Option<TensorName> {
+        let spellings = self.tensors.iter().copied().flatten();
+        let spellings = spellings.map(|s| (s.tensor, s.hugging_face));
+        TensorName::find(name, TensorName::hugging_face, "model.layers.", spellings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_name_belongs_to_two_families() {
+        let mut seen = HashSet::new();
+        for family in FAMILIES {
+            let names = [family.architectures, family.classes].concat();
+            assert!(names.into_iter().all(|name| seen.insert(name)), "{}", family.class());
+        }
+    }
+
+    #[test]
+    fn every_family_reads_the_names_that_are_written() {
+        use crate::names::LayerTensor;
+        for family in FAMILIES {
+            for tensor in LayerTensor::ALL {
+                let name = TensorName::Layer(107, tensor);
+                assert_eq!(family.gguf_tensor(&name.gguf()), Some(name));
+                if !family.classes.is_empty() {
+                    assert_eq!(family.hugging_face_tensor(&name.hugging_face()), Some(name));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bitnet_checkpoints_of_2024_have_their_own_names_for_sub_norms() {
+        let name = "model.layers.3.self_attn.inner_attn_ln.weight";
+        let expected = TensorName::Layer(3, crate::names::LayerTensor::AttnSubNorm);
+        assert_eq!(bitnet::FAMILY.hugging_face_tensor(name), Some(expected));
+    }
+}

@@ -1,0 +1,25 @@
+//! Qwen3: Llama with a norm of every query and key head.
+
+use wf_core::{Activation, Network, RotaryPairs};
+
+use super::decoder::{Defaults, decoder};
+use super::{Family, INPUT_NORMS, Keys, STANDARD};
+use crate::error::Error;
+
+pub(super) const FAMILY: Family = Family {
+    architectures: &["qwen3"],
+    classes: &[],
+    model_types: &[],
+    tensors: &[STANDARD, INPUT_NORMS],
+    unquantized: "not a ternary model",
+    network,
+};
+
+fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
+    let activation = keys.activation(|keys| Ok(keys.family_default(Activation::Silu)))?;
+    let defaults = Defaults { eps: 1e-6, theta: 1_000_000.0 };
+    let mut network = decoder(keys, activation, RotaryPairs::Halves, defaults)?;
+    let norm = network.norm;
+    network.update_layers(|attention, _| attention.qk_norm = Some(norm));
+    Ok(network)
+}
