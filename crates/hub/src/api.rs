@@ -1,4 +1,4 @@
-//! What the hub says over HTTP.
+//! The HTTP API of the hub.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::digest::Digest;
 use crate::error::HubError;
 use crate::reference::{Reference, is_file};
 
-/// Longest list of files. A repository of a thousand shards has one of 300 KB.
+/// Maximum size of a list of files. That of a repository with a thousand shards has 300 KB.
 const MAX_LISTING: u64 = 16 << 20;
-/// How long to wait for a connection, and for the first byte of an answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a connection, and of the start of a response.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The hub, or a mirror of it.
 pub(crate) struct Api {
@@ -23,7 +23,7 @@ pub(crate) struct Api {
     token: Option<String>,
 }
 
-/// One revision of a repository: its commit, and every file in it.
+/// The commit and the files of a revision.
 #[derive(Debug)]
 pub(crate) struct Listing {
     pub(crate) commit: String,
@@ -63,9 +63,9 @@ struct RawLfs {
 impl Api {
     pub(crate) fn new(endpoint: &str, token: Option<&str>) -> Self {
         let config = Agent::config_builder()
-            .timeout_connect(Some(PATIENCE))
-            .timeout_recv_response(Some(PATIENCE))
-            // An answer that is no success has words in it that the user should see.
+            .timeout_connect(Some(TIMEOUT))
+            .timeout_recv_response(Some(TIMEOUT))
+            // The status decides about the message.
             .http_status_as_error(false)
             .user_agent(concat!("wrinklefree/", env!("CARGO_PKG_VERSION")))
             .build();
@@ -84,13 +84,13 @@ impl Api {
             200 => {}
             401 | 403 => {
                 return Err(fault(
-                    "access denied: the model does not exist, or it needs a token (HF_TOKEN) that \
-                     may read it"
+                    "access denied: the model does not exist, or requires a token (HF_TOKEN) with \
+                     access to it"
                         .to_owned(),
                 ));
             }
-            404 => return Err(fault("no such model or revision".to_owned())),
-            other => return Err(fault(format!("the server answered {other}"))),
+            404 => return Err(fault("model or revision does not exist".to_owned())),
+            other => return Err(fault(format!("the server responded with status {other}"))),
         }
         let body = response.body_mut().with_config().limit(MAX_LISTING).read_to_vec();
         let body = body.map_err(|e| fault(e.to_string()))?;
@@ -98,7 +98,7 @@ impl Api {
         raw.listing().map_err(fault)
     }
 
-    /// Asks for a file of a commit, from byte `start` on.
+    /// Requests a file of a commit, from byte `start` on.
     pub(crate) fn file(
         &self,
         repo: &str,
@@ -110,13 +110,16 @@ impl Api {
         let response = self.get(&url, start)?;
         match response.status().as_u16() {
             200 | 206 | 416 => Ok(response),
-            other => Err(HubError::Network { url, what: format!("the server answered {other}") }),
+            other => Err(HubError::Network {
+                url,
+                what: format!("the server responded with status {other}"),
+            }),
         }
     }
 
     fn get(&self, url: &str, start: u64) -> Result<Response<Body>, HubError> {
         let mut request = self.agent.get(url);
-        // Redirects lead to other hosts: the agent does not send the token there.
+        // The agent does not send the token to hosts that it is redirected to.
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
@@ -134,10 +137,10 @@ impl Api {
 }
 
 impl RawListing {
-    /// Keeps files whose names can be paths here, and whose content has a digest.
+    /// Keeps files that have a digest and a name that is a valid path.
     fn listing(self) -> Result<Listing, String> {
         if !is_hex(&self.sha, 40) {
-            return Err(format!("the commit {:?} is none", self.sha));
+            return Err(format!("invalid commit {:?}", self.sha));
         }
         let files = self.siblings.into_iter().filter(|file| is_file(&file.rfilename));
         let files = files.filter_map(|file| {

@@ -1,14 +1,14 @@
-//! Models that were made from others, kept for the next time.
+//! A cache of converted models.
 //!
 //! ```text
-//! <key>/manifest.json     what it was made from, and the digest of what was made
+//! <key>/manifest.json     source, target, and digest of the model
 //! <key>/<file>            the model
-//! <key>.lock              held by whoever makes it, and by nobody else
+//! <key>.lock              held by the process that creates the entry
 //! ```
 //!
-//! The key is a digest of the source's content, the target and the version of the converter. An entry is
-//! filled under another name and renamed when it is on disk: it is whole or not there. However many
-//! processes ask at once, one makes it and the others wait for its lock.
+//! The key is a digest of the content of the source, the target and the version of the converter. An
+//! entry is created atomically: it is renamed when it is on disk. Of several processes that need the same
+//! entry, one creates it and the others wait for its lock.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -21,12 +21,12 @@ use crate::digest::{sha256, sha256_of};
 use crate::error::HubError;
 
 const MANIFEST: &str = "manifest.json";
-/// Characters of a key: far more than would ever collide.
+/// Characters of a key, enough to avoid collisions.
 const KEY_LEN: usize = 32;
 
-/// A folder of conversions.
+/// A directory of converted models.
 #[derive(Debug, Clone)]
-pub struct Conversions {
+pub struct ConversionCache {
     root: PathBuf,
     version: String,
 }
@@ -37,88 +37,88 @@ struct Manifest {
     target: String,
     /// Version of the converter.
     version: String,
-    /// The model's file in the entry.
+    /// Name of the model's file.
     file: String,
     size_bytes: u64,
     sha256: String,
 }
 
-/// A conversion that is kept.
+/// An entry of a [`ConversionCache`].
 #[derive(Debug, Clone)]
-pub struct Entry {
-    /// What it was made from.
+pub struct CachedModel {
+    /// Description of the source.
     pub source: String,
-    /// What it was made into.
+    /// Description of the target.
     pub target: String,
-    /// The model.
+    /// Path of the model.
     pub path: PathBuf,
-    /// Its length.
+    /// Size of the model.
     pub size_bytes: u64,
-    /// How long ago it was made.
+    /// Time since its creation.
     pub age: Duration,
-    /// Whether this version of the converter made it.
+    /// `true` if this version of the converter created it.
     pub is_current: bool,
 }
 
-/// What was removed.
+/// The result of [`ConversionCache::prune`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pruned {
-    /// Conversions and leftovers.
+pub struct PruneSummary {
+    /// Number of removed entries and leftovers.
     pub entries: usize,
-    /// Bytes of all of them.
+    /// Their total size.
     pub size_bytes: u64,
 }
 
-impl Conversions {
-    /// Conversions in a folder, made by this version of the converter.
+impl ConversionCache {
+    /// Opens the cache in a directory, for this version of the converter.
     pub fn new(root: PathBuf, version: &str) -> Self {
         Self { root, version: version.to_owned() }
     }
 
-    /// The folder.
+    /// Returns the directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The model made from content with this digest, if it is kept; else `make` makes it, given the
-    /// path of a file that is not there yet.
+    /// Returns the model converted from content with this digest. If it is not cached, `create` writes it
+    /// to the path that it is called with.
     ///
     /// # Errors
     ///
-    /// Those of `make`, and those of the file system as `E` can hold them.
-    pub fn get_or_make<E: From<HubError>>(
+    /// Those of `create`, and those of the file system.
+    pub fn get_or_create<E: From<HubError>>(
         &self,
         source: &str,
         digest: &str,
         target: &str,
         file: &str,
-        make: impl FnOnce(&Path) -> Result<(), E>,
+        create: impl FnOnce(&Path) -> Result<(), E>,
     ) -> Result<PathBuf, E> {
         let mut key = sha256_of(&format!("{digest}\n{target}\n{}\n", self.version));
         key.truncate(KEY_LEN);
-        if let Some(path) = self.whole(&key) {
+        if let Some(path) = self.complete(&key) {
             return Ok(path);
         }
         fs::create_dir_all(&self.root).map_err(HubError::io(&self.root))?;
         let _lock = self.lock(&key)?;
-        // Another process may have made it while we waited.
-        if let Some(path) = self.whole(&key) {
+        // Another process may have created it meanwhile.
+        if let Some(path) = self.complete(&key) {
             return Ok(path);
         }
         let partial = self.root.join(format!("{key}.partial"));
         remove(&self.root.join(&key))?;
-        // Whoever left it is gone: we have the lock.
+        // A leftover, because this process holds the lock.
         remove(&partial)?;
         fs::create_dir(&partial).map_err(HubError::io(&partial))?;
-        let made = make(&partial.join(file)).and_then(|()| {
+        let created = create(&partial.join(file)).and_then(|()| {
             let (target, file) = (target.to_owned(), file.to_owned());
             self.finish(&key, &partial, source, target, file).map_err(E::from)
         });
-        if made.is_err() {
-            // The first error is the one to report.
+        if created.is_err() {
+            // An earlier error is the one to report.
             let _ = fs::remove_dir_all(&partial);
         }
-        made
+        created
     }
 
     fn finish(
@@ -135,10 +135,10 @@ impl Conversions {
         let sha256 = sha256(&mut model).map_err(HubError::io(&path))?;
         let (source, version) = (source.to_owned(), self.version.clone());
         let manifest = Manifest { source, target, version, file, size_bytes, sha256 };
-        let json = serde_json::to_vec_pretty(&manifest).expect("plain fields can be written");
-        let place = partial.join(MANIFEST);
-        let mut out = File::create_new(&place).map_err(HubError::io(&place))?;
-        out.write_all(&json).and_then(|()| out.sync_all()).map_err(HubError::io(&place))?;
+        let json = serde_json::to_vec_pretty(&manifest).expect("plain fields can be serialized");
+        let manifest_path = partial.join(MANIFEST);
+        let mut out = File::create_new(&manifest_path).map_err(HubError::io(&manifest_path))?;
+        out.write_all(&json).and_then(|()| out.sync_all()).map_err(HubError::io(&manifest_path))?;
         sync(partial).map_err(HubError::io(partial))?;
         let entry = self.root.join(key);
         fs::rename(partial, &entry).map_err(HubError::io(&entry))?;
@@ -154,8 +154,8 @@ impl Conversions {
         Ok(file)
     }
 
-    /// The model of an entry that has the length its manifest says.
-    fn whole(&self, key: &str) -> Option<PathBuf> {
+    /// Returns the model of an entry if it has the size in its manifest.
+    fn complete(&self, key: &str) -> Option<PathBuf> {
         let folder = self.root.join(key);
         let manifest = read_manifest(&folder)?;
         let path = folder.join(&manifest.file);
@@ -163,20 +163,20 @@ impl Conversions {
         (len == manifest.size_bytes).then_some(path)
     }
 
-    /// Every conversion that is kept, the newest first.
-    pub fn list(&self) -> Vec<Entry> {
+    /// Returns all entries, the newest first.
+    pub fn list(&self) -> Vec<CachedModel> {
         let folders = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        let mut entries: Vec<Entry> =
+        let mut entries: Vec<CachedModel> =
             folders.filter_map(|folder| self.entry(&folder.path())).collect();
         entries.sort_by_key(|entry| entry.age);
         entries
     }
 
-    fn entry(&self, folder: &Path) -> Option<Entry> {
+    fn entry(&self, folder: &Path) -> Option<CachedModel> {
         let manifest = read_manifest(folder)?;
         let made = fs::metadata(folder.join(MANIFEST)).ok()?.modified().ok();
         let age = made.and_then(|made| SystemTime::now().duration_since(made).ok());
-        Some(Entry {
+        Some(CachedModel {
             source: manifest.source,
             target: manifest.target,
             path: folder.join(manifest.file),
@@ -186,17 +186,17 @@ impl Conversions {
         })
     }
 
-    /// Whether a kept model still has the bytes it was made with. Reads all of them.
-    pub fn is_sound(&self, entry: &Entry) -> bool {
+    /// Returns `true` if a model has the digest in its manifest. Reads every byte.
+    pub fn is_intact(&self, entry: &CachedModel) -> bool {
         let manifest = entry.path.parent().and_then(read_manifest);
         let found = File::open(&entry.path).and_then(|mut file| sha256(&mut file)).ok();
         manifest.is_some_and(|manifest| Some(manifest.sha256) == found)
     }
 
-    /// Removes what other versions of the converter made and what killed processes left; or all of it.
-    /// What is being made at this moment stays.
-    pub fn prune(&self, all: bool) -> Result<Pruned, HubError> {
-        let mut pruned = Pruned::default();
+    /// Removes entries of other versions of the converter and leftovers of killed processes, or all
+    /// entries. Entries that are being created are kept.
+    pub fn prune(&self, all: bool) -> Result<PruneSummary, HubError> {
+        let mut pruned = PruneSummary::default();
         for folder in fs::read_dir(&self.root).into_iter().flatten().flatten() {
             let path = folder.path();
             let Some(name) = folder.file_name().to_str().map(str::to_owned) else { continue };
@@ -208,7 +208,7 @@ impl Conversions {
             if keep {
                 continue;
             }
-            // Held by its maker, if it has one.
+            // Held by the process that creates the entry, if there is one.
             let lock_path = self.root.join(format!("{key}.lock"));
             let lock = File::options().create(true).write(true).truncate(false).open(&lock_path);
             let lock = lock.map_err(HubError::io(&lock_path))?;
@@ -251,6 +251,6 @@ fn sync(folder: &Path) -> std::io::Result<()> {
 
 #[cfg(not(unix))]
 fn sync(_folder: &Path) -> std::io::Result<()> {
-    // Folders cannot be opened for syncing here; the rename itself is journaled.
+    // Directories cannot be synced here; the rename itself is journaled.
     Ok(())
 }

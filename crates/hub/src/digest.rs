@@ -1,4 +1,4 @@
-//! What a file must hash to.
+//! Digests of files.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -8,27 +8,27 @@ use std::path::Path;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
-/// Bytes that are hashed at a time.
-const CHUNK: usize = 1 << 20;
+/// Size of the read buffer.
+const BUFFER_LEN: usize = 1 << 20;
 
-/// How the hub names the content of a file.
+/// The digest of a file as the hub announces it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Digest {
-    /// SHA-256 of the bytes: files of Git LFS.
+    /// SHA-256 of the bytes, for files in Git LFS.
     Sha256(String),
-    /// SHA-1 of the bytes after Git's own header: small files.
+    /// SHA-1 of Git's header and the bytes, for other files.
     GitBlob(String),
 }
 
 impl Digest {
-    /// The digest as text: also the name of the content in the store.
+    /// Returns the digest as text, which is also the name of the content in the cache.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Sha256(hex) | Self::GitBlob(hex) => hex,
         }
     }
 
-    /// The same digest of a file here.
+    /// Computes the same kind of digest of a local file.
     pub(crate) fn of(&self, path: &Path) -> io::Result<String> {
         let mut file = File::open(path)?;
         match self {
@@ -43,20 +43,20 @@ impl Digest {
     }
 }
 
-/// SHA-256 of all that can be read.
+/// Computes the SHA-256 of all bytes of a reader.
 pub(crate) fn sha256(from: &mut impl Read) -> io::Result<String> {
     let mut hasher = Sha256::new();
     read_all(from, |bytes| hasher.update(bytes))?;
     Ok(hex(&hasher.finalize()))
 }
 
-/// SHA-256 of a text.
+/// Computes the SHA-256 of a text.
 pub(crate) fn sha256_of(text: &str) -> String {
     hex(&Sha256::digest(text))
 }
 
 fn read_all(from: &mut impl Read, mut each: impl FnMut(&[u8])) -> io::Result<()> {
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; BUFFER_LEN];
     loop {
         match from.read(&mut buffer)? {
             0 => return Ok(()),
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_are_those_that_git_and_lfs_give() {
+    fn digests_equal_those_of_git_and_lfs() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x");
         std::fs::write(&path, "hello\n").unwrap();

@@ -1,61 +1,30 @@
-//! The one error type of this crate.
+//! The error type of this crate.
 
 use std::path::Path;
 
-/// Why a model could not be fetched or kept.
+/// An error from fetching or caching a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum HubError {
-    /// The reference is not one.
+    /// The reference is invalid.
     #[error("{text:?}: {what}")]
-    Reference {
-        /// What was given.
-        text: String,
-        /// What is wrong with it, and what is allowed.
-        what: String,
-    },
-    /// The network, or the server at the other end.
+    Reference { text: String, what: String },
+    /// A request failed.
     #[error("{url}: {what}")]
-    Network {
-        /// What was asked for.
-        url: String,
-        /// What went wrong.
-        what: String,
-    },
-    /// The repository does not hold what was asked for.
+    Network { url: String, what: String },
+    /// The repository does not contain the requested file or a model.
     #[error("{repo}: {what}")]
-    Repo {
-        /// The repository.
-        repo: String,
-        /// What is missing, and what there is.
-        what: String,
-    },
-    /// What arrived is not what was announced.
-    #[error("{file}: {what}: it was not kept")]
-    Damaged {
-        /// The file.
-        file: String,
-        /// The two digests or lengths.
-        what: String,
-    },
-    /// Nothing may be fetched, and it is not here.
-    #[error(
-        "{repo}: not on this machine, and HF_HUB_OFFLINE forbids to fetch it; looked in {looked}"
-    )]
-    Offline {
-        /// The repository, and the file if it is one file that is missing.
-        repo: String,
-        /// The folder.
-        looked: String,
-    },
-    /// The file system.
+    Repo { repo: String, what: String },
+    /// A download does not have the announced digest or length.
+    #[error("{file}: {what}; the download was discarded")]
+    Damaged { file: String, what: String },
+    /// The model is not in the cache, and downloads are disabled.
+    #[error("{repo}: not in the cache {looked}, and HF_HUB_OFFLINE disables downloads")]
+    Offline { repo: String, looked: String },
+    /// A file could not be read or written.
     #[error("{path}: {source}")]
-    Io {
-        /// The file or folder.
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Io { path: String, source: std::io::Error },
 }
 
 impl HubError {

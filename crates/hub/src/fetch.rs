@@ -1,4 +1,4 @@
-//! A reference becomes a path: which files of a repository a model is, and where they are.
+//! Resolves a reference to a local path, and selects the files that belong to a model.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::error::HubError;
 use crate::reference::Reference;
 use crate::store::RepoStore;
 
-/// The small files that belong to a checkpoint, where a repository has them.
+/// Files of a checkpoint besides its weights.
 const COMPANIONS: [&str; 8] = [
     "config.json",
     "generation_config.json",
@@ -22,67 +22,66 @@ const COMPANIONS: [&str; 8] = [
     "kernel_config.ini",
 ];
 
-/// Where the hub is, and where its files are kept.
+/// Configuration of a [`Hub`].
 #[derive(Debug, Clone)]
-pub struct HubSettings {
-    /// The hub or a mirror, for example `https://huggingface.co`.
+pub struct HubConfig {
+    /// URL of the hub or a mirror, for example `https://huggingface.co`.
     pub endpoint: String,
-    /// The folder of downloaded files, in the order of `huggingface_hub`.
+    /// Directory of downloads, in the layout of `huggingface_hub`.
     pub cache: PathBuf,
-    /// For models that not everyone may read.
+    /// Access token for private and gated models.
     pub token: Option<String>,
-    /// Whether only what is on this machine may be used.
+    /// Disables downloads.
     pub offline: bool,
 }
 
-/// How far the download of a file is.
+/// Progress of the download of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a> {
-    /// Its name in the repository.
+    /// Name in the repository.
     pub file: &'a str,
-    /// Bytes that have arrived.
+    /// Bytes received so far.
     pub done: u64,
-    /// Bytes it has.
+    /// Size of the file.
     pub total: u64,
 }
 
-/// A model on this machine.
+/// A model in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fetched {
-    /// A file, or the folder of a checkpoint.
+pub struct FetchedModel {
+    /// A file, or the directory of a checkpoint.
     pub path: PathBuf,
-    /// The commit it is of.
+    /// Commit of the repository.
     pub commit: String,
-    /// Stands for the content of all its files: the same for the same bytes. Nothing if it is not known
-    /// without reading all of them.
+    /// Digest of the content of all its files; `None` if it is not known without reading them.
     pub digest: Option<String>,
 }
 
-/// The Hugging Face Hub.
+/// A client of the Hugging Face Hub.
 pub struct Hub {
-    settings: HubSettings,
+    config: HubConfig,
     api: Api,
 }
 
 impl Hub {
-    /// A hub to fetch from. No connection is made yet.
-    pub fn new(settings: HubSettings) -> Self {
-        let api = Api::new(&settings.endpoint, settings.token.as_deref());
-        Self { settings, api }
+    /// Creates a client. It does not connect yet.
+    pub fn new(config: HubConfig) -> Self {
+        let api = Api::new(&config.endpoint, config.token.as_deref());
+        Self { config, api }
     }
 
-    /// Finds a model here, or fetches what is missing of it.
+    /// Returns a model, after downloading the files that are not in the cache.
     pub fn fetch(
         &self,
         reference: &Reference,
         progress: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<Fetched, HubError> {
-        let store = RepoStore::new(&self.settings.cache, &reference.repo);
-        if self.settings.offline {
+    ) -> Result<FetchedModel, HubError> {
+        let store = RepoStore::new(&self.config.cache, &reference.repo);
+        if self.config.offline {
             return self.find(reference, &store);
         }
         let listing = self.api.list(reference)?;
-        let files = wanted(reference, &listing)?;
+        let files = files_of(reference, &listing)?;
         let commit = listing.commit.as_str();
         let origin = Origin { api: &self.api, repo: &reference.repo, commit };
         for file in &files {
@@ -92,13 +91,13 @@ impl Hub {
         store.remember(reference, commit)?;
         let contents = files.iter().map(|file| (file.name.clone(), file.digest.name().to_owned()));
         let digest = Some(digest_of(contents.collect()));
-        let path = place(&store.snapshot(commit), reference, &files);
-        Ok(Fetched { path, commit: listing.commit, digest })
+        let path = model_path(&store.snapshot(commit), reference, &files);
+        Ok(FetchedModel { path, commit: listing.commit, digest })
     }
 
-    /// Finds a model without asking anyone.
-    fn find(&self, reference: &Reference, store: &RepoStore) -> Result<Fetched, HubError> {
-        let looked = self.settings.cache.display().to_string();
+    /// Finds a model in the cache.
+    fn find(&self, reference: &Reference, store: &RepoStore) -> Result<FetchedModel, HubError> {
+        let looked = self.config.cache.display().to_string();
         let missing = HubError::Offline { repo: reference.to_string(), looked };
         let Some(commit) = store.known_commit(reference) else { return Err(missing) };
         let snapshot = store.snapshot(&commit);
@@ -114,19 +113,19 @@ impl Hub {
             return Err(missing);
         }
         let digest = if path.is_dir() { linked_contents(&path).map(digest_of) } else { None };
-        Ok(Fetched { path, commit, digest })
+        Ok(FetchedModel { path, commit, digest })
     }
 }
 
-/// What stands for the content of some files, each with its digest.
+/// Computes the digest of files from their names and digests.
 fn digest_of(mut contents: Vec<(String, String)>) -> String {
     contents.sort();
     let lines = contents.iter().map(|(name, digest)| format!("{digest} {name}\n"));
     sha256_of(&lines.collect::<String>())
 }
 
-/// The files of a checkpoint with their digests, which the names of what they link to are; `None`
-/// where files are not links.
+/// Returns the files of a checkpoint with their digests, which are the names of their link targets;
+/// `None` if files are not links.
 fn linked_contents(snapshot: &Path) -> Option<Vec<(String, String)>> {
     let belongs = |name: &str| COMPANIONS.contains(&name) || name.ends_with(".safetensors");
     let mut contents = Vec::new();
@@ -146,8 +145,8 @@ fn ggufs_in(folder: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "gguf")).collect()
 }
 
-/// The path of a model whose files are all there.
-fn place(snapshot: &Path, reference: &Reference, files: &[RemoteFile]) -> PathBuf {
+/// Returns the path of a complete model.
+fn model_path(snapshot: &Path, reference: &Reference, files: &[RemoteFile]) -> PathBuf {
     match (&reference.file, files) {
         (Some(file), _) => snapshot.join(file),
         (None, [one]) => snapshot.join(&one.name),
@@ -155,8 +154,8 @@ fn place(snapshot: &Path, reference: &Reference, files: &[RemoteFile]) -> PathBu
     }
 }
 
-/// The files that a model is made of.
-fn wanted(reference: &Reference, listing: &Listing) -> Result<Vec<RemoteFile>, HubError> {
+/// Returns the files of a model.
+fn files_of(reference: &Reference, listing: &Listing) -> Result<Vec<RemoteFile>, HubError> {
     let fault = |what: String| HubError::Repo { repo: reference.repo.clone(), what };
     let ending =
         |end: &'static str| listing.files.iter().filter(move |file| file.name.ends_with(end));
@@ -164,9 +163,9 @@ fn wanted(reference: &Reference, listing: &Listing) -> Result<Vec<RemoteFile>, H
         || listing.files.iter().filter(|file| COMPANIONS.contains(&file.name.as_str()));
     if let Some(name) = &reference.file {
         let Some(file) = listing.files.iter().find(|file| file.name == *name) else {
-            return Err(fault(format!("no file {name:?}; {}", models_in(listing))));
+            return Err(fault(format!("file {name:?} does not exist; {}", models_in(listing))));
         };
-        // A GGUF file has everything in it.
+        // A GGUF file is complete.
         let alone = name.ends_with(".gguf");
         let others = companions().filter(|_| !alone);
         return Ok(others.chain([file]).cloned().collect());
@@ -179,11 +178,11 @@ fn wanted(reference: &Reference, listing: &Listing) -> Result<Vec<RemoteFile>, H
     }
     match ending(".gguf").collect::<Vec<_>>().as_slice() {
         [one] => Ok(vec![(*one).clone()]),
-        _ => Err(fault(format!("which file is meant? {}", models_in(listing)))),
+        _ => Err(fault(format!("ambiguous: {}", models_in(listing)))),
     }
 }
 
-/// The files of a repository that could be models, for messages.
+/// Lists the files of a repository that may be models, for messages.
 fn models_in(listing: &Listing) -> String {
     const SHOWN: usize = 12;
     let is_model =
@@ -191,7 +190,9 @@ fn models_in(listing: &Listing) -> String {
     let names = listing.files.iter().map(|file| file.name.as_str()).filter(is_model);
     let names: Vec<&str> = names.take(SHOWN).collect();
     match names.as_slice() {
-        [] => "it has neither .gguf nor .safetensors files".to_owned(),
-        names => format!("it has {}: name one as hf:owner/repo:file", names.join(", ")),
+        [] => "the repository has neither .gguf nor .safetensors files".to_owned(),
+        names => {
+            format!("the repository has {}: choose one with hf:owner/repo:file", names.join(", "))
+        }
     }
 }

@@ -1,15 +1,14 @@
-//! Finds models on the Hugging Face Hub, and keeps what was made of them.
+//! Downloads models from the Hugging Face Hub, and caches conversions of them.
 //!
-//! [`Hub::fetch`] turns `hf:owner/repo[@revision][:file]` into a path on this machine. Files lie where
-//! `huggingface_hub` keeps them, so that what Python has downloaded is found here, and the other way
-//! round. What arrives is checked against the digest that the hub names; a download that was cut off
-//! goes on where it ended.
+//! [`Hub::fetch`] resolves `hf:owner/repo[@revision][:file]` to a local path. Files are shared with the
+//! cache of `huggingface_hub`. Downloads are verified against the digest that the hub announces, and
+//! interrupted downloads are resumed.
 //!
-//! [`Conversions`] keeps models that were made from others: whole or not there, made once however many
-//! processes ask.
+//! [`ConversionCache`] stores converted models: entries are created atomically, and once for any number
+//! of concurrent processes.
 //!
-//! This crate knows nothing of what is inside a model, and reads no environment: whoever calls it says
-//! where things are.
+//! This crate does not know the content of models, and does not read the environment: callers pass
+//! all paths and settings.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +21,7 @@ mod fetch;
 mod reference;
 mod store;
 
-pub use conversions::{Conversions, Entry, Pruned};
+pub use conversions::{CachedModel, ConversionCache, PruneSummary};
 pub use error::HubError;
-pub use fetch::{Fetched, Hub, HubSettings, Progress};
+pub use fetch::{FetchedModel, Hub, HubConfig, Progress};
 pub use reference::Reference;

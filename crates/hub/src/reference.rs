@@ -1,27 +1,27 @@
-//! `hf:owner/repo[@revision][:file]`.
+//! References to models on the hub: `hf:owner/repo[@revision][:file]`.
 
 use std::fmt;
 
 use crate::error::HubError;
 
-/// How a reference to the hub begins.
+/// Prefix of references.
 const SCHEME: &str = "hf:";
-/// The revision that is meant if none is named.
+/// The default revision.
 const MAIN: &str = "main";
 
-/// A model on the hub.
+/// A reference to a model on the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
     /// `owner/repo`.
     pub repo: String,
     /// A branch, a tag or a commit.
     pub revision: String,
-    /// One file of the repository, where one is meant.
+    /// A file of the repository; `None` for the checkpoint or the only GGUF file.
     pub file: Option<String>,
 }
 
 impl Reference {
-    /// Reads a reference; `None` if the text is a path.
+    /// Parses a reference; returns `None` if the text is a path.
     pub fn parse(text: &str) -> Option<Result<Self, HubError>> {
         text.strip_prefix(SCHEME).map(|rest| Self::parts(text, rest))
     }
@@ -39,13 +39,13 @@ impl Reference {
         let mut names = repo.split('/');
         let is_repo = names.clone().count() == 2 && names.all(is_name);
         if !is_repo {
-            return Err(bad("no owner and repository"));
+            return Err(bad("owner or repository is missing or invalid"));
         }
         if !revision.split('/').all(is_name) {
-            return Err(bad("no revision after @"));
+            return Err(bad("revision after @ is missing or invalid"));
         }
         if file.is_some_and(|file| !is_file(file)) {
-            return Err(bad("no file after the second colon"));
+            return Err(bad("file after the second colon is missing or invalid"));
         }
         let (repo, revision) = (repo.to_owned(), revision.to_owned());
         Ok(Self { repo, revision, file: file.map(str::to_owned) })
@@ -62,13 +62,13 @@ impl fmt::Display for Reference {
     }
 }
 
-/// A part of a path that stays where it is put: no separator, no way up, nothing hidden.
+/// Returns `true` for a path component that is safe: no separator, not `..`, not hidden.
 fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !name.is_empty() && name.len() <= 96 && !name.starts_with('.') && name.chars().all(plain)
 }
 
-/// Whether a name out of a repository may become a path below a folder of ours.
+/// Returns `true` if a name from a repository is safe to use as a relative path.
 pub(crate) fn is_file(path: &str) -> bool {
     path.split('/').all(is_name)
 }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_leave_its_folder_is_no_reference() {
+    fn rejects_paths_that_leave_their_directory() {
         for text in [
             "hf:",
             "hf:a",

@@ -1,11 +1,11 @@
-//! Where files of the hub lie on this machine, in the order that `huggingface_hub` gives them.
+//! The local cache of the hub, in the layout of `huggingface_hub`.
 //!
 //! ```text
 //! models--owner--repo/
-//!   refs/main                     the commit that a branch was at
-//!   blobs/<digest>                the content, once
-//!   blobs/<digest>.incomplete     what has arrived of it
-//!   snapshots/<commit>/<file>     a link to the content (a copy, where there are no links)
+//!   refs/main                     the commit of a branch
+//!   blobs/<digest>                the content of a file
+//!   blobs/<digest>.incomplete     a partial download
+//!   snapshots/<commit>/<file>     a link to the content (a copy on systems without links)
 //! .locks/models--owner--repo/<digest>.lock
 //! ```
 
@@ -17,7 +17,7 @@ use crate::digest::Digest;
 use crate::error::HubError;
 use crate::reference::Reference;
 
-/// The part of the store that holds one repository.
+/// The part of the cache for one repository.
 pub(crate) struct RepoStore {
     root: PathBuf,
     locks: PathBuf,
@@ -29,12 +29,12 @@ impl RepoStore {
         Self { root: cache.join(&name), locks: cache.join(".locks").join(name) }
     }
 
-    /// The folder of one commit.
+    /// Returns the directory of a commit.
     pub(crate) fn snapshot(&self, commit: &str) -> PathBuf {
         self.root.join("snapshots").join(commit)
     }
 
-    /// The commit that a revision was at when it was last asked for.
+    /// Returns the commit that a revision had when it was last fetched.
     pub(crate) fn known_commit(&self, reference: &Reference) -> Option<String> {
         if self.snapshot(&reference.revision).is_dir() {
             return Some(reference.revision.clone());
@@ -43,39 +43,39 @@ impl RepoStore {
         Some(commit.trim().to_owned()).filter(|commit| self.snapshot(commit).is_dir())
     }
 
-    /// Remembers the commit of a revision.
+    /// Stores the commit of a revision.
     pub(crate) fn remember(&self, reference: &Reference, commit: &str) -> Result<(), HubError> {
         let path = self.root.join("refs").join(&reference.revision);
-        make_parent(&path)?;
+        create_parent(&path)?;
         fs::write(&path, commit).map_err(HubError::io(&path))
     }
 
-    /// Where content lies, and where it lies until it is whole.
+    /// Returns the path of content, and that of a partial download of it.
     pub(crate) fn blob(&self, digest: &Digest) -> (PathBuf, PathBuf) {
         let blob = self.root.join("blobs").join(digest.name());
         (blob.clone(), blob.with_extension("incomplete"))
     }
 
-    /// Waits until no one else fetches this content. Released when dropped.
+    /// Waits until no other process downloads this content. The lock is released when dropped.
     pub(crate) fn lock(&self, digest: &Digest) -> Result<File, HubError> {
         let path = self.locks.join(format!("{}.lock", digest.name()));
-        make_parent(&path)?;
+        create_parent(&path)?;
         let file = File::options().create(true).write(true).truncate(false).open(&path);
         let file = file.map_err(HubError::io(&path))?;
         file.lock().map_err(HubError::io(&path))?;
         Ok(file)
     }
 
-    /// Gives content its name in a commit.
+    /// Links content to its name in a commit.
     pub(crate) fn link(&self, commit: &str, name: &str, digest: &Digest) -> Result<(), HubError> {
         let path = self.snapshot(commit).join(name);
-        make_parent(&path)?;
+        create_parent(&path)?;
         if path.exists() {
             return Ok(());
         }
         let depth = name.matches('/').count() + 2;
         let target = format!("{}blobs/{}", "../".repeat(depth), digest.name());
-        // Under a name of its own, and renamed: others may do the same at this moment, or look.
+        // Created under a temporary name and renamed, because other processes may do the same.
         let own = (0..).map(|number| own_name(&path, number)).find_map(|own| {
             match symlink(Path::new(&target), &own) {
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => None,
@@ -102,12 +102,12 @@ fn symlink(target: &Path, path: &Path) -> std::io::Result<()> {
 
 #[cfg(not(unix))]
 fn symlink(_target: &Path, _path: &Path) -> std::io::Result<()> {
-    // Links need a privilege on Windows; the content is copied instead.
+    // Links require a privilege on Windows, so the content is copied.
     Err(ErrorKind::Unsupported.into())
 }
 
-/// Makes the folder that a file is to lie in.
-pub(crate) fn make_parent(path: &Path) -> Result<(), HubError> {
+/// Creates the parent directory of a file.
+pub(crate) fn create_parent(path: &Path) -> Result<(), HubError> {
     let parent = path.parent().unwrap_or(path);
     fs::create_dir_all(parent).map_err(HubError::io(parent))
 }

@@ -1,9 +1,9 @@
-//! References become files.
+//! Downloads.
 
 use std::fs;
 use std::path::Path;
 
-use wf_hub::{Fetched, Hub, HubSettings, Reference};
+use wf_hub::{FetchedModel, Hub, HubConfig, Reference};
 
 use crate::server::{COMMIT, Server, Shop, sha256};
 
@@ -28,19 +28,19 @@ fn checkpoint() -> Shop {
 
 fn hub(server: &Server, cache: &Path, token: Option<&str>, offline: bool) -> Hub {
     let (endpoint, token) = (server.endpoint.clone(), token.map(str::to_owned));
-    Hub::new(HubSettings { endpoint, cache: cache.to_owned(), token, offline })
+    Hub::new(HubConfig { endpoint, cache: cache.to_owned(), token, offline })
 }
 
 fn reference(text: &str) -> Reference {
     Reference::parse(text).unwrap().unwrap()
 }
 
-fn fetch(hub: &Hub, text: &str) -> Result<Fetched, String> {
+fn fetch(hub: &Hub, text: &str) -> Result<FetchedModel, String> {
     hub.fetch(&reference(text), &mut |_| {}).map_err(|e| e.to_string())
 }
 
 #[test]
-fn a_checkpoint_is_fetched_once_and_lies_where_python_keeps_it() {
+fn a_checkpoint_is_downloaded_once_into_the_cache_of_python() {
     let server = Server::start(checkpoint());
     let cache = tempfile::tempdir().unwrap();
     let hub_here = hub(&server, cache.path(), Some("secret"), false);
@@ -63,7 +63,7 @@ fn a_checkpoint_is_fetched_once_and_lies_where_python_keeps_it() {
     let again = fetch(&hub_here, "hf:maker/model").unwrap();
     assert_eq!(again, fetched);
     assert_eq!(files(&server), before, "nothing was fetched twice");
-    // The token is for the hub alone, not for where it sends us.
+    // The token is not sent to hosts that the hub redirects to.
     for seen in server.seen() {
         assert_eq!(seen.has_token, !seen.path.starts_with("/store/"), "{seen:?}");
     }
@@ -72,7 +72,7 @@ fn a_checkpoint_is_fetched_once_and_lies_where_python_keeps_it() {
 }
 
 #[test]
-fn a_download_goes_on_where_it_was_cut_off() {
+fn resumes_interrupted_downloads() {
     let shop = Shop { cuts: vec![usize::MAX, usize::MAX, 1000, 0, 100_000], ..checkpoint() };
     let server = Server::start(shop);
     let cache = tempfile::tempdir().unwrap();
@@ -88,7 +88,7 @@ fn a_download_goes_on_where_it_was_cut_off() {
 }
 
 #[test]
-fn a_server_that_cannot_go_on_starts_again() {
+fn restarts_downloads_without_range_support() {
     let shop = Shop { cuts: vec![usize::MAX, usize::MAX, 1000], has_ranges: false, ..checkpoint() };
     let server = Server::start(shop);
     let cache = tempfile::tempdir().unwrap();
@@ -97,7 +97,7 @@ fn a_server_that_cannot_go_on_starts_again() {
 }
 
 #[test]
-fn what_does_not_hash_to_its_name_is_not_kept() {
+fn discards_downloads_with_another_digest() {
     for liar in ["model.safetensors", "config.json"] {
         let server = Server::start(Shop { liar: Some(liar), ..checkpoint() });
         let cache = tempfile::tempdir().unwrap();
@@ -111,7 +111,7 @@ fn what_does_not_hash_to_its_name_is_not_kept() {
 }
 
 #[test]
-fn refusals_say_what_to_do() {
+fn errors_state_what_to_do() {
     let server = Server::start(Shop { token: Some("secret"), ..checkpoint() });
     let cache = tempfile::tempdir().unwrap();
     let here = |token, offline| hub(&server, cache.path(), token, offline);
@@ -119,15 +119,18 @@ fn refusals_say_what_to_do() {
     assert!(error.contains("HF_TOKEN"), "{error}");
     fetch(&here(Some("secret"), false), "hf:maker/model").unwrap();
     let error = fetch(&here(Some("secret"), false), "hf:maker/other").unwrap_err();
-    assert!(error.contains("no such model or revision"), "{error}");
+    assert!(error.contains("model or revision does not exist"), "{error}");
     let error = fetch(&here(Some("secret"), false), "hf:maker/model:x.gguf").unwrap_err();
-    assert!(error.contains("no file \"x.gguf\"; it has model.safetensors"), "{error}");
+    assert!(
+        error.contains("file \"x.gguf\" does not exist; the repository has model.safetensors"),
+        "{error}"
+    );
     let error = fetch(&here(None, true), "hf:maker/other").unwrap_err();
     assert!(error.contains("HF_HUB_OFFLINE"), "{error}");
 }
 
 #[test]
-fn one_gguf_is_the_model_and_of_several_one_must_be_named() {
+fn a_single_gguf_is_the_model_and_several_are_ambiguous() {
     let mut shop = Shop { has_ranges: true, ..Shop::default() };
     shop.files.insert("a.gguf".to_owned(), (b"first".to_vec(), true));
     let server = Server::start(shop);
@@ -145,7 +148,7 @@ fn one_gguf_is_the_model_and_of_several_one_must_be_named() {
 }
 
 #[test]
-fn four_at_once_fetch_the_large_file_once() {
+fn concurrent_processes_download_a_file_once() {
     let server = Server::start(checkpoint());
     let cache = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! The hub's protocol against a small server of our own, and conversions that are kept.
+//! Downloads from a test server, and the cache of conversions.
 
 #![expect(clippy::unwrap_used, reason = "a test whose premise does not hold should stop")]
 

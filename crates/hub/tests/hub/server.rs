@@ -1,4 +1,4 @@
-//! A server that speaks as much of the hub's protocol as a download needs.
+//! A server for the part of the hub's API that downloads use.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -6,20 +6,20 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What the server has, and how it behaves.
+/// Content and behaviour of the server.
 #[derive(Default)]
 pub(crate) struct Shop {
-    /// Name → content, and whether it is a file of Git LFS: those are given by another address.
+    /// Content by name; `true` for files in Git LFS, which another address serves.
     pub(crate) files: HashMap<String, (Vec<u8>, bool)>,
-    /// Only who shows this token is let in.
+    /// The required token.
     pub(crate) token: Option<&'static str>,
-    /// Connections that are cut after this many bytes of a file; then no more are.
+    /// Numbers of bytes after which the next connections are closed.
     pub(crate) cuts: Vec<usize>,
-    /// Whether it can go on in the middle of a file.
+    /// Supports ranges.
     pub(crate) has_ranges: bool,
-    /// Names whose digest it announces wrongly.
+    /// Names that are listed with a wrong digest.
     pub(crate) liar: Option<&'static str>,
-    /// Every request so far: the first line, the range, and whether a token came along.
+    /// All requests: first line, range, and `true` if there was a token.
     pub(crate) seen: Vec<Seen>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(shop: Shop) -> Self {
-        // Two listeners: the hub, and where it sends for large files.
+        // Two listeners: the hub, and the host that it redirects to.
         let (hub, store) =
             (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let endpoint = format!("http://localhost:{}", hub.local_addr().unwrap().port());
