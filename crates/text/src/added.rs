@@ -1,40 +1,40 @@
-//! Added tokens: texts that are one token wherever they stand, found before anything is cut or merged.
+//! Added tokens: texts that are one token wherever they occur, matched before pre-tokenization and merging.
 //!
-//! Some of them are *special*: they steer the model (begin of text, end of turn) and must never come from
-//! what a user wrote. The caller says which of the two kinds it wants recognised.
+//! Some are *special*: they control the model (begin of text, end of turn) and must never result from user text.
+//! The caller chooses which tokens are recognised.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use crate::normalize::{Normalizer, normalize};
 use crate::{TextError, TokenId};
 
-/// One entry of a tokenizer's list of added tokens.
+/// An added token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "these are the five flags of the file format")]
 pub(crate) struct AddedToken {
     pub(crate) id: TokenId,
     pub(crate) text: String,
-    /// Steers the model; never produced from plain text.
+    /// Controls the model; never results from user text.
     pub(crate) special: bool,
-    /// Is looked for in the normalized text, not in the text as given.
+    /// Matches in the normalized text, not in the original one.
     pub(crate) normalized: bool,
-    /// Takes the white space before it along.
+    /// Consumes the white space before it.
     pub(crate) lstrip: bool,
-    /// Takes the white space after it along.
+    /// Consumes the white space after it.
     pub(crate) rstrip: bool,
     /// Does not match inside a word.
     pub(crate) single_word: bool,
 }
 
-/// A stretch of text, told apart.
+/// Part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part<'a> {
     Token(TokenId),
-    /// Text between tokens, and the byte at which it begins.
+    /// Byte offset and text between tokens.
     Text(usize, &'a str),
 }
 
-/// Finds one set of added tokens, the longest of those that start first.
+/// Finds a set of added tokens: the leftmost match, the longest of those.
 #[derive(Debug)]
 pub(crate) struct AddedFinder {
     automaton: Option<AhoCorasick>,
@@ -42,7 +42,7 @@ pub(crate) struct AddedFinder {
 }
 
 impl AddedFinder {
-    /// Looks for the texts of `tokens`, as `normalizer` would write them.
+    /// Creates a finder for the texts of `tokens`, normalized by `normalizer`.
     pub(crate) fn new(
         tokens: Vec<AddedToken>,
         normalizer: &[Normalizer],
@@ -58,11 +58,11 @@ impl AddedFinder {
         Ok(AddedFinder { automaton: Some(automaton), tokens })
     }
 
-    /// Cuts `text` into tokens and the text between them. Parts of text are never empty.
+    /// Splits `text` into tokens and the text between them, which is never empty.
     pub(crate) fn split<'a>(&self, text: &'a str) -> Vec<Part<'a>> {
         let mut parts = Vec::new();
         let mut done = 0;
-        // `from` lies past `to` when an earlier token took along the white space this one begins with.
+        // `from` lies past `to` when an earlier token consumed the white space before this one.
         let push_text = |parts: &mut Vec<Part<'a>>, from: usize, to: usize| {
             if from < to {
                 parts.push(Part::Text(from, &text[from..to]));
@@ -92,7 +92,7 @@ impl AddedFinder {
     }
 }
 
-/// Whether a word goes on across either border of the span.
+/// Returns `true` if a word continues across either end of the span.
 fn inside_word(text: &str, span: aho_corasick::Span) -> bool {
     let before = text[..span.start].chars().next_back();
     let after = text[span.end..].chars().next();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_of_the_leftmost_wins() {
+    fn the_leftmost_longest_match_wins() {
         let finder = AddedFinder::new(vec![token(1, "<a>"), token(2, "<a><b>")], &[]).unwrap();
         assert_eq!(
             finder.split("x<a><b><a>y"),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_goes_with_the_token_that_asks_for_it() {
+    fn tokens_consume_white_space_if_declared() {
         let left = AddedToken { lstrip: true, ..token(1, "<l>") };
         let right = AddedToken { rstrip: true, ..token(2, "<r>") };
         let finder = AddedFinder::new(vec![left, right], &[]).unwrap();

@@ -1,4 +1,4 @@
-//! One piece of text → tokens: first symbols, then merges.
+//! Byte-pair encoding of one pre-token: initial symbols, then merges.
 
 use std::collections::HashMap;
 
@@ -6,41 +6,40 @@ use crate::merge::{MergeScratch, Merges};
 use crate::vocab::{Alphabet, Vocab, fallback_byte};
 use crate::{TextError, TokenId, byte_alphabet};
 
-/// Where merge rules come from.
+/// Source of merge rules.
 pub(crate) enum MergeSource {
-    /// A list of pairs, the most urgent first.
+    /// Pairs in order of rank.
     Listed(Vec<(String, String)>),
-    /// A score for each token: two neighbours merge if together they are a token, the best score first.
+    /// A score per token: adjacent tokens merge if their concatenation is a token, highest score first.
     Scores(Vec<f32>),
 }
 
-/// What a model does besides merging.
+/// Behaviour of a model besides merging.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BpeRules {
-    /// A piece that is a token as a whole is taken without merging.
+    /// A pre-token that is itself a token is not split.
     pub(crate) ignore_merges: bool,
-    /// A character without a token is spelled in `<0xNN>` tokens.
+    /// A character without a token becomes `<0xNN>` tokens.
     pub(crate) byte_fallback: bool,
-    /// Stands for a character that cannot be spelled at all; without one it is dropped.
+    /// Token of a character that has no other; without it the character is dropped.
     pub(crate) unknown: Option<TokenId>,
-    /// Neighbouring unknowns become one.
+    /// Adjacent unknown tokens become one.
     pub(crate) fuse_unknown: bool,
 }
 
-/// The merging model of a tokenizer.
+/// BPE model of a tokenizer.
 #[derive(Debug)]
 pub(crate) struct Bpe {
     alphabet: Alphabet,
     rules: BpeRules,
-    /// Tokens that merging may reach, by the bytes they are met as. Special tokens are left out, so
-    /// that no text can spell one.
+    /// Tokens by their bytes. Special tokens are left out, so that no text can spell one.
     whole: HashMap<Box<[u8]>, TokenId>,
-    /// With `Alphabet::Bytes` the token of each byte, else its `<0xNN>` token.
+    /// Token of each byte: with `Alphabet::Chars`, its `<0xNN>` token.
     byte_tokens: [Option<TokenId>; 256],
     merges: Merges,
 }
 
-/// Buffers reused from piece to piece.
+/// Buffers reused between pre-tokens.
 #[derive(Debug, Default)]
 pub(crate) struct BpeScratch {
     symbols: Vec<TokenId>,
@@ -48,7 +47,7 @@ pub(crate) struct BpeScratch {
 }
 
 impl Bpe {
-    /// `mergeable` are the model's own tokens, without tokens that were only added to it.
+    /// Creates a model. `mergeable` are the model's own tokens, without added ones.
     pub(crate) fn new(
         vocab: &Vocab,
         mergeable: &[TokenId],
@@ -84,7 +83,7 @@ impl Bpe {
         Ok(Bpe { alphabet, rules, whole, byte_tokens, merges })
     }
 
-    /// Appends the tokens of one piece.
+    /// Appends the tokens of one pre-token.
     pub(crate) fn encode(&self, piece: &str, scratch: &mut BpeScratch, out: &mut Vec<TokenId>) {
         if self.rules.ignore_merges
             && let Some(&id) = self.whole.get(piece.as_bytes())
@@ -139,7 +138,7 @@ impl Bpe {
     }
 }
 
-/// Ranks pairs by their place in the list. Rules that would make or use a special token are left out.
+/// Ranks pairs by their index in the list. Rules with special tokens are left out.
 fn listed_merges(vocab: &Vocab, pairs: &[(String, String)]) -> Result<Merges, TextError> {
     let mut merges = Merges::with_capacity(pairs.len());
     let mut joined = String::new();
@@ -162,11 +161,11 @@ fn listed_merges(vocab: &Vocab, pairs: &[(String, String)]) -> Result<Merges, Te
     Ok(merges)
 }
 
-/// No token of a scored vocabulary is near this long; all of its splits are tried, so length costs.
+/// Maximum length of a token with a score. All of its splits are tried, so length has a cost.
 const MAX_SCORED_TOKEN_BYTES: usize = 512;
 
-/// Every way to cut a token into two tokens is a rule, ranked by the score of the whole. Tokens of equal
-/// score share a rank, so that the leftmost is merged first.
+/// Makes each split of a token into two tokens a rule, ranked by the token's score. Tokens of equal score
+/// share a rank, so that the leftmost pair is merged first.
 fn scored_merges(
     vocab: &Vocab,
     mergeable: &[TokenId],
@@ -188,7 +187,7 @@ fn scored_merges(
         let text = vocab.text(id).unwrap_or_default();
         if text.len() > MAX_SCORED_TOKEN_BYTES {
             return Err(TextError::vocabulary(format!(
-                "token {id} is {} bytes long; at most {MAX_SCORED_TOKEN_BYTES} is allowed",
+                "token {id} has {} bytes: must have at most {MAX_SCORED_TOKEN_BYTES}",
                 text.len()
             )));
         }

@@ -1,9 +1,9 @@
-//! The alphabet byte-level vocabularies are written in: one printable character for each byte.
+//! The alphabet of byte-level vocabularies: one printable character per byte.
 //!
-//! GPT-2 kept the printable characters of Latin-1 as they are and gave the other 68 bytes, in order, the
-//! characters from U+0100 on. So a space is written `Ġ` and a line feed `Ċ`.
+//! GPT-2 keeps the printable characters of Latin-1 and maps the other 68 bytes, in order, to the characters from
+//! U+0100 on. A space is written `Ġ` and a line feed `Ċ`.
 
-/// The byte a character of the alphabet stands for.
+/// Returns the byte of a character of the alphabet.
 pub(crate) fn byte_of(c: char) -> Option<u8> {
     match c as u32 {
         code @ (0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff) => u8::try_from(code).ok(),
@@ -12,7 +12,7 @@ pub(crate) fn byte_of(c: char) -> Option<u8> {
     }
 }
 
-/// The bytes a vocabulary entry stands for, if it is written in the alphabet throughout.
+/// Returns the bytes of a vocabulary entry, if all of its characters are in the alphabet.
 pub(crate) fn bytes_of(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     for c in text.chars() {
@@ -21,7 +21,7 @@ pub(crate) fn bytes_of(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The bytes whose Latin-1 character is not printable, in order.
+/// Bytes whose Latin-1 character is not printable, in order.
 const MOVED: [u8; 68] = {
     let mut moved = [0; 68];
     let (mut byte, mut at) = (0, 0);

@@ -1,13 +1,13 @@
-//! The four kinds of character pre-tokenizer patterns tell apart.
+//! Character classes of pre-tokenizer patterns.
 //!
-//! The ranges come from the same Unicode tables the `regex` family uses for `\p{L}`, `\p{N}` and
-//! `\s`, so a hand-written scanner and a regular expression see the same text.
+//! The ranges come from the Unicode tables that the `regex` crates use for `\p{L}`, `\p{N}` and `\s`, so a
+//! hand-written scanner and a regular expression agree.
 
 use std::sync::LazyLock;
 
 use regex_syntax::hir::{Class, HirKind};
 
-/// What a pattern can say about one character. The classes are disjoint and cover everything.
+/// Class of a character. The classes are disjoint and cover everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CharClass {
     /// `[^\s\p{L}\p{N}]`: punctuation, symbols, marks, controls, unassigned.
@@ -22,9 +22,8 @@ pub(crate) enum CharClass {
     Newline,
 }
 
-/// The class of the character at byte `at`, and how many bytes it takes.
-///
-/// `None` at the end of the text. `at` must be a character border.
+/// Returns the class and the length in bytes of the character at byte `at`, which must be a character boundary,
+/// or `None` at the end of the text.
 pub(crate) fn class_at(text: &str, at: usize) -> Option<(CharClass, usize)> {
     let first = *text.as_bytes().get(at)?;
     if first.is_ascii() {
@@ -34,7 +33,7 @@ pub(crate) fn class_at(text: &str, at: usize) -> Option<(CharClass, usize)> {
     Some((TABLE.class(c), c.len_utf8()))
 }
 
-/// The end of the longest run of `class` that starts at byte `at`.
+/// Returns the end of the longest run of `class` that starts at byte `at`.
 pub(crate) fn run_end(text: &str, mut at: usize, class: CharClass) -> usize {
     while let Some((found, len)) = class_at(text, at) {
         if found != class {
@@ -45,14 +44,14 @@ pub(crate) fn run_end(text: &str, mut at: usize, class: CharClass) -> usize {
     at
 }
 
-/// A constant, computed once: characters in pages of 256, equal pages stored once.
+/// Table of all characters in pages of 256; equal pages are stored once.
 static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
 
 const PAGE: usize = 256;
 const PAGES: usize = (char::MAX as usize + 1) / PAGE;
 
 struct Table {
-    /// Distinct pages; page 0 covers U+0000..=U+00FF, so it also serves ASCII directly.
+    /// Distinct pages. Page 0 covers U+0000..=U+00FF and thus ASCII.
     pages: Vec<[CharClass; PAGE]>,
     page_of: Vec<u16>,
 }
@@ -88,7 +87,7 @@ impl Table {
     }
 }
 
-/// The code point ranges of a one-character pattern.
+/// Returns the code point ranges of a one-character pattern.
 fn ranges(pattern: &str) -> Vec<(char, char)> {
     let hir = regex_syntax::parse(pattern).expect("a constant pattern");
     match hir.kind() {
@@ -104,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_character_agrees_with_the_standard_library_where_it_has_a_word_for_it() {
+    fn classes_agree_with_the_standard_library() {
         for c in '\0'..=char::MAX {
             let class = TABLE.class(c);
             assert_eq!(class == CharClass::Newline, matches!(c, '\r' | '\n'), "{c:?}");

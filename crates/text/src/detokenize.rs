@@ -1,49 +1,49 @@
-//! Tokens → text piece by piece, never half a character.
+//! Incremental detokenization.
 
 use crate::{TokenId, Tokenizer};
 
-/// Decodes a growing run of tokens. What it has handed out is certain: all pieces and [`finish`] together
-/// are [`Tokenizer::decode`] of the whole run.
+/// Decodes a growing sequence of tokens. Emitted text is final: all of it together with [`finish`] equals
+/// [`Tokenizer::decode`] of the whole sequence.
 ///
 /// [`finish`]: Detokenizer::finish
 #[derive(Clone, Debug)]
 pub struct Detokenizer {
     skip_specials: bool,
-    /// Special tokens that are shown all the same.
-    shown: Vec<TokenId>,
-    /// The beginning of a character whose other bytes have not come yet: at most three bytes.
+    /// Special tokens that are never skipped.
+    visible: Vec<TokenId>,
+    /// Leading bytes of an incomplete character, at most three.
     pending: Vec<u8>,
-    /// Nothing has been decoded so far, so the tokenizer's own leading space may still be ahead.
+    /// True while nothing is decoded, so that the tokenizer's leading space may still follow.
     at_start: bool,
 }
 
 impl Detokenizer {
-    /// Starts a new run. With `skip_specials`, special tokens decode to nothing.
+    /// Creates a detokenizer. With `skip_specials`, special tokens decode to nothing.
     pub fn new(skip_specials: bool) -> Self {
-        Self { skip_specials, shown: Vec::new(), pending: Vec::new(), at_start: true }
+        Self { skip_specials, visible: Vec::new(), pending: Vec::new(), at_start: true }
     }
 
-    /// The same, but these special tokens do not decode to nothing.
-    pub fn showing(self, shown: Vec<TokenId>) -> Self {
-        Self { shown, ..self }
+    /// Sets special tokens that are never skipped.
+    #[must_use]
+    pub fn with_visible_specials(self, visible: Vec<TokenId>) -> Self {
+        Self { visible, ..self }
     }
 
-    /// Takes the next token and returns the text that became certain, often empty.
+    /// Decodes the next token and returns the text that became final, often empty.
     ///
-    /// Bytes that can no longer become a character turn into U+FFFD, as many as
-    /// [`String::from_utf8_lossy`] of the whole run would write. A number that is not in the vocabulary
-    /// decodes to nothing.
+    /// Invalid bytes become U+FFFD, as in [`String::from_utf8_lossy`] of the whole sequence. An id that is not
+    /// in the vocabulary decodes to nothing.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: TokenId) -> String {
         let mut text = String::new();
         self.push_onto(tokenizer, id, &mut text);
         text
     }
 
-    pub(crate) fn push_onto(&mut self, tokenizer: &Tokenizer, id: TokenId, text: &mut String) {
-        if self.skip_specials && tokenizer.is_special(id) && !self.shown.contains(&id) {
+    fn push_onto(&mut self, tokenizer: &Tokenizer, id: TokenId, text: &mut String) {
+        if self.skip_specials && tokenizer.is_special(id) && !self.visible.contains(&id) {
             return;
         }
-        let Some(mut piece) = tokenizer.piece(id) else { return };
+        let Some(mut piece) = tokenizer.token_bytes(id) else { return };
         if self.at_start && !piece.is_empty() {
             self.at_start = false;
             if tokenizer.strips_leading_space() {
@@ -62,7 +62,7 @@ impl Detokenizer {
             done += chunk.valid().len() + invalid.len();
             match std::str::from_utf8(invalid) {
                 Ok(_) => {}
-                // Without an `error_len` more bytes could make it valid, if none follow yet.
+                // Without an `error_len`, more bytes could make it valid if none follow yet.
                 Err(error) if error.error_len().is_none() && done == self.pending.len() => {
                     unfinished = invalid.len();
                 }
@@ -72,9 +72,23 @@ impl Detokenizer {
         self.pending.drain(..self.pending.len() - unfinished);
     }
 
-    /// Ends the run: a character still unfinished becomes U+FFFD.
+    /// Ends the sequence. An incomplete character becomes U+FFFD.
     pub fn finish(self) -> String {
         if self.pending.is_empty() { String::new() } else { char::REPLACEMENT_CHARACTER.into() }
+    }
+}
+
+impl Tokenizer {
+    /// Decodes a sequence of tokens. Invalid UTF-8 becomes U+FFFD, and ids that are not in the vocabulary decode
+    /// to nothing.
+    pub fn decode(&self, ids: &[TokenId], skip_specials: bool) -> String {
+        let mut detokenizer = Detokenizer::new(skip_specials);
+        let mut text = String::new();
+        for &id in ids {
+            detokenizer.push_onto(self, id, &mut text);
+        }
+        text.push_str(&detokenizer.finish());
+        text
     }
 }
 
@@ -104,7 +118,7 @@ mod tests {
         assert_eq!(detokenizer.finish(), "");
     }
 
-    // Bytes that make and break UTF-8 sequences, so that most random strings are nearly valid.
+    // Bytes that start, continue and break UTF-8 sequences, so that most random strings are nearly valid.
     fn tricky_byte() -> impl Strategy<Value = u8> {
         prop::sample::select(
             b"a\x80\x90\xa0\xbf\xc0\xc2\xe0\xe2\xed\xef\xf0\xf4\xf5\xff\x82\xac".as_slice(),
@@ -113,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_together_are_the_lossy_whole(
+        fn the_pieces_equal_the_lossy_whole(
             pieces in prop::collection::vec(prop::collection::vec(tricky_byte(), 0..5), 0..12)
         ) {
             let whole = pieces.concat();

@@ -1,25 +1,25 @@
-//! What can go wrong between text and tokens, in one type.
+//! The error type of the crate.
 
-/// Why a vocabulary, a template or a chat could not be used.
+/// Error of a vocabulary, a chat template or a conversation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// The bytes of `tokenizer.json` are not the JSON we expect.
+    /// `tokenizer.json` is not valid JSON of the expected structure.
     #[error("tokenizer.json: {0}")]
     Json(#[from] serde_json::Error),
 
-    /// A well-formed vocabulary asks for something this crate does not do.
-    #[error("tokenizer: {part} {found} is not supported; allowed: {allowed}")]
+    /// A well-formed vocabulary uses an unsupported feature.
+    #[error("tokenizer: {part} is {found}: not supported; must be {allowed}")]
     Unsupported {
-        /// Which part of the tokenizer, as its file names it.
+        /// Part of the tokenizer, as named in its file.
         part: &'static str,
-        /// What the file holds there.
+        /// Value found.
         found: String,
-        /// What it may hold.
+        /// Supported values.
         allowed: &'static str,
     },
 
-    /// The parts of a vocabulary contradict each other.
+    /// The vocabulary is inconsistent.
     #[error("tokenizer: {0}")]
     Vocabulary(String),
 
@@ -31,44 +31,44 @@ pub enum TextError {
     #[error("chat template: {0}")]
     TemplateRender(String),
 
-    /// The rendered prompt would be too long to be meant.
-    #[error("chat template: more than {limit_bytes} bytes of output")]
+    /// The rendered prompt exceeds the size limit.
+    #[error("chat template: output is larger than the limit of {limit_bytes} bytes")]
     PromptTooLong {
-        /// The longest prompt a template may write.
+        /// Maximum size of a prompt.
         limit_bytes: usize,
     },
 
-    /// A message holds special-token text and the template changes its mind because of it, so that
-    /// the prompt cannot be both faithful and safe.
+    /// A message contains special-token text on which the output of the template depends, so that the prompt
+    /// cannot be both faithful and safe.
     #[error(
-        "chat template: it treats special-token text inside a message in a way of its own; \
-         remove {0:?} from the message"
+        "chat template: it handles special-token text inside a message specially; remove {0:?} from the \
+         message"
     )]
     SpecialTextInspected(String),
 
-    /// Messages hold all 32 noncharacters we could mark user text with.
+    /// The messages contain all 32 noncharacters that could mark user text.
     #[error(
-        "chat messages hold every noncharacter from U+FDD0 to U+FDEF; at least one must be free"
+        "chat messages contain every noncharacter from U+FDD0 to U+FDEF: at least one must be unused"
     )]
     NoFreeNoncharacter,
 
-    /// The last message was to be continued, but the prompt does not have it once and whole.
+    /// The last message cannot be continued.
     #[error(
-        "chat template: it does not write the last message once and whole, so it cannot be continued"
+        "chat template: it does not write the last message exactly once and unchanged, so the message cannot be \
+         continued"
     )]
     LastMessageNotWritten,
 
-    /// A variable for the template has the name of one the template gets anyway.
+    /// A template variable has a reserved name.
     #[error("chat template argument {0:?} is reserved")]
     ReservedArgument(&'static str),
 
-    /// The date option is not a date.
-    #[error("date {0:?} is not of the form YYYY-MM-DD")]
+    /// The date is invalid.
+    #[error("date is {0:?}: must be a valid date in the form YYYY-MM-DD")]
     Date(String),
 }
 
 impl TextError {
-    /// A refusal that says what was found and what is allowed.
     pub(crate) fn unsupported(
         part: &'static str,
         found: impl Into<String>,
@@ -77,7 +77,6 @@ impl TextError {
         TextError::Unsupported { part, found: found.into(), allowed }
     }
 
-    /// A vocabulary that contradicts itself.
     pub(crate) fn vocabulary(what: impl Into<String>) -> Self {
         TextError::Vocabulary(what.into())
     }

@@ -1,8 +1,8 @@
-//! Text to tokens and tokens to text, with chat templates, tool calls and stop strings.
+//! Tokenizers, chat templates, tool calls and stop strings.
 //!
-//! Everything here is a pure function of its input: no files, no clock, no environment, no network.
-//! Text from a user never becomes a special token ([`Tokenizer::encode`], [`Tokenizer::encode_prompt`]),
-//! and no text makes any of it take more than n log n time.
+//! Everything here is a pure function of its input: no files, no clock, no environment, no network. Text from a
+//! user never becomes a special token ([`Tokenizer::encode`], [`Tokenizer::encode_prompt`]), and no text takes more
+//! than n log n time.
 #![forbid(unsafe_code)]
 
 mod added;
@@ -13,7 +13,9 @@ mod detokenize;
 mod error;
 mod gguf;
 mod merge;
+mod message;
 mod normalize;
+mod parts;
 mod prompt;
 mod special_text;
 mod split;
@@ -26,13 +28,11 @@ mod vocab;
 
 pub use detokenize::Detokenizer;
 pub use error::TextError;
-pub use gguf::GgufVocab;
+pub use message::ChatMessage;
 pub use prompt::Prompt;
 pub use special_text::SpecialTexts;
 pub use stop::{StopFinder, StopOutcome};
-pub use template::{ChatMessage, ChatTemplate, RenderOptions};
+pub use template::{ChatTemplate, RenderOptions};
 pub use tokenizer::Tokenizer;
-pub use tools::{CallFinder, CallPart, ToolFormat};
-
-/// The number of a token in its vocabulary.
-pub type TokenId = u32;
+pub use tools::{ToolCallEvent, ToolCallParser, ToolFormat};
+pub use wf_core::{TokenId, Vocabulary};

@@ -1,47 +1,47 @@
-//! Byte-pair merging: the pair with the lowest rank first, the leftmost of equals first.
+//! Byte-pair merging: the pair of lowest rank first, the leftmost of equals first.
 //!
-//! Words of a few symbols are scanned for their best pair; longer ones keep their pairs in a queue over
-//! a linked list, so that a megabyte without a space costs n log n and not n².
+//! Short words are scanned for their best pair; longer ones keep their pairs in a queue over a linked list, so
+//! that a megabyte without a space takes n log n and not n².
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use crate::TokenId;
 
-/// Which adjacent tokens become one, and in which order of precedence.
+/// Merge rules by pair of tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Merges {
     by_pair: HashMap<u64, Merge>,
 }
 
-/// One rule: what a pair becomes, and how urgently (lower first).
+/// Rule for a pair: its rank (lower first) and the merged token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Merge {
     rank: u32,
     merged: TokenId,
 }
 
-/// A pair without a rule.
+/// Value of a pair without a rule.
 const NO_MERGE: Merge = Merge { rank: u32::MAX, merged: TokenId::MAX };
 
-/// Up to this many symbols, scanning all pairs for each merge is faster than keeping a queue.
+/// Number of symbols up to which scanning all pairs for each merge is faster than a queue.
 const SHORT: usize = 48;
 
-/// Buffers reused from word to word.
+/// Buffers reused between words.
 #[derive(Debug, Default)]
 pub(crate) struct MergeScratch {
     pairs: Vec<Merge>,
     nodes: Vec<Node>,
 }
 
-/// A symbol of a long word, linked to its neighbours. What belongs together lies together: the later merges
-/// of a long run are far apart, and each should touch few cache lines.
+/// A symbol of a long word, linked to its neighbours. All fields share a cache line: later merges of a long run
+/// are far apart, and each should touch few lines.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     id: TokenId,
     previous: u32,
     next: u32,
-    /// The rule for this symbol and the next.
+    /// Rule for this symbol and the next.
     pair: Merge,
 }
 
@@ -71,7 +71,7 @@ impl Merges {
         }
     }
 
-    /// `pairs[i]` is the rule for `symbols[i]` and `symbols[i + 1]` throughout.
+    /// Merges by scanning. `pairs[i]` is always the rule for `symbols[i]` and `symbols[i + 1]`.
     fn apply_short(&self, symbols: &mut Vec<TokenId>, pairs: &mut Vec<Merge>) {
         pairs.clear();
         pairs.extend(symbols.windows(2).map(|pair| self.of(pair[0], pair[1])));
@@ -92,8 +92,8 @@ impl Merges {
         }
     }
 
-    /// The same over a linked list. A merge keeps the position of its left symbol; places of pairs that
-    /// have changed since they were queued are recognised by their rank and passed over.
+    /// Merges over a linked list. A merged symbol keeps the position of its left part; queued pairs that have
+    /// changed since are recognised by their rank and skipped.
     fn apply_long(&self, symbols: &mut Vec<TokenId>, nodes: &mut Vec<Node>) {
         let last = u32::try_from(symbols.len() - 1).expect("a text under 4 GiB");
         nodes.clear();
@@ -107,7 +107,7 @@ impl Merges {
         for at in 0..last {
             self.refresh(nodes, at, at + 1, &mut queue);
         }
-        while let Some(Place { rank, at }) = queue.pop() {
+        while let Some(Pair { rank, at }) = queue.pop() {
             let Node { previous, next: eaten, pair, .. } = nodes[at as usize];
             if pair.rank != rank {
                 continue;
@@ -133,46 +133,46 @@ impl Merges {
     fn refresh(&self, nodes: &mut [Node], left: u32, right: u32, queue: &mut MergeQueue) {
         let pair = self.of(nodes[left as usize].id, nodes[right as usize].id);
         nodes[left as usize].pair = pair;
-        queue.push(Place { rank: pair.rank, at: left });
+        queue.push(Pair { rank: pair.rank, at: left });
     }
 }
 
-/// A pair that can be merged: by rank, then from left to right.
+/// Position of a pair that can be merged, ordered by rank and then from left to right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct Pair {
     rank: u32,
     at: u32,
 }
 
-/// Places in order. One heap of all of them would touch memory all over for every merge; here the places
-/// of one rank are walked from left to right, and a heap holds only what must come before the next.
+/// Priority queue of pairs. A single heap would access memory all over for every merge; instead the pairs of one
+/// rank are walked from left to right, and a heap holds only those that must come before the next one.
 #[derive(Debug, Default)]
 struct MergeQueue {
-    /// Places of ranks after the current one, by rank, in the order they were found.
+    /// Pairs of later ranks, in the order they were found.
     later: BTreeMap<u32, Vec<u32>>,
-    /// The current rank; meaningless until the first turn has `started`.
+    /// Current rank; meaningless until `started`.
     rank: u32,
     started: bool,
-    /// Places of the current rank that were known when its turn came, the leftmost last.
+    /// Pairs of the current rank that were known when it became current, the leftmost last.
     current: Vec<u32>,
-    /// Places of the current or an earlier rank that were found since.
-    urgent: BinaryHeap<Reverse<Place>>,
+    /// Pairs of the current or an earlier rank that were found since.
+    urgent: BinaryHeap<Reverse<Pair>>,
 }
 
 impl MergeQueue {
-    fn push(&mut self, place: Place) {
-        if place.rank == NO_MERGE.rank {
+    fn push(&mut self, pair: Pair) {
+        if pair.rank == NO_MERGE.rank {
             return;
         }
-        if self.started && place.rank <= self.rank {
-            self.urgent.push(Reverse(place));
+        if self.started && pair.rank <= self.rank {
+            self.urgent.push(Reverse(pair));
         } else {
-            self.later.entry(place.rank).or_default().push(place.at);
+            self.later.entry(pair.rank).or_default().push(pair.at);
         }
     }
 
-    fn pop(&mut self) -> Option<Place> {
-        let known = self.current.last().map(|&at| Place { rank: self.rank, at });
+    fn pop(&mut self) -> Option<Pair> {
+        let known = self.current.last().map(|&at| Pair { rank: self.rank, at });
         if let Some(&Reverse(urgent)) = self.urgent.peek()
             && known.is_none_or(|known| urgent <= known)
         {
@@ -183,12 +183,12 @@ impl MergeQueue {
             self.current.pop();
             return known;
         }
-        let (rank, mut places) = self.later.pop_first()?;
-        // Found mostly from left to right, so sorting has little to do.
-        places.sort();
-        places.reverse();
-        (self.rank, self.current, self.started) = (rank, places, true);
-        self.current.pop().map(|at| Place { rank, at })
+        let (rank, mut positions) = self.later.pop_first()?;
+        // Mostly sorted already.
+        positions.sort();
+        positions.reverse();
+        (self.rank, self.current, self.started) = (rank, positions, true);
+        self.current.pop().map(|at| Pair { rank, at })
     }
 }
 

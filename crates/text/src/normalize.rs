@@ -1,21 +1,21 @@
-//! What happens to text before it is cut: canonical composition, and the `▁` of SentencePiece.
+//! Normalization before pre-tokenization: canonical composition, and the `▁` of SentencePiece.
 
 use std::borrow::Cow;
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
-/// One rewriting step. A tokenizer has none, one or two.
+/// One normalization step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Normalizer {
     /// Unicode canonical composition.
     Nfc,
-    /// Puts this before any text that is not empty.
+    /// Prepends a string to any text that is not empty.
     Prepend(String),
     /// Replaces every occurrence of `from`.
     Replace { from: String, to: String },
 }
 
-/// Runs the steps in order.
+/// Applies the steps in order.
 pub(crate) fn normalize<'a>(steps: &[Normalizer], text: &'a str) -> Cow<'a, str> {
     let mut text = Cow::Borrowed(text);
     for step in steps {

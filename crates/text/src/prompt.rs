@@ -1,13 +1,12 @@
-//! A rendered chat that remembers which of its text came from users.
+//! A rendered chat in which user text is distinguishable.
 
 use std::borrow::Cow;
 
-/// What a chat template wrote. [`text`](Prompt::text) is for reading;
-/// [`Tokenizer::encode_prompt`](crate::Tokenizer::encode_prompt) makes tokens of it.
+/// Output of a chat template, encoded by [`Tokenizer::encode_prompt`](crate::Tokenizer::encode_prompt).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
     text: String,
-    /// The text with marks in what users wrote, if any were needed.
+    /// Text with marks inside user text, if any are needed.
     marked: Option<Marked>,
 }
 
@@ -18,23 +17,23 @@ struct Marked {
 }
 
 impl Prompt {
-    /// A prompt in which nothing users wrote could be taken for a special token.
+    /// Creates a prompt whose user text cannot be read as a special token.
     pub(crate) fn unmarked(text: String) -> Self {
         Prompt { text, marked: None }
     }
 
-    /// A prompt from its marked form; the plain text is the same without the marks.
+    /// Creates a prompt from its marked text.
     pub(crate) fn marked_with(mark: char, marked: String) -> Self {
         let text = marked.replace(mark, "");
         Prompt { text, marked: Some(Marked { text: marked, mark }) }
     }
 
-    /// Exactly what the template renders, as `apply_chat_template` of Transformers gives it.
+    /// Returns the rendered text, equal to that of `apply_chat_template` in Transformers.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The prompt up to the only place where `end` is; nothing if there is none or there are several.
+    /// Cuts the prompt at the only occurrence of `end`. Returns `None` if there is none or several.
     pub(crate) fn cut_at(self, end: char) -> Option<Self> {
         let cut = |text: String| {
             let (before, after) = text.split_once(end)?;
@@ -47,12 +46,12 @@ impl Prompt {
         Some(Self { text: cut(self.text)?, marked })
     }
 
-    /// The form in which special tokens are looked for.
+    /// Returns the text in which special tokens are searched.
     pub(crate) fn marked(&self) -> &str {
         self.marked.as_ref().map_or(&self.text, |marked| &marked.text)
     }
 
-    /// A part of the marked form as plain text.
+    /// Removes the marks from a part of the marked text.
     pub(crate) fn without_marks<'a>(&self, part: &'a str) -> Cow<'a, str> {
         match &self.marked {
             Some(marked) if part.contains(marked.mark) => part.replace(marked.mark, "").into(),

@@ -1,10 +1,10 @@
-//! Marks in text that users wrote, at every place where it could read as a special token.
+//! Marks in user text wherever it could be read as a special token.
 //!
-//! A chat template mixes its own words with the users'. Once mixed, `<|eot_id|>` from a user looks like
-//! `<|eot_id|>` from the template. So before mixing, users' strings get a *mark* (a noncharacter that occurs
-//! nowhere in them) inside every special text, and also where such a text could be completed by what the
-//! template puts before or after. The tokenizer looks for special tokens in the marked prompt, and
-//! drops the marks from all other text.
+//! A chat template mixes its own text with that of users. Once mixed, `<|eot_id|>` from a user looks like
+//! `<|eot_id|>` from the template. Therefore a *mark* (a noncharacter that occurs nowhere else) is inserted into
+//! every special text in the strings of users, and also where such a text could be completed by what the
+//! template puts before or after. The tokenizer searches the marked prompt for special tokens and removes the
+//! marks from all other text.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use aho_corasick::AhoCorasick;
 
 use crate::TextError;
 
-/// Unicode sets these 32 noncharacters aside for internal use; they are never sent on.
+/// Noncharacters that Unicode reserves for internal use.
 const MARKS: RangeInclusive<char> = '\u{fdd0}'..='\u{fdef}';
 
-/// The texts of a tokenizer's special tokens, ready to be looked for. Cheap to clone.
+/// Search automaton over the texts of a tokenizer's special tokens. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct SpecialTexts(Option<Arc<Finder>>);
 
 #[derive(Debug)]
 struct Finder {
     automaton: AhoCorasick,
-    /// Sorted, so that all texts with a common beginning are neighbours.
+    /// Sorted, so that texts with a common prefix are adjacent.
     forward: Vec<String>,
-    /// The same texts with their characters in reverse, sorted: neighbours by their endings.
+    /// The reversed texts, sorted, so that texts with a common suffix are adjacent.
     backward: Vec<String>,
     longest_bytes: usize,
 }
 
 impl SpecialTexts {
-    /// Takes the texts to keep users from writing.
+    /// Creates an automaton over the texts that users must not be able to write.
     pub fn new(texts: impl IntoIterator<Item = String>) -> Result<Self, TextError> {
         let mut forward: Vec<String> = texts.into_iter().filter(|text| !text.is_empty()).collect();
         if forward.is_empty() {
@@ -46,7 +46,7 @@ impl SpecialTexts {
         Ok(SpecialTexts(Some(Arc::new(Finder { automaton, forward, backward, longest_bytes }))))
     }
 
-    /// The string with `mark` at each place that needs one; `None` if no place does.
+    /// Returns the string with `mark` inserted where needed, or `None` if no mark is needed.
     pub(crate) fn mark(&self, text: &str, mark: char) -> Option<String> {
         let cuts = self.0.as_ref()?.cuts(text);
         if cuts.is_empty() {
@@ -63,30 +63,30 @@ impl SpecialTexts {
         Some(marked)
     }
 
-    /// The first special text in `text`, if there is one.
+    /// Returns the first special text in `text`.
     pub(crate) fn first_in<'a>(&self, text: &'a str) -> Option<&'a str> {
         self.0.as_ref()?.automaton.find(text).map(|found| &text[found.range()])
     }
 }
 
-/// Whether the character could be a mark.
+/// Returns `true` if the character can be a mark.
 pub(crate) fn is_mark(c: char) -> bool {
     MARKS.contains(&c)
 }
 
-/// The first noncharacter that `is_used` denies.
+/// Returns the first mark that is not used.
 pub(crate) fn free_mark(is_used: impl Fn(char) -> bool) -> Result<char, TextError> {
     MARKS.into_iter().find(|&mark| !is_used(mark)).ok_or(TextError::NoFreeNoncharacter)
 }
 
 impl Finder {
-    /// Byte offsets, in order and without repeats, where a mark must stand.
+    /// Returns the byte offsets of marks, ascending and without repeats.
     fn cuts(&self, text: &str) -> Vec<usize> {
         let mut cuts = Vec::new();
         for found in self.automaton.find_overlapping_iter(text) {
             cuts.push(found.start() + first_char_len(&text[found.range()]));
         }
-        // Templates trim what they insert, so the border may be at the first or last visible character.
+        // Templates trim inserted text, so its boundary may be the first or last visible character.
         for end in [text, text.trim_end()] {
             self.cut_unfinished_end(end, &mut cuts);
         }
@@ -99,7 +99,7 @@ impl Finder {
         cuts
     }
 
-    /// Where the end of `text` begins a special text that the template could complete.
+    /// Finds suffixes of `text` that begin a special text, which the template could complete.
     fn cut_unfinished_end(&self, text: &str, cuts: &mut Vec<usize>) {
         for (at, c) in text.char_indices().rev() {
             if text.len() - at >= self.longest_bytes {
@@ -111,8 +111,7 @@ impl Finder {
         }
     }
 
-    /// Where the start of `text`, which lies at `offset`, ends a special text that the template could
-    /// have begun.
+    /// Finds prefixes of `text`, located at `offset`, that end a special text which the template could have begun.
     fn cut_unfinished_start(&self, offset: usize, text: &str, cuts: &mut Vec<usize>) {
         let mut ending = String::new();
         for (at, c) in text.char_indices() {
@@ -127,7 +126,7 @@ impl Finder {
     }
 }
 
-/// Whether one of the sorted texts begins with `prefix` and goes on.
+/// Returns `true` if one of the sorted texts has `prefix` as a proper prefix.
 fn has_longer(sorted: &[String], prefix: &str) -> bool {
     let from = sorted.partition_point(|text| text.as_str() <= prefix);
     sorted.get(from).is_some_and(|text| text.starts_with(prefix))
@@ -160,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn special_texts_are_broken_after_their_first_character() {
+    fn special_texts_are_marked_after_their_first_character() {
         assert_eq!(marked("a<|eot|>b"), "a<#|eot|>b");
         assert_eq!(marked("[X Y]"), "[#X Y]");
     }
 
     #[test]
-    fn unfinished_special_texts_are_broken_at_both_ends() {
+    fn partial_special_texts_are_marked_at_both_ends() {
         assert_eq!(marked("a<|eo"), "a<#|eo");
         assert_eq!(marked("a<\n"), "a<#\n");
         assert_eq!(marked("ot|>b"), "ot|#>b");

@@ -1,56 +1,55 @@
-//! Pre-tokenizers: where text is cut before merging begins.
+//! Pre-tokenizers: split text before merging.
 //!
-//! A tokenizer file names its cuts by a regular expression. Running expressions from a file on text
-//! from a stranger is how servers get hung, so only known expressions are accepted, and each is a
-//! hand-written scanner here: one pass, a look at most two characters ahead of the cut (a whole run for
-//! white space), no backtracking.
+//! A tokenizer file specifies its splits by a regular expression. Running expressions from a file on untrusted
+//! text invites denial of service, so only known expressions are accepted, each as a hand-written scanner: one
+//! pass, a look-ahead of at most two characters (a whole run for white space), no backtracking.
 
 use std::borrow::Cow;
 
 use crate::char_class::{CharClass, class_at, run_end};
 
-/// How text between added tokens is cut into the pieces that are merged on their own.
+/// Splits the text between added tokens into pre-tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Splitter {
-    /// No cuts: the whole text is one piece.
+    /// No split.
     Whole,
-    /// The pattern of GPT-2, with a space put before a text that has none if asked.
+    /// Pattern of GPT-2, optionally with a space before a text that has none.
     Gpt2 { add_prefix_space: bool },
-    /// The pattern of Llama 3, Qwen 2 and their relatives.
+    /// Pattern of Llama 3, Qwen 2 and related models.
     Words(WordPattern),
-    /// Spaces become `replacement`, and a piece starts at each of them if `split`.
+    /// Replaces spaces by `replacement`, and splits before each of them if `split`.
     Metaspace { replacement: char, prepend: Prepend, split: bool },
 }
 
-/// The two ways in which relatives of the Llama 3 pattern differ.
+/// Variants of the Llama 3 pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WordPattern {
-    /// `\p{N}{1,n}`: three for Llama 3, one for Qwen 2.
+    /// The n of `\p{N}{1,n}`: three for Llama 3, one for Qwen 2.
     pub(crate) max_digits: usize,
     pub(crate) contractions: Contractions,
 }
 
-/// Which spellings of `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll`, `'d` are cut off as one piece.
+/// Spellings of `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll`, `'d` that form a pre-token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contractions {
-    /// As written above.
+    /// Lower case only.
     Lowercase,
     /// `[sS]`: ASCII letters in either case.
     AsciiCase,
-    /// `(?i:…)`: Unicode case folding, which makes the long s (U+017F) an s.
+    /// `(?i:…)`: Unicode case folding, where the long s (U+017F) equals s.
     FoldedCase,
 }
 
-/// When `▁` is put before a text that does not begin with it.
+/// Condition for prepending `▁` to a text that does not begin with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prepend {
     Never,
-    /// Only at the very start of the input, not after a special token.
+    /// Only at the start of the input, not after a special token.
     First,
     Always,
 }
 
-/// The expressions we know, in the spellings met in tokenizer files.
+/// Supported expressions, in the spellings of tokenizer files.
 const KNOWN: &[(&str, Splitter)] = &[
     (
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
@@ -79,22 +78,22 @@ const fn words(max_digits: usize, contractions: Contractions) -> Splitter {
 }
 
 impl Splitter {
-    /// The scanner for an expression from a tokenizer file, if we have one.
+    /// Returns the scanner of a supported expression.
     pub(crate) fn for_expression(expression: &str) -> Option<Self> {
         KNOWN.iter().find(|(known, _)| *known == expression).map(|(_, splitter)| splitter.clone())
     }
 
-    /// Llama 3's cuts.
+    /// Returns the splitter of Llama 3.
     pub(crate) fn llama3() -> Self {
         words(3, Contractions::FoldedCase)
     }
 
-    /// Qwen 2's cuts: as Llama 3, but every digit alone.
+    /// Returns the splitter of Qwen 2: as Llama 3, but with single digits.
     pub(crate) fn qwen2() -> Self {
         words(1, Contractions::FoldedCase)
     }
 
-    /// Calls `emit` for each piece of `text`. `at_start` says that nothing came before it.
+    /// Calls `emit` for each pre-token of `text`. `at_start` is true at the start of the input.
     pub(crate) fn split(&self, text: &str, at_start: bool, mut emit: impl FnMut(&str)) {
         let text = self.prepare(text, at_start);
         let mut start = 0;
@@ -112,7 +111,7 @@ impl Splitter {
         }
     }
 
-    /// The text as the cuts see it: with its spaces replaced and a first one added, if so configured.
+    /// Replaces spaces and adds a leading one, if so configured.
     fn prepare<'a>(&self, text: &'a str, at_start: bool) -> Cow<'a, str> {
         match *self {
             Splitter::Gpt2 { add_prefix_space: true }
@@ -137,7 +136,7 @@ impl Splitter {
     }
 }
 
-/// Where the piece that starts at `start` ends: before the next `mark` after its own first character.
+/// Returns the end of the pre-token at `start`: before the next `mark` after its first character.
 fn next_after_first(text: &str, start: usize, mark: char) -> usize {
     let rest = &text[start..];
     let first_len = rest.chars().next().map_or(0, char::len_utf8);
@@ -164,7 +163,7 @@ impl WordPattern {
         if let Some(end) = contraction_end(text, start, self.contractions) {
             return end;
         }
-        let (class, len) = class_at(text, start).expect("start is before the end");
+        let (class, len) = class_at(text, start).expect("`start` is before the end");
         match class {
             CharClass::Letter => return run_end(text, start, CharClass::Letter),
             CharClass::Number => return self.digits_end(text, start),
@@ -195,7 +194,7 @@ impl WordPattern {
     }
 }
 
-/// The end of a contraction that starts at `start`, if there is one.
+/// Returns the end of a contraction that starts at `start`.
 fn contraction_end(text: &str, start: usize, spelling: Contractions) -> Option<usize> {
     let rest = text[start..].strip_prefix('\'')?;
     // The long s takes two bytes; every other accepted letter takes one.
@@ -228,8 +227,8 @@ fn lines_or_space_end(text: &str, start: usize) -> usize {
     last_newline_end.unwrap_or_else(|| space_end(text, start))
 }
 
-/// `\s+(?!\S)|\s+` at a white-space character: all of the run, but leave its last character to the word
-/// that follows, unless that is all there is.
+/// `\s+(?!\S)|\s+` at a white-space character: the whole run, except that its last character belongs to the
+/// following word unless it is the only one.
 fn space_end(text: &str, start: usize) -> usize {
     let mut end = start;
     let mut last_start = start;
@@ -269,13 +268,13 @@ mod tests {
     }
 
     #[test]
-    fn digit_runs_are_cut_by_length() {
+    fn digit_runs_are_split_by_length() {
         assert_eq!(pieces(&Splitter::llama3(), "12345"), ["123", "45"]);
         assert_eq!(pieces(&Splitter::qwen2(), "123"), ["1", "2", "3"]);
     }
 
     #[test]
-    fn metaspace_cuts_before_each_mark() {
+    fn metaspace_splits_before_each_mark() {
         let meta =
             Splitter::Metaspace { replacement: '▁', prepend: Prepend::Always, split: true };
         assert_eq!(pieces(&meta, "a  b"), ["▁a", "▁", "▁b"]);

@@ -1,46 +1,46 @@
-//! Finds stop strings in a growing text, across the borders of its pieces.
+//! Stop strings in a growing text.
 
-/// Watches a text for the first stop string to be completed in it.
+/// Finds the first stop string that is completed in a growing text.
 ///
-/// The text up to there comes out piece by piece; what may yet turn out to be the beginning of a stop
-/// string is held back. Of stop strings completed by the same character the longest counts.
+/// Text before it is emitted incrementally; a possible prefix of a stop string is held back. Of stop strings
+/// completed by the same character, the longest counts.
 #[derive(Clone, Debug)]
 pub struct StopFinder {
     stops: Vec<Stop>,
-    /// The end of the text so far: the longest that is a beginning of a stop string.
+    /// Longest suffix of the text that is a prefix of a stop string.
     held: String,
     stopped: Option<usize>,
 }
 
-/// What one piece of text brought.
+/// Result of appending a piece of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StopOutcome {
-    /// Text that is certainly not part of a stop string.
+    /// Text that is not part of a stop string.
     pub emit: String,
-    /// Which stop string ended the text, by its place in the list, if one did.
+    /// Index of the stop string that ended the text.
     pub stopped: Option<usize>,
 }
 
-/// One stop string with its Knuth–Morris–Pratt table, so that no text costs more than its length.
+/// A stop string with its Knuth–Morris–Pratt table, so that the search takes linear time.
 #[derive(Clone, Debug)]
 struct Stop {
     index: usize,
     bytes: Box<[u8]>,
-    /// For each prefix of `bytes`, how much of its end is also a beginning of `bytes`.
+    /// Length of the longest proper border of each prefix of `bytes`.
     fallback: Box<[usize]>,
-    /// How much of `bytes` the end of the text matches.
+    /// Length of the prefix of `bytes` that the text ends with.
     matched: usize,
 }
 
 impl StopFinder {
-    /// Watches for any of `stops`. Empty strings are never found.
+    /// Creates a finder for `stops`. Empty strings are never found.
     pub fn new(stops: Vec<String>) -> Self {
         let stops = stops.into_iter().enumerate().filter(|(_, stop)| !stop.is_empty());
         let stops = stops.map(|(index, stop)| Stop::new(index, stop.into_bytes())).collect();
         StopFinder { stops, held: String::new(), stopped: None }
     }
 
-    /// Takes the next piece of text. After a stop string was found, nothing more comes out.
+    /// Appends a piece of text. After a stop string is found, nothing more is emitted.
     pub fn push(&mut self, piece: &str) -> StopOutcome {
         if self.stopped.is_some() {
             return StopOutcome { emit: String::new(), stopped: self.stopped };
@@ -52,7 +52,7 @@ impl StopFinder {
                 stop.advance(byte);
             }
             let complete = self.stops.iter().filter(|stop| stop.is_complete());
-            // `max_by_key` returns the last of equals; the first in the list is wanted.
+            // `max_by_key` returns the last of equals, but the first one of the list counts.
             if let Some(stop) = complete.rev().max_by_key(|stop| stop.bytes.len()) {
                 self.stopped = Some(stop.index);
                 let end = seen_len + at + 1;
@@ -61,12 +61,12 @@ impl StopFinder {
             }
         }
         let keep = self.stops.iter().map(|stop| stop.matched).max().unwrap_or(0);
-        // The kept end begins like a stop string, hence at a character border.
+        // The held-back suffix begins like a stop string, hence at a character boundary.
         let kept = self.held.split_off(self.held.len() - keep);
         StopOutcome { emit: std::mem::replace(&mut self.held, kept), stopped: None }
     }
 
-    /// Ends the text: what was held back was no stop string after all.
+    /// Ends the text and returns what was held back.
     pub fn finish(self) -> String {
         self.held
     }
@@ -90,7 +90,7 @@ impl Stop {
         self.matched == self.bytes.len()
     }
 
-    /// Never called when complete: the search ends there.
+    /// Advances by one byte. Not called on a complete match.
     fn advance(&mut self, byte: u8) {
         while self.matched > 0 && self.bytes[self.matched] != byte {
             self.matched = self.fallback[self.matched - 1];
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definition: the stop string with the smallest end, the longest of those, the first of those.
+    /// Reference: the stop string with the smallest end, the longest of those, the first of those.
     fn naive(stops: &[String], text: &str) -> (String, Option<usize>) {
         let mut found: Option<(usize, usize, usize)> = None;
         for (index, stop) in stops.iter().enumerate().filter(|(_, stop)| !stop.is_empty()) {

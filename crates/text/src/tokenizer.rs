@@ -1,20 +1,20 @@
-//! The tokenizer: added tokens, normalizer, cuts and merges in the order Hugging Face runs them.
+//! The tokenizer: added tokens, normalizer, pre-tokenizer and merges, in the order Hugging Face runs them.
 //!
-//! Two doors lead in. [`Tokenizer::encode`] is for text a person wrote and never yields a special token;
-//! [`Tokenizer::encode_with_specials`] is for text a program composed. A rendered chat is both at once
-//! and has its own door, [`Tokenizer::encode_prompt`].
+//! [`Tokenizer::encode`] is for text from users and never yields a special token;
+//! [`Tokenizer::encode_with_specials`] is for text composed by a program. A rendered chat contains both and is
+//! encoded by [`Tokenizer::encode_prompt`].
 
 use crate::added::{AddedFinder, AddedToken, Part};
-use crate::bpe::{Bpe, BpeRules, BpeScratch, MergeSource};
-use crate::detokenize::Detokenizer;
+use crate::bpe::{Bpe, BpeScratch};
 use crate::normalize::{Normalizer, normalize};
+use crate::parts::{Parts, PromptEnds};
 use crate::prompt::Prompt;
 use crate::special_text::SpecialTexts;
 use crate::split::Splitter;
-use crate::vocab::{Alphabet, Vocab};
-use crate::{GgufVocab, TextError, TokenId};
+use crate::vocab::Vocab;
+use crate::{TextError, TokenId, Vocabulary};
 
-/// Turns text into token numbers and back. Immutable: share it freely between threads.
+/// Converts text to token ids and back. Immutable, so threads can share it.
 #[derive(Debug)]
 pub struct Tokenizer {
     vocab: Vocab,
@@ -23,58 +23,36 @@ pub struct Tokenizer {
     normalizer: Vec<Normalizer>,
     composed: Added,
     plain: Added,
-    /// Added tokens by their text as given: what may be special in a rendered chat. Special tokens of
-    /// one character are left out, because a mark inside them cannot tell a user's from the template's.
+    /// Added tokens that are recognised in a rendered chat. Special tokens of one character are left out,
+    /// because a mark inside them cannot distinguish text of the user from text of the template.
     in_prompt: AddedFinder,
     special_texts: SpecialTexts,
     ends: PromptEnds,
     strip_leading_space: bool,
 }
 
-/// The tokens a tokenizer puts around a raw prompt.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PromptEnds {
-    pub(crate) prefix: Vec<TokenId>,
-    pub(crate) suffix: Vec<TokenId>,
-    pub(crate) bos: Option<TokenId>,
-}
-
-/// Added tokens in the order they are looked for: in the text as given, then in the normalized text.
+/// Added tokens in search order: in the original text, then in the normalized text.
 #[derive(Debug)]
 struct Added {
     raw: AddedFinder,
     normalized: AddedFinder,
 }
 
-/// What a vocabulary file says, in one shape for all file formats.
-pub(crate) struct Parts {
-    pub(crate) alphabet: Alphabet,
-    pub(crate) entries: Vec<(String, TokenId)>,
-    pub(crate) added: Vec<AddedToken>,
-    pub(crate) merges: MergeSource,
-    pub(crate) rules: BpeRules,
-    pub(crate) normalizer: Vec<Normalizer>,
-    pub(crate) splitter: Splitter,
-    pub(crate) ends: PromptEnds,
-    /// Decoding drops the space that encoding put before the first word.
-    pub(crate) strip_leading_space: bool,
-}
-
-/// Every user's string is compared with the ends of special tokens, so their length costs.
+/// Maximum length of an added token. Every string of a user is compared with them, so length has a cost.
 const MAX_ADDED_TOKEN_BYTES: usize = 1024;
 
 impl Tokenizer {
     /// Reads a Hugging Face `tokenizer.json`.
     ///
-    /// BPE models only, with one of the pre-tokenizer patterns of GPT-2, Llama 3 or Qwen 2, or in the
-    /// manner of SentencePiece. Anything else is refused by name.
+    /// Supports BPE models with the pre-tokenizer patterns of GPT-2, Llama 3 or Qwen 2, or in the style of
+    /// SentencePiece. Anything else is an error that names the unsupported part.
     pub fn from_json(bytes: &[u8]) -> Result<Self, TextError> {
         Self::assemble(crate::tokenizer_json::parse(bytes)?)
     }
 
-    /// Takes a vocabulary from the metadata of a GGUF file.
-    pub fn from_gguf(vocab: GgufVocab) -> Result<Self, TextError> {
-        Self::assemble(vocab.into_parts()?)
+    /// Creates a tokenizer from the vocabulary of a GGUF file.
+    pub fn from_gguf(vocab: Vocabulary) -> Result<Self, TextError> {
+        Self::assemble(crate::gguf::parts(vocab)?)
     }
 
     fn assemble(parts: Parts) -> Result<Self, TextError> {
@@ -82,7 +60,7 @@ impl Tokenizer {
         for token in &added {
             if !(1..=MAX_ADDED_TOKEN_BYTES).contains(&token.text.len()) {
                 return Err(TextError::vocabulary(format!(
-                    "added token {} is {} bytes long; allowed: 1 to {MAX_ADDED_TOKEN_BYTES}",
+                    "added token {} has {} bytes: must have between 1 and {MAX_ADDED_TOKEN_BYTES}",
                     token.id,
                     token.text.len()
                 )));
@@ -111,23 +89,23 @@ impl Tokenizer {
         })
     }
 
-    /// The tokens of text a person wrote. Text that looks like a special token stays text.
+    /// Encodes text from a user. Text that looks like a special token stays text.
     pub fn encode(&self, text: &str) -> Vec<TokenId> {
         let mut run = Run::default();
         self.encode_added(&self.plain, text, true, &mut run);
         run.tokens
     }
 
-    /// The tokens of text a program composed: special-token texts in it become special tokens.
+    /// Encodes text composed by a program: texts of special tokens become those tokens.
     ///
-    /// This is what Hugging Face's `encode(text, add_special_tokens=False)` gives.
+    /// Equals `encode(text, add_special_tokens=False)` of Hugging Face.
     pub fn encode_with_specials(&self, text: &str) -> Vec<TokenId> {
         let mut run = Run::default();
         self.encode_added(&self.composed, text, true, &mut run);
         run.tokens
     }
 
-    /// The tokens of a rendered chat: what the template wrote may be special, what users wrote may not.
+    /// Encodes a rendered chat: text of the template may become special tokens, text of users may not.
     pub fn encode_prompt(&self, prompt: &Prompt) -> Vec<TokenId> {
         let mut run = Run::default();
         for part in self.in_prompt.split(prompt.marked()) {
@@ -170,27 +148,27 @@ impl Tokenizer {
 }
 
 impl Tokenizer {
-    /// What the tokenizer puts before a raw prompt: begin-of-text, or nothing.
+    /// Returns the tokens that precede a raw prompt: the begin token, or none.
     pub fn prompt_prefix(&self) -> &[TokenId] {
         &self.ends.prefix
     }
 
-    /// What the tokenizer puts after a raw prompt: nothing, save for some embedding models.
+    /// Returns the tokens that follow a raw prompt: none, except for some embedding models.
     pub fn prompt_suffix(&self) -> &[TokenId] {
         &self.ends.suffix
     }
 
-    /// The begin-of-text token, if the vocabulary names one.
+    /// Returns the begin token, if the vocabulary declares one.
     pub fn bos(&self) -> Option<TokenId> {
         self.ends.bos
     }
 
-    /// The number of a token by its text as the vocabulary writes it.
+    /// Returns the id of a token by its text in the vocabulary.
     pub fn id_of(&self, token_text: &str) -> Option<TokenId> {
         self.vocab.id(token_text)
     }
 
-    /// One more than the largest token number.
+    /// Returns the highest token id plus one.
     #[expect(
         clippy::len_without_is_empty,
         reason = "a vocabulary is never empty in any useful sense"
@@ -199,44 +177,32 @@ impl Tokenizer {
         self.vocab.len()
     }
 
-    /// Whether the token steers the model instead of standing for text.
+    /// Returns `true` if the token is a control token and not text.
     pub fn is_special(&self, id: TokenId) -> bool {
         self.vocab.is_special(id)
     }
 
-    /// The bytes a token stands for, which need not be whole characters; a special token's text.
-    pub fn piece(&self, id: TokenId) -> Option<&[u8]> {
+    /// Returns the bytes of a token, which need not be whole characters; of a special token, its text.
+    pub fn token_bytes(&self, id: TokenId) -> Option<&[u8]> {
         self.vocab.piece(id)
     }
 
-    /// The token as the vocabulary writes it.
+    /// Returns the text of a token in the vocabulary.
     pub fn token_text(&self, id: TokenId) -> Option<&str> {
         self.vocab.text(id)
     }
 
-    /// The text of a whole run of tokens. Bytes that are not UTF-8 become U+FFFD; numbers that are not
-    /// in the vocabulary become nothing.
-    pub fn decode(&self, ids: &[TokenId], skip_specials: bool) -> String {
-        let mut detokenizer = Detokenizer::new(skip_specials);
-        let mut text = String::new();
-        for &id in ids {
-            detokenizer.push_onto(self, id, &mut text);
-        }
-        text.push_str(&detokenizer.finish());
-        text
-    }
-
-    /// All special tokens, in order of their numbers.
+    /// Returns all special tokens, in order of their ids.
     pub fn special_tokens(&self) -> impl Iterator<Item = (TokenId, &str)> {
         self.vocab.iter().filter(|(id, _)| self.vocab.is_special(*id))
     }
 
-    /// The texts of the special tokens, for [`RenderOptions::specials`](crate::RenderOptions::specials).
+    /// Returns the texts of the special tokens, for [`RenderOptions::specials`](crate::RenderOptions::specials).
     pub fn special_texts(&self) -> &SpecialTexts {
         &self.special_texts
     }
 
-    /// Whether the first space of a decoded text is the tokenizer's own.
+    /// Returns `true` if decoding drops the space that encoding put before the first word.
     pub(crate) fn strips_leading_space(&self) -> bool {
         self.strip_leading_space
     }
@@ -252,7 +218,7 @@ impl Added {
     }
 }
 
-/// The state of one call of an `encode` function.
+/// State of one encoding.
 #[derive(Default)]
 struct Run {
     tokens: Vec<TokenId>,

@@ -1,15 +1,15 @@
-//! The list of tokens: number ↔ text as the vocabulary writes it ↔ bytes it stands for.
+//! The vocabulary: token id ↔ text in the file ↔ bytes.
 
 use std::collections::HashMap;
 
 use crate::{TextError, TokenId, byte_alphabet};
 
-/// How the texts of a vocabulary are to be read.
+/// Notation of the texts of a vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alphabet {
     /// One character for each byte (GPT-2 and everything after it).
     Bytes,
-    /// Characters as they are, `▁` for a space, `<0x0A>` for a byte that has no character (SentencePiece).
+    /// Plain characters, `▁` for a space, `<0x0A>` for a byte without a character (SentencePiece).
     Chars,
 }
 
@@ -24,9 +24,9 @@ pub(crate) struct Vocab {
 }
 
 impl Vocab {
-    /// Takes the entries of the model and the texts of its added tokens (with "is special").
+    /// Creates a vocabulary from the entries of the model and its added tokens (id, text, special).
     ///
-    /// An added token's bytes are its text; everything else is read by `alphabet`.
+    /// The bytes of an added token are its text; all others are decoded by `alphabet`.
     pub(crate) fn new<'a>(
         alphabet: Alphabet,
         entries: Vec<(String, TokenId)>,
@@ -69,7 +69,7 @@ impl Vocab {
         Ok(vocab)
     }
 
-    /// One more than the largest number in use.
+    /// Returns the highest id plus one.
     pub(crate) fn len(&self) -> usize {
         self.texts.len()
     }
@@ -86,7 +86,7 @@ impl Vocab {
         self.texts.get(id as usize)?.as_deref()
     }
 
-    /// The bytes a token stands for; `None` for numbers not in use.
+    /// Returns the bytes of a token, or `None` for an unused id.
     pub(crate) fn piece(&self, id: TokenId) -> Option<&[u8]> {
         self.text(id).map(|_| &*self.pieces[id as usize])
     }
@@ -95,14 +95,14 @@ impl Vocab {
         self.special.get(id as usize).copied().unwrap_or(false)
     }
 
-    /// All tokens in use, in order.
+    /// Returns all used tokens, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TokenId, &str)> {
         (0..).zip(&self.texts).filter_map(|(id, text)| Some((id, text.as_deref()?)))
     }
 }
 
-/// The table length the numbers ask for, refused if it is out of proportion to how many there are:
-/// a file must not make us allocate by a number it only names.
+/// Returns the length of the table for these ids. An id out of proportion to their number is an error: a file
+/// must not cause an allocation by merely naming a number.
 fn checked_len(ids: impl Iterator<Item = TokenId>) -> Result<usize, TextError> {
     let (mut count, mut len) = (0, 0);
     for id in ids {
@@ -112,7 +112,7 @@ fn checked_len(ids: impl Iterator<Item = TokenId>) -> Result<usize, TextError> {
     let limit = 2 * count + 65_536;
     if len > limit {
         return Err(TextError::vocabulary(format!(
-            "token number {} among {count} tokens; at most {limit} is allowed",
+            "token id {} among {count} tokens: must be below {limit}",
             len - 1
         )));
     }
@@ -131,7 +131,7 @@ fn bytes_of_entry(alphabet: Alphabet, text: &str) -> Box<[u8]> {
     }
 }
 
-/// The byte of a text like `<0x0A>`.
+/// Parses a text like `<0x0A>`.
 pub(crate) fn fallback_byte(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
     let well_formed = digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_hexdigit());
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_out_of_proportion_is_refused() {
+    fn rejects_an_id_out_of_proportion() {
         let entries = vec![("a".to_owned(), 0), ("b".to_owned(), u32::MAX)];
         let error = Vocab::new(Alphabet::Bytes, entries, [].into_iter()).unwrap_err().to_string();
         assert!(error.contains("4294967295"), "{error}");

@@ -1,10 +1,10 @@
-//! The tokens Transformers gave the demo model, from both of the files that carry its vocabulary.
+//! Tokens of the demo model equal those of Transformers, from both files that contain its vocabulary.
 #![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
 
 mod common;
 
 use serde_json::Value;
-use wf_text::{ChatMessage, ChatTemplate, Detokenizer, GgufVocab, RenderOptions, Tokenizer};
+use wf_text::{ChatMessage, ChatTemplate, Detokenizer, RenderOptions, Tokenizer, Vocabulary};
 
 fn demo() -> Option<(Tokenizer, Value)> {
     let tokenizer = Tokenizer::from_json(&common::shared("models/demo/tokenizer.json")?).unwrap();
@@ -69,8 +69,8 @@ fn messages(input: &Value) -> Vec<ChatMessage> {
     }
 }
 
-/// A `tokenizer.json` as the metadata a GGUF file would carry.
-fn as_gguf(json: &Value, pre: &str) -> GgufVocab {
+/// Converts a `tokenizer.json` to the vocabulary of a GGUF file.
+fn as_gguf(json: &Value, pre: &str) -> Vocabulary {
     let added = json["added_tokens"].as_array().unwrap();
     let vocab = json["model"]["vocab"].as_object().unwrap();
     let of_added =
@@ -87,14 +87,14 @@ fn as_gguf(json: &Value, pre: &str) -> GgufVocab {
     }
     let merges = json["model"]["merges"].as_array().unwrap().iter();
     let merges = merges.map(|m| format!("{} {}", m[0].as_str().unwrap(), m[1].as_str().unwrap()));
-    GgufVocab {
+    Vocabulary {
         model: "gpt2".into(),
         pre: Some(pre.into()),
         tokens: tokens.into_iter().map(|(_, text)| text).collect(),
         token_types,
         merges: merges.collect(),
         bos: Some(0),
-        ..GgufVocab::default()
+        ..Vocabulary::default()
     }
 }
 
@@ -129,7 +129,7 @@ fn a_vocabulary_from_gguf_equals_the_one_from_json() {
 
 #[test]
 fn a_scored_vocabulary_equals_its_merges() {
-    // As the converters do it: the score of a token says how late its merge comes.
+    // As converters do it: the score of a token is the negative rank of its merge.
     let json = common::sentence_piece_json();
     let mut vocab = as_gguf(&json, "");
     vocab.model = "llama".into();
@@ -146,11 +146,11 @@ fn a_scored_vocabulary_equals_its_merges() {
     let from_scores = Tokenizer::from_gguf(vocab).unwrap();
     let from_merges = Tokenizer::from_json(json.to_string().as_bytes()).unwrap();
     assert_eq!(from_scores.prompt_prefix(), [0]);
-    // After an added token a text begins anew, with a space of its own that decoding keeps.
+    // After an added token a new text begins, with its own space, which decoding keeps.
     for text in common::corpus().into_iter().filter(|text| !text.contains("<tool>")) {
         let found = from_scores.encode(&text);
-        // With scores any two neighbours that are a token together may merge, with a list only the
-        // listed ones, so the cuts may differ; the text may not.
+        // With scores, any two adjacent tokens that form a token may merge, with a list only the listed ones,
+        // so the tokens may differ but not the text.
         assert_eq!(from_scores.decode(&found, false), text);
         assert!(found.len() <= from_merges.encode(&text).len() + text.len() / 20, "{text:?}");
     }

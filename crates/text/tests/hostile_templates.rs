@@ -1,4 +1,4 @@
-//! Templates that want out, or never want to end, get an error and nothing else.
+//! Templates that try to escape the sandbox or never end get an error.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ fn render(source: &str) -> Result<String, TextError> {
     Ok(prompt.text().to_owned())
 }
 
-/// Ways from a template into the Python that ran it.
+/// Sandbox escapes of Python templates.
 const ESCAPES: &[&str] = &[
     "{{ ''.__class__.__mro__[1].__subclasses__() }}",
     "{{ ().__class__.__base__.__subclasses__()[104].__init__.__globals__['sys'].modules['os'].popen('id').read() }}",
@@ -51,7 +51,7 @@ fn ways_out_lead_nowhere() {
     }
 }
 
-/// Templates that would take forever, or all memory, or all stack.
+/// Templates that would exhaust time, memory or stack.
 const BOMBS: &[&str] = &[
     "{% for a in range(100000) %}{% for b in range(100000) %}{{ b }}{% endfor %}{% endfor %}",
     "{% for a in range(99999999999) %}x{% endfor %}",

@@ -1,4 +1,4 @@
-//! Nothing users write becomes a special token.
+//! User text never becomes a special token.
 #![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
 
 mod common;
@@ -8,10 +8,10 @@ use proptest::test_runner::TestRunner;
 use serde_json::json;
 use wf_text::{ChatMessage, ChatTemplate, RenderOptions, Tokenizer};
 
-/// Special tokens in the styles of several models, on top of a small vocabulary.
+/// Returns a small vocabulary with special tokens in the styles of several models.
 fn tokenizer() -> Tokenizer {
     let mut json = common::byte_level_json(common::split_then_bytes(common::LLAMA3));
-    // With whole pieces taken as tokens, `system` and `###` would be reachable without any merge.
+    // With `ignore_merges`, `system` and `###` would be tokens without any merge.
     json["model"]["ignore_merges"] = true.into();
     let texts = [
         "<|start_header_id|>",
@@ -66,7 +66,7 @@ fn message(role: &str, content: &str, name: &str) -> ChatMessage {
     message
 }
 
-/// How many special tokens the prompt holds; also that its tokens are those of its text.
+/// Returns the number of special tokens in the prompt, and checks that its tokens are those of its text.
 fn specials_in(tokenizer: &Tokenizer, template: &ChatTemplate, messages: &[ChatMessage]) -> usize {
     let prompt = template.render(messages, &options(tokenizer)).unwrap();
     let unmarked = RenderOptions { specials: Default::default(), ..options(tokenizer) };
@@ -141,7 +141,7 @@ fn random_users_forge_nothing() {
             let messages = [message(&role, &content, &name)];
             prop_assert_eq!(specials_in(&tokenizer, template, &messages), *expected);
         }
-        // The same text by the plain door.
+        // The same text as user text.
         for id in tokenizer.encode(&content) {
             prop_assert!(!tokenizer.is_special(id));
         }

@@ -1,7 +1,7 @@
-//! Ten times the text takes about ten times as long, on a small stack, whatever the text.
+//! Ten times the text takes about ten times as long, on a small stack.
 //!
-//! Quadratic work would take a hundred times as long, so the bound of forty lies well away from both and
-//! a busy machine does not decide the test.
+//! Quadratic work would take a hundred times as long, so the bound of forty is far from both, and a busy machine does
+//! not decide the test.
 #![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
 
 mod common;
@@ -28,15 +28,14 @@ fn vocabularies() -> Vec<(&'static str, Vec<u8>)> {
     all
 }
 
-/// Time this thread has had a processor, where the system tells (Linux does), else time on the clock: how
-/// busy the machine is with other things must not matter.
+/// Returns the CPU time of this thread where the system reports it (Linux does), else the wall-clock time.
 fn processor_time(since: Instant) -> Duration {
     let spent = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanoseconds = spent.and_then(|text| text.split(' ').next()?.parse().ok());
     nanoseconds.map_or_else(|| since.elapsed(), Duration::from_nanos)
 }
 
-/// Processor time for encoding `text` so many times over.
+/// Returns the CPU time of encoding `text` that many times.
 fn time(tokenizer: &Tokenizer, text: &str, times: u32) -> Duration {
     let since = Instant::now();
     let before = processor_time(since);
@@ -50,8 +49,7 @@ fn check(name: &str, tokenizer: &Tokenizer, unit: &str) {
     let tenth = unit.repeat((100 << 10) / unit.len());
     let whole = unit.repeat((1 << 20) / unit.len());
     let mut seen = String::new();
-    // The system counts processor time in ticks, so both sides run for many of them; and the second
-    // chance is longer than the first.
+    // CPU time is counted in ticks, so both sides run for many of them, and the second attempt runs longer.
     for times in [2, 12] {
         let short = time(tokenizer, &tenth, 10 * times) / (10 * times);
         let long = time(tokenizer, &whole, times) / times;

@@ -1,4 +1,4 @@
-//! Token for token what Hugging Face's `tokenizers` gives, for every kind of vocabulary we accept.
+//! Tokens equal those of Hugging Face's `tokenizers` for every supported kind of vocabulary.
 #![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
 
 mod common;
@@ -9,7 +9,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use wf_text::Detokenizer;
 
-/// A name and a `tokenizer.json` for each way through the tokenizer.
+/// Returns a name and a `tokenizer.json` for each code path of the tokenizer.
 fn variants() -> Vec<Both> {
     let mut jsons = vec![
         ("gpt2", common::byte_level_json(common::gpt2_bytes(false))),
@@ -71,7 +71,7 @@ fn variants() -> Vec<Both> {
     jsons.iter().map(|(name, json)| Both::new(name, json.to_string().as_bytes())).collect()
 }
 
-/// The same pattern with contractions spelled out in both cases, as some converters write it.
+/// The pattern with contractions in both cases, as some converters write it.
 fn ascii_case(pattern: &str) -> String {
     let folded = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
     assert!(pattern.starts_with(folded));
@@ -93,7 +93,7 @@ fn real_ones() -> Vec<Both> {
         .collect()
 }
 
-/// Runs that once hung other tokenizers, short enough for the reference.
+/// Runs that once made other tokenizers hang, short enough for the reference.
 fn runs() -> Vec<String> {
     ["a", " ", "\n", "!", "漢", "\u{301}", "é", "1", "ab ", "\t\n", "😀", "'s", "Ñ\u{303}"]
         .into_iter()
@@ -158,7 +158,7 @@ fn any_tokens_decode_as_in_the_reference_and_piece_by_piece() {
     let mut runner = TestRunner::new(ProptestConfig::with_cases(300));
     let result = runner.run(&prop::collection::vec(any::<u32>(), 0..24), |numbers| {
         for both in &all {
-            // Small numbers are single bytes in these vocabularies, so half of all characters are broken.
+            // Small ids are single bytes in these vocabularies, so half of all characters are invalid.
             let len = both.ours.len() as u32;
             let ids: Vec<u32> =
                 numbers.iter().map(|n| n % if n % 2 == 0 { len } else { 260 }).collect();
@@ -169,7 +169,7 @@ fn any_tokens_decode_as_in_the_reference_and_piece_by_piece() {
                     ids.iter().map(|&id| detokenizer.push(&both.ours, id)).collect();
                 pieces.push_str(&detokenizer.finish());
                 prop_assert_eq!(&pieces, &whole);
-                // For broken characters SentencePiece decoders of the reference write one U+FFFD a byte.
+                // For invalid characters, SentencePiece decoders of the reference write one U+FFFD per byte.
                 if !both.name.contains("sentencepiece")
                     && !both.name.contains("metaspace")
                     && !both.name.contains("without")

@@ -1,6 +1,6 @@
-//! Chat templates render as Jinja2 renders them, whatever is in the messages.
+//! Chat templates render as in Jinja2, for any messages.
 //!
-//! `data/templates.json` says how it was made.
+//! `data/templates.json` describes how it was recorded.
 #![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
 
 use serde::Deserialize;
@@ -45,7 +45,7 @@ fn message(value: &Value) -> ChatMessage {
     ChatMessage { role: take("role"), content: take("content"), extra }
 }
 
-/// Special tokens of many models at once, the ones in the "injection" chat among them.
+/// Special tokens of many models, including those in the "injection" chat.
 fn specials() -> SpecialTexts {
     let texts = [
         "<|begin_of_text|>",
@@ -103,7 +103,7 @@ fn every_golden_case_renders_as_in_jinja2() {
             let found = render(&golden, case, specials);
             let right = match (&found, &case.text) {
                 (Ok(found), Some(text)) => found == text,
-                // What a template raises must come through; what the engine itself says may differ.
+                // Messages raised by a template are compared; messages of the engine may differ.
                 (Err(found), None) => {
                     let error = case.error.as_deref().unwrap();
                     found.contains(error) || error.contains("is undefined")

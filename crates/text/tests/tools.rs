@@ -1,14 +1,14 @@
-//! Tools through chat templates: by those that know them, and by those that do not.
+//! Tools in chat templates with and without support for them.
 #![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
 
 use serde_json::{Value, json};
 use wf_text::{ChatMessage, ChatTemplate, RenderOptions, SpecialTexts, TextError, ToolFormat};
 
-/// Templates of the recorded ones, and two that insist on something.
+/// Returns recorded templates and two with special requirements.
 fn template(name: &str) -> ChatTemplate {
     let recorded: Value = serde_json::from_str(include_str!("data/templates.json")).unwrap();
     let source = match name {
-        // Ids of nine characters, or nothing.
+        // Requires ids of nine characters.
         "mistral-tools" => {
             "{%- if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}\
              {%- for m in messages %}{%- if m.tool_calls is defined %}[TOOL_CALLS]\
@@ -30,7 +30,7 @@ fn tools() -> Value {
     json!([{"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}])
 }
 
-/// A question, a call, and what it gave.
+/// Returns a question, a call and its result.
 fn conversation() -> Vec<ChatMessage> {
     let function = json!({"name": "look_up", "arguments": "{\"what\": \"sky\"}"});
     let mut call = ChatMessage::new("assistant", "");

@@ -1,4 +1,4 @@
-//! The template engine, fenced in. The only file that sets up `minijinja`.
+//! The template engine, sandboxed. The only file that sets up `minijinja`.
 
 use std::io;
 
@@ -6,20 +6,21 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::Map;
 
 use super::date::Date;
+use super::json::to_json;
 use super::python;
 use crate::TextError;
 
-/// Steps a rendering may take. A thousand messages through the longest templates in use take a tenth.
+/// Maximum number of steps of a rendering. A thousand messages in the longest templates take a tenth of it.
 const MAX_STEPS: u64 = 1_000_000;
-/// Calls within calls. Real templates nest macros two or three deep.
+/// Maximum depth of nested calls. Real templates nest macros two or three deep.
 const MAX_DEPTH: usize = 100;
-/// Far beyond any context window.
+/// Maximum size of a prompt, far beyond any context window.
 const MAX_PROMPT_BYTES: usize = 32 << 20;
-/// Within its steps a hostile template can nest a list about 10⁵ deep, and the engine frees such a list
-/// by recursion. Rendering has its own thread so that this fits; untouched stack costs nothing.
+/// Stack of the rendering thread. Within its steps, a hostile template can nest a list about 10⁵ deep, which the
+/// engine frees recursively. Untouched stack costs nothing.
 const STACK_BYTES: usize = 128 << 20;
 
-/// A template that parsed, and the engine to run it.
+/// A parsed template and its engine.
 #[derive(Debug)]
 pub(super) struct Engine {
     environment: Environment<'static>,
@@ -30,12 +31,13 @@ impl Engine {
     pub(super) fn new(source: &str) -> Result<Self, TextError> {
         let mut environment = Environment::new();
         python::install(&mut environment);
+        environment.add_filter("tojson", to_json);
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
         environment.set_fuel(Some(MAX_STEPS));
         environment.set_recursion_limit(MAX_DEPTH);
         environment.add_function("raise_exception", raise_exception);
-        // Jinja2 reads every kind of line end in a template as a line feed.
+        // Jinja2 reads every kind of line ending in a template as a line feed.
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
         let engine = Engine { environment, source: without_generation_tags(&source) };
         on_own_stack(|| match engine.environment.template_from_str(&engine.source) {
@@ -49,7 +51,7 @@ impl Engine {
         &self.source
     }
 
-    /// Runs the template with these variables.
+    /// Renders the template with these variables.
     pub(super) fn render(
         &self,
         variables: Map<String, serde_json::Value>,
@@ -88,7 +90,7 @@ impl Engine {
     }
 }
 
-/// Runs `job` on a thread with room for what a hostile template can nest.
+/// Runs `job` on a thread with a deep stack.
 fn on_own_stack<T: Send>(
     job: impl FnOnce() -> Result<T, TextError> + Send,
 ) -> Result<T, TextError> {
@@ -97,17 +99,19 @@ fn on_own_stack<T: Send>(
             .name("chat-template".into())
             .stack_size(STACK_BYTES)
             .spawn_scoped(scope, job)
-            .map_err(|e| TextError::TemplateRender(format!("no thread to render on: {e}")))?;
+            .map_err(|e| {
+                TextError::TemplateRender(format!("cannot start the rendering thread: {e}"))
+            })?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-/// What templates call when messages are not as they should be.
+/// Function that templates call to reject messages.
 fn raise_exception(message: String) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, message))
 }
 
-/// A prompt being written, up to its limit.
+/// Output buffer with a size limit.
 struct Output {
     bytes: Vec<u8>,
     full: bool,
@@ -128,7 +132,7 @@ impl io::Write for Output {
     }
 }
 
-/// The words of an engine error: what it says and where, without the engine's own preamble.
+/// Formats an engine error: message and line, without the engine's preamble.
 fn describe(error: &Error) -> String {
     let what = match (error.kind(), error.detail()) {
         (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
@@ -141,8 +145,8 @@ fn describe(error: &Error) -> String {
     }
 }
 
-/// Transformers marks what the assistant said with `{% generation %}`, for training. Here the tags mean
-/// nothing, so they become a condition that always holds, white-space control and all.
+/// Replaces the `{% generation %}` tags of Transformers, which mark assistant messages for training, by a
+/// condition that is always true. White-space control is preserved.
 fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
-use super::python::{MAX_PRINT_DEPTH, MAX_WIDTH, deeper};
+use super::{MAX_PRINT_DEPTH, MAX_WIDTH, deeper};
 
-/// `json.dumps(value, ensure_ascii=False, …)`: unlike the filter of Jinja2, Transformers' does not escape
-/// for HTML.
+/// Writes `json.dumps(value, ensure_ascii=False, …)`. Unlike the filter of Jinja2, that of Transformers does not
+/// escape for HTML.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the engine hands filter arguments over by value"
@@ -31,7 +31,7 @@ pub(super) fn to_json(
     let separators = match options.get::<Option<Vec<String>>>("separators")?.as_deref() {
         Some([item, key]) => (item.clone(), key.clone()),
         Some(_) => {
-            let what = "tojson: separators are a pair of strings";
+            let what = "tojson: separators must be a pair of strings";
             return Err(Error::new(ErrorKind::InvalidOperation, what));
         }
         None => (if indent.is_some() { "," } else { ", " }.to_owned(), ": ".to_owned()),
@@ -52,7 +52,7 @@ pub(super) fn to_json(
 struct JsonWriter {
     out: String,
     indent: Option<String>,
-    /// Between items, and between a key and its value.
+    /// Separators between items, and between a key and its value.
     separators: (String, String),
     sort_keys: bool,
     ensure_ascii: bool,

@@ -1,8 +1,8 @@
-//! Chat templates: messages → prompt, as Transformers renders them, with what users wrote kept apart.
+//! Chat templates: messages to prompt, as Transformers renders them.
 //!
-//! Templates come with model files, so they are not trusted: no loaders, no clock, no environment, and a
-//! limit on steps, depth and output. Messages come from users, so they are not trusted either: text in
-//! them that reads as a special token is marked before the template sees it (see [`SpecialTexts`]).
+//! Templates come with model files and are not trusted: they have no loaders, no clock, no environment, and
+//! limits on steps, depth and output. Messages come from users and are not trusted either: text that reads as a
+//! special token is marked before the template sees it (see [`SpecialTexts`]).
 
 mod date;
 mod engine;
@@ -15,60 +15,43 @@ use std::sync::OnceLock;
 use serde_json::{Map, Value};
 
 use crate::special_text::free_mark;
-use crate::tools::{Place, ToolFormat, for_template, in_plain_text, uses_tools};
-use crate::{Prompt, SpecialTexts, TextError};
+use crate::tools::{ToolFormat, ToolListPosition, for_template, in_plain_text, uses_tools};
+use crate::{ChatMessage, Prompt, SpecialTexts, TextError};
 use date::Date;
 
-/// One turn of a chat.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ChatMessage {
-    /// Who speaks: `system`, `user`, `assistant`, `tool`, or what else the template knows.
-    pub role: String,
-    /// What was said.
-    pub content: String,
-    /// Whatever else the template may look at: `name`, `tool_calls`, `tool_call_id`, …
-    pub extra: Map<String, Value>,
+/// Maximum nesting of values that can be printed. JSON from a request is at most 128 deep.
+const MAX_PRINT_DEPTH: usize = 200;
+
+/// Maximum width of indents and fields.
+const MAX_WIDTH: usize = 999;
+
+/// Returns the remaining depth one level down, or an error at the bottom.
+fn deeper(depth: usize) -> Result<usize, minijinja::Error> {
+    depth.checked_sub(1).ok_or_else(|| {
+        let what = format!("a value nested more than {MAX_PRINT_DEPTH} deep cannot be printed");
+        minijinja::Error::new(minijinja::ErrorKind::InvalidOperation, what)
+    })
 }
 
-impl ChatMessage {
-    /// A turn with nothing but a role and a text.
-    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        ChatMessage { role: role.into(), content: content.into(), extra: Map::new() }
-    }
-
-    fn to_json(&self) -> Value {
-        let mut fields = Map::new();
-        fields.insert("role".into(), self.role.clone().into());
-        fields.insert("content".into(), self.content.clone().into());
-        for (name, value) in &self.extra {
-            if !fields.contains_key(name) {
-                fields.insert(name.clone(), value.clone());
-            }
-        }
-        Value::Object(fields)
-    }
-}
-
-/// What a template gets to see besides the messages.
+/// Options of rendering.
 #[derive(Clone, Debug, Default)]
 pub struct RenderOptions {
-    /// Ends the prompt where the assistant's answer begins.
+    /// Ends the prompt with the header of an assistant message.
     pub add_generation_prompt: bool,
-    /// Ends the prompt with the last message, open for more of it.
+    /// Leaves the last message open for continuation.
     pub continue_final: bool,
-    /// The text of the begin-of-text token, as `bos_token`.
+    /// Text of the begin token, as `bos_token`.
     pub bos_token: Option<String>,
-    /// The text of the end token, as `eos_token`.
+    /// Text of the end token, as `eos_token`.
     pub eos_token: Option<String>,
-    /// Today as `YYYY-MM-DD`, for templates that write the date. Without it `strftime_now` is undefined,
-    /// and templates that ask first fall back to a date of their own.
+    /// Date as `YYYY-MM-DD`. Without it `strftime_now` is undefined, and templates that test for it use a date of
+    /// their own.
     pub date: Option<String>,
-    /// The tools offered to the model, as `tools`.
+    /// Tools, as `tools`.
     pub tools: Option<Value>,
-    /// Further variables of the template, such as `enable_thinking`.
+    /// Additional variables of the template, such as `enable_thinking`.
     pub extra: Map<String, Value>,
-    /// The texts users must not be able to write, from
-    /// [`Tokenizer::special_texts`](crate::Tokenizer::special_texts).
+    /// Texts of special tokens, from [`Tokenizer::special_texts`](crate::Tokenizer::special_texts).
     pub specials: SpecialTexts,
 }
 
@@ -79,10 +62,10 @@ pub struct ChatTemplate {
     writes_tools: OnceLock<bool>,
 }
 
-/// A tool no one offers, to see whether a template writes it.
+/// Name of a tool that probes whether a template writes tools.
 const PROBE: &str = "probe_whether_tools_are_written";
 
-/// Names the template relies on; `extra` may not put anything else in their place.
+/// Names that `extra` may not redefine.
 const RESERVED: [&str; 10] = [
     "messages",
     "add_generation_prompt",
@@ -102,15 +85,15 @@ impl ChatTemplate {
         Ok(ChatTemplate { engine: engine::Engine::new(source)?, writes_tools: OnceLock::new() })
     }
 
-    /// How a model with this template writes its calls.
+    /// Returns the format in which a model with this template writes tool calls.
     pub fn tool_format(&self) -> ToolFormat {
         match self.writes_tools() {
-            true => ToolFormat::of_template(self.engine.source()),
+            true => ToolFormat::from_template(self.engine.source()),
             false => ToolFormat::default(),
         }
     }
 
-    /// Whether the template does anything with tools.
+    /// Returns `true` if the template writes tools.
     fn writes_tools(&self) -> bool {
         *self.writes_tools.get_or_init(|| {
             let function = serde_json::json!({"name": PROBE, "description": PROBE,
@@ -122,7 +105,7 @@ impl ChatTemplate {
         })
     }
 
-    /// Writes the prompt for these messages.
+    /// Renders messages.
     pub fn render(
         &self,
         messages: &[ChatMessage],
@@ -150,8 +133,8 @@ impl ChatTemplate {
         }
     }
 
-    /// The same for a conversation as clients send it: calls of tools get the form that templates expect,
-    /// and everything about tools becomes plain text where the template knows nothing of them.
+    /// Renders a conversation as clients send it: tool calls get the form that templates expect, or become plain
+    /// text if the template does not support tools.
     pub fn render_chat(
         &self,
         messages: &[ChatMessage],
@@ -168,10 +151,12 @@ impl ChatTemplate {
             return self.render(&for_template(messages, self.tool_format()), options);
         }
         let plain = RenderOptions { tools: None, ..options.clone() };
-        let render_at = |place| self.render(&in_plain_text(messages, tools, place), &plain);
-        match render_at(Place::System) {
+        let render_at = |position| self.render(&in_plain_text(messages, tools, position), &plain);
+        match render_at(ToolListPosition::System) {
             // Some templates have no system message.
-            Err(error @ TextError::TemplateRender(_)) => render_at(Place::First).map_err(|_| error),
+            Err(error @ TextError::TemplateRender(_)) => {
+                render_at(ToolListPosition::First).map_err(|_| error)
+            }
             rendered => rendered,
         }
     }
@@ -194,13 +179,13 @@ impl ChatTemplate {
             .map(|marked| Prompt::marked_with(mark, marked));
         match prompt {
             Ok(prompt) if prompt.text() == text => Ok(prompt),
-            // The template compared, split or cut the text in a way that a mark inside it changes.
+            // The template compares, splits or cuts the text in a way that a mark changes.
             _ => Err(TextError::SpecialTextInspected(special)),
         }
     }
 }
 
-/// Everything a template sees that a user had a hand in.
+/// Template variables that users control.
 #[derive(Clone)]
 struct UserInput {
     messages: Vec<Value>,
@@ -208,19 +193,19 @@ struct UserInput {
     extra: Map<String, Value>,
 }
 
-/// The same input with marks, and one of the texts that made them necessary.
+/// User input with marks, and one of the texts that required them.
 struct MarkedInput {
     user_input: UserInput,
     first_special: String,
 }
 
 impl UserInput {
-    /// The template's variables.
+    /// Returns the variables of the template.
     fn variables(self, options: &RenderOptions) -> Map<String, Value> {
         let mut variables = self.extra;
         variables.insert("messages".into(), self.messages.into());
         variables.insert("add_generation_prompt".into(), options.add_generation_prompt.into());
-        // Transformers passes `None` when there are none, so that `tools is not none` works.
+        // Transformers passes `None` if there are none, so that `tools is not none` works.
         variables.insert("tools".into(), self.tools);
         variables.entry("documents").or_insert(Value::Null);
         for (name, token) in [("bos_token", &options.bos_token), ("eos_token", &options.eos_token)]
@@ -232,7 +217,7 @@ impl UserInput {
         variables
     }
 
-    /// Puts a character that occurs nowhere else after the last message, and returns it.
+    /// Appends an unused mark to the last message and returns it.
     fn mark_end(&mut self, source: &str) -> Result<char, TextError> {
         let end = self.free_mark(source)?;
         if let Some(Value::String(content)) =
@@ -243,7 +228,7 @@ impl UserInput {
         Ok(end)
     }
 
-    /// A noncharacter that neither this input nor the template has.
+    /// Returns a mark that occurs neither in this input nor in the template.
     fn free_mark(&self, source: &str) -> Result<char, TextError> {
         free_mark(|mark| {
             let mut used = source.contains(mark);
@@ -252,7 +237,7 @@ impl UserInput {
         })
     }
 
-    /// This input with marks in it; `None` if no string needs one.
+    /// Returns the input with marks, or `None` if no string needs one.
     fn marked(
         &self,
         specials: &SpecialTexts,
@@ -284,8 +269,7 @@ impl UserInput {
     }
 }
 
-/// Visits all strings in a value, names of fields included. Depth is that of the parsed request, which
-/// `serde_json` bounds.
+/// Visits all strings in a value, including field names. `serde_json` limits the depth.
 fn visit_strings(value: &Value, visit: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => visit(text),

@@ -1,7 +1,7 @@
-//! Where `minijinja` and Jinja2 differ, Jinja2 is right: chat templates are written for Python.
+//! Behaviour of Jinja2 where `minijinja` differs: chat templates are written for Python.
 //!
-//! Values print as Python prints them, `tojson` writes what `json.dumps` of Transformers writes, white
-//! space is what Python strips, and no filter makes a string of any length from a number.
+//! Values print as in Python, white space is what Python strips, and no filter builds a string whose length is
+//! given by a number.
 
 use std::fmt::Write as _;
 
@@ -9,24 +9,17 @@ use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, FormatStyle, Output, State, Value, format_filter};
 use minijinja_contrib::pycompat;
 
-use super::json;
 use super::words::{capitalize, strip, strip_end, strip_start, title, title_method};
-
-/// Lists within lists that can be printed. JSON from a request nests 128 deep at most.
-pub(super) const MAX_PRINT_DEPTH: usize = 200;
-
-/// Wider indents and fields than this only serve to fill memory.
-pub(super) const MAX_WIDTH: usize = 999;
+use super::{MAX_PRINT_DEPTH, MAX_WIDTH, deeper};
 
 pub(super) fn install(environment: &mut Environment<'_>) {
     environment.set_unknown_method_callback(call_method);
     environment.set_formatter(print);
     environment.remove_global("debug");
-    // No template needs these, and `[1] | batch(10 ** 12)` takes all memory at once.
+    // No template needs these, and `[1] | batch(10 ** 12)` allocates all memory.
     environment.remove_filter("batch");
     environment.remove_filter("slice");
     environment.add_filter("string", |value: &Value| to_str(value));
-    environment.add_filter("tojson", json::to_json);
     environment.add_filter("format", |format: &str, args: Rest<Value>| {
         checked_format(FormatStyle::Printf, format, &args)
     });
@@ -34,7 +27,7 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     environment.add_filter("capitalize", capitalize);
     environment.add_filter("title", title);
     environment.add_filter("trim", |text: &str, chars: Option<&str>| strip(text, chars).to_owned());
-    // In Python a text and a mapping have a length and items, and `True` is a number.
+    // In Python, strings and mappings have a length and items, and `True` is a number.
     environment.add_test("sequence", |value: &Value| {
         matches!(value.kind(), ValueKind::Seq | ValueKind::String | ValueKind::Map)
     });
@@ -52,7 +45,7 @@ fn print(out: &mut Output<'_>, _: &State<'_, '_>, value: &Value) -> Result<(), E
     printed.map_err(Error::from)
 }
 
-/// Methods of Python's own types.
+/// Calls a method of a built-in Python type.
 fn call_method(
     state: &State<'_, '_>,
     value: &Value,
@@ -67,7 +60,7 @@ fn call_method(
     pycompat::unknown_method_callback(state, value, method, args)
 }
 
-/// Methods of `str` that `pycompat` lacks or does differently.
+/// Calls a method of `str` that `pycompat` lacks or implements differently.
 fn call_str_method(text: &str, method: &str, args: &[Value]) -> Option<Result<Value, Error>> {
     let argument = args.first().and_then(Value::as_str);
     let result = match (method, args) {
@@ -86,17 +79,17 @@ fn call_str_method(text: &str, method: &str, args: &[Value]) -> Option<Result<Va
     Some(Ok(result.into()))
 }
 
-/// `'%s' | format(…)` and `'{}'.format(…)`, but for widths that are large or not in the format itself.
+/// Implements `'%s' | format(…)` and `'{}'.format(…)`, except for large widths and widths outside of the format.
 fn checked_format(style: FormatStyle, format: &str, args: &[Value]) -> Result<String, Error> {
     let widest = format.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);
     if widest > 3 || format.contains('*') || format.contains(":{") {
-        let what = format!("format {format:?}: widths are numbers up to {MAX_WIDTH}");
+        let what = format!("format {format:?}: widths must be numbers up to {MAX_WIDTH}");
         return Err(Error::new(ErrorKind::InvalidOperation, what));
     }
     format_filter(style, format, args)
 }
 
-/// The `indent` filter: spaces before every line but the first.
+/// Implements the `indent` filter: spaces before every line but the first.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the engine hands filter arguments over by value"
@@ -168,15 +161,7 @@ fn write_repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error
     Ok(())
 }
 
-/// One level further down, or an error at the bottom.
-pub(super) fn deeper(depth: usize) -> Result<usize, Error> {
-    depth.checked_sub(1).ok_or_else(|| {
-        let what = format!("a value nested more than {MAX_PRINT_DEPTH} deep cannot be printed");
-        Error::new(ErrorKind::InvalidOperation, what)
-    })
-}
-
-/// A string as Python's `repr` quotes it: in single quotes unless that would need escapes.
+/// Quotes a string as `repr` does: in single quotes unless that would need escapes.
 fn write_quoted(text: &str, out: &mut String) {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push(quote);

@@ -1,5 +1,4 @@
-//! The parts of `tokenizer.json` that are data, as types. The parts that are instructions stay JSON and
-//! are judged in [`super::pipeline`].
+//! The data in `tokenizer.json`, as types. Its instructions stay JSON and are interpreted in [`super::pipeline`].
 
 use std::fmt;
 
@@ -69,7 +68,7 @@ impl From<AddedEntry> for AddedToken {
     }
 }
 
-/// `{"text": number, …}` in the order of the file.
+/// `{"text": id, …}` in file order.
 pub(super) struct Entries(pub(super) Vec<(String, TokenId)>);
 
 impl<'de> Deserialize<'de> for Entries {
@@ -78,7 +77,7 @@ impl<'de> Deserialize<'de> for Entries {
         impl<'de> Visitor<'de> for EntriesVisitor {
             type Value = Entries;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of token texts and numbers")
+                f.write_str("an object of token texts and ids")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
                 let mut entries = Vec::new();
@@ -97,7 +96,7 @@ impl<'de> Deserialize<'de> for Entries {
 #[serde(transparent)]
 pub(super) struct PairList(Vec<Pair>);
 
-/// The list of merges as pairs.
+/// Merges as pairs.
 pub(super) struct Pairs(pub(super) Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Pairs {
@@ -119,12 +118,14 @@ impl<'de> Deserialize<'de> for Pair {
             }
             fn visit_str<E: Error>(self, text: &str) -> Result<Pair, E> {
                 let (left, right) = split_pair(text).ok_or_else(|| {
-                    E::custom(format!("merge {text:?} is not two texts with a space between them"))
+                    E::custom(format!(
+                        "merge is {text:?}: must be two token texts with a space between them"
+                    ))
                 })?;
                 Ok(Pair((left.to_owned(), right.to_owned())))
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Pair, A::Error> {
-                let missing = || A::Error::custom("a merge has two token texts");
+                let missing = || A::Error::custom("a merge must have two token texts");
                 let left = seq.next_element()?.ok_or_else(missing)?;
                 let right = seq.next_element()?.ok_or_else(missing)?;
                 match seq.next_element::<String>()? {
@@ -137,15 +138,15 @@ impl<'de> Deserialize<'de> for Pair {
     }
 }
 
-/// Cuts `"left right"` at its only space.
+/// Splits `"left right"` at its only space.
 pub(crate) fn split_pair(text: &str) -> Option<(&str, &str)> {
     text.split_once(' ')
         .filter(|(left, right)| !left.is_empty() && !right.is_empty() && !right.contains(' '))
 }
 
-/// Why the bytes are not a [`File`]: another kind of model has another shape, and then its name says more
-/// than the place where the shapes part.
-pub(super) fn refusal(bytes: &[u8], error: serde_json::Error) -> TextError {
+/// Returns the error for bytes that are not a [`File`]. For another type of model, its name says more than the
+/// position at which the structure differs.
+pub(super) fn invalid(bytes: &[u8], error: serde_json::Error) -> TextError {
     #[derive(Deserialize)]
     struct Kind {
         model: KindOfModel,

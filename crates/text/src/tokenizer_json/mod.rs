@@ -1,24 +1,24 @@
-//! Reads Hugging Face's `tokenizer.json`.
+//! Reads `tokenizer.json` of Hugging Face.
 //!
-//! Every part of the file is either understood or refused by name: a part that is silently ignored is a
-//! model that silently gets wrong tokens.
+//! Every part of the file is either supported or an error that names it: ignoring a part would silently give wrong
+//! tokens.
 
 mod file;
 mod pipeline;
 
 use crate::added::AddedToken;
 use crate::bpe::{BpeRules, MergeSource};
-use crate::tokenizer::Parts;
+use crate::parts::Parts;
 use crate::vocab::Alphabet;
 use crate::{TextError, TokenId};
 pub(crate) use file::split_pair;
 use file::{File, Model};
 
-/// The whole file, in the shape all formats share.
+/// Parses the file.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parts, TextError> {
     let file: File = match serde_json::from_slice(bytes) {
         Ok(file) => file,
-        Err(error) => return Err(file::refusal(bytes, error)),
+        Err(error) => return Err(file::invalid(bytes, error)),
     };
     let File { added_tokens, normalizer, pre_tokenizer, post_processor, decoder, model } = file;
     check_model(&model)?;
@@ -53,7 +53,7 @@ fn unknown_token(model: &Model, text: &str) -> Result<TokenId, TextError> {
 }
 
 fn check_model(model: &Model) -> Result<(), TextError> {
-    // Files from before 2020 do not say what they are; their shape is that of a BPE model.
+    // Files from before 2020 declare no type; their structure is that of a BPE model.
     if let Some(kind) = model.kind.as_deref()
         && kind != "BPE"
     {

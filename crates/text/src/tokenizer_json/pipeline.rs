@@ -1,16 +1,16 @@
-//! The instructions of `tokenizer.json`: normalizer, pre-tokenizer, post-processor, decoder.
+//! The instructions in `tokenizer.json`: normalizer, pre-tokenizer, post-processor, decoder.
 
 use serde_json::Value;
 
 use crate::normalize::Normalizer;
+use crate::parts::PromptEnds;
 use crate::split::{Prepend, Splitter};
-use crate::tokenizer::PromptEnds;
 use crate::{TextError, TokenId};
 
-/// What the pre-tokenizer says.
-pub(super) struct Cuts {
+/// Pre-tokenizer of the file.
+pub(super) struct PreTokenizer {
     pub(super) splitter: Splitter,
-    /// The vocabulary is written in the byte alphabet.
+    /// True if the vocabulary is written in the byte alphabet.
     pub(super) byte_level: bool,
 }
 
@@ -18,12 +18,12 @@ fn kind(value: &Value) -> &str {
     value["type"].as_str().unwrap_or("")
 }
 
-/// A flag of a part, with the default Hugging Face gives it.
+/// Reads a flag with its Hugging Face default.
 fn flag(value: &Value, name: &str, default: bool) -> bool {
     value[name].as_bool().unwrap_or(default)
 }
 
-/// A `Sequence` as its members, anything else as itself.
+/// Returns the members of a `Sequence`, or the value itself.
 fn members<'a>(value: Option<&'a Value>, list: &str) -> Vec<&'a Value> {
     match value {
         None | Some(Value::Null) => Vec::new(),
@@ -35,7 +35,7 @@ fn members<'a>(value: Option<&'a Value>, list: &str) -> Vec<&'a Value> {
 }
 
 pub(super) fn normalizer(value: Option<&Value>) -> Result<Vec<Normalizer>, TextError> {
-    let refuse = |step: &Value| {
+    let unsupported = |step: &Value| {
         TextError::unsupported("normalizer", step.to_string(), "NFC, Prepend, Replace of a string")
     };
     let steps = members(value, "normalizers").into_iter();
@@ -43,22 +43,22 @@ pub(super) fn normalizer(value: Option<&Value>) -> Result<Vec<Normalizer>, TextE
         .map(|step| match kind(step) {
             "NFC" => Ok(Normalizer::Nfc),
             "Prepend" => {
-                let prefix = step["prepend"].as_str().ok_or_else(|| refuse(step))?;
+                let prefix = step["prepend"].as_str().ok_or_else(|| unsupported(step))?;
                 Ok(Normalizer::Prepend(prefix.to_owned()))
             }
             "Replace" => match (step["pattern"]["String"].as_str(), step["content"].as_str()) {
                 (Some(from), Some(to)) if !from.is_empty() => {
                     Ok(Normalizer::Replace { from: from.to_owned(), to: to.to_owned() })
                 }
-                _ => Err(refuse(step)),
+                _ => Err(unsupported(step)),
             },
-            _ => Err(refuse(step)),
+            _ => Err(unsupported(step)),
         })
         .collect()
 }
 
-pub(super) fn pre_tokenizer(value: Option<&Value>) -> Result<Cuts, TextError> {
-    let refuse = |found: &Value| {
+pub(super) fn pre_tokenizer(value: Option<&Value>) -> Result<PreTokenizer, TextError> {
+    let unsupported = |found: &Value| {
         TextError::unsupported(
             "pre_tokenizer",
             found.to_string(),
@@ -67,28 +67,30 @@ pub(super) fn pre_tokenizer(value: Option<&Value>) -> Result<Cuts, TextError> {
     };
     let steps = members(value, "pretokenizers");
     match steps.as_slice() {
-        [] => Ok(Cuts { splitter: Splitter::Whole, byte_level: false }),
+        [] => Ok(PreTokenizer { splitter: Splitter::Whole, byte_level: false }),
         [only] => match kind(only) {
-            "ByteLevel" => Ok(Cuts { splitter: byte_level_cuts(only), byte_level: true }),
-            "Metaspace" => {
-                let splitter = metaspace(only).ok_or_else(|| refuse(only))?;
-                Ok(Cuts { splitter, byte_level: false })
+            "ByteLevel" => {
+                Ok(PreTokenizer { splitter: byte_level_splitter(only), byte_level: true })
             }
-            _ => Err(refuse(only)),
+            "Metaspace" => {
+                let splitter = metaspace(only).ok_or_else(|| unsupported(only))?;
+                Ok(PreTokenizer { splitter, byte_level: false })
+            }
+            _ => Err(unsupported(only)),
         },
         [split, bytes] if kind(split) == "Split" && kind(bytes) == "ByteLevel" => {
-            // With its own pattern or a prefix space, ByteLevel would cut the pieces once more.
+            // With its own pattern or a prefix space, ByteLevel would split the pre-tokens again.
             if flag(bytes, "use_regex", true) || flag(bytes, "add_prefix_space", true) {
-                return Err(refuse(bytes));
+                return Err(unsupported(bytes));
             }
-            let splitter = known_split(split).ok_or_else(|| refuse(split))?;
-            Ok(Cuts { splitter, byte_level: true })
+            let splitter = known_split(split).ok_or_else(|| unsupported(split))?;
+            Ok(PreTokenizer { splitter, byte_level: true })
         }
-        [first, ..] => Err(refuse(value.unwrap_or(first))),
+        [first, ..] => Err(unsupported(value.unwrap_or(first))),
     }
 }
 
-fn byte_level_cuts(step: &Value) -> Splitter {
+fn byte_level_splitter(step: &Value) -> Splitter {
     let add_prefix_space = flag(step, "add_prefix_space", true);
     if flag(step, "use_regex", true) {
         Splitter::Gpt2 { add_prefix_space }
@@ -97,8 +99,8 @@ fn byte_level_cuts(step: &Value) -> Splitter {
     }
 }
 
-/// All known patterns match every character, so keeping the matches and keeping what is between cuts
-/// are the same.
+/// All supported patterns match every character, so isolating the matches and removing everything else are the
+/// same.
 fn known_split(step: &Value) -> Option<Splitter> {
     let inverted = flag(step, "invert", false);
     let keeps_matches = match step["behavior"].as_str()? {
@@ -129,7 +131,7 @@ pub(super) fn post_processor(value: Option<&Value>) -> Result<PromptEnds, TextEr
     let mut ends = PromptEnds::default();
     for step in members(value, "processors") {
         match kind(step) {
-            // It only trims offsets, which we do not report.
+            // It only trims offsets, which are not reported.
             "ByteLevel" => {}
             "TemplateProcessing" => {
                 let (prefix, suffix) = template_ends(step)?;
@@ -149,34 +151,35 @@ pub(super) fn post_processor(value: Option<&Value>) -> Result<PromptEnds, TextEr
     Ok(ends)
 }
 
-/// The tokens a `TemplateProcessing` puts before and after a single text.
+/// Returns the tokens that a `TemplateProcessing` puts before and after a single text.
 fn template_ends(step: &Value) -> Result<(Vec<TokenId>, Vec<TokenId>), TextError> {
-    let refuse = |item: &Value| {
+    let unsupported = |item: &Value| {
         TextError::unsupported(
             "post_processor.single",
             item.to_string(),
-            "special tokens with known numbers around the sequence A",
+            "special tokens with known ids around the sequence A",
         )
     };
     let (mut prefix, mut suffix) = (Vec::new(), Vec::new());
     let mut past_text = false;
-    for item in step["single"].as_array().ok_or_else(|| refuse(&step["single"]))? {
+    for item in step["single"].as_array().ok_or_else(|| unsupported(&step["single"]))? {
         if item["Sequence"]["id"] == "A" && !past_text {
             past_text = true;
             continue;
         }
-        let name = item["SpecialToken"]["id"].as_str().ok_or_else(|| refuse(item))?;
-        let ids = step["special_tokens"][name]["ids"].as_array().ok_or_else(|| refuse(item))?;
+        let name = item["SpecialToken"]["id"].as_str().ok_or_else(|| unsupported(item))?;
+        let ids =
+            step["special_tokens"][name]["ids"].as_array().ok_or_else(|| unsupported(item))?;
         for id in ids {
             let id = id.as_u64().and_then(|id| TokenId::try_from(id).ok());
             let side = if past_text { &mut suffix } else { &mut prefix };
-            side.push(id.ok_or_else(|| refuse(item))?);
+            side.push(id.ok_or_else(|| unsupported(item))?);
         }
     }
     Ok((prefix, suffix))
 }
 
-/// Whether decoding drops the first space. What else a decoder does follows from the alphabet.
+/// Returns `true` if decoding drops the first space. Everything else follows from the alphabet.
 pub(super) fn strips_leading_space(value: Option<&Value>) -> Result<bool, TextError> {
     let mut strips = false;
     for step in members(value, "decoders") {

@@ -1,54 +1,53 @@
-//! Finds tool calls in a text that comes in pieces.
+//! Finds tool calls in a growing text.
 //!
-//! What reads like the beginning of a call is held back until it is one or is not. What is not is handed
-//! out as text: nothing is lost but white space and marks around calls.
+//! Text that may begin a call is held back until that is decided. Text that is not a call is emitted: nothing is lost
+//! but white space and markers around calls.
 
 use std::mem;
 
 use super::ToolFormat;
 use super::json::{Brackets, call, calls, may_be_call};
 
-/// A part of a reply.
+/// Event of parsing a completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallPart {
-    /// Text that belongs to no call.
+pub enum ToolCallEvent {
+    /// Text outside of calls.
     Text(String),
     /// A call begins.
     Begin {
-        /// The tool's name.
+        /// Name of the tool.
         name: String,
     },
-    /// More of the arguments of the call that began last, as JSON.
+    /// Next part of the call's arguments, as JSON.
     Arguments(String),
     /// The call ends.
     End,
 }
 
-/// Takes a reply apart. However it is cut into pieces, all [`push`](Self::push)es and
-/// [`finish`](Self::finish) together find the same.
+/// Parser of tool calls in a completion. The events do not depend on how the text is split into pieces.
 #[derive(Debug)]
-pub struct CallFinder {
+pub struct ToolCallParser {
     format: ToolFormat,
     names: Vec<String>,
-    is_certain: bool,
+    is_constrained: bool,
     state: State,
-    /// What has come and was not handed out.
+    /// Text that is not emitted yet.
     held: String,
-    parts: Vec<CallPart>,
+    events: Vec<ToolCallEvent>,
 }
 
-/// Where the text so far ends.
+/// State of the parser at the end of the text so far.
 #[derive(Debug)]
 enum State {
-    /// In no call.
+    /// Outside of calls.
     Outside(Since),
-    /// In what may be one.
+    /// In a possible call.
     Inside(Inside),
-    /// After the JSON of one, where its end mark may come.
+    /// After the JSON of a call, where its end marker may follow.
     Ending,
 }
 
-/// What came last, white space aside.
+/// Last element before the current text, ignoring white space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Since {
     Start,
@@ -56,73 +55,81 @@ enum Since {
     Text,
 }
 
-/// What may be a call, or a list of them.
+/// A possible call or list of calls.
 #[derive(Debug)]
 struct Inside {
-    /// As much of what is held is text if it is no call.
-    given_back: usize,
-    /// Where its JSON begins, perhaps after white space.
+    /// Number of held bytes that are text if this is not a call.
+    text_len: usize,
+    /// Offset of its JSON, possibly after white space.
     from: usize,
-    /// How far that was read.
+    /// Offset up to which it was scanned.
     read: usize,
     brackets: Brackets,
-    telling: Telling,
-    has_told: bool,
+    stage: Stage,
+    has_calls: bool,
 }
 
-/// What is being handed out of a call that is certain to be one; places are in what is held.
+/// Stage of emitting a constrained call; offsets are in the held text.
 #[derive(Clone, Copy, Debug)]
-enum Telling {
-    Nothing,
-    /// The call begins here.
+enum Stage {
+    Before,
+    /// The call begins at this offset.
     Name(usize),
-    /// The arguments were told up to here.
+    /// The arguments were emitted up to this offset.
     Arguments(usize),
     Rest,
 }
 
-impl CallFinder {
-    /// Looks for calls of these tools.
+impl ToolCallParser {
+    /// Creates a parser for calls of these tools.
     pub fn new(format: ToolFormat, names: Vec<String>) -> Self {
         let state = State::Outside(Since::Start);
-        Self { format, names, is_certain: false, state, held: String::new(), parts: Vec::new() }
+        Self {
+            format,
+            names,
+            is_constrained: false,
+            state,
+            held: String::new(),
+            events: Vec::new(),
+        }
     }
 
-    /// The same where a grammar makes sure of calls: then arguments are handed out as they come, and only
-    /// formats without an end mark have calls without a mark.
-    pub fn certain(self) -> Self {
-        Self { is_certain: true, ..self }
+    /// Assumes that a grammar constrains the calls: arguments are emitted as they arrive, and calls without a
+    /// marker occur only in formats without an end marker.
+    #[must_use]
+    pub fn constrained(self) -> Self {
+        Self { is_constrained: true, ..self }
     }
 
-    /// Takes the next piece of the text, and gives what is decided with it.
-    pub fn push(&mut self, text: &str) -> Vec<CallPart> {
+    /// Appends a piece of text and returns the events it decides.
+    pub fn push(&mut self, text: &str) -> Vec<ToolCallEvent> {
         self.held.push_str(text);
         while self.step() {}
-        mem::take(&mut self.parts)
+        mem::take(&mut self.events)
     }
 
-    /// Ends the text. A call that was cut ends too.
-    pub fn finish(&mut self) -> Vec<CallPart> {
+    /// Ends the text. An incomplete call ends too.
+    pub fn finish(&mut self) -> Vec<ToolCallEvent> {
         match &self.state {
-            State::Inside(inside) => match inside.telling {
-                Telling::Arguments(_) | Telling::Rest => self.parts.push(CallPart::End),
-                Telling::Nothing if inside.has_told => {}
-                Telling::Name(from) if inside.has_told => {
+            State::Inside(inside) => match inside.stage {
+                Stage::Arguments(_) | Stage::Rest => self.events.push(ToolCallEvent::End),
+                Stage::Before if inside.has_calls => {}
+                Stage::Name(from) if inside.has_calls => {
                     self.held.drain(..from);
-                    self.say(self.held.len());
+                    self.emit_text(self.held.len());
                 }
-                Telling::Nothing | Telling::Name(_) => self.say(self.held.len()),
+                Stage::Before | Stage::Name(_) => self.emit_text(self.held.len()),
             },
-            // At most the beginning of a mark.
+            // At most the beginning of a marker.
             State::Ending => {}
             State::Outside(Since::Call) if self.held.trim().is_empty() => {}
-            State::Outside(_) => self.say(self.held.len()),
+            State::Outside(_) => self.emit_text(self.held.len()),
         }
         self.held.clear();
-        mem::take(&mut self.parts)
+        mem::take(&mut self.events)
     }
 
-    /// Decides what can be decided; whether there may be more.
+    /// Advances the state. Returns `true` if it may advance further.
     fn step(&mut self) -> bool {
         match &self.state {
             State::Outside(since) => self.outside(*since),
@@ -132,7 +139,7 @@ impl CallFinder {
     }
 
     fn outside(&mut self, since: Since) -> bool {
-        if since != Since::Text && self.comes_bare() {
+        if since != Since::Text && self.allows_bare_calls() {
             let mut rest = self.held.trim_start();
             if since == Since::Call {
                 rest = rest.strip_prefix([';', ',']).map_or(rest, str::trim_start);
@@ -142,19 +149,19 @@ impl CallFinder {
             }
             let from = self.held.len() - rest.len();
             let is_mark = |mark: &str| rest.starts_with(mark) || mark.starts_with(rest);
-            if rest.starts_with(['{', '[']) && !self.format.mark().is_some_and(is_mark) {
+            if rest.starts_with(['{', '[']) && !self.format.call_start().is_some_and(is_mark) {
                 self.enter(from, from + 1);
                 return true;
             }
         }
-        let Some(mark) = self.format.mark() else {
-            self.say(self.held.len());
+        let Some(mark) = self.format.call_start() else {
+            self.emit_text(self.held.len());
             return false;
         };
         if let Some(at) = self.held.find(mark) {
-            let said = self.held[..at].trim_end().len();
-            self.say(said);
-            let mark_end = at - said + mark.len();
+            let text_end = self.held[..at].trim_end().len();
+            self.emit_text(text_end);
+            let mark_end = at - text_end + mark.len();
             self.enter(mark_end, mark_end);
             return true;
         }
@@ -163,24 +170,24 @@ impl CallFinder {
         let least = self.held.len().saturating_sub(mark.len());
         let undecided = begins.filter(|at| *at >= least).find(is_beginning);
         let decided = &self.held[..undecided.unwrap_or(self.held.len())];
-        self.say(decided.trim_end().len());
+        self.emit_text(decided.trim_end().len());
         false
     }
 
-    /// Whether calls may come without a mark where one could.
-    fn comes_bare(&self) -> bool {
+    /// Returns `true` if calls may occur without a marker.
+    fn allows_bare_calls(&self) -> bool {
         let has_mark = matches!(self.format, ToolFormat::Hermes | ToolFormat::Mistral);
-        !(self.is_certain && has_mark)
+        !(self.is_constrained && has_mark)
     }
 
-    fn enter(&mut self, from: usize, given_back: usize) {
+    fn enter(&mut self, from: usize, text_len: usize) {
         self.state = State::Inside(Inside {
-            given_back,
+            text_len,
             from,
             read: from,
             brackets: Brackets::default(),
-            telling: Telling::Nothing,
-            has_told: false,
+            stage: Stage::Before,
+            has_calls: false,
         });
     }
 
@@ -191,38 +198,38 @@ impl CallFinder {
             return false;
         }
         if !may_be_call(json) {
-            let given_back = inside.given_back;
-            self.say(given_back);
+            let text_len = inside.text_len;
+            self.emit_text(text_len);
             self.state = State::Outside(Since::Text);
             return true;
         }
         let start = self.held.len() - json.len();
         let is_list = json.starts_with('[');
         let end = inside.read(&self.held, start, |inside, at| {
-            if self.is_certain {
-                inside.tell(&self.held, at, usize::from(is_list), &self.names, &mut self.parts);
+            if self.is_constrained {
+                inside.advance(&self.held, at, usize::from(is_list), &self.names, &mut self.events);
             }
         });
         let Some(end) = end else {
-            if let Telling::Arguments(from) = inside.telling {
-                self.parts.push(CallPart::Arguments(self.held[from..].to_owned()));
-                inside.telling = Telling::Arguments(self.held.len());
+            if let Stage::Arguments(from) = inside.stage {
+                self.events.push(ToolCallEvent::Arguments(self.held[from..].to_owned()));
+                inside.stage = Stage::Arguments(self.held.len());
             }
             return false;
         };
-        let found = match self.is_certain {
-            true => inside.has_told.then(Vec::new),
+        let found = match self.is_constrained {
+            true => inside.has_calls.then(Vec::new),
             false => calls(&self.held[start..end], &self.names),
         };
         let Some(found) = found else {
-            self.say(end);
+            self.emit_text(end);
             self.state = State::Outside(Since::Text);
             return true;
         };
         for call in found {
-            self.parts.push(CallPart::Begin { name: call.name });
-            self.parts.push(CallPart::Arguments(call.arguments));
-            self.parts.push(CallPart::End);
+            self.events.push(ToolCallEvent::Begin { name: call.name });
+            self.events.push(ToolCallEvent::Arguments(call.arguments));
+            self.events.push(ToolCallEvent::End);
         }
         self.held.drain(..end);
         self.state = State::Ending;
@@ -230,7 +237,7 @@ impl CallFinder {
     }
 
     fn ending(&mut self) -> bool {
-        if let Some(mark) = self.format.end_mark() {
+        if let Some(mark) = self.format.call_end() {
             let rest = self.held.trim_start();
             if let Some(after) = rest.strip_prefix(mark) {
                 self.held = after.to_owned();
@@ -242,15 +249,15 @@ impl CallFinder {
         true
     }
 
-    /// Hands out the first bytes of what is held, as text.
-    fn say(&mut self, bytes: usize) {
+    /// Emits the first bytes of the held text.
+    fn emit_text(&mut self, bytes: usize) {
         if bytes == 0 {
             return;
         }
-        let said: String = self.held.drain(..bytes).collect();
-        match self.parts.last_mut() {
-            Some(CallPart::Text(text)) => text.push_str(&said),
-            _ => self.parts.push(CallPart::Text(said)),
+        let emitted: String = self.held.drain(..bytes).collect();
+        match self.events.last_mut() {
+            Some(ToolCallEvent::Text(text)) => text.push_str(&emitted),
+            _ => self.events.push(ToolCallEvent::Text(emitted)),
         }
         if let State::Outside(since) = &mut self.state {
             *since = Since::Text;
@@ -259,19 +266,19 @@ impl CallFinder {
 }
 
 impl Inside {
-    /// Reads on in the JSON that begins at `start`, showing each bracket to `see`; gives where it ends.
+    /// Scans the JSON at `start`, calling `on_bracket` for each bracket. Returns its end.
     fn read(
         &mut self,
         held: &str,
         start: usize,
-        mut see: impl FnMut(&mut Self, usize),
+        mut on_bracket: impl FnMut(&mut Self, usize),
     ) -> Option<usize> {
         self.read = self.read.max(start);
         while let Some(&byte) = held.as_bytes().get(self.read) {
             let at = self.read;
             self.read += 1;
             if self.brackets.step(byte) {
-                see(self, at);
+                on_bracket(self, at);
                 if self.brackets.depth == 0 {
                     return Some(self.read);
                 }
@@ -280,36 +287,36 @@ impl Inside {
         None
     }
 
-    /// Hands out what the bracket at a place decides. A call is `base` brackets deep.
-    fn tell(
+    /// Emits the events that the bracket at `at` decides. Calls are nested `base` brackets deep.
+    fn advance(
         &mut self,
         held: &str,
         at: usize,
         base: usize,
         names: &[String],
-        parts: &mut Vec<CallPart>,
+        events: &mut Vec<ToolCallEvent>,
     ) {
         let is_open = matches!(held.as_bytes()[at], b'{');
-        match (self.telling, self.brackets.depth - base.min(self.brackets.depth)) {
-            (Telling::Nothing, 1) if is_open => self.telling = Telling::Name(at),
-            (Telling::Name(from), 2) if is_open => {
-                // With empty arguments it would be whole.
+        match (self.stage, self.brackets.depth - base.min(self.brackets.depth)) {
+            (Stage::Before, 1) if is_open => self.stage = Stage::Name(at),
+            (Stage::Name(from), 2) if is_open => {
+                // With empty arguments, the text up to here would be a complete call.
                 let head = call(&format!("{}{{}}}}", &held[from..at]));
                 if let Some(head) = head.filter(|head| names.contains(&head.name)) {
-                    parts.push(CallPart::Begin { name: head.name });
-                    self.telling = Telling::Arguments(at);
-                    self.has_told = true;
+                    events.push(ToolCallEvent::Begin { name: head.name });
+                    self.stage = Stage::Arguments(at);
+                    self.has_calls = true;
                 }
             }
-            (Telling::Arguments(from), 1) => {
-                parts.push(CallPart::Arguments(held[from..=at].to_owned()));
-                self.telling = Telling::Rest;
+            (Stage::Arguments(from), 1) => {
+                events.push(ToolCallEvent::Arguments(held[from..=at].to_owned()));
+                self.stage = Stage::Rest;
             }
-            (Telling::Rest, 0) => {
-                parts.push(CallPart::End);
-                self.telling = Telling::Nothing;
+            (Stage::Rest, 0) => {
+                events.push(ToolCallEvent::End);
+                self.stage = Stage::Before;
             }
-            (Telling::Name(_), 0) => self.telling = Telling::Nothing,
+            (Stage::Name(_), 0) => self.stage = Stage::Before,
             _ => {}
         }
     }

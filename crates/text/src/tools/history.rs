@@ -1,4 +1,4 @@
-//! Conversations with calls in them, as templates that know tools want them.
+//! Conversations with tool calls, in the form that templates expect.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::ToolFormat;
 use crate::ChatMessage;
 
-/// Whether any message calls a tool or tells what one gave.
+/// Returns `true` if any message contains a tool call or a tool result.
 pub(crate) fn uses_tools(messages: &[ChatMessage]) -> bool {
     messages.iter().any(|message| message.role == "tool" || !calls_of(message).is_empty())
 }
 
-/// The calls that a message makes.
+/// Returns the tool calls of a message.
 pub(super) fn calls_of(message: &ChatMessage) -> &[Value] {
     match message.extra.get("tool_calls") {
         Some(Value::Array(calls)) if message.role == "assistant" => calls,
@@ -20,7 +20,7 @@ pub(super) fn calls_of(message: &ChatMessage) -> &[Value] {
     }
 }
 
-/// The function that a call names, with its arguments as JSON where they are JSON in a text.
+/// Returns the name and the arguments of a call. Arguments in a JSON string are parsed.
 pub(super) fn function_of(call: &Value) -> (String, Value) {
     let function = call.get("function").unwrap_or(call);
     let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -35,13 +35,13 @@ pub(super) fn function_of(call: &Value) -> (String, Value) {
     (name.to_owned(), arguments)
 }
 
-/// The messages with arguments as objects, with the names of tools beside what they gave, and with ids that
-/// are the same for the same conversation: some templates write them.
+/// Returns the messages with arguments as objects and with names of tools in their results. Call ids depend only
+/// on the conversation, because some templates write them.
 pub(crate) fn for_template(messages: &[ChatMessage], format: ToolFormat) -> Vec<ChatMessage> {
     let mut messages = messages.to_vec();
-    // By the id as it was: the one to write, and the name of the tool.
+    // Original id to new id and name of the tool.
     let mut known: HashMap<String, (String, String)> = HashMap::new();
-    // Where nothing says which call a result belongs to, calls are answered in their order.
+    // A result without an id belongs to the next call in order.
     let mut unanswered: VecDeque<String> = VecDeque::new();
     for message in &mut messages {
         if let Some(Value::Array(calls)) = message.extra.get_mut("tool_calls") {
@@ -50,7 +50,7 @@ pub(crate) fn for_template(messages: &[ChatMessage], format: ToolFormat) -> Vec<
                 let given = call.get("id").and_then(Value::as_str).map(str::to_owned);
                 let given = given.unwrap_or_else(|| format!("call_{}", known.len() + 1));
                 let id = match format {
-                    // Mistral's templates insist on nine letters and digits.
+                    // Templates of Mistral require nine letters and digits.
                     ToolFormat::Mistral => format!("{:09}", known.len() + 1),
                     _ => given.clone(),
                 };

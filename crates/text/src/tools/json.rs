@@ -1,15 +1,15 @@
-//! Calls as JSON.
+//! Tool calls as JSON.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A call as it stands in a text.
+/// A tool call in a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) name: String,
-    /// A JSON object, as written.
+    /// JSON object, verbatim.
     pub(super) arguments: String,
 }
 
@@ -23,10 +23,10 @@ struct Written<'a> {
     parameters: Option<&'a RawValue>,
 }
 
-/// The fields that calls have.
+/// Fields of a call.
 const FIELDS: [&str; 5] = ["name", "arguments", "parameters", "type", "id"];
 
-/// The calls of a whole JSON text, one or a list; nothing unless all of it is calls of these tools.
+/// Parses a JSON text of one call or a list. Returns `None` unless all of it is calls of these tools.
 pub(super) fn calls(json: &str, names: &[String]) -> Option<Vec<Call>> {
     let written: Vec<&RawValue> = match json.starts_with('[') {
         true => serde_json::from_str(json).ok()?,
@@ -37,7 +37,7 @@ pub(super) fn calls(json: &str, names: &[String]) -> Option<Vec<Call>> {
     calls.filter(|calls| !calls.is_empty() && calls.iter().all(|call| names.contains(&call.name)))
 }
 
-/// One call.
+/// Parses one call.
 pub(super) fn call(json: &str) -> Option<Call> {
     let Written { name, arguments, parameters } = serde_json::from_str(json).ok()?;
     let arguments = match arguments.or(parameters).map(RawValue::get) {
@@ -53,8 +53,8 @@ pub(super) fn call(json: &str) -> Option<Call> {
     Some(Call { name: name.into_owned(), arguments })
 }
 
-/// Whether a text that begins like this can still become a call or a list of calls: it is decided by the
-/// name of the first field.
+/// Returns `true` if a text with this beginning can become a call or a list of calls. The name of the first field
+/// decides.
 pub(super) fn may_be_call(json: &str) -> bool {
     let object = match json.strip_prefix('[') {
         Some(list) => list.trim_start(),
@@ -70,7 +70,7 @@ pub(super) fn may_be_call(json: &str) -> bool {
     }
 }
 
-/// Follows JSON byte by byte, to where its first value ends.
+/// Scans JSON byte by byte for the end of its first value.
 #[derive(Debug, Default)]
 pub(super) struct Brackets {
     pub(super) depth: usize,
@@ -79,7 +79,7 @@ pub(super) struct Brackets {
 }
 
 impl Brackets {
-    /// Takes the next byte. Whether it is a bracket that means what it says.
+    /// Scans the next byte. Returns `true` if it is a bracket outside of strings.
     pub(super) fn step(&mut self, byte: u8) -> bool {
         if self.in_string {
             match byte {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_kept_as_they_were_written() {
+    fn arguments_are_kept_verbatim() {
         let call = r#"{"name": "f", "arguments": {"a" : 1e400,"b": "é\n"}}"#;
         assert_eq!(found(call), one("f", r#"{"a" : 1e400,"b": "é\n"}"#));
         assert_eq!(found(r#"{"arguments": {}, "name": "f"}"#), one("f", "{}"));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_call_of_a_known_tool_is_none() {
+    fn rejects_what_is_not_a_call_of_a_known_tool() {
         for json in [
             r#"{"name": "x", "arguments": {}}"#,
             r#"{"name": "f", "arguments": [1]}"#,
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_field_tells() {
+    fn the_first_field_decides() {
         for json in ["{", "[", "[ {", "{\n  \"", "{\"na", "{\"name\": 1", "[{\"parameters\""] {
             assert!(may_be_call(json), "{json}");
         }

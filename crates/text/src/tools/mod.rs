@@ -1,37 +1,36 @@
-//! Tool calls: how models write them, how they are found in a growing text, and how conversations with
-//! them are put before a template.
+//! Tool calls: their formats, parsing them from a growing text, and rendering conversations that contain them.
 //!
-//! Models learn one of few notations, and a model's chat template shows which ([`ToolFormat`]). What is
-//! written in it is found by [`CallFinder`]. Templates that know nothing of tools get conversations in
-//! which everything about them is plain text (`plain.rs`).
+//! A model writes calls in one of a few formats, which its chat template reveals ([`ToolFormat`]).
+//! [`ToolCallParser`] finds them in the output. For templates without support for tools, everything about them is
+//! rendered as plain text (`plain.rs`).
 
 mod find;
 mod history;
 mod json;
 mod plain;
 
-pub use find::{CallFinder, CallPart};
+pub use find::{ToolCallEvent, ToolCallParser};
 pub(crate) use history::{for_template, uses_tools};
-pub(crate) use plain::{Place, in_plain_text};
+pub(crate) use plain::{ToolListPosition, in_plain_text};
 
-/// How a model writes its calls.
+/// Format of tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolFormat {
-    /// `<tool_call>\n{"name": …, "arguments": …}\n</tool_call>`, as Hermes, Qwen and many others. Also what
-    /// models are told to write whose template does not say.
+    /// `<tool_call>\n{"name": …, "arguments": …}\n</tool_call>`, as in Hermes, Qwen and many others. Also used with
+    /// templates that do not support tools.
     #[default]
     Hermes,
-    /// `{"name": …, "parameters": …}`, as Llama 3, perhaps after `<|python_tag|>`.
+    /// `{"name": …, "parameters": …}`, as in Llama 3, optionally after `<|python_tag|>`.
     Llama,
-    /// `[TOOL_CALLS][{"name": …, "arguments": …}]`, as Mistral.
+    /// `[TOOL_CALLS][{"name": …, "arguments": …}]`, as in Mistral.
     Mistral,
-    /// `{"name": …, "arguments": …}` and nothing else.
+    /// `{"name": …, "arguments": …}` alone.
     Json,
 }
 
 impl ToolFormat {
-    /// The format of a template that writes tools, by the marks in its source.
-    pub fn of_template(source: &str) -> Self {
+    /// Returns the format of a template that writes tools, by the markers in its source.
+    pub fn from_template(source: &str) -> Self {
         if source.contains("<tool_call>") {
             Self::Hermes
         } else if source.contains("[TOOL_CALLS]") {
@@ -43,8 +42,8 @@ impl ToolFormat {
         }
     }
 
-    /// What announces calls.
-    pub fn mark(self) -> Option<&'static str> {
+    /// Returns the marker before calls.
+    pub fn call_start(self) -> Option<&'static str> {
         match self {
             Self::Hermes => Some("<tool_call>"),
             Self::Llama => Some("<|python_tag|>"),
@@ -53,13 +52,13 @@ impl ToolFormat {
         }
     }
 
-    /// What ends a call.
-    pub fn end_mark(self) -> Option<&'static str> {
+    /// Returns the marker after a call.
+    pub fn call_end(self) -> Option<&'static str> {
         (self == Self::Hermes).then_some("</tool_call>")
     }
 
-    /// What the arguments of a call are called.
-    pub fn arguments_name(self) -> &'static str {
+    /// Returns the name of the field with the arguments of a call.
+    pub fn arguments_key(self) -> &'static str {
         if self == Self::Llama { "parameters" } else { "arguments" }
     }
 }

@@ -1,28 +1,27 @@
-//! Tools for templates that know none: everything about them as plain text, in the format of
-//! [`ToolFormat::Hermes`](super::ToolFormat).
+//! Plain text for templates without support for tools, in the format of [`ToolFormat::Hermes`](super::ToolFormat).
 
 use serde_json::Value;
 
 use super::history::{calls_of, function_of};
 use crate::ChatMessage;
 
-/// Where the tools are listed.
+/// Position of the list of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// In the system message, which is put first if there is none.
+pub(crate) enum ToolListPosition {
+    /// In the system message, which is added if there is none.
     System,
     /// At the start of the first message, for templates that have no system message.
     First,
 }
 
-/// What ends a result.
+/// Marker after a tool result.
 const RESULT_END: &str = "</tool_response>";
 
-/// The messages with tools, calls and results written out.
+/// Returns the messages with tools, calls and results as text.
 pub(crate) fn in_plain_text(
     messages: &[ChatMessage],
     tools: &[Value],
-    place: Place,
+    position: ToolListPosition,
 ) -> Vec<ChatMessage> {
     let mut written: Vec<ChatMessage> = Vec::with_capacity(messages.len() + 1);
     for message in messages {
@@ -39,7 +38,7 @@ pub(crate) fn in_plain_text(
         if message.role == "tool" {
             plain.role = "user".to_owned();
             plain.content = format!("<tool_response>\n{}\n{RESULT_END}", message.content);
-            // Results of calls that were made together are told together.
+            // Results of parallel calls form one message.
             if let Some(last) = written.last_mut()
                 && last.role == "user"
                 && last.content.ends_with(RESULT_END)
@@ -52,7 +51,7 @@ pub(crate) fn in_plain_text(
         written.push(plain);
     }
     if !tools.is_empty() {
-        list(&mut written, tools, place);
+        add_tool_list(&mut written, tools, position);
     }
     written
 }
@@ -63,8 +62,8 @@ fn call_text(call: &Value) -> String {
     format!("<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>")
 }
 
-/// Puts the list of tools before everything else that is said, or after the system message.
-fn list(messages: &mut Vec<ChatMessage>, tools: &[Value], place: Place) {
+/// Adds the list of tools before all other text, or after that of the system message.
+fn add_tool_list(messages: &mut Vec<ChatMessage>, tools: &[Value], position: ToolListPosition) {
     let tools: Vec<String> = tools.iter().map(Value::to_string).collect();
     let text = format!(
         "These tools can be called:\n<tools>\n{}\n</tools>\n\
@@ -73,11 +72,13 @@ fn list(messages: &mut Vec<ChatMessage>, tools: &[Value], place: Place) {
          What it gives is then told between <tool_response> and </tool_response>.",
         tools.join("\n")
     );
-    match (place, messages.first_mut()) {
-        (Place::System, Some(first)) if first.role == "system" => {
+    match (position, messages.first_mut()) {
+        (ToolListPosition::System, Some(first)) if first.role == "system" => {
             first.content = format!("{}\n\n{text}", first.content);
         }
-        (Place::First, Some(first)) => first.content = format!("{text}\n\n{}", first.content),
+        (ToolListPosition::First, Some(first)) => {
+            first.content = format!("{text}\n\n{}", first.content)
+        }
         _ => messages.insert(0, ChatMessage::new("system", text)),
     }
 }
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_and_results_are_written_out() {
+    fn calls_and_results_become_text() {
         let call = |name: &str| {
             json!({"id": name, "type": "function",
                                        "function": {"name": name, "arguments": "{\"a\": 1}"}})
@@ -99,7 +100,7 @@ mod tests {
         let tool = |text| ChatMessage::new("tool", text);
         let messages = [ChatMessage::new("user", "x"), assistant, tool("1"), tool("2")];
         let tools = [json!({"type": "function", "function": {"name": "f"}})];
-        let plain = in_plain_text(&messages, &tools, Place::System);
+        let plain = in_plain_text(&messages, &tools, ToolListPosition::System);
         let roles: Vec<&str> = plain.iter().map(|message| message.role.as_str()).collect();
         assert_eq!(roles, ["system", "user", "assistant", "user"]);
         assert!(
@@ -112,12 +113,12 @@ mod tests {
         let results = "<tool_response>\n1\n</tool_response>\n<tool_response>\n2\n</tool_response>";
         assert_eq!(plain[3].content, results);
 
-        let folded = in_plain_text(&messages[..1], &tools, Place::First);
+        let folded = in_plain_text(&messages[..1], &tools, ToolListPosition::First);
         assert_eq!((folded.len(), folded[0].role.as_str()), (1, "user"));
         assert!(folded[0].content.ends_with("\n\nx"));
         let system = [ChatMessage::new("system", "Be kind"), ChatMessage::new("user", "x")];
-        let listed = in_plain_text(&system, &tools, Place::System);
+        let listed = in_plain_text(&system, &tools, ToolListPosition::System);
         assert!(listed.len() == 2 && listed[0].content.starts_with("Be kind\n\nThese tools"));
-        assert_eq!(in_plain_text(&system, &[], Place::System), system);
+        assert_eq!(in_plain_text(&system, &[], ToolListPosition::System), system);
     }
 }

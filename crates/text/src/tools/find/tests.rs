@@ -5,19 +5,24 @@ use super::*;
 const FORMATS: [ToolFormat; 4] =
     [ToolFormat::Hermes, ToolFormat::Llama, ToolFormat::Mistral, ToolFormat::Json];
 
-fn finder(format: ToolFormat) -> CallFinder {
-    CallFinder::new(format, vec!["f".into(), "g".into()])
+fn finder(format: ToolFormat) -> ToolCallParser {
+    ToolCallParser::new(format, vec!["f".into(), "g".into()])
 }
 
 /// The parts of a text that comes in pieces, each as long as it can be.
-fn parts<'a>(mut finder: CallFinder, pieces: impl IntoIterator<Item = &'a str>) -> Vec<CallPart> {
-    let mut found: Vec<CallPart> = Vec::new();
+fn parts<'a>(
+    mut finder: ToolCallParser,
+    pieces: impl IntoIterator<Item = &'a str>,
+) -> Vec<ToolCallEvent> {
+    let mut found: Vec<ToolCallEvent> = Vec::new();
     let mut all: Vec<_> = pieces.into_iter().flat_map(|piece| finder.push(piece)).collect();
     all.extend(finder.finish());
     for part in all {
         match (found.last_mut(), part) {
-            (Some(CallPart::Text(text)), CallPart::Text(more))
-            | (Some(CallPart::Arguments(text)), CallPart::Arguments(more)) => text.push_str(&more),
+            (Some(ToolCallEvent::Text(text)), ToolCallEvent::Text(more))
+            | (Some(ToolCallEvent::Arguments(text)), ToolCallEvent::Arguments(more)) => {
+                text.push_str(&more)
+            }
             (_, part) => found.push(part),
         }
     }
@@ -25,12 +30,12 @@ fn parts<'a>(mut finder: CallFinder, pieces: impl IntoIterator<Item = &'a str>) 
 }
 
 /// Parts in short: a text is `'text'`, a call `name(arguments)`.
-fn short(parts: &[CallPart]) -> String {
+fn short(parts: &[ToolCallEvent]) -> String {
     let said = parts.iter().map(|part| match part {
-        CallPart::Text(text) => format!("'{text}'"),
-        CallPart::Begin { name } => format!("{name}("),
-        CallPart::Arguments(text) => text.clone(),
-        CallPart::End => ")".to_owned(),
+        ToolCallEvent::Text(text) => format!("'{text}'"),
+        ToolCallEvent::Begin { name } => format!("{name}("),
+        ToolCallEvent::Arguments(text) => text.clone(),
+        ToolCallEvent::End => ")".to_owned(),
     });
     said.collect()
 }
@@ -89,32 +94,32 @@ fn what_is_no_call_is_text() {
 #[test]
 fn ordinary_text_is_not_held_back() {
     let mut finder = finder(ToolFormat::Hermes);
-    assert_eq!(finder.push("Hello <b"), [CallPart::Text("Hello <b".into())]);
+    assert_eq!(finder.push("Hello <b"), [ToolCallEvent::Text("Hello <b".into())]);
     assert_eq!(finder.push(" <"), []);
     assert_eq!(finder.push("tool_"), []);
-    assert_eq!(finder.push("box>"), [CallPart::Text(" <tool_box>".into())]);
+    assert_eq!(finder.push("box>"), [ToolCallEvent::Text(" <tool_box>".into())]);
     let mut finder = self::finder(ToolFormat::Hermes);
-    assert_eq!(finder.push("{\"city\""), [CallPart::Text("{\"city\"".into())]);
+    assert_eq!(finder.push("{\"city\""), [ToolCallEvent::Text("{\"city\"".into())]);
 }
 
 #[test]
 fn certain_calls_are_told_as_they_come() {
-    let begin = || CallPart::Begin { name: "f".into() };
-    let arguments = |text: &str| CallPart::Arguments(text.into());
-    let mut finder = finder(ToolFormat::Hermes).certain();
+    let begin = || ToolCallEvent::Begin { name: "f".into() };
+    let arguments = |text: &str| ToolCallEvent::Arguments(text.into());
+    let mut finder = finder(ToolFormat::Hermes).constrained();
     assert_eq!(finder.push("<tool_call>\n{\"name\": \"f\", \"arg"), []);
     assert_eq!(finder.push("uments\": {\"a"), [begin(), arguments("{\"a")]);
     assert_eq!(finder.push("\": {}"), [arguments("\": {}")]);
-    assert_eq!(finder.push(", \"b\": 1}}\n</"), [arguments(", \"b\": 1}"), CallPart::End]);
+    assert_eq!(finder.push(", \"b\": 1}}\n</"), [arguments(", \"b\": 1}"), ToolCallEvent::End]);
     assert_eq!(finder.push("tool_call>"), []);
     assert_eq!(finder.finish(), []);
 
     let cut =
         "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": {\"a";
-    let list = parts(self::finder(ToolFormat::Mistral).certain(), [cut]);
+    let list = parts(self::finder(ToolFormat::Mistral).constrained(), [cut]);
     assert_eq!(short(&list), "f({})g({\"a)");
     let bare = "{\"name\": \"f\", \"arguments\": {}}";
-    let text = parts(self::finder(ToolFormat::Hermes).certain(), [bare]);
+    let text = parts(self::finder(ToolFormat::Hermes).constrained(), [bare]);
     assert_eq!(short(&text), format!("'{bare}'"), "JSON that was asked for is text");
 }
 
@@ -172,7 +177,7 @@ proptest! {
         format in prop::sample::select(FORMATS.to_vec()),
         certain in any::<bool>(),
     ) {
-        let new = || if certain { finder(format).certain() } else { finder(format) };
+        let new = || if certain { finder(format).constrained() } else { finder(format) };
         let whole = parts(new(), [text.as_str()]);
         prop_assert_eq!(&parts(new(), cut(&text, &places)), &whole);
         let chars: Vec<String> = text.chars().map(String::from).collect();
@@ -182,26 +187,26 @@ proptest! {
     #[test]
     fn nothing_is_lost(text in any_text(), format in prop::sample::select(FORMATS.to_vec())) {
         let found = parts(finder(format), [text.as_str()]);
-        if let [CallPart::Text(said)] = &found[..] {
+        if let [ToolCallEvent::Text(said)] = &found[..] {
             prop_assert_eq!(said, &text);
         }
         // Every part stands in the text, in its order.
         let mut rest = text.as_str();
         for part in &found {
-            let (CallPart::Text(said) | CallPart::Arguments(said)) = part else { continue };
+            let (ToolCallEvent::Text(said) | ToolCallEvent::Arguments(said)) = part else { continue };
             // Arguments that were absent, or stood in a string, are written anew.
-            if let CallPart::Arguments(json) = part && !rest.contains(json.as_str()) {
+            if let ToolCallEvent::Arguments(json) = part && !rest.contains(json.as_str()) {
                 continue;
             }
             let at = rest.find(said.as_str());
             prop_assert!(at.is_some(), "{:?} in {:?}", said, rest);
             rest = &rest[at.unwrap_or(0) + said.len()..];
         }
-        let calls = found.iter().filter(|part| matches!(part, CallPart::Begin { .. })).count();
-        let ends = found.iter().filter(|part| matches!(part, CallPart::End)).count();
+        let calls = found.iter().filter(|part| matches!(part, ToolCallEvent::Begin { .. })).count();
+        let ends = found.iter().filter(|part| matches!(part, ToolCallEvent::End)).count();
         prop_assert_eq!(calls, ends);
         if calls == 0 && !text.is_empty() {
-            prop_assert_eq!(found, vec![CallPart::Text(text)]);
+            prop_assert_eq!(found, vec![ToolCallEvent::Text(text)]);
         }
     }
 }

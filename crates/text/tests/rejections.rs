@@ -1,17 +1,17 @@
-//! What a vocabulary file may not ask for is refused, and the refusal says what was found.
+//! Unsupported features of a vocabulary file are errors that name them.
 #![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
 
 mod common;
 
 use serde_json::{Value, json};
-use wf_text::{GgufVocab, Tokenizer};
+use wf_text::{Tokenizer, Vocabulary};
 
-fn refusal(json: &Value) -> String {
+fn error_message(json: &Value) -> String {
     Tokenizer::from_json(json.to_string().as_bytes()).unwrap_err().to_string()
 }
 
 #[test]
-fn parts_of_tokenizer_json_are_refused_by_name() {
+fn unsupported_parts_of_tokenizer_json_are_named() {
     let good = common::byte_level_json(common::split_then_bytes(common::LLAMA3));
     assert!(Tokenizer::from_json(good.to_string().as_bytes()).is_ok());
     let cases: &[(&str, Value, &str)] = &[
@@ -47,7 +47,7 @@ fn parts_of_tokenizer_json_are_refused_by_name() {
     for (pointer, value, word) in cases {
         let mut bad = good.clone();
         *bad.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value.clone();
-        let message = refusal(&bad);
+        let message = error_message(&bad);
         assert!(message.contains(word), "{pointer}: {message}");
         assert!(!message.ends_with('.') && message.starts_with("tokenizer"), "{message}");
     }
@@ -64,35 +64,35 @@ fn broken_json_is_an_error_with_a_place() {
 }
 
 #[test]
-fn vocabularies_of_gguf_are_refused_by_name() {
-    let good = GgufVocab {
+fn unsupported_gguf_vocabularies_are_named() {
+    let good = Vocabulary {
         model: "gpt2".into(),
         pre: Some("llama-bpe".into()),
         tokens: ["a", "b", "ab", "<s>"].map(String::from).to_vec(),
         token_types: vec![1, 1, 1, 3],
         merges: vec!["a b".into()],
         bos: Some(3),
-        ..GgufVocab::default()
+        ..Vocabulary::default()
     };
     let tokenizer = Tokenizer::from_gguf(good.clone()).unwrap();
     assert_eq!(tokenizer.encode("ab<s>"), [2]);
     assert_eq!(tokenizer.encode_with_specials("ab<s>"), [2, 3]);
     assert_eq!(tokenizer.prompt_prefix(), [3]);
-    assert_eq!((tokenizer.piece(3), tokenizer.piece(4)), (Some(&b"<s>"[..]), None));
+    assert_eq!((tokenizer.token_bytes(3), tokenizer.token_bytes(4)), (Some(&b"<s>"[..]), None));
     assert_eq!(
         (tokenizer.token_text(2), tokenizer.bos(), tokenizer.len()),
         (Some("ab"), Some(3), 4)
     );
 
-    let cases: Vec<(GgufVocab, &str)> = vec![
-        (GgufVocab { model: "bert".into(), ..good.clone() }, "gpt2, llama"),
-        (GgufVocab { pre: None, ..good.clone() }, "missing"),
-        (GgufVocab { pre: Some("default".into()), ..good.clone() }, "llama-bpe"),
-        (GgufVocab { token_types: vec![1], ..good.clone() }, "1 token types"),
-        (GgufVocab { bos: Some(9), ..good.clone() }, "bos_token_id is 9"),
-        (GgufVocab { merges: vec!["ab".into()], ..good.clone() }, "merge 0"),
-        (GgufVocab { merges: vec!["b a".into()], ..good.clone() }, "\"ba\""),
-        (GgufVocab { model: "llama".into(), ..good }, "0 scores"),
+    let cases: Vec<(Vocabulary, &str)> = vec![
+        (Vocabulary { model: "bert".into(), ..good.clone() }, "gpt2, llama"),
+        (Vocabulary { pre: None, ..good.clone() }, "missing"),
+        (Vocabulary { pre: Some("default".into()), ..good.clone() }, "llama-bpe"),
+        (Vocabulary { token_types: vec![1], ..good.clone() }, "1 token types"),
+        (Vocabulary { bos: Some(9), ..good.clone() }, "bos_token_id is 9"),
+        (Vocabulary { merges: vec!["ab".into()], ..good.clone() }, "merge 0"),
+        (Vocabulary { merges: vec!["b a".into()], ..good.clone() }, "\"ba\""),
+        (Vocabulary { model: "llama".into(), ..good }, "0 scores"),
     ];
     for (vocab, word) in cases {
         let message = Tokenizer::from_gguf(vocab).unwrap_err().to_string();
