@@ -1,29 +1,30 @@
-//! How long the output head takes, in each of its ways.
+//! Time of the output head in each mode.
 //!
-//! `cargo bench -p wf-model --bench head`. A network without layers is little more than its head.
-//! All ways run in each round, beside a plain loop that only adds the words of an int8 copy, so that
-//! a busy machine slows all of them. Printed are the medians of all rounds.
+//! `cargo bench -p wf-model --bench head`. The network has no layers, so it is little more than its
+//! head. Each round runs all modes and a plain loop that adds the words of an int8 copy, so that other
+//! load slows all of them. The output is the median of all rounds.
 
-#![expect(clippy::print_stdout, reason = "what a benchmark finds, it prints")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use wf_formats::{Activation, ExtraNorms, FloatEncoding, RotaryPairs, encoding::encode_floats};
+use wf_core::Network;
+use wf_formats::{FloatEncoding, encoding::encode_floats};
 use wf_kernels::{Pool, half::f32_to_bf16, prefer_huge_pages};
-use wf_model::weights::{FloatTable, Weights};
+use wf_model::weights::{FloatTable, Norm, Weights};
 use wf_model::{
-    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelConfig, ModelOptions, Scoring,
-    Segment, SparseMode,
+    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelInfo, ModelOptions, Scoring, Segment,
+    SparseMode,
 };
 
-/// Of BitNet 2B.
+/// Hidden size of BitNet 2B.
 const COLS: usize = 2560;
 /// Hidden states to choose from, each a row of the embedding.
 const STATES: usize = 8;
 
 fn main() {
-    // `cargo bench -- --test` wants to see that it runs, not how fast.
+    // `cargo bench -- --test` checks that the benchmark runs.
     let quick = std::env::args().any(|arg| arg == "--test");
     let (vocab_len, rounds) = if quick { (1000, 1) } else { (128_256, 11) };
     let blocks = std::env::args().any(|arg| arg == "--blocks");
@@ -32,10 +33,10 @@ fn main() {
     let mut cases = if blocks {
         blocks_cases(vocab_len)
     } else {
-        let model = |head| model(vocab_len, FloatEncoding::Bf16, &table, head);
+        let model = |head| model(vocab_len, FloatEncoding::BF16, &table, head);
         let case =
             |name, head, scoring| Case { name, model: model(head), scoring, allowed: vec![] };
-        // What a grammar leaves inside of a text, and between fields.
+        // Typical masks of a grammar: inside a string, and between fields.
         let words = vocab_len.div_ceil(32);
         let [text, few] = [vec![0x7fff_ffff; words], (0..words as u32).map(|w| w & 1).collect()];
         vec![
@@ -63,7 +64,9 @@ fn main() {
                 let token = [(round % STATES) as u32];
                 let causal = Segment::causal(&token, 0, &[0], &[0]);
                 let segment = Segment { scoring: case.scoring, allowed: &case.allowed, ..causal };
-                seconds.push(time(|| case.model.forward(&[segment], &mut logits)));
+                seconds.push(time(|| {
+                    case.model.forward(&[segment], &mut logits);
+                }));
             }
         }
         let plain_ms = median(&mut plain) * 1e3;
@@ -101,7 +104,7 @@ struct Case {
 fn blocks_cases(vocab_len: usize) -> Vec<Case> {
     let encodings = [
         ("Q8_0", FloatEncoding::Q8_0),
-        ("Q6_K", FloatEncoding::Q6K),
+        ("Q6_K", FloatEncoding::Q6_K),
         ("Q4_0", FloatEncoding::Q4_0),
     ];
     let case = |(name, encoding)| {
@@ -121,42 +124,16 @@ fn blocks_cases(vocab_len: usize) -> Vec<Case> {
 }
 
 fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode) -> Model {
-    let config = ModelConfig {
-        architecture: "head".into(),
-        name: None,
-        vocab_len,
-        hidden_len: COLS,
-        ffn_len: 1,
-        layers: 0,
-        heads: 1,
-        kv_heads: 1,
-        head_dim: 2,
-        context_len: 32,
-        rope_theta: 10_000.0,
-        rotary_pairs: RotaryPairs::Halves,
-        norm_eps: 1e-5,
-        activation: Activation::Relu2,
-        sub_norms: false,
-        tied_head: false,
-        bos: None,
-        eos: Vec::new(),
-        block_diffusion: None,
-        extra_norms: ExtraNorms::default(),
-        scaled_embedding: false,
-        pooling: None,
-    };
+    let head_recipe = wf_core::Head { tied: false };
+    let network = Network { vocab_len, hidden_len: COLS, head: head_recipe, ..Network::default() };
+    let info = ModelInfo { context_len: 32, ..ModelInfo::default() };
     let states: Vec<u8> =
         (0..STATES).flat_map(|i| floats(1_000_000 + i, COLS)).flat_map(f32::to_le_bytes).collect();
     let weights = Weights {
-        embedding: FloatTable::new(&Pool::new(1), FloatEncoding::F32, (COLS, 4 * COLS), &states),
+        embedding: FloatTable::new(&Pool::new(1), FloatEncoding::F32, COLS, &states),
         layers: Vec::new(),
-        output_norm: vec![1.0; COLS],
-        output: Some(FloatTable::new(
-            &Pool::new(1),
-            encoding,
-            (COLS, table.len() / vocab_len),
-            table,
-        )),
+        output_norm: Norm { weight: vec![1.0; COLS], eps: 1e-5 },
+        output: Some(FloatTable::new(&Pool::new(1), encoding, COLS, table)),
     };
     let options = ModelOptions {
         kv: KvDtype::F32,
@@ -165,7 +142,7 @@ fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode
         head,
         sparse: SparseMode::Off,
     };
-    Model::from_weights(config, weights, Compute::new(2), options)
+    Model::from_weights(network, info, weights, Compute::new(2), options)
 }
 
 /// Nearly normal floats.

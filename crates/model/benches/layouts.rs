@@ -1,10 +1,10 @@
-//! How fast a model decodes in each layout, and which layout is measured as the faster.
+//! Decoding speed of a model in each layout, and the layout that loading would choose.
 //!
-//! `cargo bench -p wf-model --bench layouts -- model.gguf`. Both copies of the model decode by turns,
-//! so that a busy machine slows both; after each turn the measurement that loading makes is asked.
-//! Printed are the ratios of turns, and what was answered.
+//! `cargo bench -p wf-model --bench layouts -- model.gguf`. Two copies of the model decode in turns, so
+//! that other load slows both; after each turn the measurement at load is repeated. The output is the
+//! ratio of each turn and the layout chosen.
 
-#![expect(clippy::print_stdout, reason = "what a benchmark finds, it prints")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::path::Path;
 use std::time::Instant;
@@ -21,7 +21,7 @@ const TOKENS: usize = 8;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Some(path) = std::env::args().skip(1).find(|arg| !arg.starts_with("--")) else {
-        println!("a model is needed: -- model.gguf");
+        println!("missing model: pass -- model.gguf");
         return Ok(());
     };
     let file = ModelFile::open(Path::new(&path), &OpenOptions::default())?;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             models.push(Model::load(&file, compute, options(), &mut |_| {})?);
         }
         let compute = Compute::new(threads);
-        let mut logits = Logits::new(file.config().vocab_len);
+        let mut logits = Logits::new(file.network().vocab_len);
         let (mut quad_lines, mut ratios, mut answers) = (Vec::new(), Vec::new(), [0; 2]);
         let mut asking = Vec::new();
         for _ in 0..TURNS {

@@ -1,62 +1,75 @@
-//! What comes before and after a ternary product: each row is normed and quantised to int8 by its own
-//! largest value, so no row depends on another.
+//! Norms, int8 quantization and residual sums around the ternary products.
+//!
+//! Each row is quantized by its own largest magnitude, so no row depends on another.
 
 use wf_kernels::{QuantBatch, TernaryMatrix, multiply_add, multiply_each};
 
 use crate::compute::Compute;
+use crate::weights::Norm;
 
-/// Norms every row of `x` into `normed`, and quantises the result.
+/// Norms every row of `x` into `normed` and quantizes the result.
 pub(crate) fn norm_and_quantize(
     cx: &Compute,
     x: &[f32],
-    (weight, eps): (&[f32], f32),
+    norm: &Norm,
     normed: &mut [f32],
     codes: &mut QuantBatch,
 ) {
-    let len = weight.len();
-    codes.make(cx.kernel, &cx.pool, normed, len, |row, normed| {
-        cx.kernel.rms_norm(&x[row * len..][..len], weight, eps, normed);
+    let len = norm.weight.len();
+    codes.quantize_with(cx.kernel, &cx.pool, normed, len, |row, normed| {
+        cx.kernel.rms_norm(&x[row * len..][..len], &norm.weight, norm.eps, normed);
     });
 }
 
-/// Norms as above where there is a weight; otherwise quantises `x` as it is.
+/// Norms rows of `cols` elements if there is a norm, and quantizes the result.
 pub(crate) fn maybe_norm_and_quantize(
     cx: &Compute,
     x: &[f32],
-    (weight, eps): (Option<&[f32]>, f32),
+    norm: Option<&Norm>,
     normed: &mut [f32],
     codes: &mut QuantBatch,
     cols: usize,
 ) {
-    match weight {
-        Some(weight) => norm_and_quantize(cx, x, (weight, eps), normed, codes),
+    match norm {
+        Some(norm) => norm_and_quantize(cx, x, norm, normed, codes),
         None => codes.quantize(cx.kernel, &cx.pool, x, cols),
     }
 }
 
-/// Norms every row of `x`, each as long as `weight`, into `normed`.
-pub(crate) fn norm_rows(cx: &Compute, x: &[f32], (weight, eps): (&[f32], f32), normed: &mut [f32]) {
-    let len = weight.len();
+/// Norms every row of `x`, each as long as the norm's weights, into `normed`.
+pub(crate) fn norm_rows(cx: &Compute, x: &[f32], norm: &Norm, normed: &mut [f32]) {
+    let len = norm.weight.len();
     cx.pool.rows(normed, len, |row, normed| {
-        cx.kernel.rms_norm(&x[row * len..][..len], weight, eps, normed);
+        cx.kernel.rms_norm(&x[row * len..][..len], &norm.weight, norm.eps, normed);
     });
 }
 
-/// `hidden += norm(codes * matrix)`, or without the norm where there is none. `delta` keeps the
-/// product.
+/// Buffers at the end of a block.
+pub(crate) struct Residual<'a> {
+    /// Receives the block's product.
+    pub(crate) delta: &'a mut [f32],
+    /// Receives the normed product, if there is a norm.
+    pub(crate) normed: &'a mut [f32],
+    /// Hidden states that the result is added to.
+    pub(crate) hidden: &'a mut [f32],
+}
+
+/// `hidden += norm(codes * matrix)`, where the norm is optional.
 pub(crate) fn multiply_norm_add(
     cx: &Compute,
-    (matrix, norm): (&TernaryMatrix, Option<&[f32]>),
+    matrix: &TernaryMatrix,
+    norm: Option<&Norm>,
     codes: &QuantBatch,
-    eps: f32,
-    (delta, normed, hidden): (&mut [f32], &mut [f32], &mut [f32]),
+    out: Residual<'_>,
 ) {
-    let Some(weight) = norm else {
+    let Residual { delta, normed, hidden } = out;
+    let Some(norm) = norm else {
         return multiply_add(cx.kernel, &cx.pool, matrix, codes, delta, hidden);
     };
     multiply_each(cx.kernel, &cx.pool, [(matrix, &mut *delta)], codes);
-    norm_rows(cx, delta, (weight, eps), normed);
-    cx.pool.rows(hidden, weight.len(), |row, hidden| {
-        cx.kernel.add(hidden, &normed[row * weight.len()..][..weight.len()]);
+    norm_rows(cx, delta, norm, normed);
+    let len = norm.weight.len();
+    cx.pool.rows(hidden, len, |row, hidden| {
+        cx.kernel.add(hidden, &normed[row * len..][..len]);
     });
 }

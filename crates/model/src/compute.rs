@@ -1,16 +1,14 @@
-//! What a forward pass runs on: one kernel and one pool of threads.
+//! The resources of a forward pass: a kernel and a thread pool.
 
 use std::sync::Arc;
 
-use wf_kernels::{Isa, Kernel, Layout, Pool};
+use wf_kernels::{CpuList, Isa, Kernel, Layout, Pool, pin_thread, pinned_pool};
 
-use crate::cpus::{CpuList, pin_to, pool_on};
+/// Number of trits that exceeds the CPU caches. Below it, the layout that decodes fastest wins.
+const MIN_TRITS_IN_MEMORY: usize = 128 << 20;
 
-/// Networks with fewer trits lie in a cache, where the layout that is quickest to take apart wins.
-const WORTH_FEWER_BYTES: usize = 128 << 20;
-
-/// The instruction set and the threads of a model, and how its trits lie in memory. None of it
-/// changes a result. Copies share the threads.
+/// The instruction set and threads of a model, and the layout of its trits in memory. None of them
+/// changes a result. Clones share the threads.
 #[derive(Clone)]
 pub struct Compute {
     pub(crate) kernel: &'static dyn Kernel,
@@ -20,23 +18,24 @@ pub struct Compute {
 }
 
 impl Compute {
-    /// The best kernel of this CPU on `threads` threads, the caller's among them.
+    /// Uses the best kernel of this CPU on `threads` threads, including the caller's.
     pub fn new(threads: usize) -> Self {
         Self::on(wf_kernels::best(), threads, None)
     }
 
-    /// A chosen instruction set, or nothing if this CPU does not have it.
+    /// Uses a given instruction set; `None` if this CPU does not have it.
     pub fn with_isa(isa: Isa, threads: usize) -> Option<Self> {
         Some(Self::on(wf_kernels::kernel(isa)?, threads, None))
     }
 
-    /// A chosen instruction set, or else the best; and each thread on a CPU of its own, if some are
-    /// chosen. Threads beyond the end of the list run anywhere; so does the caller's until
+    /// Uses an instruction set, by default the best one, and pins each thread to one of `cpus`.
+    ///
+    /// Threads beyond the end of the list are not pinned; the caller's thread is pinned by
     /// [`enter_thread`](Self::enter_thread).
     ///
     /// # Errors
     ///
-    /// The instruction set, if this CPU does not have it.
+    /// Returns the instruction set if this CPU does not have it.
     pub fn chosen(isa: Option<Isa>, threads: usize, cpus: Option<CpuList>) -> Result<Self, Isa> {
         let kernel = match isa {
             None => wf_kernels::best(),
@@ -46,46 +45,45 @@ impl Compute {
     }
 
     fn on(kernel: &'static dyn Kernel, threads: usize, cpus: Option<CpuList>) -> Self {
-        Self { kernel, pool: Arc::new(pool_on(cpus.as_ref(), threads)), cpus, layout: None }
+        Self { kernel, pool: Arc::new(pinned_pool(cpus.as_ref(), threads)), cpus, layout: None }
     }
 
-    /// The same with a layout for weights that are yet to be loaded.
+    /// Sets the layout of weights that are loaded from now on.
     #[must_use]
     pub fn with_layout(self, layout: Layout) -> Self {
         Self { layout: Some(layout), ..self }
     }
 
-    /// The layout for a network of `trits` trits: the chosen one, or what this machine decodes faster.
+    /// Returns the layout for a network of `trits` trits: the one set, or the faster one by measurement.
     pub fn layout_for(&self, trits: usize) -> Layout {
         match self.layout {
             Some(layout) => layout,
-            None if trits < WORTH_FEWER_BYTES => Layout::QuadLines,
-            None => Layout::measured(self.kernel, &self.pool),
+            None if trits < MIN_TRITS_IN_MEMORY => Layout::QuadLines,
+            None => Layout::fastest(self.kernel, &self.pool),
         }
     }
 
-    /// Keeps the calling thread on the first of the chosen CPUs, if some were chosen: it is the one
-    /// that will run forward passes.
+    /// Pins the calling thread, which will run forward passes, to the first CPU of the list.
     pub fn enter_thread(&self) {
-        self.first_cpu().into_iter().for_each(pin_to);
+        self.first_cpu().into_iter().for_each(pin_thread);
     }
 
-    /// The CPU of the thread that calls.
+    /// Returns the CPU of the calling thread.
     pub(crate) fn first_cpu(&self) -> Option<usize> {
         self.cpus.as_ref().and_then(|cpus| cpus.cpus().first().copied())
     }
 
-    /// The instruction sets this CPU can run.
+    /// Iterates over the instruction sets of this CPU.
     pub fn supported() -> impl Iterator<Item = Isa> {
         wf_kernels::supported().map(Kernel::isa)
     }
 
-    /// The instruction set in use.
+    /// Returns the instruction set.
     pub fn isa(&self) -> Isa {
         self.kernel.isa()
     }
 
-    /// How many threads work, the caller's among them.
+    /// Returns the number of threads, including the caller's.
     pub fn threads(&self) -> usize {
         self.pool.threads()
     }

@@ -1,24 +1,23 @@
-//! Rows of floats by token: the embedding going in, the output head going out.
+//! Tables of floats by token: the embedding and the output head.
 //!
-//! Kept so that scores are those of the file's own values: floats as the file has them, bf16 and f16
-//! being widened in the kernel, and block encodings (Q8_0, Q6_K, Q4_0) as codes of a byte with a
-//! scale for every sixteen, which no kernel has to take apart.
+//! Tables keep the values of the file: plain floats as stored, with bf16 and f16 widened in the kernel,
+//! and block encodings (Q8_0, Q6_K, Q4_0) as byte codes with a scale for every sixteen.
 
 use std::convert::Infallible;
 use std::ops::Range;
 
 use wf_formats::encoding::{CODES_PER_SCALE, decode_codes};
-use wf_formats::{FloatEncoding, Pieces};
+use wf_formats::{FloatEncoding, FloatKind, TensorChunks};
 use wf_kernels::{CodeRows, FirstError, FloatRows, Kernel, Pool, Strip};
 use wf_kernels::{half, prefer_huge_pages};
 
 use crate::compute::Compute;
 
-/// How many tokens one job of the head scores: large enough that a job outweighs handing it out, and
-/// that what lies ahead of it in memory is nearly always its own.
+/// Number of tokens per job of the output head: large enough to outweigh the cost of a job, and for
+/// prefetched memory to belong to the same job.
 const TOKENS_PER_JOB: usize = 128;
 
-/// A row of `cols` floats for each token.
+/// A table with one row of floats per token.
 pub struct FloatTable {
     cols: usize,
     store: Store,
@@ -32,57 +31,58 @@ enum Store {
 }
 
 impl FloatTable {
-    /// A table of little-endian `bytes` in `encoding`, `row_size` of which are a row of `cols` floats:
-    /// as many rows as there are whole ones. Made on all threads of `pool`, each of which is the first
-    /// to write the memory of its part.
-    pub fn new(
-        pool: &Pool,
-        encoding: FloatEncoding,
-        (cols, row_size): (usize, usize),
-        bytes: &[u8],
-    ) -> Self {
-        let shape = (bytes.len() / row_size, cols);
-        if let FloatEncoding::Q8_0 | FloatEncoding::Q6K | FloatEncoding::Q4_0 = encoding {
-            return Self { cols, store: codes_of(pool, encoding, (cols, row_size), bytes) };
-        }
-        let read = |piece, out: &mut [u8]| -> Result<(), Infallible> {
-            out.copy_from_slice(&bytes[piece * Pieces::LEN..][..out.len()]);
-            Ok(())
-        };
-        let Ok(table) = Self::read(pool, encoding, shape, read);
-        table
-    }
-
-    /// A table of plain floats, little-endian, whose bytes `read` gives: in pieces of
-    /// [`Pieces::LEN`], by their numbers, of which the last may be shorter.
+    /// Creates a table of rows of `cols` floats from their little-endian `bytes` in `encoding`.
+    ///
+    /// Each thread of `pool` is the first to write its share of the memory, so on a NUMA machine the
+    /// share is local to it.
     ///
     /// # Panics
     ///
-    /// If `encoding` is one of blocks.
+    /// If the blocks of `encoding` do not divide `cols`.
+    pub fn new(pool: &Pool, encoding: FloatEncoding, cols: usize, bytes: &[u8]) -> Self {
+        let row_size = encoding.row_size(cols).expect("whole blocks in a row") as usize;
+        if !encoding.is_plain() {
+            return Self { cols, store: codes_of(pool, encoding, cols, row_size, bytes) };
+        }
+        let read = |piece, out: &mut [u8]| -> Result<(), Infallible> {
+            out.copy_from_slice(&bytes[piece * TensorChunks::CHUNK_LEN..][..out.len()]);
+            Ok(())
+        };
+        let Ok(table) = Self::read(pool, encoding, bytes.len() / row_size, cols, read);
+        table
+    }
+
+    /// Creates a table of plain floats. `read` fills in the bytes, little-endian, of the chunk with a
+    /// given index: [`TensorChunks::CHUNK_LEN`] bytes, or fewer for the last one.
+    ///
+    /// # Panics
+    ///
+    /// If `encoding` is a block encoding.
     pub fn read<E: Send>(
         pool: &Pool,
         encoding: FloatEncoding,
-        (rows, cols): (usize, usize),
+        rows: usize,
+        cols: usize,
         read: impl Fn(usize, &mut [u8]) -> Result<(), E> + Sync,
     ) -> Result<Self, E> {
         let len = rows * cols;
-        let store = match encoding {
-            FloatEncoding::F32 => Store::F32(numbers(pool, len, read, f32::from_le_bytes)?),
-            FloatEncoding::Bf16 => Store::Bf16(numbers(pool, len, read, u16::from_le_bytes)?),
-            FloatEncoding::F16 => Store::F16(numbers(pool, len, read, u16::from_le_bytes)?),
-            FloatEncoding::Q8_0 | FloatEncoding::Q6K | FloatEncoding::Q4_0 => {
-                panic!("{encoding} is one of blocks, which pieces would cut")
+        let store = match encoding.kind() {
+            FloatKind::F32 => Store::F32(numbers(pool, len, read, f32::from_le_bytes)?),
+            FloatKind::Bf16 => Store::Bf16(numbers(pool, len, read, u16::from_le_bytes)?),
+            FloatKind::F16 => Store::F16(numbers(pool, len, read, u16::from_le_bytes)?),
+            FloatKind::Blocks => {
+                panic!("{encoding} is a block encoding: chunks may split its blocks")
             }
         };
         Ok(Self { cols, store })
     }
 
-    /// Floats in a row.
+    /// Returns the number of floats in a row.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         match &self.store {
             Store::F32(values) => values.len() / self.cols,
@@ -91,7 +91,7 @@ impl FloatTable {
         }
     }
 
-    /// Bytes held in memory.
+    /// Size in memory, in bytes.
     pub fn size_bytes(&self) -> usize {
         match &self.store {
             Store::F32(values) => size_of_val(&values[..]),
@@ -100,7 +100,7 @@ impl FloatTable {
         }
     }
 
-    /// One row, widened.
+    /// Writes one row, widened to f32.
     pub fn row(&self, row: usize, out: &mut [f32]) {
         let at = row * self.cols;
         match &self.store {
@@ -120,16 +120,16 @@ impl FloatTable {
         }
     }
 
-    /// Whether every value of a row is finite.
+    /// Returns `true` if every value of a row is finite.
     pub(crate) fn row_is_finite(&self, row: usize, scratch: &mut [f32]) -> bool {
-        // Numbers whose exponents are all ones are not finite.
-        let none_has = |values: &[u16], exponent: u16| {
+        // A number is not finite if all bits of its exponent are set.
+        let all_finite = |values: &[u16], exponent: u16| {
             let values = &values[row * self.cols..][..self.cols];
             !values.iter().fold(false, |any, value| any | (value & exponent == exponent))
         };
         match &self.store {
-            Store::Bf16(values) => none_has(values, 0x7f80),
-            Store::F16(values) => none_has(values, 0x7c00),
+            Store::Bf16(values) => all_finite(values, 0x7f80),
+            Store::F16(values) => all_finite(values, 0x7c00),
             Store::F32(_) | Store::Codes { .. } => {
                 self.row(row, scratch);
                 scratch.iter().all(|value| value.is_finite())
@@ -137,7 +137,7 @@ impl FloatTable {
         }
     }
 
-    /// `out[t][v]` = row `v` · `hidden[t]`, for every token `v` of the vocabulary.
+    /// Computes `out[t][v]` = row `v` · `hidden[t]`, for every token `v` of the vocabulary.
     pub(crate) fn scores(&self, cx: &Compute, hidden: &[f32], out: &mut [f32]) {
         cx.pool.strips(out, self.rows(), TOKENS_PER_JOB, |job, mut out| {
             let first = job * TOKENS_PER_JOB;
@@ -145,7 +145,7 @@ impl FloatTable {
         });
     }
 
-    /// `out[i]` = row `tokens[i]` · `x`: the same bits as [`scores`](Self::scores) gives.
+    /// Computes `out[i]` = row `tokens[i]` · `x`, with the same bits as [`scores`](Self::scores).
     pub(crate) fn scores_of(&self, cx: &Compute, tokens: &[u32], x: &[f32], out: &mut [f32]) {
         cx.pool.rows(out, 1, |i, out| {
             let row = tokens[i] as usize;
@@ -173,7 +173,7 @@ impl FloatTable {
     }
 }
 
-/// Plain numbers of `N` bytes.
+/// Reads plain numbers of `N` bytes.
 fn numbers<T: Copy + Default + Send, const N: usize, E: Send>(
     pool: &Pool,
     len: usize,
@@ -181,25 +181,26 @@ fn numbers<T: Copy + Default + Send, const N: usize, E: Send>(
     from_bytes: impl Fn([u8; N]) -> T + Sync,
 ) -> Result<Vec<T>, E> {
     let mut values = zeros(len);
-    let mut buffers = vec![vec![0; Pieces::LEN.min(len * N)]; pool.threads()];
+    let mut buffers = vec![vec![0; TensorChunks::CHUNK_LEN.min(len * N)]; pool.threads()];
     let first_error = FirstError::new();
-    let piece_len = Pieces::LEN / N;
+    let piece_len = TensorChunks::CHUNK_LEN / N;
     pool.strips_with(&mut values, len, piece_len, &mut buffers, |piece, mut values, buffer| {
         let values = values.row(0);
         let bytes = &mut buffer[..values.len() * N];
-        first_error.note(piece, read(piece, bytes));
+        first_error.record(piece, read(piece, bytes));
         for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
             *value = from_bytes(*bytes);
         }
     });
-    first_error.or(values)
+    first_error.into_result(values)
 }
 
-/// Rows of a block encoding, which the file was checked to have.
+/// Decodes rows of a block encoding.
 fn codes_of(
     pool: &Pool,
     encoding: FloatEncoding,
-    (cols, row_size): (usize, usize),
+    cols: usize,
+    row_size: usize,
     bytes: &[u8],
 ) -> Store {
     let rows = bytes.len() / row_size;
@@ -207,18 +208,17 @@ fn codes_of(
     let (mut codes, mut scales) = (zeros(rows * cols), zeros(rows * groups));
     pool.row_pairs((&mut codes, cols), (&mut scales, groups), |row, codes, scales| {
         decode_codes(encoding, &bytes[row * row_size..][..row_size], codes, scales)
-            .expect("a row's size was checked when the file was opened");
+            .expect("a row holds whole blocks");
     });
     Store::Codes { codes, scales }
 }
 
-/// Room for a table that is read from end to end: small pages would cost a quarter of the speed.
-///
-/// Zeros come from the system as pages that exist only once they are written.
+/// Allocates a table that is read from end to end, in huge pages: small ones cost a quarter of the
+/// speed. Pages of zeros take no memory until they are written.
 fn zeros<T: Clone + Default>(len: usize) -> Vec<T> {
-    let room = vec![T::default(); len];
-    prefer_huge_pages(&room);
-    room
+    let values = vec![T::default(); len];
+    prefer_huge_pages(&values);
+    values
 }
 
 fn widen(stored: &[u16], to_f32: impl Fn(u16) -> f32, out: &mut [f32]) {

@@ -1,43 +1,44 @@
-//! The whole pass, top to bottom.
+//! The forward pass, top to bottom.
 
 use std::sync::Arc;
 
-use wf_formats::{ModelConfig, ModelFile};
-use wf_kernels::{Pool, RotaryTable};
+use wf_core::{Layer, Network};
+use wf_formats::{ModelFile, ModelInfo};
+use wf_kernels::{Pool, RotaryTable, with_pinned_thread};
 
-use crate::attention::attention;
+use crate::attention::AttentionBlock;
 use crate::compute::Compute;
-use crate::cpus::pinned_to;
 use crate::head::{Difference, Head, HeadCounts, HeadMode};
 use crate::kv::{KvDtype, KvPool, PAGE_LEN};
-use crate::load::{LoadError, Loading, load};
-use crate::mlp::mlp;
-use crate::parts::{Part, PartTimes};
+use crate::load::{LoadError, LoadProgress, load};
+use crate::mlp::MlpBlock;
+use crate::phases::{Phase, PhaseTimes};
 use crate::scratch::Scratch;
-use crate::segment::{Forward, Logits, Segment};
+use crate::segment::{Forward, HiddenStates, Logits, Segment};
 use crate::sparse::{LayerSparsity, Sparse, SparseMode};
 use crate::weights::Weights;
 
-/// What a model is given to work with.
+/// Settings of a loaded model.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelOptions {
-    /// How K and V are stored.
+    /// Data type of the KV cache.
     pub kv: KvDtype,
-    /// Pages of K/V to reserve.
+    /// Number of pages in the KV cache.
     pub pages: usize,
-    /// The most tokens of one step.
+    /// Maximum number of tokens of a step.
     pub max_batch_tokens: usize,
-    /// How hidden states become scores.
+    /// Computation of logits from hidden states.
     pub head: HeadMode,
-    /// Whether the zeros of squared ReLU are skipped.
+    /// Layers in which the zeros of squared ReLU are skipped.
     pub sparse: SparseMode,
 }
 
-/// A network ready to run.
+/// A network with its weights, KV cache and buffers.
 pub struct Model {
-    pub(crate) config: ModelConfig,
+    pub(crate) network: Network,
+    pub(crate) info: ModelInfo,
     pub(crate) weights: Weights,
-    pub(crate) rotary: RotaryTable,
+    rotary: Vec<Option<Arc<RotaryTable>>>,
     pub(crate) kv: KvPool,
     pub(crate) scratch: Scratch,
     pub(crate) compute: Compute,
@@ -47,35 +48,38 @@ pub struct Model {
 }
 
 impl Model {
-    /// Reads every weight of `file`, repacked for the kernel, and reserves K/V and buffers.
+    /// Reads every weight of `file` into the layout of the kernels, and allocates the KV cache.
     pub fn load(
         file: &ModelFile,
         compute: Compute,
         options: ModelOptions,
-        progress: &mut dyn FnMut(Loading),
+        progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self, LoadError> {
-        // Whoever writes memory first gets it near by: weights belong to the thread that reads them.
-        let weights = pinned_to(compute.first_cpu(), || load(file, &compute, progress))?;
-        Ok(Self::from_weights(file.config().clone(), weights, compute, options))
+        // Memory is local to the thread that writes it first: weights belong to the ones that read them.
+        let weights = with_pinned_thread(compute.first_cpu(), || load(file, &compute, progress))?;
+        let (network, info) = (file.network().clone(), file.info().clone());
+        Ok(Self::from_weights(network, info, weights, compute, options))
     }
 
-    /// A network of given weights, which must have the shapes of `config`.
+    /// Creates a model from weights, which must have the shapes of `network`.
     pub fn from_weights(
-        config: ModelConfig,
+        network: Network,
+        info: ModelInfo,
         weights: Weights,
         compute: Compute,
         options: ModelOptions,
     ) -> Self {
         let rows = options.max_batch_tokens;
-        let positions = positions(&config, options.pages);
+        let positions = positions(&info, options.pages);
         let mut model = Self {
-            head: Head::new(&compute, &config, weights.head(), options.head),
-            rotary: RotaryTable::new(config.head_dim, config.rope_theta, positions),
-            kv: KvPool::new(&config, options.kv, options.pages),
-            scratch: Scratch::new(&config, rows, positions, compute.threads()),
-            sparse: Sparse::new(&config),
+            head: Head::new(&compute, &network, weights.head(), options.head),
+            rotary: rotary_tables(&network, positions),
+            kv: KvPool::new(&network, options.kv, options.pages),
+            scratch: Scratch::new(&network, rows, positions, compute.threads()),
+            sparse: Sparse::new(&network),
             max_batch_tokens: rows,
-            config,
+            network,
+            info,
             weights,
             compute,
         };
@@ -83,113 +87,124 @@ impl Model {
         model
     }
 
-    /// Computes on something else from now on. K/V stays; no later result changes.
+    /// Replaces the kernel and the threads. The KV cache is kept, and no later result changes.
     pub fn set_compute(&mut self, compute: Compute) {
-        let positions = positions(&self.config, self.kv.pages());
+        let positions = positions(&self.info, self.kv.pages());
         let (rows, threads) = (self.max_batch_tokens, compute.threads());
-        self.scratch = Scratch::new(&self.config, rows, positions, threads);
+        self.scratch = Scratch::new(&self.network, rows, positions, threads);
         self.compute = compute;
     }
 
-    /// Stores K and V in `kv` from now on; what they were stored in comes out.
+    /// Swaps the KV cache with `kv`.
     ///
     /// # Panics
     ///
-    /// If it was not made for this network and as many pages.
+    /// If `kv` is for another network or number of pages.
     pub fn swap_kv(&mut self, kv: &mut KvPool) {
-        assert!(kv.is_as_large_as(&self.kv), "pages for the same network, and as many");
+        assert!(kv.has_shape_of(&self.kv), "pages of the same network, and as many");
         std::mem::swap(&mut self.kv, kv);
     }
 
-    /// How often a step of one token hands work to the threads: for queries, keys and values, for
-    /// the heads, to join what they took of each chunk of positions, for their output, for gate and
-    /// up, and for down in each layer, and for the output head.
-    pub fn shared_runs(&self) -> usize {
-        6 * self.config.layers + 1
+    /// Returns the number of parallel sections in a step of one token: six per layer (query, key and
+    /// value, chunks of attention, joining them, output, gate and up, down) and the output head.
+    pub fn parallel_runs(&self) -> usize {
+        6 * self.network.layers.len() + 1
     }
 
-    /// Notes from now on where the time of forward passes goes.
+    /// Starts to measure the time of each phase.
     pub fn start_clock(&mut self) {
         self.scratch.clock.start();
     }
 
-    /// Stops to note it, and says where it went.
-    pub fn stop_clock(&mut self) -> PartTimes {
+    /// Stops measuring and returns the times.
+    pub fn stop_clock(&mut self) -> PhaseTimes {
         self.scratch.clock.stop()
     }
 
-    /// What the model computes on.
+    /// Returns the kernel and threads.
     pub fn compute(&self) -> &Compute {
         &self.compute
     }
 
-    /// Bytes of weights in memory, copies for the head and for skipping zeros included.
+    /// Size of the weights in bytes, including the copies for the head and for skipping zeros.
     pub fn size_bytes(&self) -> usize {
         self.weights.size_bytes() + self.head.size_bytes() + self.sparse.size_bytes()
     }
 
-    /// Bytes of the head that a pick of the best token reads.
+    /// Number of bytes of the head that are read to find the best token.
     pub fn head_bytes_per_pick(&self) -> usize {
         self.head.bytes_per_pick(self.weights.head())
     }
 
-    /// What the scans of the head had to do so far, by name. Goes on counting.
+    /// Returns the counters of each scan of the head, by name. They keep counting.
     pub fn head_counts(&self) -> Vec<(&'static str, Arc<HeadCounts>)> {
         self.head.counts()
     }
 
-    /// What the network is made of.
+    /// Returns the weights.
     pub fn weights(&self) -> &Weights {
         &self.weights
     }
 
-    /// Runs the attention half of a layer on the rows in `scratch.hidden`.
+    /// Runs the attention block of a layer on the rows in `scratch.hidden`.
     pub(crate) fn run_attention(&mut self, layer: usize, batch: &[Segment<'_>]) {
-        let (cx, config, s) = (&self.compute, &self.config, &mut self.scratch);
-        let weights = &self.weights.layers[layer].attention;
-        attention(cx, config, weights, &self.rotary, (&mut self.kv, layer), batch, s);
+        let block = AttentionBlock {
+            layer,
+            recipe: self.network.layers[layer].attention(),
+            weights: &self.weights.layers[layer].attention,
+            rotary: self.rotary[layer].as_deref(),
+        };
+        block.run(&self.compute, &mut self.kv, batch, &mut self.scratch);
     }
 
-    /// Runs the feed-forward half.
+    /// Runs the feed-forward block of a layer.
     pub(crate) fn run_mlp(&mut self, layer: usize) {
-        let rows = self.scratch.rows.len();
-        let weights = &self.weights.layers[layer].mlp;
-        let sparse = (&mut self.sparse.layers[layer], &mut self.sparse.step);
-        mlp(&self.compute, &self.config, weights, sparse, rows, &mut self.scratch);
+        let recipe = self.network.layers[layer].ffn.dense();
+        let block = MlpBlock {
+            recipe: recipe.expect("weights are loaded for dense blocks only"),
+            weights: &self.weights.layers[layer].mlp,
+            sparse: &mut self.sparse.layers[layer],
+            step: &mut self.sparse.step,
+        };
+        block.run(&self.compute, &mut self.scratch);
     }
 
-    /// Norms the rows that want scores and runs the output head on them.
+    /// Norms the scored rows and runs the output head on them.
     fn score(&mut self, batch: &[Segment<'_>], logits: &mut Logits) {
-        let (cx, config, s) = (&self.compute, &self.config, &mut self.scratch);
-        let len = config.hidden_len;
-        logits.resize(batch.iter().map(|segment| segment.want.len()).sum());
-        let (mut wanted, mut first_row) = (0, 0);
-        // Neighbours that ask in the same way are scored together: the head is read once for all.
+        let (cx, norm, s) = (&self.compute, &self.weights.output_norm, &mut self.scratch);
+        let len = self.network.hidden_len;
+        logits.resize(batch.iter().map(|segment| segment.scored.len()).sum());
+        let (mut scored, mut first_row) = (0, 0);
+        // Neighbours of the same scoring are scored together: the head is read once for all.
         for alike in batch.chunk_by(|a, b| a.scoring.is_like(b.scoring)) {
-            let first_wanted = wanted;
+            let first_scored = scored;
             for segment in alike {
-                for &want in segment.want {
-                    let hidden = &s.hidden[(first_row + want) * len..][..len];
-                    let normed = &mut s.normed[wanted * len..][..len];
-                    cx.kernel.rms_norm(hidden, &self.weights.output_norm, config.norm_eps, normed);
-                    wanted += 1;
+                for &index in segment.scored {
+                    let hidden = &s.hidden[(first_row + index) * len..][..len];
+                    let normed = &mut s.normed[scored * len..][..len];
+                    cx.kernel.rms_norm(hidden, &norm.weight, norm.eps, normed);
+                    scored += 1;
                 }
                 first_row += segment.tokens.len();
             }
-            if wanted == first_wanted {
+            if scored == first_scored {
                 continue;
             }
-            let normed = &s.normed[first_wanted * len..wanted * len];
-            let out = logits.rows_mut(first_wanted, wanted - first_wanted);
-            let scored = self.head.score(cx, self.weights.head(), (normed, alike), out);
-            scored.unwrap_or_else(|difference| stop(alike, &difference));
+            let normed = &s.normed[first_scored * len..scored * len];
+            let out = logits.rows_mut(first_scored, scored - first_scored);
+            let result = self.head.score(cx, self.weights.head(), normed, alike, out);
+            result.unwrap_or_else(|difference| stop(alike, &difference));
         }
     }
 }
 
 impl Forward for Model {
-    fn config(&self) -> &ModelConfig {
-        &self.config
+    fn network(&self) -> &Network {
+        &self.network
+    }
+
+    fn info(&self) -> &ModelInfo {
+        &self.info
     }
 
     fn max_batch_tokens(&self) -> usize {
@@ -204,54 +219,77 @@ impl Forward for Model {
         self.kv.pages()
     }
 
-    fn zeros_seen(&self) -> LayerSparsity {
-        self.sparsity().fold(LayerSparsity::default(), LayerSparsity::with)
+    fn total_sparsity(&self) -> LayerSparsity {
+        self.layer_sparsity().fold(LayerSparsity::default(), LayerSparsity::with)
     }
 
-    fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) {
+    fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) -> &dyn HiddenStates {
         self.scratch.place(batch);
         if self.scratch.rows.is_empty() {
             logits.resize(0);
-            return;
+            return self;
         }
         self.scratch.clock.skip();
-        embed(&self.compute.pool, &self.weights, &self.config, &mut self.scratch);
-        self.scratch.clock.lap(Part::Embedding);
-        for layer in 0..self.config.layers {
+        embed(&self.compute.pool, &self.weights, &self.network, &mut self.scratch);
+        self.scratch.clock.lap(Phase::Embedding);
+        for layer in 0..self.network.layers.len() {
             self.run_attention(layer, batch);
             self.run_mlp(layer);
         }
         self.score(batch, logits);
-        self.scratch.clock.lap(Part::Head);
-    }
-
-    fn hidden_state(&self, token: usize, out: &mut [f32]) {
-        let len = self.config.hidden_len;
-        let hidden = &self.scratch.hidden[token * len..][..len];
-        let (weight, eps) = (&self.weights.output_norm, self.config.norm_eps);
-        self.compute.kernel.rms_norm(hidden, weight, eps, out);
+        self.scratch.clock.lap(Phase::Head);
+        self
     }
 }
 
-/// What `--head check` is for.
+impl HiddenStates for Model {
+    fn read(&self, token: usize, out: &mut [f32]) {
+        let (len, norm) = (self.network.hidden_len, &self.weights.output_norm);
+        let hidden = &self.scratch.hidden[token * len..][..len];
+        self.compute.kernel.rms_norm(hidden, &norm.weight, norm.eps, out);
+    }
+}
+
+/// Panics with the difference that `--head check` has found.
 fn stop(alike: &[Segment<'_>], difference: &Difference) {
-    let positions = alike.iter().flat_map(|s| s.want.iter().map(|want| s.start + want));
+    let positions = alike.iter().flat_map(|s| s.scored.iter().map(|index| s.start + index));
     let position = positions.into_iter().nth(difference.row).unwrap_or_default();
     panic!("head check: at position {position}, {difference}");
 }
 
-/// Positions there is anything to reserve for: none lies beyond the context or the pages.
-fn positions(config: &ModelConfig, pages: usize) -> usize {
-    config.context_len.min(pages * PAGE_LEN)
+/// Returns the number of positions to allocate for: within the context and the pages.
+fn positions(info: &ModelInfo, pages: usize) -> usize {
+    info.context_len.min(pages * PAGE_LEN)
 }
 
-/// Each row starts as its token's embedding.
-fn embed(pool: &Pool, weights: &Weights, config: &ModelConfig, s: &mut Scratch) {
-    let (rows, len) = (&s.rows[..], config.hidden_len);
-    let scale = config.scaled_embedding.then(|| (len as f32).sqrt());
+/// Creates the rotary tables of all layers; layers with equal embeddings share a table.
+fn rotary_tables(network: &Network, positions: usize) -> Vec<Option<Arc<RotaryTable>>> {
+    let mut tables: Vec<Option<Arc<RotaryTable>>> = Vec::with_capacity(network.layers.len());
+    let key = |layer: &Layer| {
+        let attention = layer.attention();
+        attention.rope.map(|rope| (rope, attention.head_dim))
+    };
+    for layer in &network.layers {
+        let earlier =
+            network.layers.iter().zip(&tables).find(|(other, _)| key(other) == key(layer));
+        let table = match (earlier, key(layer)) {
+            (Some((_, table)), _) => table.clone(),
+            (None, Some((rope, head_dim))) => {
+                Some(Arc::new(RotaryTable::new(head_dim, rope.theta, positions)))
+            }
+            (None, None) => None,
+        };
+        tables.push(table);
+    }
+    tables
+}
+
+/// Sets each row to its token's embedding.
+fn embed(pool: &Pool, weights: &Weights, network: &Network, s: &mut Scratch) {
+    let (rows, len) = (&s.rows[..], network.hidden_len);
     pool.rows(&mut s.hidden[..rows.len() * len], len, |row, hidden| {
         weights.embedding.row(rows[row].token as usize, hidden);
-        if let Some(scale) = scale {
+        if let Some(scale) = network.embedding.scale {
             hidden.iter_mut().for_each(|value| *value *= scale);
         }
     });

@@ -1,69 +1,72 @@
-//! Pages of K and V. Knows sequences by their pages; does not know who owns a page.
+//! The KV cache: pages of keys and values.
 //!
-//! How a page lies in memory is the business of the kernels ([`KvStore`]). Attention always reads K
-//! and V back from here, also for the tokens of the same step, so a cached prefix equals a computed
-//! one whatever the type.
+//! A sequence is known by its list of pages; the owner of a page is not known here. The memory layout
+//! of a page belongs to the kernels ([`KvStore`]). Attention always reads keys and values back from
+//! the pages, also those of the same step, so a cached prefix equals a computed one for every type.
 
-use wf_formats::ModelConfig;
+use wf_core::Network;
 pub use wf_kernels::{KvDtype, PAGE_LEN, UnknownKvDtype};
-use wf_kernels::{KvHead, KvShape, KvStore};
+use wf_kernels::{KvHead, KvShape, KvSlot, KvStore};
 
 use crate::compute::Compute;
 
-/// The number of a page.
+/// Index of a page.
 pub type PageId = u32;
 
-/// All pages of all layers, reserved at start.
+/// All pages of all layers, allocated up front.
 pub struct KvPool {
     store: KvStore,
 }
 
 impl KvPool {
-    /// Room for `pages` pages in each layer of `config`.
-    pub fn new(config: &ModelConfig, dtype: KvDtype, pages: usize) -> Self {
-        Self { store: KvStore::new(dtype, shape(config, pages)) }
+    /// Allocates `pages` pages for each layer of `network`.
+    pub fn new(network: &Network, dtype: KvDtype, pages: usize) -> Self {
+        Self { store: KvStore::new(dtype, shape(network, pages)) }
     }
 
-    /// Bytes that `pages` pages of `config` take.
-    pub fn size_bytes(config: &ModelConfig, dtype: KvDtype, pages: usize) -> usize {
-        shape(config, pages).size_bytes(dtype)
+    /// Size of `pages` pages of all layers, in bytes.
+    pub fn size_bytes(network: &Network, dtype: KvDtype, pages: usize) -> usize {
+        shape(network, pages).size_bytes(dtype)
     }
 
-    /// How many pages each layer has.
+    /// Number of pages of each layer.
     pub fn pages(&self) -> usize {
         self.store.shape().pages
     }
 
-    /// How K and V are stored.
+    /// Data type of the keys and values.
     pub fn dtype(&self) -> KvDtype {
         self.store.dtype()
     }
 
-    /// Whether pages of `other` can stand in for ours.
-    pub(crate) fn is_as_large_as(&self, other: &Self) -> bool {
+    /// Returns `true` if `other` has the same number of pages for the same network.
+    pub(crate) fn has_shape_of(&self, other: &Self) -> bool {
         self.store.shape() == other.store.shape()
     }
 
-    /// Writes one token's keys and values (all heads, one after another) at `position` of the
-    /// sequence whose pages these are.
+    /// Writes the keys and values of one token (all heads, one after another) at `position` of the
+    /// sequence with these pages.
     pub(crate) fn write(
         &mut self,
         cx: &Compute,
-        (layer, pages, position): (usize, &[PageId], usize),
+        layer: usize,
+        pages: &[PageId],
+        position: usize,
         keys: &[f32],
         values: &[f32],
     ) {
-        let place = (layer, pages[position / PAGE_LEN], position % PAGE_LEN);
-        self.store.write(cx.kernel, place, keys, values);
+        self.store.write(cx.kernel, KvSlot::new(layer, pages, position), keys, values);
     }
 
-    /// One K/V head of a layer, seen through a sequence's pages.
+    /// Returns one K/V head of a layer, seen through the pages of a sequence.
     pub(crate) fn head<'a>(&'a self, layer: usize, head: usize, pages: &'a [PageId]) -> KvHead<'a> {
         self.store.head(layer, head, pages)
     }
 }
 
-fn shape(config: &ModelConfig, pages: usize) -> KvShape {
-    let (layers, heads, head_dim) = (config.layers, config.kv_heads, config.head_dim);
-    KvShape { layers, pages, heads, head_dim }
+/// All layers have as many K/V heads of one length: `Network::check` rejects others.
+fn shape(network: &Network, pages: usize) -> KvShape {
+    let heads = network.max_attention(|attention| attention.kv_heads);
+    let head_dim = network.max_attention(|attention| attention.head_dim);
+    KvShape { layers: network.layers.len(), pages, heads, head_dim }
 }

@@ -1,15 +1,14 @@
-//! The network: weights, K/V storage, and one forward pass over a ragged batch.
+//! Runs a [`Network`](wf_core::Network): weights, KV cache, and one forward pass over a ragged batch.
 //!
-//! A model scores tokens; it knows nothing of decoding. The engine hands it a batch of
-//! [`Segment`]s, each one sequence's share of a step, and reads [`Logits`] back. What a token
-//! may see is the segment's [`Sees`]; where its K and V live is the segment's list of pages.
+//! A model scores tokens; it knows nothing of decoding. The engine passes a batch of [`Segment`]s, each
+//! one sequence's share of a step, and gets [`Logits`] back. A segment's [`Visibility`] decides which
+//! positions its tokens attend to, its list of pages where their keys and values are.
 //!
-//! Read `forward.rs` first: it is the whole pass, top to bottom. `attention.rs` and `mlp.rs` are
-//! its two halves, `load.rs` is where a file becomes
-//! [`Weights`](weights::Weights).
+//! Read `forward.rs` first: it is the whole pass. `attention.rs` and `mlp.rs` are the two blocks of a
+//! layer, each driven by the layer's recipe; `load.rs` reads a file into [`Weights`](weights::Weights).
 //!
-//! The same tokens give the same bits whatever the batch, the chunking, the thread count or the
-//! instruction set: every row is computed from that row and the K/V before it alone.
+//! The same tokens give the same bits for every batch, chunking, thread count and instruction set:
+//! each row is computed from that row and the keys and values before it alone.
 
 #![forbid(unsafe_code)]
 
@@ -17,14 +16,13 @@ mod attend;
 mod attention;
 mod codes;
 mod compute;
-mod cpus;
 mod embed;
 mod forward;
 mod head;
 mod kv;
 mod load;
 mod mlp;
-mod parts;
+mod phases;
 mod scan;
 mod scratch;
 mod segment;
@@ -33,14 +31,14 @@ mod trace;
 pub mod weights;
 
 pub use compute::Compute;
-pub use cpus::{BadCpuList, CpuList, pool_on};
 pub use forward::{Model, ModelOptions};
 pub use head::{HeadCounts, HeadMode, UnknownHeadMode};
 pub use kv::{KvDtype, KvPool, PAGE_LEN, PageId, UnknownKvDtype};
-pub use load::{LoadError, Loading};
-pub use parts::{Part, PartTimes};
-pub use segment::{Forward, Logits, Scoring, Sees, Segment, TokenId};
+pub use load::{LoadError, LoadProgress};
+pub use phases::{Phase, PhaseTimes};
+pub use segment::{Forward, HiddenStates, Logits, Scoring, Segment, Visibility};
 pub use sparse::{LayerSparsity, SparseMode, UnknownSparseMode};
 pub use trace::{LayerTrace, Quantized};
-pub use wf_formats::{BlockDiffusion, MASK_TEXT, ModelConfig, Pooling};
-pub use wf_kernels::{Isa, Layout, math, why_missing};
+pub use wf_core::TokenId;
+pub use wf_formats::{BlockDiffusion, MASK_TEXT, ModelInfo, Pooling};
+pub use wf_kernels::{CpuList, CpuListError, Isa, Layout, math, pinned_pool, unavailable_reason};

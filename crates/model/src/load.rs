@@ -1,139 +1,89 @@
-//! A model file becomes weights, repacked for the kernel.
+//! Loading: the tensors of a model file become weights in the layout of the kernels.
 //!
-//! Shapes were checked against the config when the file was opened. What is checked here is what
-//! only reading the values can show: a code that is no trit, a scale or weight that is not finite.
+//! Shapes were checked when the file was opened. Checked here is what only the values can show: codes
+//! that are no trits, scales and weights that are not finite.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use wf_formats::{
-    Encoding, FloatEncoding, LayerTensor, ModelFile, Pieces, TensorInfo, TensorName, TritScales,
-};
-use wf_kernels::{Layout, Scales, TernaryMatrix};
+use wf_formats::{Encoding, ModelFile, Scales, TensorChunks, TensorInfo, TensorName};
+use wf_kernels::{Layout, TernaryMatrix};
 
 use crate::compute::Compute;
 use crate::embed::FloatTable;
-use crate::weights::{Attention, AttentionNorms, Layer, Mlp, MlpNorms, Weights};
+use crate::weights::{WeightSource, Weights};
 
-/// Why a file could not become a model.
+/// Error of a model file that cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The file's reader refused a tensor.
+    /// A tensor cannot be read.
     #[error(transparent)]
     File(#[from] wf_formats::Error),
-    /// The network needs a tensor that the file does not have.
+    /// A tensor of the network is not in the file.
     #[error("tensor {0} is missing")]
     Missing(TensorName),
-    /// A tensor is not of the kind its place in the network needs.
-    #[error("tensor {name:?} is stored as {found}: {allowed} is allowed here")]
+    /// A tensor has an encoding that its role does not allow.
+    #[error("tensor {name:?} is stored as {found}: must be {allowed}")]
     Kind {
-        /// Its name in the file.
+        /// Name in the file.
         name: String,
-        /// How it is stored.
+        /// Encoding in the file.
         found: String,
-        /// What would do.
+        /// Encodings that are allowed.
         allowed: &'static str,
     },
-    /// A value that no sound model holds.
-    #[error("tensor {name:?}, row {row}: a value is not finite; every weight must be a number")]
+    /// A value is infinite or not a number.
+    #[error("tensor {name:?}, row {row}: a value is not finite")]
     NotFinite {
-        /// The tensor's name in the file.
+        /// Name in the file.
         name: String,
-        /// The row with the value.
+        /// Row of the value.
         row: usize,
     },
+    /// A layer is a mixture of experts.
+    #[error("layer {0} routes to experts, which is not supported")]
+    Experts(usize),
 }
 
-/// How far loading has come.
+/// Progress of loading.
 #[derive(Clone, Copy, Debug)]
-pub struct Loading {
+pub struct LoadProgress {
     /// Bytes of the file read so far.
     pub done: u64,
-    /// Bytes to read.
+    /// Bytes to read in total.
     pub total: u64,
 }
 
-/// Reads every tensor the network uses.
+/// Reads every tensor of the network.
 pub(crate) fn load(
     file: &ModelFile,
     compute: &Compute,
-    progress: &mut dyn FnMut(Loading),
+    progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<Weights, LoadError> {
+    let network = file.network();
+    if let Some(layer) = network.layers.iter().position(|layer| layer.ffn.dense().is_none()) {
+        return Err(LoadError::Experts(layer));
+    }
     let total = file.tensors().iter().map(|t| t.size).sum();
-    let config = file.config();
     let is_ternary = |t: &&TensorInfo| matches!(t.encoding, Encoding::Ternary(_));
     let trits = file.tensors().iter().filter(is_ternary).map(|t| t.rows * t.cols).sum();
     let layout = compute.layout_for(trits);
-    let mut loader = Loader { file, compute, layout, progress, done: 0, total };
-    let layers = (0..config.layers).map(|layer| loader.layer(layer)).collect::<Result<_, _>>()?;
-    let output = match file.tensor(TensorName::Output) {
-        Some(_) => Some(loader.table(TensorName::Output)?),
-        None => None,
-    };
-    Ok(Weights {
-        embedding: loader.table(TensorName::Embedding)?,
-        layers,
-        output_norm: loader.vector(TensorName::OutputNorm)?,
-        output,
-    })
+    Weights::read(network, &mut Loader { file, compute, layout, progress, done: 0, total })
 }
 
 struct Loader<'a> {
     file: &'a ModelFile,
     compute: &'a Compute,
     layout: Layout,
-    progress: &'a mut dyn FnMut(Loading),
+    progress: &'a mut dyn FnMut(LoadProgress),
     done: u64,
     total: u64,
 }
 
-impl<'a> Loader<'a> {
-    fn layer(&mut self, layer: usize) -> Result<Layer, LoadError> {
-        use LayerTensor as T;
-        let name = |tensor| TensorName::Layer(layer, tensor);
-        let norms = self.file.config().extra_norms;
-        let sub_norms = self.file.config().sub_norms;
-        Ok(Layer {
-            attention: Attention {
-                norm: self.vector(name(T::AttnNorm))?,
-                query: self.matrix(name(T::Query))?,
-                key: self.matrix(name(T::Key))?,
-                value: self.matrix(name(T::Value))?,
-                sub_norm: self.norm(sub_norms, name(T::AttnSubNorm))?,
-                output: self.matrix(name(T::AttnOutput))?,
-                extra: AttentionNorms {
-                    inputs: self.norms(
-                        norms.inputs,
-                        [T::QueryInputNorm, T::KeyInputNorm, T::ValueInputNorm].map(name),
-                    )?,
-                    heads: self.norms(norms.heads, [T::QueryHeadNorm, T::KeyHeadNorm].map(name))?,
-                    output: self.norm(norms.outputs, name(T::AttnOutputNorm))?,
-                },
-            },
-            mlp: Mlp {
-                norm: self.vector(name(T::FfnNorm))?,
-                gate: self.matrix(name(T::Gate))?,
-                up: self.matrix(name(T::Up))?,
-                sub_norm: self.norm(sub_norms, name(T::FfnSubNorm))?,
-                down: self.matrix(name(T::Down))?,
-                extra: MlpNorms {
-                    inputs: self
-                        .norms(norms.inputs, [T::GateInputNorm, T::UpInputNorm].map(name))?,
-                    output: self.norm(norms.outputs, name(T::FfnOutputNorm))?,
-                },
-            },
-        })
-    }
+/// Shapes are those of the network, as opening the file has checked.
+impl WeightSource for Loader<'_> {
+    type Error = LoadError;
 
-    fn find(&self, name: TensorName) -> Result<&'a TensorInfo, LoadError> {
-        self.file.tensor(name).ok_or(LoadError::Missing(name))
-    }
-
-    fn finished(&mut self, tensor: &TensorInfo) {
-        self.done += tensor.size;
-        (self.progress)(Loading { done: self.done, total: self.total });
-    }
-
-    fn matrix(&mut self, name: TensorName) -> Result<TernaryMatrix, LoadError> {
+    fn matrix(&mut self, name: TensorName, _: usize, _: usize) -> Result<TernaryMatrix, LoadError> {
         let tensor = self.find(name)?;
         let matrix = match self.ready_matrix(tensor)? {
             Some(matrix) => matrix,
@@ -143,53 +93,7 @@ impl<'a> Loader<'a> {
         Ok(matrix)
     }
 
-    /// A matrix that lies in the file as it is to lie in memory: it is read to where it stays. (Left
-    /// in the file, mapped, it would be in small pages: see `kernels/src/arch/memory.rs`.)
-    fn ready_matrix(&self, tensor: &TensorInfo) -> Result<Option<TernaryMatrix>, LoadError> {
-        if self.file.quad_lines(tensor)?.is_none() {
-            return Ok(None);
-        }
-        let scales = scales(self.file.scales(tensor)?);
-        if !matches!(scales, Scales::Groups { .. }) && self.layout != Layout::QuadLines {
-            return Ok(None);
-        }
-        let (pool, shape) = (&self.compute.pool, (tensor.rows, tensor.cols));
-        let pieces = self.file.pieces(tensor);
-        let read = |piece, bytes: &mut [u8]| pieces.read(piece, bytes);
-        let matrix = TernaryMatrix::read_quad_lines(pool, shape, scales, Pieces::LEN, read)?;
-        pieces.finish()?;
-        // Nothing, if a code is no trit: whoever reads trits one by one can say where.
-        Ok(matrix)
-    }
-
-    /// A matrix in any other form. Its bytes are read first, not mapped: a file that is cut short
-    /// meanwhile is an error then, and not a signal.
-    fn repacked_matrix(&self, tensor: &TensorInfo) -> Result<TernaryMatrix, LoadError> {
-        let data = self.file.read(tensor)?;
-        let (how, shape) = ((&*self.compute.pool, self.layout), (tensor.rows, tensor.cols));
-        let read = |rows, trits: &mut [i8]| data.trits(rows, trits);
-        Ok(TernaryMatrix::read(how, shape, scales(data.scales()?), read)?)
-    }
-
-    /// A norm, if the network has it.
-    fn norm(&mut self, exists: bool, name: TensorName) -> Result<Option<Vec<f32>>, LoadError> {
-        if exists { self.vector(name).map(Some) } else { Ok(None) }
-    }
-
-    /// Several at once.
-    fn norms<const N: usize>(
-        &mut self,
-        exist: bool,
-        names: [TensorName; N],
-    ) -> Result<Option<[Vec<f32>; N]>, LoadError> {
-        let mut norms = [const { Vec::new() }; N];
-        for (norm, name) in norms.iter_mut().zip(names) {
-            *norm = self.norm(exist, name)?.unwrap_or_default();
-        }
-        Ok(exist.then_some(norms))
-    }
-
-    fn vector(&mut self, name: TensorName) -> Result<Vec<f32>, LoadError> {
+    fn vector(&mut self, name: TensorName, _: usize) -> Result<Vec<f32>, LoadError> {
         let tensor = self.find(name)?;
         let mut values = vec![0.0; tensor.rows * tensor.cols];
         self.file.read(tensor)?.floats(0..tensor.rows, &mut values)?;
@@ -200,58 +104,90 @@ impl<'a> Loader<'a> {
         Ok(values)
     }
 
-    fn table(&mut self, name: TensorName) -> Result<FloatTable, LoadError> {
+    fn table(&mut self, name: TensorName, _: usize, _: usize) -> Result<FloatTable, LoadError> {
         let tensor = self.find(name)?;
-        let Encoding::Float(encoding) = tensor.encoding else {
-            return Err(LoadError::Kind {
-                name: tensor.source_name.clone(),
-                found: tensor.encoding.to_string(),
-                allowed: "F32, F16, BF16, Q8_0, Q6_K or Q4_0",
-            });
-        };
-        let table = match encoding {
-            FloatEncoding::F32 | FloatEncoding::F16 | FloatEncoding::Bf16 => {
-                let pieces = self.file.pieces(tensor);
-                let read = |piece, bytes: &mut [u8]| pieces.read(piece, bytes);
-                let shape = (tensor.rows, tensor.cols);
-                let table = FloatTable::read(&self.compute.pool, encoding, shape, read)?;
-                pieces.finish()?;
-                table
-            }
-            FloatEncoding::Q8_0 | FloatEncoding::Q6K | FloatEncoding::Q4_0 => {
-                let data = self.file.read(tensor)?;
-                let row = (tensor.cols, data.bytes().len() / tensor.rows);
-                FloatTable::new(&self.compute.pool, encoding, row, data.bytes())
-            }
-        };
+        let table = self.float_table(tensor)?;
         self.check_finite(tensor, &table)?;
         self.finished(tensor);
         Ok(table)
     }
+}
 
-    /// Names the first row with a value that is not finite, if there is one.
+impl<'a> Loader<'a> {
+    fn find(&self, name: TensorName) -> Result<&'a TensorInfo, LoadError> {
+        self.file.tensor(name).ok_or(LoadError::Missing(name))
+    }
+
+    fn finished(&mut self, tensor: &TensorInfo) {
+        self.done += tensor.size;
+        (self.progress)(LoadProgress { done: self.done, total: self.total });
+    }
+
+    /// Reads a matrix that the file stores in the layout of the kernels, or returns `None` for others.
+    ///
+    /// It is copied, not mapped: a mapped file has small pages, which are slower.
+    fn ready_matrix(&self, tensor: &TensorInfo) -> Result<Option<TernaryMatrix>, LoadError> {
+        if self.file.quad_lines(tensor)?.is_none() {
+            return Ok(None);
+        }
+        let scales = self.file.scales(tensor)?;
+        if !matches!(scales, Scales::Groups { .. }) && self.layout != Layout::QuadLines {
+            return Ok(None);
+        }
+        let (pool, shape) = (&self.compute.pool, (tensor.rows, tensor.cols));
+        let chunks = self.file.chunks(tensor);
+        let read = |chunk, bytes: &mut [u8]| chunks.read(chunk, bytes);
+        let matrix =
+            TernaryMatrix::read_quad_lines(pool, shape, scales, TensorChunks::CHUNK_LEN, read)?;
+        chunks.finish()?;
+        // `None` if a code is no trit: reading the trits one by one finds the place.
+        Ok(matrix)
+    }
+
+    /// Reads a matrix in any other encoding.
+    ///
+    /// Its bytes are read, not mapped: a file that is truncated meanwhile is an error, not a signal.
+    fn repacked_matrix(&self, tensor: &TensorInfo) -> Result<TernaryMatrix, LoadError> {
+        let data = self.file.read(tensor)?;
+        let shape = (tensor.rows, tensor.cols);
+        let read = |rows, trits: &mut [i8]| data.trits(rows, trits);
+        Ok(TernaryMatrix::read(&self.compute.pool, self.layout, shape, data.scales()?, read)?)
+    }
+
+    fn float_table(&self, tensor: &TensorInfo) -> Result<FloatTable, LoadError> {
+        let Encoding::Float(encoding) = tensor.encoding else {
+            return Err(LoadError::Kind {
+                name: tensor.source_name.clone(),
+                found: tensor.encoding.to_string(),
+                allowed: "a float type",
+            });
+        };
+        if encoding.is_plain() {
+            let chunks = self.file.chunks(tensor);
+            let read = |chunk, bytes: &mut [u8]| chunks.read(chunk, bytes);
+            let (rows, cols) = (tensor.rows, tensor.cols);
+            let table = FloatTable::read(&self.compute.pool, encoding, rows, cols, read)?;
+            chunks.finish()?;
+            return Ok(table);
+        }
+        let data = self.file.read(tensor)?;
+        Ok(FloatTable::new(&self.compute.pool, encoding, tensor.cols, data.bytes()))
+    }
+
+    /// Rejects a table with a value that is not finite, naming the first such row.
     fn check_finite(&self, tensor: &TensorInfo, table: &FloatTable) -> Result<(), LoadError> {
-        let worst = AtomicUsize::new(usize::MAX);
+        let first = AtomicUsize::new(usize::MAX);
         let jobs = self.compute.threads() * 4;
         self.compute.pool.run(jobs, |job| {
             let mut buffer = vec![0.0; tensor.cols];
             let rows = tensor.rows * job / jobs..tensor.rows * (job + 1) / jobs;
             if let Some(row) = rows.into_iter().find(|&r| !table.row_is_finite(r, &mut buffer)) {
-                worst.fetch_min(row, Ordering::Relaxed);
+                first.fetch_min(row, Ordering::Relaxed);
             }
         });
-        match worst.into_inner() {
+        match first.into_inner() {
             usize::MAX => Ok(()),
             row => Err(LoadError::NotFinite { name: tensor.source_name.clone(), row }),
         }
-    }
-}
-
-/// What trits are multiplied by, as kernels want it.
-fn scales(scales: TritScales) -> Scales {
-    match scales {
-        TritScales::Tensor(scale) => Scales::Tensor(scale),
-        TritScales::Rows(scales) => Scales::Rows(scales),
-        TritScales::Groups { len, values } => Scales::Groups { len, values },
     }
 }

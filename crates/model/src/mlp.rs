@@ -1,69 +1,72 @@
-//! The gated feed-forward half of a layer: squared ReLU, SiLU or GELU, in f32 throughout.
-//!
-//! relu(gate)² · up reaches 1e8 in real models, so nothing here may become f16.
+//! The gated feed-forward block of a layer, in f32 throughout: the neurons of squared ReLU reach 1e8
+//! in real models, which f16 does not hold.
 
-use wf_formats::{Activation, ModelConfig};
+use wf_core::{Activation, Dense};
 use wf_kernels::{Kernel, multiply_each, multiply_gated};
 
-use crate::codes::{maybe_norm_and_quantize, multiply_norm_add, norm_and_quantize, norm_rows};
+use crate::codes::{
+    Residual, maybe_norm_and_quantize, multiply_norm_add, norm_and_quantize, norm_rows,
+};
 use crate::compute::Compute;
-use crate::parts::Part;
+use crate::phases::Phase;
 use crate::scratch::Scratch;
 use crate::sparse::{SparseLayer, SparseStep};
 use crate::weights::Mlp;
 
-/// `hidden += down(sub_norm(activation(gate(n)) · up(n)))` with `n = norm(hidden)`. Some families
-/// norm `n` once more for each of gate and up, or what is added.
-pub(crate) fn mlp(
-    cx: &Compute,
-    config: &ModelConfig,
-    w: &Mlp,
-    (sparse, step): (&mut SparseLayer, &mut SparseStep),
-    rows: usize,
-    s: &mut Scratch,
-) {
-    let (hidden_len, ffn_len, eps) = (config.hidden_len, config.ffn_len, config.norm_eps);
-    let hidden = &mut s.hidden[..rows * hidden_len];
-    let normed = &mut s.normed[..rows * hidden_len];
-    let gate = &mut s.gate[..rows * ffn_len];
-    let up = &mut s.up[..rows * ffn_len];
+/// The feed-forward block of one layer.
+pub(crate) struct MlpBlock<'a> {
+    pub(crate) recipe: &'a Dense,
+    pub(crate) weights: &'a Mlp,
+    pub(crate) sparse: &'a mut SparseLayer,
+    pub(crate) step: &'a mut SparseStep,
+}
 
-    let delta = &mut s.delta[..rows * hidden_len];
-    let activate = match config.activation {
-        Activation::Relu2 => Kernel::relu2_mul,
-        Activation::Silu => Kernel::silu_mul,
-        Activation::GeluTanh => Kernel::gelu_mul,
-    };
-    if let Some(norms) = &w.extra.inputs {
-        norm_rows(cx, hidden, (&w.norm, eps), normed);
-        let products = [(&w.gate, &mut *gate), (&w.up, &mut *up)];
-        for ((matrix, y), norm) in products.into_iter().zip(norms) {
-            norm_and_quantize(cx, normed, (norm, eps), delta, &mut s.ffn_in);
-            multiply_each(cx.kernel, &cx.pool, [(matrix, y)], &s.ffn_in);
-        }
-        cx.pool.rows(gate, ffn_len, |row, gate| {
-            activate(cx.kernel, gate, &up[row * ffn_len..][..ffn_len]);
-        });
-    } else {
-        norm_and_quantize(cx, hidden, (&w.norm, eps), normed, &mut s.ffn_in);
-        s.clock.lap(Part::Norms);
-        if !sparse.neurons(cx, step, &w.gate, &s.ffn_in, gate) {
-            let (matrices, outputs) = ((&w.gate, &w.up), (&mut *gate, &mut *up));
-            multiply_gated(cx.kernel, &cx.pool, matrices, &s.ffn_in, outputs, |gate, up| {
-                step.look_at(gate);
-                activate(cx.kernel, gate, up);
+impl MlpBlock<'_> {
+    /// Adds the block's output to the hidden states of the rows in `s`.
+    pub(crate) fn run(self, cx: &Compute, s: &mut Scratch) {
+        let Self { recipe, weights: w, sparse, step } = self;
+        let (rows, hidden_len, ffn_len) = (s.rows.len(), w.norm.weight.len(), recipe.ffn_len);
+        let hidden = &mut s.hidden[..rows * hidden_len];
+        let normed = &mut s.normed[..rows * hidden_len];
+        let delta = &mut s.delta[..rows * hidden_len];
+        let gate = &mut s.gate[..rows * ffn_len];
+        let up = &mut s.up[..rows * ffn_len];
+
+        let activate = match recipe.activation {
+            Activation::Relu2 => <dyn Kernel>::relu2_mul,
+            Activation::Silu => <dyn Kernel>::silu_mul,
+            Activation::GeluTanh => <dyn Kernel>::gelu_mul,
+        };
+        if let Some(norms) = &w.input_norms {
+            norm_rows(cx, hidden, &w.norm, normed);
+            let products = [(&w.gate, &mut *gate), (&w.up, &mut *up)];
+            for ((matrix, y), norm) in products.into_iter().zip(norms) {
+                norm_and_quantize(cx, normed, norm, delta, &mut s.ffn_in);
+                multiply_each(cx.kernel, &cx.pool, [(matrix, y)], &s.ffn_in);
+            }
+            cx.pool.rows(gate, ffn_len, |row, gate| {
+                activate(cx.kernel, gate, &up[row * ffn_len..][..ffn_len]);
             });
+        } else {
+            norm_and_quantize(cx, hidden, &w.norm, normed, &mut s.ffn_in);
+            s.clock.lap(Phase::Norms);
+            if !sparse.neurons(cx, step, &w.gate, &s.ffn_in, gate) {
+                let (matrices, outputs) = ((&w.gate, &w.up), (&mut *gate, &mut *up));
+                multiply_gated(cx.kernel, &cx.pool, matrices, &s.ffn_in, outputs, |gate, up| {
+                    step.count_closed(gate);
+                    activate(cx.kernel, gate, up);
+                });
+            }
         }
-    }
-    s.clock.lap(Part::GateUp);
+        s.clock.lap(Phase::GateUp);
 
-    // `up` has been used: its room takes the normed neurons.
-    let sub_norm = (w.sub_norm.as_deref(), eps);
-    maybe_norm_and_quantize(cx, gate, sub_norm, up, &mut s.ffn_mid, ffn_len);
-    s.clock.lap(Part::Norms);
-    if !sparse.down(cx, step, &s.ffn_mid, delta, hidden) {
-        let down = (&w.down, w.extra.output.as_deref());
-        multiply_norm_add(cx, down, &s.ffn_mid, eps, (delta, normed, hidden));
+        // `up` is no longer needed: its buffer takes the normed neurons.
+        maybe_norm_and_quantize(cx, gate, w.sub_norm.as_ref(), up, &mut s.ffn_mid, ffn_len);
+        s.clock.lap(Phase::Norms);
+        if !sparse.down(cx, step, &s.ffn_mid, delta, hidden) {
+            let out = Residual { delta, normed, hidden };
+            multiply_norm_add(cx, &w.down, w.output_norm.as_ref(), &s.ffn_mid, out);
+        }
+        s.clock.lap(Phase::Down);
     }
-    s.clock.lap(Part::Down);
 }

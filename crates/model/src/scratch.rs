@@ -1,22 +1,24 @@
 //! Buffers reused by every step, so that the forward pass does not allocate.
 
-use wf_formats::ModelConfig;
+use wf_core::{Attention, Network, TokenId};
 use wf_kernels::QuantBatch;
 
-use crate::attend::AttendRoom;
-use crate::parts::Clock;
-use crate::segment::{Segment, TokenId};
+use crate::attend::AttendScratchPool;
+use crate::phases::Clock;
+use crate::segment::Segment;
 
-/// One token of a step: where it stands and what it sees.
+/// One token of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) token: TokenId,
+    /// Index of the token's segment.
     pub(crate) segment: usize,
     pub(crate) position: usize,
+    /// Number of positions the token sees, counted from 0.
     pub(crate) visible: usize,
 }
 
-/// Room for one step of at most `max_rows` tokens. Names are roles in the pass.
+/// Buffers for a step of up to `max_rows` tokens, named by their role in the pass.
 pub(crate) struct Scratch {
     pub(crate) rows: Vec<Row>,
     pub(crate) hidden: Vec<f32>,
@@ -33,19 +35,20 @@ pub(crate) struct Scratch {
     pub(crate) attn_out: QuantBatch,
     pub(crate) ffn_in: QuantBatch,
     pub(crate) ffn_mid: QuantBatch,
-    pub(crate) attend: AttendRoom,
+    pub(crate) attend: AttendScratchPool,
     pub(crate) clock: Clock,
 }
 
 impl Scratch {
     pub(crate) fn new(
-        config: &ModelConfig,
+        network: &Network,
         max_rows: usize,
         positions: usize,
         threads: usize,
     ) -> Self {
-        let (hidden, ffn) = (config.hidden_len, config.ffn_len);
-        let (query, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+        let (hidden, ffn) = (network.hidden_len, network.max_ffn_len());
+        let query = network.max_attention(Attention::query_len);
+        let kv = network.max_attention(Attention::kv_len);
         let floats = |cols: usize| vec![0.0; max_rows * cols];
         Self {
             rows: Vec::with_capacity(max_rows),
@@ -62,7 +65,7 @@ impl Scratch {
             attn_out: QuantBatch::new(max_rows, query),
             ffn_in: QuantBatch::new(max_rows, hidden),
             ffn_mid: QuantBatch::new(max_rows, ffn),
-            attend: AttendRoom::new(config, max_rows, positions, threads),
+            attend: AttendScratchPool::new(network, max_rows, positions, threads),
             clock: Clock::default(),
         }
     }
@@ -73,7 +76,7 @@ impl Scratch {
         for (segment, s) in batch.iter().enumerate() {
             for (at, &token) in s.tokens.iter().enumerate() {
                 let position = s.start + at;
-                let visible = s.sees.visible(position, s.end());
+                let visible = s.visibility.visible(position, s.end());
                 self.rows.push(Row { token, segment, position, visible });
             }
         }

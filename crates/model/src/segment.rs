@@ -1,28 +1,28 @@
-//! The seam to the engine: what goes into a step and what comes out.
+//! The interface to the engine: the input and output of a step.
 
-use wf_formats::ModelConfig;
+use wf_core::Network;
+use wf_core::TokenId;
+use wf_formats::ModelInfo;
 
 use crate::kv::PageId;
 use crate::sparse::LayerSparsity;
 
-/// A token's number in the vocabulary.
-pub type TokenId = u32;
-
-/// Which positions a token sees. K/V written under one answer must not be read under another.
+/// Positions that a token attends to. Keys and values written under one rule must not be read under
+/// another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Sees {
-    /// Itself and everything before it.
+pub enum Visibility {
+    /// The token itself and all tokens before it.
     Causal,
-    /// Everything up to the end of its own block; blocks are counted from position 0.
+    /// All positions up to the end of the token's block; blocks are counted from position 0.
     Block(usize),
-    /// Everything before this position, which must have been written: the rows of one block see each
-    /// other, wherever it starts.
+    /// All positions before this one, which must have been written: the tokens of a block see each
+    /// other, wherever the block starts.
     Until(usize),
 }
 
-impl Sees {
-    /// How many positions, counted from 0, the token at `position` sees in a segment that ends
-    /// before `end`.
+impl Visibility {
+    /// Returns the number of positions, counted from 0, that the token at `position` sees in a segment
+    /// that ends before `end`.
     pub fn visible(self, position: usize, end: usize) -> usize {
         match self {
             Self::Causal => position + 1,
@@ -32,23 +32,22 @@ impl Sees {
     }
 }
 
-/// Which scores a wanted row gets.
+/// Logits that a scored row needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scoring {
-    /// At least those of tokens that could be among this many best; any other token's may be −∞. The
-    /// best ones, ties included, are the same as under `All`, and much less memory may be read to
-    /// find them.
+    /// The logits of the best tokens, this many with all ties; others may be −∞. The best tokens are
+    /// the same as under `All`, and finding them reads much less memory.
     Top(usize),
-    /// Every token's.
+    /// The logits of all tokens.
     #[default]
     All,
 }
 
 impl Scoring {
-    /// The best token's alone.
+    /// The logit of the best token.
     pub const BEST: Self = Self::Top(1);
 
-    /// Whether rows of both may be scored together, as the larger of the two asks.
+    /// Returns `true` if rows of both can be scored together, by the larger of the two.
     pub(crate) fn is_like(self, other: Self) -> bool {
         matches!((self, other), (Self::All, Self::All) | (Self::Top(_), Self::Top(_)))
     }
@@ -57,46 +56,53 @@ impl Scoring {
 /// One sequence's share of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
-    /// The tokens to run, the first of them at position `start`.
+    /// Tokens to run, the first of them at position `start`.
     pub tokens: &'a [TokenId],
-    /// The position of the first token.
+    /// Position of the first token.
     pub start: usize,
-    /// The pages that hold every position these tokens may see, in order of position.
+    /// Pages of every position that these tokens see, in order of position.
     pub pages: &'a [PageId],
-    /// What each token sees.
-    pub sees: Sees,
-    /// Which of the tokens want scores, ascending. The output head runs for these only.
-    pub want: &'a [usize],
-    /// Which scores they get.
+    /// Positions that each token attends to.
+    pub visibility: Visibility,
+    /// Indices of the tokens whose logits are computed, ascending.
+    pub scored: &'a [usize],
+    /// Logits that those tokens need.
     pub scoring: Scoring,
-    /// Which tokens they can become: for each that wants scores a bit for every token of the vocabulary,
-    /// from the lowest on, in words of its own. The scores of others may be −∞, and the best are the best
-    /// of these. Nothing stands for all tokens.
+    /// Bit mask of the tokens that may follow, one bit per token of the vocabulary for each scored
+    /// token. The logits of other tokens may be −∞. Empty if all tokens are allowed.
     pub allowed: &'a [u32],
 }
 
 impl<'a> Segment<'a> {
-    /// Tokens that see what came before them, with every score of the wanted ones.
+    /// Creates a causal segment with all logits of the `scored` tokens.
     pub fn causal(
         tokens: &'a [TokenId],
         start: usize,
         pages: &'a [PageId],
-        want: &'a [usize],
+        scored: &'a [usize],
     ) -> Self {
-        Self { tokens, start, pages, sees: Sees::Causal, want, scoring: Scoring::All, allowed: &[] }
+        Self {
+            tokens,
+            start,
+            pages,
+            visibility: Visibility::Causal,
+            scored,
+            scoring: Scoring::All,
+            allowed: &[],
+        }
     }
 
-    /// The position after the last token.
+    /// Returns the position after the last token.
     pub fn end(&self) -> usize {
         self.start + self.tokens.len()
     }
 }
 
-/// Which tokens each of the rows can become that neighbouring segments want scores for.
+/// Bit masks of the scored rows of neighbouring segments.
 #[derive(Clone, Copy)]
 pub(crate) struct Allowed<'a> {
     segments: &'a [Segment<'a>],
-    /// Rows left out at the start.
+    /// Number of rows skipped at the start.
     skipped: usize,
 }
 
@@ -105,27 +111,27 @@ impl<'a> Allowed<'a> {
         Self { segments, skipped: 0 }
     }
 
-    /// Without the first `rows`.
+    /// Skips the first `rows` rows.
     pub(crate) fn skip(self, rows: usize) -> Self {
         Self { skipped: self.skipped + rows, ..self }
     }
 
-    /// The bits of a row; nothing where all tokens are allowed.
+    /// Returns the mask of a row; `None` if all tokens are allowed.
     pub(crate) fn row(self, row: usize) -> Option<&'a [u32]> {
         let mut row = row + self.skipped;
         for segment in self.segments {
-            if row < segment.want.len() {
-                let words = segment.allowed.len() / segment.want.len();
+            if row < segment.scored.len() {
+                let words = segment.allowed.len() / segment.scored.len();
                 return Some(&segment.allowed[row * words..][..words])
                     .filter(|row| !row.is_empty());
             }
-            row -= segment.want.len();
+            row -= segment.scored.len();
         }
         None
     }
 }
 
-/// The tokens whose bits are set.
+/// Iterates over the tokens whose bits are set.
 pub(crate) fn tokens_of(bits: &[u32]) -> impl Iterator<Item = TokenId> {
     let words = bits.iter().zip((0..).step_by(u32::BITS as usize));
     words.flat_map(|(&word, first)| {
@@ -138,7 +144,7 @@ pub(crate) fn tokens_of(bits: &[u32]) -> impl Iterator<Item = TokenId> {
     })
 }
 
-/// Scores over the vocabulary: a row for each token that wanted them, in batch order.
+/// Logits over the vocabulary, one row per scored token in batch order.
 #[derive(Debug)]
 pub struct Logits {
     vocab_len: usize,
@@ -146,65 +152,71 @@ pub struct Logits {
 }
 
 impl Logits {
-    /// No rows yet, of `vocab_len` scores each.
+    /// Creates an empty buffer for rows of `vocab_len` logits.
     pub fn new(vocab_len: usize) -> Self {
         Self { vocab_len, values: Vec::new() }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.values.len() / self.vocab_len
     }
 
-    /// Whether no token wanted scores.
+    /// Returns `true` if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The scores of one row.
+    /// Returns the logits of one row.
     pub fn row(&self, row: usize) -> &[f32] {
         &self.values[row * self.vocab_len..][..self.vocab_len]
     }
 
-    /// The rows `first .. first + rows`, one after another: a decoder may scribble on its own.
+    /// Returns the rows `first .. first + rows`, one after another.
     pub fn rows_mut(&mut self, first: usize, rows: usize) -> &mut [f32] {
         &mut self.values[first * self.vocab_len..][..rows * self.vocab_len]
     }
 
-    /// Makes room for `rows` rows. Memory is kept from step to step.
+    /// Sets the number of rows. Memory is kept from step to step.
     pub fn resize(&mut self, rows: usize) {
         self.values.resize(rows * self.vocab_len, 0.0);
     }
 }
 
-/// A thing that can run a step: the real model, or a fake one in tests.
+/// A model that can run a step: the real one, or a fake in tests.
 pub trait Forward: Send {
-    /// The sizes and token numbers of the network.
-    fn config(&self) -> &ModelConfig;
+    /// The recipe of the network.
+    fn network(&self) -> &Network;
 
-    /// The most tokens one step may hold, over all segments.
+    /// Facts about the model that are not part of its network.
+    fn info(&self) -> &ModelInfo;
+
+    /// Maximum number of tokens of a step, over all segments.
     fn max_batch_tokens(&self) -> usize;
 
-    /// How many pages of K/V there are to hand out.
+    /// Number of pages in the KV cache.
     fn pages(&self) -> usize;
 
-    /// Called once on the thread that will run forward passes.
+    /// Prepares the thread that will run forward passes. Called once.
     fn enter_thread(&self) {}
 
-    /// How many zeros were seen, in all layers together.
-    fn zeros_seen(&self) -> LayerSparsity {
+    /// Returns the sparsity of all layers together.
+    fn total_sparsity(&self) -> LayerSparsity {
         LayerSparsity::default()
     }
 
-    /// Writes K/V for every token, then scores the rows asked for.
+    /// Writes keys and values of every token, computes the logits of the scored ones, and returns the
+    /// hidden states of all.
     ///
-    /// It cannot fail: token numbers below the vocabulary's length, positions below the context's
-    /// length, and enough pages are the caller's promise.
-    fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits);
+    /// It cannot fail: the caller guarantees token ids below the vocabulary size, positions below the
+    /// context length, and enough pages.
+    fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) -> &dyn HiddenStates;
+}
 
-    /// What the network made of a token of the last pass, after its last norm: where a head would
-    /// start. Tokens are counted over all segments of the pass.
-    fn hidden_state(&self, token: usize, out: &mut [f32]);
+/// Hidden states of the tokens of a step, after the final norm.
+pub trait HiddenStates {
+    /// Writes the hidden state of a token. Tokens are counted over all segments of the step.
+    fn read(&self, token: usize, out: &mut [f32]);
 }
 
 #[cfg(test)]
@@ -213,21 +225,21 @@ mod tests {
 
     #[test]
     fn a_causal_token_sees_itself_and_what_came_before() {
-        assert_eq!(Sees::Causal.visible(0, 9), 1);
-        assert_eq!(Sees::Causal.visible(8, 9), 9);
+        assert_eq!(Visibility::Causal.visible(0, 9), 1);
+        assert_eq!(Visibility::Causal.visible(8, 9), 9);
     }
 
     #[test]
     fn a_block_is_counted_from_position_zero_and_ends_with_the_segment() {
-        assert_eq!(Sees::Block(4).visible(4, 12), 8);
-        assert_eq!(Sees::Block(4).visible(7, 12), 8);
-        assert_eq!(Sees::Block(4).visible(9, 10), 10);
-        assert_eq!(Sees::Block(1).visible(5, 12), Sees::Causal.visible(5, 12));
+        assert_eq!(Visibility::Block(4).visible(4, 12), 8);
+        assert_eq!(Visibility::Block(4).visible(7, 12), 8);
+        assert_eq!(Visibility::Block(4).visible(9, 10), 10);
+        assert_eq!(Visibility::Block(1).visible(5, 12), Visibility::Causal.visible(5, 12));
     }
 
     #[test]
     fn a_block_may_start_anywhere_and_run_in_part() {
-        assert_eq!(Sees::Until(9).visible(5, 9), 9);
-        assert_eq!(Sees::Until(12).visible(5, 9), 12);
+        assert_eq!(Visibility::Until(9).visible(5, 9), 9);
+        assert_eq!(Visibility::Until(12).visible(5, 9), 12);
     }
 }

@@ -1,34 +1,34 @@
-//! Skipping the zeros of squared ReLU when one token is decoded.
+//! Skips the zeros of squared ReLU when one token is decoded.
 //!
 //! A neuron whose gate is not positive is zero, so its row of `up` need not be read; an activation
-//! whose int8 code is zero adds nothing, so its column of `down` need not be. That takes a second copy
-//! of both matrices, row by row and column by column, which costs as much memory as they do. So
-//! [`SparseMode::Auto`] makes copies only for layers where a probe says that they pay.
+//! whose int8 code is zero adds nothing, so its column of `down` need not be read. That takes a second
+//! copy of both matrices, by rows and by columns, of the same size. [`SparseMode::Auto`] makes copies
+//! only for layers where a probe at load shows that they pay.
 //!
-//! Dense and sparse give the same bits. Steps of several tokens are always dense: what one of them
-//! does not need, another does.
+//! Dense and sparse products give the same bits. Steps of several tokens are always dense: a row that
+//! one token does not need, another does.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use wf_formats::{Activation, ModelConfig};
+use wf_core::{Activation, Dense, Network, TokenId};
 use wf_kernels::{NonZeros, QuantBatch, TernaryColumns, TernaryMatrix, TernaryRows};
 
 use crate::compute::Compute;
 use crate::forward::Model;
-use crate::segment::{Forward, Logits, Segment, TokenId};
+use crate::segment::{Forward, Logits, Segment};
 use crate::weights::Weights;
 
-/// Whether zeros are skipped. No choice changes a result.
+/// Layers in which zeros are skipped. No mode changes a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SparseMode {
-    /// In layers where a short probe finds enough zeros, of models too large for a cache.
+    /// Layers where a short probe finds enough zeros, in models too large for the CPU caches.
     #[default]
     Auto,
-    /// In every layer.
+    /// Every layer.
     On,
-    /// Nowhere.
+    /// No layer.
     Off,
 }
 
@@ -46,9 +46,9 @@ impl fmt::Display for SparseMode {
     }
 }
 
-/// A name that is no sparse mode.
+/// Error for a string that names no [`SparseMode`].
 #[derive(Debug, thiserror::Error)]
-#[error("unknown sparse mode {0:?}: use auto, on or off")]
+#[error("unknown sparse mode {0:?}: must be auto, on or off")]
 pub struct UnknownSparseMode(String);
 
 impl FromStr for SparseMode {
@@ -60,28 +60,28 @@ impl FromStr for SparseMode {
     }
 }
 
-/// How many zeros one layer was seen to have: by the probe of [`SparseMode::Auto`], and in every token
-/// whose zeros were skipped. Others are not looked at.
+/// Zeros counted in one layer: by the probe of [`SparseMode::Auto`], and in tokens whose zeros were
+/// skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayerSparsity {
-    /// Tokens looked at.
+    /// Number of tokens counted.
     pub tokens: u64,
-    /// Neurons looked at: as many for each token as the layer has.
+    /// Number of neurons counted: those of the layer for each token.
     pub neurons: u64,
-    /// Those whose gate was not positive.
+    /// Neurons whose gate was not positive.
     pub closed_gates: u64,
-    /// Those whose int8 code was zero.
+    /// Activations whose int8 code was zero.
     pub zero_codes: u64,
-    /// Tokens of which rows of `up` were skipped.
+    /// Tokens for which rows of `up` were skipped.
     pub sparse_up: u64,
-    /// Tokens of which columns of `down` were skipped.
+    /// Tokens for which columns of `down` were skipped.
     pub sparse_down: u64,
-    /// Whether zeros are skipped in this layer.
+    /// True if zeros are skipped in this layer.
     pub skips: bool,
 }
 
 impl LayerSparsity {
-    /// Both together.
+    /// Adds two counts.
     pub(crate) fn with(self, other: Self) -> Self {
         Self {
             tokens: self.tokens + other.tokens,
@@ -94,12 +94,12 @@ impl LayerSparsity {
         }
     }
 
-    /// The share of gates that were not positive; 0 before the first token.
+    /// Returns the share of gates that were not positive; 0 before the first token.
     pub fn closed_share(&self) -> f64 {
         share(self.closed_gates, self.neurons)
     }
 
-    /// The share of codes that were zero; 0 before the first token.
+    /// Returns the share of codes that were zero; 0 before the first token.
     pub fn zero_share(&self) -> f64 {
         share(self.zero_codes, self.neurons)
     }
@@ -109,50 +109,50 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Columns of `down` are read one by one if at most this share of them is needed. Of a 2B layer on
-/// two threads, 28 % of the columns take 0.72 of the time of a dense product, and all of them 1.2.
-const MOST_COLUMNS: f64 = 0.5;
+/// Maximum share of the columns of `down` that are read one by one. In a 2B layer on two threads, 28 %
+/// of the columns take 0.72 of the time of a dense product, and all of them 1.2.
+const MAX_COLUMNS: f64 = 0.5;
 
-/// A layer gets copies if zeros make up this share of `up` and `down` together. On two threads, 61 %
-/// saved 3 % of the time of the feed-forward half of a 2B layer, and 80 % saved 43 %.
-const LEAST_ZEROS: f64 = 0.6;
+/// Minimum share of zeros in `up` and `down` together for a layer to get copies. On two threads, 61 %
+/// saved 3 % of the time of the feed-forward block of a 2B layer, and 80 % saved 43 %.
+const MIN_ZEROS: f64 = 0.6;
 
-/// Feed-forward weights below this many bytes are read from a cache anyway.
-const WORTH_SKIPPING: usize = 32 << 20;
+/// Size of feed-forward weights, in bytes, that exceeds the CPU caches.
+const MIN_FFN_BYTES: usize = 32 << 20;
 
-/// Tokens of the probe.
+/// Number of tokens of the probe.
 const PROBE_TOKENS: usize = 32;
 
-/// What the feed-forward half of a layer needs to skip zeros.
+/// Copies and counts of one layer.
 #[derive(Default)]
 pub(crate) struct SparseLayer {
     copies: Option<(TernaryRows, TernaryColumns)>,
     counts: LayerSparsity,
 }
 
-/// All layers, and what they share.
+/// State of all layers.
 pub(crate) struct Sparse {
     pub(crate) layers: Vec<SparseLayer>,
     pub(crate) step: SparseStep,
 }
 
-/// What is known of one step.
+/// State of one step.
 pub(crate) struct SparseStep {
     non_zeros: NonZeros,
-    /// Whether copies are used where there are any.
+    /// True if copies are used.
     skips: bool,
-    /// Gates that are not positive, while the probe runs.
+    /// Number of gates that are not positive, while the probe runs.
     closed_gates: Option<AtomicU64>,
 }
 
 impl Sparse {
-    pub(crate) fn new(config: &ModelConfig) -> Self {
-        let non_zeros = NonZeros::with_room(config.ffn_len);
+    pub(crate) fn new(network: &Network) -> Self {
+        let non_zeros = NonZeros::with_capacity(network.max_ffn_len());
         let step = SparseStep { non_zeros, skips: true, closed_gates: None };
-        Self { layers: (0..config.layers).map(|_| SparseLayer::default()).collect(), step }
+        Self { layers: network.layers.iter().map(|_| SparseLayer::default()).collect(), step }
     }
 
-    /// Bytes of the copies.
+    /// Size of the copies in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         let copies = self.layers.iter().filter_map(|layer| layer.copies.as_ref());
         copies.map(|(up, down)| up.bytes_len() + down.bytes_len()).sum()
@@ -160,8 +160,8 @@ impl Sparse {
 }
 
 impl SparseStep {
-    /// Lets the probe see some gates, on the way to their activation.
-    pub(crate) fn look_at(&self, gates: &[f32]) {
+    /// Counts the gates that are not positive, while the probe runs.
+    pub(crate) fn count_closed(&self, gates: &[f32]) {
         if let Some(count) = &self.closed_gates {
             let closed = gates.iter().filter(|gate| **gate <= 0.0).count();
             count.fetch_add(closed as u64, Ordering::Relaxed);
@@ -170,7 +170,7 @@ impl SparseStep {
 }
 
 impl SparseLayer {
-    /// Makes the neurons, if `x` is one token and this layer has copies.
+    /// Computes the neurons and returns `true`, if `x` is one token and this layer has copies.
     pub(crate) fn neurons(
         &mut self,
         cx: &Compute,
@@ -186,8 +186,8 @@ impl SparseLayer {
         true
     }
 
-    /// `total += down · x`, and `y` keeps the product, if `x` is one token, this layer has copies, and
-    /// enough codes are zero.
+    /// Computes `total += down · x`, with the product in `y`, and returns `true`, if `x` is one token,
+    /// this layer has copies, and enough codes are zero.
     pub(crate) fn down(
         &mut self,
         cx: &Compute,
@@ -206,7 +206,7 @@ impl SparseLayer {
         };
         step.non_zeros.find(row);
         let non_zeros = &step.non_zeros;
-        let pays = non_zeros.len() as f64 <= MOST_COLUMNS * x.cols() as f64;
+        let pays = non_zeros.len() as f64 <= MAX_COLUMNS * x.cols() as f64;
         if pays {
             wf_kernels::multiply_add_columns(cx.kernel, &cx.pool, down, non_zeros, y, total);
             self.counts.sparse_down += 1;
@@ -227,51 +227,52 @@ fn zeros(codes: &[i8]) -> usize {
 }
 
 impl Model {
-    /// How many zeros each layer was seen to have.
-    pub fn sparsity(&self) -> impl ExactSizeIterator<Item = LayerSparsity> {
+    /// Returns the sparsity of each layer.
+    pub fn layer_sparsity(&self) -> impl ExactSizeIterator<Item = LayerSparsity> {
         let of =
             |layer: &SparseLayer| LayerSparsity { skips: layer.copies.is_some(), ..layer.counts };
         self.sparse.layers.iter().map(of)
     }
 
-    /// Bytes of the copies that skipping zeros takes.
+    /// Size in bytes of the copies made for skipping zeros.
     pub fn sparse_size_bytes(&self) -> usize {
         self.sparse.size_bytes()
     }
 
-    /// Whether to skip zeros from now on, in layers that have what it takes. Changes no result: this
-    /// is for measuring one way against the other.
-    pub fn skip_zeros(&mut self, skips: bool) {
+    /// Enables or disables skipping in layers that have copies, to compare their speed.
+    pub fn enable_sparse(&mut self, skips: bool) {
         self.sparse.step.skips = skips;
     }
 
-    /// Makes the copies that `mode` asks for.
+    /// Makes the copies that `mode` selects.
     pub(crate) fn prepare_sparse(&mut self, mode: SparseMode) {
-        let norms = self.config.extra_norms;
-        if self.config.activation != Activation::Relu2 || norms.inputs || norms.outputs {
+        let layers = &self.network.layers;
+        if !layers.iter().any(|layer| layer.ffn.dense().is_some_and(can_skip)) {
             return;
         }
         match mode {
             SparseMode::Off => return,
-            SparseMode::Auto if ffn_bytes(&self.weights) < WORTH_SKIPPING => return,
+            SparseMode::Auto if ffn_bytes(&self.weights) < MIN_FFN_BYTES => return,
             SparseMode::Auto => self.probe(),
             SparseMode::On => {}
         }
         let pool = &self.compute.pool;
-        for (sparse, layer) in self.sparse.layers.iter_mut().zip(&self.weights.layers) {
-            if mode == SparseMode::On || pays(&sparse.counts) {
+        let layers = self.network.layers.iter().zip(&self.weights.layers);
+        for (sparse, (recipe, layer)) in self.sparse.layers.iter_mut().zip(layers) {
+            let can_skip = recipe.ffn.dense().is_some_and(can_skip);
+            if can_skip && (mode == SparseMode::On || pays(&sparse.counts)) {
                 let up = TernaryRows::new(pool, &layer.mlp.up);
                 sparse.copies = up.zip(TernaryColumns::new(pool, &layer.mlp.down));
             }
         }
     }
 
-    /// Runs some tokens, always the same ones, and counts zeros. What they leave in the first page is
-    /// overwritten before anybody may see it.
+    /// Runs a fixed list of tokens and counts zeros. The keys and values they leave in the first page
+    /// are overwritten before they can be read.
     fn probe(&mut self) {
-        let room = self.max_batch_tokens().min(self.config.context_len);
-        let tokens: Vec<TokenId> = (0..PROBE_TOKENS.min(room))
-            .map(|i| (i * 7919 % self.config.vocab_len) as TokenId)
+        let max = self.max_batch_tokens().min(self.info.context_len);
+        let tokens: Vec<TokenId> = (0..PROBE_TOKENS.min(max))
+            .map(|i| (i * 7919 % self.network.vocab_len) as TokenId)
             .collect();
         self.sparse.step.closed_gates = Some(AtomicU64::new(0));
         self.forward(&[Segment::causal(&tokens, 0, &[0], &[])], &mut Logits::new(1));
@@ -279,9 +280,15 @@ impl Model {
     }
 }
 
-/// Whether skipping saves enough. `up` and `down` are of one size.
+/// Returns `true` for a block whose zeros are known from its gates alone.
+fn can_skip(dense: &Dense) -> bool {
+    let norms = [dense.input_norm, dense.output_norm];
+    dense.activation == Activation::Relu2 && norms.iter().all(Option::is_none)
+}
+
+/// Returns `true` if skipping saves enough. `up` and `down` are of the same size.
 fn pays(layer: &LayerSparsity) -> bool {
-    (layer.closed_share() + layer.zero_share()) / 2.0 >= LEAST_ZEROS
+    (layer.closed_share() + layer.zero_share()) / 2.0 >= MIN_ZEROS
 }
 
 fn ffn_bytes(weights: &Weights) -> usize {

@@ -1,39 +1,39 @@
-//! One layer on its own, with its insides visible: how tests compare us with a reference.
+//! Runs one layer on its own and records its inner values, for comparison with a reference.
 
 use wf_kernels::QuantBatch;
 
 use crate::forward::Model;
 use crate::segment::Segment;
 
-/// What one layer computed. Rows are the batch's tokens, one after another.
+/// Inner values of one layer. Rows are the tokens of the batch, one after another.
 #[derive(Debug)]
 pub struct LayerTrace {
-    /// The normed input, which makes queries, keys and values.
+    /// Normed input of the query, key and value projections.
     pub attn_in: Quantized,
-    /// The keys, after rotary.
+    /// Keys, after rotation.
     pub keys: Vec<f32>,
-    /// The values.
+    /// Values.
     pub values: Vec<f32>,
-    /// The concatenated heads, before the sub-norm.
+    /// Concatenated heads, before the sub-norm.
     pub heads: Vec<f32>,
-    /// The heads as multiplied: after the sub-norm, where there is one.
+    /// Input of the output projection: the heads, after the sub-norm if there is one.
     pub attn_out: Quantized,
-    /// What the attention half adds to the hidden state.
+    /// Product of the output projection.
     pub attn_delta: Vec<f32>,
-    /// The normed hidden state, which makes gate and up.
+    /// Normed input of the gate and up projections.
     pub ffn_in: Quantized,
-    /// The gated neurons as multiplied: after the sub-norm, where there is one.
+    /// Input of the down projection: the gated neurons, after the sub-norm if there is one.
     pub ffn_mid: Quantized,
-    /// The layer's output.
+    /// Output of the layer.
     pub output: Vec<f32>,
 }
 
-/// The input of a ternary product: the values, and the int8 codes they became.
+/// Input of a ternary product: the values and their int8 codes.
 #[derive(Debug)]
 pub struct Quantized {
-    /// The values, row by row.
+    /// Values, row by row.
     pub values: Vec<f32>,
-    /// The codes, row by row.
+    /// Codes, row by row.
     pub codes: Vec<i8>,
 }
 
@@ -45,8 +45,9 @@ impl Quantized {
 }
 
 impl Model {
-    /// Runs `layer` on `hidden`, the input rows of the tokens of `batch`, and shows what happened.
-    /// K/V of the rows is written to the pages, as in a forward pass.
+    /// Runs the layer with index `layer` on `hidden`, one row per token of `batch`.
+    ///
+    /// Keys and values of the rows are written to the pages, as in a forward pass.
     pub fn trace_layer(
         &mut self,
         layer: usize,
@@ -56,17 +57,16 @@ impl Model {
         self.scratch.place(batch);
         self.scratch.hidden[..hidden.len()].copy_from_slice(hidden);
         let rows = self.scratch.rows.len();
-        let config = &self.config;
-        let (hidden_len, query_len) =
-            (rows * config.hidden_len, rows * config.heads * config.head_dim);
-        let kv_len = rows * config.kv_heads * config.head_dim;
-        let ffn_len = rows * config.ffn_len;
-        let sub_norms = config.sub_norms;
+        let recipe = self.network.layers[layer];
+        let attention = recipe.attention();
+        let (query_len, kv_len) = (rows * attention.query_len(), rows * attention.kv_len());
+        let (hidden_len, ffn_len) = (hidden.len(), rows * self.network.max_ffn_len());
+        let sub_norms = attention.sub_norm.is_some();
 
         self.run_attention(layer, batch);
         let s = &self.scratch;
         let attn_in = Quantized::new(&s.normed[..hidden_len], &s.attn_in);
-        // With a sub-norm the normed heads and neurons lie where queries and up were.
+        // With a sub-norm, the normed heads and neurons are in the buffers of queries and up.
         let multiplied = if sub_norms { &s.query } else { &s.heads };
         let attn_out = Quantized::new(&multiplied[..query_len], &s.attn_out);
         let attn_delta = s.delta[..hidden_len].to_vec();

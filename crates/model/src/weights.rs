@@ -1,119 +1,242 @@
-//! What the network is made of: plain structs, filled by `load.rs`, read by the forward pass.
+//! The weights of a network: plain structs, read from a [`WeightSource`] by the recipe of a
+//! [`Network`], and used by the forward pass.
 
+use wf_core::{Dense, Network};
+use wf_formats::{LayerTensor, TensorName};
 use wf_kernels::TernaryMatrix;
 
 pub use crate::embed::FloatTable;
 
 /// Every weight of a network.
 pub struct Weights {
-    /// One row of floats for each token.
+    /// One row of floats per token.
     pub embedding: FloatTable,
-    /// The layers, in the order they run.
+    /// Layers in the order they run.
     pub layers: Vec<Layer>,
-    /// Weights of the norm before the output head.
-    pub output_norm: Vec<f32>,
-    /// The output head, where it is not the embedding itself.
+    /// Norm before the output head.
+    pub output_norm: Norm,
+    /// Output head, if it is not the embedding.
     pub output: Option<FloatTable>,
-}
-
-impl Weights {
-    /// The table whose rows score the tokens.
-    pub fn head(&self) -> &FloatTable {
-        self.output.as_ref().unwrap_or(&self.embedding)
-    }
-
-    /// Bytes held in memory.
-    pub fn size_bytes(&self) -> usize {
-        let norms = |n: &[f32]| size_of_val(n);
-        let layer = |l: &Layer| {
-            let (a, m) = (&l.attention, &l.mlp);
-            [&a.query, &a.key, &a.value, &a.output, &m.gate, &m.up, &m.down]
-                .iter()
-                .map(|w| w.bytes_len())
-                .sum::<usize>()
-                + norms(&a.norm)
-                + norms(&m.norm)
-                + a.sub_norm.as_deref().map_or(0, norms)
-                + m.sub_norm.as_deref().map_or(0, norms)
-                + a.extra.iter().chain(m.extra.iter()).map(|n| norms(n)).sum::<usize>()
-        };
-        self.embedding.size_bytes()
-            + self.output.as_ref().map_or(0, FloatTable::size_bytes)
-            + norms(&self.output_norm)
-            + self.layers.iter().map(layer).sum::<usize>()
-    }
 }
 
 /// One transformer layer.
 pub struct Layer {
-    /// Its first half.
+    /// Attention block.
     pub attention: Attention,
-    /// Its second half.
+    /// Feed-forward block.
     pub mlp: Mlp,
 }
 
-/// The attention half of a layer.
+/// Weights of a root-mean-square norm.
+pub struct Norm {
+    /// One factor per element.
+    pub weight: Vec<f32>,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+/// Weights of an attention block. [`wf_core::Attention`] describes the computation.
 pub struct Attention {
-    /// Norm of the layer's input.
-    pub norm: Vec<f32>,
-    /// Makes the queries.
+    /// Norm of the block's input.
+    pub norm: Norm,
+    /// Norms that the query, key and value projections apply to their input.
+    pub input_norms: Option<[Norm; 3]>,
+    /// Query projection.
     pub query: TernaryMatrix,
-    /// Makes the keys.
+    /// Key projection.
     pub key: TernaryMatrix,
-    /// Makes the values.
+    /// Value projection.
     pub value: TernaryMatrix,
-    /// Norm of the concatenated heads, in BitNet models.
-    pub sub_norm: Option<Vec<f32>>,
-    /// From the heads back to the hidden state.
+    /// Norms of every query head and every key head.
+    pub qk_norms: Option<[Norm; 2]>,
+    /// Norm of the concatenated heads.
+    pub sub_norm: Option<Norm>,
+    /// Output projection.
     pub output: TernaryMatrix,
-    /// Norms that only some families have.
-    pub extra: AttentionNorms,
+    /// Norm of the block's output.
+    pub output_norm: Option<Norm>,
 }
 
-/// Norms of the attention half that only some families have.
-#[derive(Default)]
-pub struct AttentionNorms {
-    /// Of what makes queries, keys and values, each of the normed input.
-    pub inputs: Option<[Vec<f32>; 3]>,
-    /// Of each head's queries, and of its keys.
-    pub heads: Option<[Vec<f32>; 2]>,
-    /// Of what is added to the hidden state.
-    pub output: Option<Vec<f32>>,
-}
-
-impl AttentionNorms {
-    fn iter(&self) -> impl Iterator<Item = &Vec<f32>> {
-        self.inputs.iter().flatten().chain(self.heads.iter().flatten()).chain(&self.output)
-    }
-}
-
-impl MlpNorms {
-    fn iter(&self) -> impl Iterator<Item = &Vec<f32>> {
-        self.inputs.iter().flatten().chain(&self.output)
-    }
-}
-
-/// Norms of the feed-forward half that only some families have.
-#[derive(Default)]
-pub struct MlpNorms {
-    /// Of what makes gate and up, each of the normed input.
-    pub inputs: Option<[Vec<f32>; 2]>,
-    /// Of what is added to the hidden state.
-    pub output: Option<Vec<f32>>,
-}
-
-/// The gated feed-forward half of a layer.
+/// Weights of a gated feed-forward block. [`wf_core::Dense`] describes the computation.
 pub struct Mlp {
-    /// Norm of its input.
-    pub norm: Vec<f32>,
-    /// Its activation decides which neurons speak.
+    /// Norm of the block's input.
+    pub norm: Norm,
+    /// Norms that the gate and up projections apply to their input.
+    pub input_norms: Option<[Norm; 2]>,
+    /// Gate projection.
     pub gate: TernaryMatrix,
-    /// What they say.
+    /// Up projection.
     pub up: TernaryMatrix,
-    /// Norm of the gated neurons, in BitNet models.
-    pub sub_norm: Option<Vec<f32>>,
-    /// From the neurons back to the hidden state.
+    /// Norm of the gated neurons.
+    pub sub_norm: Option<Norm>,
+    /// Down projection.
     pub down: TernaryMatrix,
-    /// Norms that only some families have.
-    pub extra: MlpNorms,
+    /// Norm of the block's output.
+    pub output_norm: Option<Norm>,
+}
+
+/// Tensors by name: a model file, or random numbers.
+pub trait WeightSource {
+    /// Error of a tensor that cannot be read.
+    type Error;
+
+    /// Returns a projection.
+    fn matrix(
+        &mut self,
+        name: TensorName,
+        rows: usize,
+        cols: usize,
+    ) -> Result<TernaryMatrix, Self::Error>;
+
+    /// Returns the weights of a norm.
+    fn vector(&mut self, name: TensorName, len: usize) -> Result<Vec<f32>, Self::Error>;
+
+    /// Returns the embedding or the output head.
+    fn table(
+        &mut self,
+        name: TensorName,
+        rows: usize,
+        cols: usize,
+    ) -> Result<FloatTable, Self::Error>;
+}
+
+impl Weights {
+    /// Reads every weight of `network` from `source`.
+    ///
+    /// # Panics
+    ///
+    /// If a layer routes to experts, which [`Model::load`](crate::Model::load) rejects.
+    pub fn read<S: WeightSource>(network: &Network, source: &mut S) -> Result<Self, S::Error> {
+        let (rows, cols) = (network.vocab_len, network.hidden_len);
+        let mut layers = Vec::with_capacity(network.layers.len());
+        for (index, layer) in network.layers.iter().enumerate() {
+            let mut reader = LayerReader { index, hidden_len: cols, source };
+            let dense = layer.ffn.dense().expect("a network without experts");
+            let attention = reader.attention(layer.attention())?;
+            layers.push(Layer { attention, mlp: reader.mlp(dense)? });
+        }
+        let embedding = source.table(TensorName::Embedding, rows, cols)?;
+        let weight = source.vector(TensorName::OutputNorm, cols)?;
+        let output_norm = Norm { weight, eps: network.norm.eps };
+        let output = match network.head.tied {
+            true => None,
+            false => Some(source.table(TensorName::Output, rows, cols)?),
+        };
+        Ok(Self { embedding, layers, output_norm, output })
+    }
+
+    /// Table whose rows score the tokens.
+    pub fn head(&self) -> &FloatTable {
+        self.output.as_ref().unwrap_or(&self.embedding)
+    }
+
+    /// Size in memory, in bytes.
+    pub fn size_bytes(&self) -> usize {
+        self.embedding.size_bytes()
+            + self.output.as_ref().map_or(0, FloatTable::size_bytes)
+            + self.output_norm.size_bytes()
+            + self.layers.iter().map(Layer::size_bytes).sum::<usize>()
+    }
+}
+
+impl Norm {
+    fn size_bytes(&self) -> usize {
+        size_of_val(&self.weight[..])
+    }
+}
+
+impl Layer {
+    fn size_bytes(&self) -> usize {
+        let (a, m) = (&self.attention, &self.mlp);
+        let matrices = [&a.query, &a.key, &a.value, &a.output, &m.gate, &m.up, &m.down];
+        let inputs = a.input_norms.iter().flatten().chain(m.input_norms.iter().flatten());
+        let single = [&a.sub_norm, &a.output_norm, &m.sub_norm, &m.output_norm];
+        let norms = inputs.chain(a.qk_norms.iter().flatten()).chain(single.into_iter().flatten());
+        matrices.iter().map(|matrix| matrix.bytes_len()).sum::<usize>()
+            + norms.chain([&a.norm, &m.norm]).map(Norm::size_bytes).sum::<usize>()
+    }
+}
+
+/// Reads the tensors of one layer.
+struct LayerReader<'a, S> {
+    index: usize,
+    hidden_len: usize,
+    source: &'a mut S,
+}
+
+impl<S: WeightSource> LayerReader<'_, S> {
+    fn attention(&mut self, recipe: &wf_core::Attention) -> Result<Attention, S::Error> {
+        use LayerTensor as T;
+        let (hidden, query, kv) = (self.hidden_len, recipe.query_len(), recipe.kv_len());
+        let input_norms = [T::QueryInputNorm, T::KeyInputNorm, T::ValueInputNorm];
+        let qk_norms = [T::QueryHeadNorm, T::KeyHeadNorm];
+        Ok(Attention {
+            norm: self.norm(recipe.norm, T::AttnNorm, hidden)?,
+            input_norms: self.norms(recipe.input_norm, input_norms, hidden)?,
+            query: self.matrix(T::Query, query, hidden)?,
+            key: self.matrix(T::Key, kv, hidden)?,
+            value: self.matrix(T::Value, kv, hidden)?,
+            qk_norms: self.norms(recipe.qk_norm, qk_norms, recipe.head_dim)?,
+            sub_norm: self.optional_norm(recipe.sub_norm, T::AttnSubNorm, query)?,
+            output: self.matrix(T::AttnOutput, hidden, query)?,
+            output_norm: self.optional_norm(recipe.output_norm, T::AttnOutputNorm, hidden)?,
+        })
+    }
+
+    fn mlp(&mut self, recipe: &Dense) -> Result<Mlp, S::Error> {
+        use LayerTensor as T;
+        let (hidden, ffn) = (self.hidden_len, recipe.ffn_len);
+        let input_norms = [T::GateInputNorm, T::UpInputNorm];
+        Ok(Mlp {
+            norm: self.norm(recipe.norm, T::FfnNorm, hidden)?,
+            input_norms: self.norms(recipe.input_norm, input_norms, hidden)?,
+            gate: self.matrix(T::Gate, ffn, hidden)?,
+            up: self.matrix(T::Up, ffn, hidden)?,
+            sub_norm: self.optional_norm(recipe.sub_norm, T::FfnSubNorm, ffn)?,
+            down: self.matrix(T::Down, hidden, ffn)?,
+            output_norm: self.optional_norm(recipe.output_norm, T::FfnOutputNorm, hidden)?,
+        })
+    }
+
+    fn matrix(
+        &mut self,
+        tensor: LayerTensor,
+        rows: usize,
+        cols: usize,
+    ) -> Result<TernaryMatrix, S::Error> {
+        self.source.matrix(TensorName::Layer(self.index, tensor), rows, cols)
+    }
+
+    fn norm(
+        &mut self,
+        recipe: wf_core::Norm,
+        tensor: LayerTensor,
+        len: usize,
+    ) -> Result<Norm, S::Error> {
+        let weight = self.source.vector(TensorName::Layer(self.index, tensor), len)?;
+        Ok(Norm { weight, eps: recipe.eps })
+    }
+
+    fn optional_norm(
+        &mut self,
+        recipe: Option<wf_core::Norm>,
+        tensor: LayerTensor,
+        len: usize,
+    ) -> Result<Option<Norm>, S::Error> {
+        recipe.map(|recipe| self.norm(recipe, tensor, len)).transpose()
+    }
+
+    fn norms<const N: usize>(
+        &mut self,
+        recipe: Option<wf_core::Norm>,
+        tensors: [LayerTensor; N],
+        len: usize,
+    ) -> Result<Option<[Norm; N]>, S::Error> {
+        let Some(recipe) = recipe else { return Ok(None) };
+        let mut norms = Vec::with_capacity(N);
+        for tensor in tensors {
+            norms.push(self.norm(recipe, tensor, len)?);
+        }
+        Ok(norms.try_into().ok())
+    }
 }

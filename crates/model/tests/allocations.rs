@@ -40,7 +40,7 @@ fn a_forward_pass_does_not_allocate() {
         let options =
             ModelOptions { kv, pages: 4, max_batch_tokens: 64, head, sparse: SparseMode::On };
         let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
-        let mut logits = Logits::new(model.config().vocab_len);
+        let mut logits = Logits::new(model.network().vocab_len);
         let tokens: Vec<u32> = (5..45).collect();
         let (long, short) =
             (Segment::causal(&tokens, 0, &[0, 1], &[39]), Segment::causal(&[7], 0, &[3], &[0]));
@@ -48,7 +48,7 @@ fn a_forward_pass_does_not_allocate() {
             Segment { scoring: Scoring::BEST, ..short },
             Segment { scoring: Scoring::Top(50), ..long },
         );
-        let words = model.config().vocab_len.div_ceil(32);
+        let words = model.network().vocab_len.div_ceil(32);
         let (most, few) = (vec![!1; words], vec![1; words]);
         let few = Segment { allowed: &few, ..best };
         let most = Segment { allowed: &most, ..best };

@@ -1,10 +1,9 @@
-//! The demo model against `transformers`, with every difference explained.
+//! Compares the demo model with `transformers`, and explains every difference.
 //!
-//! An int8 code whose value lies at a rounding tie may go either way, and one flip moves logits by
-//! 0.1 to 0.2. So float32 and float64 runs of the same library differ so on half of the prompts.
-//! Here the network runs in float64 a second time (`oracle`), which must give the float64
-//! reference, and our own pass must follow it code by code: where it leaves it first, that code
-//! lies at a tie; where it never does, the logits are the same.
+//! An int8 code whose value is at a rounding tie may go either way, and one flip moves logits by 0.1 to
+//! 0.2, so float32 and float64 runs of the same library differ on half of the prompts. Here the network
+//! also runs in float64 (`oracle`), which must equal the float64 reference, and the model's pass must
+//! follow it code by code: the first code that differs is at a tie, and without one the logits agree.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
@@ -60,18 +59,18 @@ fn load(file: &ModelFile, compute: Compute, max_batch_tokens: usize) -> Model {
     Model::load(file, compute, options, &mut |_| {}).unwrap()
 }
 
-fn segment<'a>(tokens: &'a [TokenId], start: usize, want: &'a [usize]) -> Segment<'a> {
-    Segment::causal(tokens, start, &PAGES, want)
+fn segment<'a>(tokens: &'a [TokenId], start: usize, scored: &'a [usize]) -> Segment<'a> {
+    Segment::causal(tokens, start, &PAGES, scored)
 }
 
 /// Scores of every position.
 fn all_scores(model: &mut Model, ids: &[TokenId]) -> Vec<Vec<f32>> {
-    let mut logits = Logits::new(model.config().vocab_len);
+    let mut logits = Logits::new(model.network().vocab_len);
     let mut rows = Vec::new();
     for (chunk, tokens) in ids.chunks(model.max_batch_tokens()).enumerate() {
-        let want: Vec<usize> = (0..tokens.len()).collect();
+        let scored: Vec<usize> = (0..tokens.len()).collect();
         let start = chunk * model.max_batch_tokens();
-        model.forward(&[segment(tokens, start, &want)], &mut logits);
+        model.forward(&[segment(tokens, start, &scored)], &mut logits);
         rows.extend((0..tokens.len()).map(|row| logits.row(row).to_vec()));
     }
     rows
@@ -142,14 +141,14 @@ fn every_difference_starts_at_a_tie() {
 
 /// Our own pass, layer by layer.
 fn trace(model: &mut Model, ids: &[TokenId]) -> Vec<LayerTrace> {
-    let hidden_len = model.config().hidden_len;
+    let hidden_len = model.network().hidden_len;
     let mut hidden = vec![0.0; ids.len() * hidden_len];
     for (row, &token) in hidden.chunks_exact_mut(hidden_len).zip(ids) {
         model.weights().embedding.row(token as usize, row);
     }
     let batch = [segment(ids, 0, &[])];
     let mut traces = Vec::<LayerTrace>::new();
-    for layer in 0..model.config().layers {
+    for layer in 0..model.network().layers.len() {
         let input = traces.last().map_or(&hidden, |trace| &trace.output);
         let trace = model.trace_layer(layer, &batch, input);
         traces.push(trace);
@@ -238,7 +237,7 @@ fn other_sequences_in_the_batch_change_no_bit() {
         sparse: SparseMode::Off,
     };
     let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
-    let mut logits = Logits::new(model.config().vocab_len);
+    let mut logits = Logits::new(model.network().vocab_len);
 
     let last: Vec<[usize; 1]> = prompts.iter().map(|p| [p.ids.len() - 1]).collect();
     let pages: Vec<[PageId; 2]> =
@@ -247,7 +246,7 @@ fn other_sequences_in_the_batch_change_no_bit() {
         .iter()
         .zip(&pages)
         .zip(&last)
-        .map(|((prompt, pages), want)| Segment { pages, ..segment(&prompt.ids, 0, want) })
+        .map(|((prompt, pages), scored)| Segment { pages, ..segment(&prompt.ids, 0, scored) })
         .collect();
     model.forward(&batch, &mut logits);
     let together: Vec<Vec<u32>> = (0..logits.len())
@@ -264,15 +263,15 @@ fn other_sequences_in_the_batch_change_no_bit() {
 fn a_scan_finds_the_best_token_of_the_full_head() {
     let file = demo_file();
     let mut model = load(&file, Compute::new(2), 64);
-    let mut logits = Logits::new(model.config().vocab_len);
+    let mut logits = Logits::new(model.network().vocab_len);
     let mut kept = 0;
     for prompt in golden() {
-        let want: Vec<usize> = (0..prompt.ids.len()).collect();
-        let all = segment(&prompt.ids, 0, &want);
+        let scored: Vec<usize> = (0..prompt.ids.len()).collect();
+        let all = segment(&prompt.ids, 0, &scored);
         let best = Segment { scoring: Scoring::BEST, ..all };
         let full = all_scores(&mut model, &prompt.ids);
-        // Asked for in one batch, each kind gets what it asked for.
-        for (batch, scanned) in [([best, all], 0), ([all, best], want.len())] {
+        // In one batch, each segment gets the scoring it requests.
+        for (batch, scanned) in [([best, all], 0), ([all, best], scored.len())] {
             model.forward(&batch, &mut logits);
             for (row, full) in full.iter().enumerate() {
                 let scanned = logits.row(scanned + row);
@@ -291,10 +290,10 @@ fn a_scan_finds_the_best_token_of_the_full_head() {
 }
 
 #[test]
-fn only_what_is_allowed_is_scored_and_its_best_is_the_same() {
+fn only_allowed_tokens_are_scored_and_the_best_of_them_is_the_same() {
     let file = demo_file();
     let mut model = load(&file, Compute::new(2), 64);
-    let vocab_len = model.config().vocab_len;
+    let vocab_len = model.network().vocab_len;
     let mut logits = Logits::new(vocab_len);
     let best = |row: &[f32], bits: &[u32]| {
         let allowed = row.iter().enumerate().filter(|(token, score)| {
@@ -308,13 +307,13 @@ fn only_what_is_allowed_is_scored_and_its_best_is_the_same() {
     };
     for prompt in golden() {
         let full = all_scores(&mut model, &prompt.ids);
-        let want: Vec<usize> = (0..prompt.ids.len()).collect();
-        let all = segment(&prompt.ids, 0, &want);
+        let scored: Vec<usize> = (0..prompt.ids.len()).collect();
+        let all = segment(&prompt.ids, 0, &scored);
         let words = vocab_len.div_ceil(32);
         // A third of all tokens, a few, one, none.
         for (each, some) in [(3, usize::MAX), (97, usize::MAX), (1, 1), (1, 0)] {
-            let mut bits = vec![0_u32; want.len() * words];
-            for row in 0..want.len() {
+            let mut bits = vec![0_u32; scored.len() * words];
+            for row in 0..scored.len() {
                 for token in (row % each..vocab_len).step_by(each).take(some) {
                     bits[row * words + token / 32] |= 1 << (token % 32);
                 }
@@ -322,7 +321,7 @@ fn only_what_is_allowed_is_scored_and_its_best_is_the_same() {
             for scoring in [Scoring::All, Scoring::BEST] {
                 let masked = Segment { scoring, allowed: &bits, ..all };
                 // Beside a neighbour that may become anything.
-                for (batch, first) in [(vec![masked], 0), (vec![all, masked], want.len())] {
+                for (batch, first) in [(vec![masked], 0), (vec![all, masked], scored.len())] {
                     model.forward(&batch, &mut logits);
                     for (row, full) in full.iter().enumerate() {
                         let bits = &bits[row * words..][..words];
@@ -339,7 +338,7 @@ fn only_what_is_allowed_is_scored_and_its_best_is_the_same() {
 fn a_chunk_may_want_no_scores() {
     let file = demo_file();
     let mut model = load(&file, Compute::new(2), 64);
-    let mut logits = Logits::new(model.config().vocab_len);
+    let mut logits = Logits::new(model.network().vocab_len);
     let ids = &golden()[0].ids;
     let (first, rest) = ids.split_at(4);
     let expected = all_scores(&mut model, ids);

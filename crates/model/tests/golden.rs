@@ -1,8 +1,8 @@
-//! Every layer of small random checkpoints, then whole passes, against `transformers` in float32.
+//! Compares every layer of small random checkpoints, then whole passes, with `transformers` in float32.
 //!
-//! The data and what it covers: tools/golden/README.md. Each layer is fed the reference's own input, so
-//! an error shows in the layer that makes it. Codes must be equal. The one excuse is a rounding
-//! tie, and the seeds of the data were chosen to avoid those, so hardly any excuse is accepted.
+//! tools/golden/README.md describes the data. Each layer gets the reference's own input, so an error
+//! shows in the layer that makes it. Codes must be equal, except at rounding ties; the seeds of the data
+//! were chosen to avoid those, so hardly any exception is accepted.
 
 mod reference;
 
@@ -15,13 +15,13 @@ use wf_model::{
     SparseMode, TokenId,
 };
 
-/// How far a row may be off, against its largest element. Float32 noise is 5e-7.
+/// Maximum error of a row relative to its largest element. Float32 noise is 5e-7.
 const TOLERANCE: f32 = 1e-5;
-/// A value this near a tie may round either way.
+/// Distance from a rounding tie at which a value may round either way.
 const TIE: f32 = 1e-3;
-/// Rows of one checkpoint in which a tie may have flipped a code.
+/// Maximum number of rows of a checkpoint in which a tie flips a code.
 const FLIPPED_ROWS: usize = 1;
-/// One page holds all tokens; it is not the first one.
+/// One page holds all tokens; it is not the first.
 const PAGES: [u32; 1] = [2];
 
 #[test]
@@ -31,7 +31,7 @@ fn every_layer_agrees_with_the_reference() {
         let mut model = load(&directory);
         let tokens = all_tokens(&reference);
         let mut flipped = 0;
-        for layer in 0..model.config().layers {
+        for layer in 0..model.network().layers.len() {
             let place = format!("{}, layer {layer}", name_of(&directory));
             let input = reference.floats(&format!("layer.{layer}.input"));
             let trace = model.trace_layer(layer, &[causal(&tokens, 0, &[])], &input);
@@ -47,12 +47,12 @@ fn prompt_and_cached_decoding_agree_with_the_reference() {
     for directory in checkpoints() {
         let reference = Reference::open(&directory.join("reference.safetensors"));
         let mut model = load(&directory);
-        let mut logits = Logits::new(model.config().vocab_len);
+        let mut logits = Logits::new(model.network().vocab_len);
         let prompt = reference.tokens("prompt_ids");
         let exact = reference.doubles("logits_f64");
 
-        let want: Vec<usize> = (0..prompt.len()).collect();
-        model.forward(&[causal(&prompt, 0, &want)], &mut logits);
+        let scored: Vec<usize> = (0..prompt.len()).collect();
+        model.forward(&[causal(&prompt, 0, &scored)], &mut logits);
         let expected = reference.floats("prompt.logits");
         let mut check = LogitCheck { name: name_of(&directory), expected: &expected, first: 0 };
         check.run(&logits, &exact);
@@ -99,8 +99,8 @@ fn all_tokens(reference: &Reference) -> Vec<TokenId> {
     [reference.tokens("prompt_ids"), reference.tokens("decoded_ids")].concat()
 }
 
-fn causal<'a>(tokens: &'a [TokenId], start: usize, want: &'a [usize]) -> Segment<'a> {
-    Segment::causal(tokens, start, &PAGES, want)
+fn causal<'a>(tokens: &'a [TokenId], start: usize, scored: &'a [usize]) -> Segment<'a> {
+    Segment::causal(tokens, start, &PAGES, scored)
 }
 
 /// Compares one layer's trace with the records of that layer.

@@ -23,7 +23,7 @@ fn demo(compute: Compute, sparse: SparseMode) -> Model {
 
 /// Greedy decoding: the tokens, and the bits of every score on the way.
 fn decode(model: &mut Model) -> (Vec<TokenId>, Vec<u32>) {
-    let mut logits = Logits::new(model.config().vocab_len);
+    let mut logits = Logits::new(model.network().vocab_len);
     let (mut tokens, mut bits) = (PROMPT.to_vec(), Vec::new());
     let pages = [2, 0, 1];
     model.forward(&[Segment::causal(&PROMPT, 0, &pages, &[5])], &mut logits);
@@ -54,9 +54,9 @@ fn every_score_keeps_its_bits() {
 #[test]
 fn every_inner_value_keeps_its_bits() {
     let mut models = [SparseMode::Off, SparseMode::On].map(|sparse| demo(Compute::new(2), sparse));
-    let mut hidden = vec![0.0; models[0].config().hidden_len];
+    let mut hidden = vec![0.0; models[0].network().hidden_len];
     models[0].weights().embedding.row(40, &mut hidden);
-    for layer in 0..models[0].config().layers {
+    for layer in 0..models[0].network().layers.len() {
         let batch = [Segment::causal(&[40], 0, &[0], &[])];
         let [dense, sparse] = models.each_mut().map(|m| m.trace_layer(layer, &batch, &hidden));
         let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
@@ -71,14 +71,14 @@ fn every_inner_value_keeps_its_bits() {
 fn zeros_are_counted_where_they_are_skipped() {
     let mut dense = demo(Compute::new(2), SparseMode::Off);
     decode(&mut dense);
-    assert!(dense.sparsity().all(|layer| layer == LayerSparsity::default()));
+    assert!(dense.layer_sparsity().all(|layer| layer == LayerSparsity::default()));
     assert_eq!(dense.sparse_size_bytes(), 0);
 
     let mut sparse = demo(Compute::new(2), SparseMode::On);
     assert!(sparse.sparse_size_bytes() > 0);
     decode(&mut sparse);
-    let counted: Vec<_> = sparse.sparsity().collect();
-    let ffn_len = sparse.config().ffn_len;
+    let counted: Vec<_> = sparse.layer_sparsity().collect();
+    let ffn_len = sparse.network().max_ffn_len();
     for (layer, counts) in counted.iter().enumerate() {
         assert!(counts.skips);
         // Not the prompt: it is a step of several tokens.
@@ -90,7 +90,7 @@ fn zeros_are_counted_where_they_are_skipped() {
         assert!((closed..0.99).contains(&zeros), "layer {layer}: {zeros} of the codes");
     }
     // Switched off, nothing is skipped, and nothing counted.
-    sparse.skip_zeros(false);
+    sparse.enable_sparse(false);
     assert!(decode(&mut sparse) == decode(&mut dense));
-    assert!(sparse.sparsity().eq(counted));
+    assert!(sparse.layer_sparsity().eq(counted));
 }

@@ -1,20 +1,20 @@
-//! Whether a scan found what the full head finds.
+//! Comparison of a scan with the full head.
 
 use std::fmt;
 
-use crate::segment::TokenId;
+use wf_core::TokenId;
 
-/// A token that a scan got wrong.
+/// A token whose score in a scan is wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Difference {
-    /// Of the scored rows.
+    /// Index among the scored rows.
     pub(crate) row: usize,
     pub(crate) scan: &'static str,
     k: usize,
     token: TokenId,
     found: f32,
     exact: f32,
-    /// The best token and its score, by the scan and by the full head.
+    /// Best token and its score, in the scan and in the full head.
     best_found: (TokenId, f32),
     best_exact: (TokenId, f32),
 }
@@ -24,23 +24,24 @@ impl fmt::Display for Difference {
         let Self { scan, k, token, found, exact, best_found, best_exact, .. } = self;
         write!(
             f,
-            "{scan} differs from the full head: token {token} is among the {k} best with {exact:?} \
-             and was given {found:?}; the best token is {} ({:?}), {scan} says {} ({:?})",
+            "{scan} differs from the full head: token {token}, among the {k} best, has score {exact:?} \
+             and got {found:?}; the best token is {} ({:?}), in {scan} it is {} ({:?})",
             best_exact.0, best_exact.1, best_found.0, best_found.1
         )
     }
 }
 
-/// The first token of `found` that is neither scored as in `exact` nor left out rightly: below the
-/// `k` best of `exact`. `scratch` is as long as a row.
+/// Returns the first token of `found` that is neither scored as in `exact` nor correctly left out as
+/// not among the `k` best. `scratch` is as long as a row.
 pub(crate) fn difference(
-    (scan, row, k): (&'static str, usize, usize),
+    scan: &'static str,
+    k: usize,
     found: &[f32],
     exact: &[f32],
     scratch: &mut [f32],
 ) -> Option<Difference> {
     scratch.copy_from_slice(exact);
-    // What is not finite is never picked.
+    // Scores that are not finite are never picked.
     scratch.iter_mut().filter(|s| !s.is_finite()).for_each(|s| *s = f32::NEG_INFINITY);
     let last = k.min(scratch.len()).saturating_sub(1);
     let floor = *scratch.select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1;
@@ -49,7 +50,7 @@ pub(crate) fn difference(
         found.to_bits() != exact.to_bits() && !left_out
     })?;
     Some(Difference {
-        row,
+        row: 0,
         scan,
         k,
         token: wrong as TokenId,
@@ -78,11 +79,11 @@ mod tests {
 
     fn found(k: usize, found: &[f32], exact: &[f32]) -> Option<TokenId> {
         let mut scratch = vec![0.0; exact.len()];
-        difference(("scan", 0, k), found, exact, &mut scratch).map(|d| d.token)
+        difference("scan", k, found, exact, &mut scratch).map(|d| d.token)
     }
 
     #[test]
-    fn what_is_below_the_best_may_be_left_out() {
+    fn tokens_below_the_best_may_be_left_out() {
         let exact = [1.0, 3.0, 3.0, 2.0];
         assert_eq!(found(1, &exact, &exact), None);
         assert_eq!(found(1, &[LEFT_OUT, 3.0, 3.0, LEFT_OUT], &exact), None);
@@ -102,9 +103,9 @@ mod tests {
     fn the_message_names_the_tokens_and_their_scores() {
         let mut scratch = [0.0; 3];
         let scores = ([LEFT_OUT, 1.5, 1.0], [2.5, 1.5, 1.0]);
-        let difference = difference(("scan4", 0, 1), &scores.0, &scores.1, &mut scratch).unwrap();
+        let difference = difference("scan4", 1, &scores.0, &scores.1, &mut scratch).unwrap();
         let message = difference.to_string();
-        for words in ["scan4", "token 0", "2.5", "says 1 (1.5)", "best token is 0"] {
+        for words in ["scan4", "token 0", "2.5", "it is 1 (1.5)", "best token is 0"] {
             assert!(message.contains(words), "{words}: {message}");
         }
     }

@@ -1,8 +1,8 @@
-//! What scans of the output head had to do.
+//! Counters of the scans of the output head.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of a head, which go on while it works. Readable from any thread.
+/// Counters of a head. They can be read from any thread while it works.
 #[derive(Debug, Default)]
 pub struct HeadCounts {
     picks: AtomicU64,
@@ -13,27 +13,27 @@ pub struct HeadCounts {
 }
 
 impl HeadCounts {
-    /// Rows whose best tokens were found by a scan.
+    /// Number of rows whose best tokens a scan found.
     pub fn picks(&self) -> u64 {
         self.picks.load(Ordering::Relaxed)
     }
 
-    /// Tokens that these scored from the table, all together.
+    /// Number of candidate tokens of those rows, which were scored from the table.
     pub fn candidates(&self) -> u64 {
         self.candidates.load(Ordering::Relaxed)
     }
 
-    /// Rows that were scanned again with all bits.
+    /// Number of rows that were scanned again with all bits.
     pub fn widened(&self) -> u64 {
         self.widened.load(Ordering::Relaxed)
     }
 
-    /// Rows that read the whole table after all.
+    /// Number of rows that read the whole table after all.
     pub fn whole(&self) -> u64 {
         self.whole.load(Ordering::Relaxed)
     }
 
-    /// Rows that were compared with the full head.
+    /// Number of rows that were compared with the full head.
     pub fn checked(&self) -> u64 {
         self.checked.load(Ordering::Relaxed)
     }

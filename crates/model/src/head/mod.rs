@@ -1,4 +1,4 @@
-//! The output head: hidden states become scores.
+//! The output head: logits of hidden states.
 
 mod check;
 mod counts;
@@ -6,38 +6,41 @@ mod mode;
 
 use std::sync::Arc;
 
-use wf_formats::ModelConfig;
+use wf_core::Network;
 
 use crate::compute::Compute;
 use crate::embed::FloatTable;
-use crate::scan::{Asked, Depth, SCANNED_AT_ONCE, Scan, ScanScratch, WORTH_CHOOSING};
-use crate::segment::{Allowed, Scoring, Segment, TokenId, tokens_of};
+use crate::scan::{
+    Depth, MIN_TOKENS_PER_CANDIDATE, SCANNED_AT_ONCE, Scan, ScanContext, ScanScratch, TopQueries,
+};
+use crate::segment::{Allowed, Scoring, Segment, tokens_of};
 pub(crate) use check::{Difference, difference};
 pub use counts::HeadCounts;
 pub use mode::{HeadMode, UnknownHeadMode};
+use wf_core::TokenId;
 
-/// Tables below this many bytes are read from a cache anyway.
-const WORTH_SCANNING: usize = 32 << 20;
+/// Size of a table, in bytes, that exceeds the CPU caches.
+const MIN_SCANNED_BYTES: usize = 32 << 20;
 
-/// Scores rows of hidden state.
+/// Computes the logits of hidden states.
 pub(crate) struct Head {
-    way: Way,
+    method: Method,
     counts: Arc<HeadCounts>,
     few: Few,
 }
 
-/// Room to score few tokens.
+/// Buffers for scoring few tokens.
 struct Few {
     tokens: Vec<TokenId>,
     scores: Vec<f32>,
 }
 
-/// How it does so.
-enum Way {
+/// Computation of the logits.
+enum Method {
     Full,
-    /// The best tokens by a scan, all of them by the table.
+    /// The best tokens by a scan, all tokens by the table.
     Scan(Scan, ScanScratch),
-    /// All by the codes.
+    /// All tokens by the codes.
     Int8(Scan, ScanScratch),
     Check(Box<Check>),
 }
@@ -50,112 +53,110 @@ struct Check {
 }
 
 impl Head {
-    pub(crate) fn new(
-        cx: &Compute,
-        config: &ModelConfig,
-        table: &FloatTable,
-        mode: HeadMode,
-    ) -> Self {
-        let scratch = || ScanScratch::new(config.vocab_len, config.hidden_len);
+    pub(crate) fn new(cx: &Compute, network: &Network, table: &FloatTable, mode: HeadMode) -> Self {
+        let scratch = || ScanScratch::new(network.vocab_len, network.hidden_len);
         let scan = |depth| Scan::new(cx, table, depth);
-        let way = match mode {
-            HeadMode::Auto if table.size_bytes() < WORTH_SCANNING => Way::Full,
-            HeadMode::Full => Way::Full,
-            HeadMode::Auto | HeadMode::Scan => Way::Scan(scan(Depth::Bytes), scratch()),
-            HeadMode::Scan4 => Way::Scan(scan(Depth::Nibbles), scratch()),
-            HeadMode::Int8 => Way::Int8(scan(Depth::Bytes), scratch()),
+        let method = match mode {
+            HeadMode::Auto if table.size_bytes() < MIN_SCANNED_BYTES => Method::Full,
+            HeadMode::Full => Method::Full,
+            HeadMode::Auto | HeadMode::Scan => Method::Scan(scan(Depth::Bytes), scratch()),
+            HeadMode::Scan4 => Method::Scan(scan(Depth::Nibbles), scratch()),
+            HeadMode::Int8 => Method::Int8(scan(Depth::Bytes), scratch()),
             HeadMode::Check => {
                 let named = |name, depth| (name, scan(depth), Arc::default());
-                Way::Check(Box::new(Check {
+                Method::Check(Box::new(Check {
                     scans: [named("scan", Depth::Bytes), named("scan4", Depth::Nibbles)],
                     scratch: scratch(),
-                    found: vec![0.0; SCANNED_AT_ONCE * config.vocab_len],
-                    sorted: vec![0.0; config.vocab_len],
+                    found: vec![0.0; SCANNED_AT_ONCE * network.vocab_len],
+                    sorted: vec![0.0; network.vocab_len],
                 }))
             }
         };
-        let most = config.vocab_len / WORTH_CHOOSING;
-        let few = Few { tokens: Vec::with_capacity(most), scores: vec![0.0; most] };
-        Self { way, counts: Arc::default(), few }
+        let max = network.vocab_len / MIN_TOKENS_PER_CANDIDATE;
+        let few = Few { tokens: Vec::with_capacity(max), scores: vec![0.0; max] };
+        Self { method, counts: Arc::default(), few }
     }
 
     /// Bytes held in memory beside the table.
     pub(crate) fn size_bytes(&self) -> usize {
-        match &self.way {
-            Way::Full => 0,
-            Way::Scan(scan, _) | Way::Int8(scan, _) => scan.size_bytes(),
-            Way::Check(check) => check.scans.iter().map(|(_, scan, _)| scan.size_bytes()).sum(),
+        match &self.method {
+            Method::Full => 0,
+            Method::Scan(scan, _) | Method::Int8(scan, _) => scan.size_bytes(),
+            Method::Check(check) => check.scans.iter().map(|(_, scan, _)| scan.size_bytes()).sum(),
         }
     }
 
     /// Bytes that have to be read to find the best token, the few rows scored exactly not counted.
     pub(crate) fn bytes_per_pick(&self, table: &FloatTable) -> usize {
-        match &self.way {
-            Way::Full => table.size_bytes(),
-            Way::Scan(scan, _) | Way::Int8(scan, _) => scan.scanned_bytes(),
-            Way::Check(check) => {
+        match &self.method {
+            Method::Full => table.size_bytes(),
+            Method::Scan(scan, _) | Method::Int8(scan, _) => scan.scanned_bytes(),
+            Method::Check(check) => {
                 let scans = check.scans.iter().map(|(_, scan, _)| scan.scanned_bytes());
                 table.size_bytes() + scans.sum::<usize>()
             }
         }
     }
 
-    /// What it had to do so far: of all scans, or of each by name where they are compared.
+    /// Returns the counters of the scans, by name.
     pub(crate) fn counts(&self) -> Vec<(&'static str, Arc<HeadCounts>)> {
-        match &self.way {
-            Way::Full | Way::Int8(..) => Vec::new(),
-            Way::Scan(..) => vec![("scan", Arc::clone(&self.counts))],
-            Way::Check(check) => {
+        match &self.method {
+            Method::Full | Method::Int8(..) => Vec::new(),
+            Method::Scan(..) => vec![("scan", Arc::clone(&self.counts))],
+            Method::Check(check) => {
                 check.scans.iter().map(|(name, _, counts)| (*name, Arc::clone(counts))).collect()
             }
         }
     }
 
-    /// Scores `hidden` rows, which segments ask for in the same way, into as many rows of `out`.
+    /// Computes the logits of the `hidden` rows of segments with the same scoring.
     ///
     /// # Errors
     ///
-    /// Where scans are checked and one is wrong.
+    /// If scans are checked and one differs from the table.
     pub(crate) fn score(
         &mut self,
         cx: &Compute,
         table: &FloatTable,
-        (hidden, segments): (&[f32], &[Segment<'_>]),
+        hidden: &[f32],
+        segments: &[Segment<'_>],
         out: &mut [f32],
     ) -> Result<(), Difference> {
         let counts = &self.counts;
         let allowed = Allowed::new(segments);
-        // All by the codes means all: few tokens score as they do among many.
-        let by_table = !matches!(self.way, Way::Int8(..));
-        if by_table && self.few.score(cx, table, (hidden, allowed), out) {
+        // With int8 scores, few tokens must score as they do among many.
+        let by_table = !matches!(self.method, Method::Int8(..));
+        if by_table && self.few.score(cx, table, hidden, allowed, out) {
             return Ok(());
         }
         let scoring = segments.iter().map(|segment| segment.scoring).max().unwrap_or_default();
         let hidden_parts = hidden.chunks(SCANNED_AT_ONCE * table.cols());
-        match (&mut self.way, scoring) {
-            (Way::Int8(scan, scratch), _) => {
+        match (&mut self.method, scoring) {
+            (Method::Int8(scan, scratch), _) => {
                 let out = out.chunks_mut(SCANNED_AT_ONCE * table.rows());
                 for (hidden, out) in hidden_parts.zip(out) {
                     scan.approximate(cx, hidden, out, scratch);
                 }
             }
-            (Way::Scan(scan, scratch), Scoring::Top(k)) => {
+            (Method::Scan(scan, scratch), Scoring::Top(k)) => {
                 let out = out.chunks_mut(SCANNED_AT_ONCE * table.rows());
                 for (part, (hidden, out)) in hidden_parts.zip(out).enumerate() {
-                    let room = (&mut *scratch, &**counts);
-                    let asked = Asked { hidden, k, allowed: allowed.skip(part * SCANNED_AT_ONCE) };
-                    scan.top(cx, table, asked, out, room);
+                    let allowed = allowed.skip(part * SCANNED_AT_ONCE);
+                    let queries = TopQueries { hidden, k, allowed };
+                    scan.top(ScanContext { cx, table, counts }, queries, out, scratch);
                 }
             }
-            (Way::Check(check), Scoring::Top(k)) => {
+            (Method::Check(check), Scoring::Top(k)) => {
                 table.scores(cx, hidden, out);
                 let out = out.chunks(SCANNED_AT_ONCE * table.rows());
                 for (part, (hidden, out)) in hidden_parts.zip(out).enumerate() {
-                    let first = part * SCANNED_AT_ONCE;
-                    check.compare(cx, table, (hidden, k, first), out)?;
+                    check.compare(cx, table, hidden, k, out).map_err(|mut difference| {
+                        difference.row += part * SCANNED_AT_ONCE;
+                        difference
+                    })?;
                 }
             }
-            (Way::Full | Way::Scan(..) | Way::Check(_), _) => {
+            (Method::Full | Method::Scan(..) | Method::Check(_), _) => {
                 table.scores(cx, hidden, out);
             }
         }
@@ -164,18 +165,19 @@ impl Head {
 }
 
 impl Few {
-    /// Scores only the tokens that are allowed, if they are so few that this is the shortest way.
+    /// Scores only the allowed tokens and returns `true`, if they are few enough for this to be fastest.
     fn score(
         &mut self,
         cx: &Compute,
         table: &FloatTable,
-        (hidden, allowed): (&[f32], Allowed<'_>),
+        hidden: &[f32],
+        allowed: Allowed<'_>,
         out: &mut [f32],
     ) -> bool {
-        let (rows, most) = (hidden.len() / table.cols(), self.scores.len());
+        let (rows, max) = (hidden.len() / table.cols(), self.scores.len());
         let count = |bits: &[u32]| bits.iter().map(|word| word.count_ones() as usize).sum();
-        let counts = |row| allowed.row(row).map_or(most + 1, count);
-        let mut left = most;
+        let counts = |row| allowed.row(row).map_or(max + 1, count);
+        let mut left = max;
         for row in 0..rows {
             match left.checked_sub(counts(row)) {
                 Some(less) => left = less,
@@ -198,26 +200,27 @@ impl Few {
 }
 
 impl Check {
-    /// Scans rows whose scores are known, the first of which is row `first`.
+    /// Compares the scans of some rows with their exact scores.
     fn compare(
         &mut self,
         cx: &Compute,
         table: &FloatTable,
-        (hidden, k, first): (&[f32], usize, usize),
+        hidden: &[f32],
+        k: usize,
         exact: &[f32],
     ) -> Result<(), Difference> {
         for (name, scan, counts) in &self.scans {
             let found = &mut self.found[..exact.len()];
-            let room = (&mut self.scratch, &**counts);
-            // The full head has no use for what is allowed, so neither is to have it here.
-            let asked = Asked { hidden, k, allowed: Allowed::new(&[]) };
-            scan.top(cx, table, asked, found, room);
+            // The full head scores all tokens, so the scans must too.
+            let queries = TopQueries { hidden, k, allowed: Allowed::new(&[]) };
+            scan.top(ScanContext { cx, table, counts }, queries, found, &mut self.scratch);
             let rows = found.chunks_exact(table.rows()).zip(exact.chunks_exact(table.rows()));
             for (row, (found, exact)) in rows.enumerate() {
                 counts.add_checked();
-                match difference((name, first + row, k), found, exact, &mut self.sorted) {
-                    None => {}
-                    Some(difference) => return Err(difference),
+                let difference = difference(name, k, found, exact, &mut self.sorted);
+                if let Some(mut difference) = difference {
+                    difference.row = row;
+                    return Err(difference);
                 }
             }
         }

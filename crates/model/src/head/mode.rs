@@ -1,32 +1,31 @@
-//! The ways of the output head.
+//! Modes of the output head.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How hidden states become scores.
+/// Computation of logits from hidden states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeadMode {
-    /// `Scan` for tables that are too large for a cache, else `Full`.
+    /// `Scan` for tables larger than the CPU caches, otherwise `Full`.
     #[default]
     Auto,
-    /// Every row of the table is read.
+    /// Reads every row of the table.
     Full,
-    /// For the best tokens, an int8 copy is read and the rows that could be among them: half the
-    /// bytes of a 16-bit table, for half of its memory more. The same tokens as `Full`, by proof.
+    /// Finds the best tokens by reading an int8 copy and the rows that could be among them: half the
+    /// bytes of a 16-bit table, for half of its memory. The same tokens as `Full`, by proof.
     Scan,
-    /// The same with the upper four bits of the copy: a quarter of the bytes. The same tokens unless
-    /// rounding errors conspire; there is no proof that they never do.
+    /// Like `Scan`, reading the upper four bits of the copy: a quarter of the bytes. The same tokens
+    /// with overwhelming probability, but without proof.
     Scan4,
-    /// Every score comes from the int8 copy. Half the bytes also where all scores are wanted, but
-    /// scores are not those of the table.
+    /// Computes all logits from the int8 copy: half the bytes in every case, but logits differ from
+    /// those of the table.
     Int8,
-    /// `Full`, with the best tokens found by `Scan` and `Scan4` as well: a difference ends the
-    /// program. For finding out, not for using.
+    /// Runs `Full`, `Scan` and `Scan4`, and panics if they differ. For testing.
     Check,
 }
 
 impl HeadMode {
-    /// Every mode.
+    /// All modes.
     pub const ALL: [Self; 6] =
         [Self::Auto, Self::Full, Self::Scan, Self::Scan4, Self::Int8, Self::Check];
 }
@@ -44,9 +43,9 @@ impl fmt::Display for HeadMode {
     }
 }
 
-/// A name that is no head mode.
+/// Error for a string that names no [`HeadMode`].
 #[derive(Debug, thiserror::Error)]
-#[error("unknown head mode {0:?}: use auto, full, scan, scan4, int8 or check")]
+#[error("unknown head mode {0:?}: must be auto, full, scan, scan4, int8 or check")]
 pub struct UnknownHeadMode(String);
 
 impl FromStr for HeadMode {

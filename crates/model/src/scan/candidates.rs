@@ -1,26 +1,26 @@
-//! Which tokens could be among the best, and their exact scores.
+//! Candidates for the best tokens, and their exact scores.
 
 use std::cmp::Ordering;
 
 use wf_kernels::ScoreBounds;
 
-use super::guess::STRIP;
+use super::bounds::STRIP;
 
-/// Room for choosing.
+/// Buffers for choosing candidates.
 pub(super) struct Candidates {
-    /// The largest guess of every strip.
+    /// Largest estimate of every strip.
     best: Vec<f32>,
     ranked: Vec<(f32, u32)>,
     tokens: Vec<u32>,
     scores: Vec<f32>,
 }
 
-/// What came of a choice.
+/// Result of a choice.
 pub(super) struct Chosen {
-    /// How many tokens were scored.
+    /// Number of tokens that were scored.
     pub(super) tokens: usize,
-    /// How far the furthest of them was from its guess, as a part of what was allowed.
-    pub(super) furthest_off: f32,
+    /// Largest difference of a score from its estimate, relative to the bound.
+    pub(super) max_error: f32,
 }
 
 impl Candidates {
@@ -34,38 +34,40 @@ impl Candidates {
     }
 
     /// Writes the scores of all tokens that could be among the `k` best to `out`, and −∞ for all
-    /// others; `exact` scores tokens. Nothing if more than `most` tokens are candidates.
+    /// others; `exact` scores tokens. Returns `None` if more than `max` tokens are candidates.
     pub(super) fn choose(
         &mut self,
-        guesses: &[ScoreBounds],
-        (k, most): (usize, usize),
+        estimates: &[ScoreBounds],
+        k: usize,
+        max: usize,
         out: &mut [f32],
         exact: &mut impl FnMut(&[u32], &mut [f32]),
     ) -> Option<Chosen> {
         out.fill(f32::NEG_INFINITY);
-        self.look_best(guesses, k);
-        let mut chosen = Chosen { tokens: 0, furthest_off: 0.0 };
-        let floor = self.score(guesses, out, exact, &mut chosen);
+        self.pick_best(estimates, k);
+        let mut chosen = Chosen { tokens: 0, max_error: 0.0 };
+        let floor = self.score(estimates, out, exact, &mut chosen);
         self.tokens.clear();
-        for (strip, guess) in guesses.iter().enumerate().filter(|(_, g)| g.best_upper >= floor) {
+        for (strip, estimate) in estimates.iter().enumerate().filter(|(_, g)| g.best_upper >= floor)
+        {
             let first = strip * STRIP;
-            let strip_tokens = (first..).zip(&guess.upper).take(out.len() - first);
-            // Those that looked best have their scores.
+            let strip_tokens = (first..).zip(&estimate.upper).take(out.len() - first);
+            // The tokens with the best estimates have their scores.
             let possible = strip_tokens
                 .filter(|&(token, &upper)| upper >= floor && out[token] == f32::NEG_INFINITY);
             self.tokens.extend(possible.map(|(token, _)| token as u32));
         }
-        if chosen.tokens + self.tokens.len() > most {
+        if chosen.tokens + self.tokens.len() > max {
             return None;
         }
-        self.score(guesses, out, exact, &mut chosen);
+        self.score(estimates, out, exact, &mut chosen);
         Some(chosen)
     }
 
-    /// Scores `tokens`; the worst score is returned.
+    /// Scores `tokens` and returns the worst score.
     fn score(
         &mut self,
-        guesses: &[ScoreBounds],
+        estimates: &[ScoreBounds],
         out: &mut [f32],
         exact: &mut impl FnMut(&[u32], &mut [f32]),
         chosen: &mut Chosen,
@@ -75,10 +77,9 @@ impl Candidates {
         let mut worst = f32::INFINITY;
         for (&token, &score) in self.tokens.iter().zip(scores.iter()) {
             let token = token as usize;
-            let (guess, place) = (&guesses[token / STRIP], token % STRIP);
-            let (middle, upper) = (guess.middle[place], guess.upper[place]);
-            chosen.furthest_off =
-                chosen.furthest_off.max((score - middle).abs() / (upper - middle));
+            let (estimate, index) = (&estimates[token / STRIP], token % STRIP);
+            let (middle, upper) = (estimate.estimate[index], estimate.upper[index]);
+            chosen.max_error = chosen.max_error.max((score - middle).abs() / (upper - middle));
             worst = worst.min(score);
             out[token] = score;
         }
@@ -86,19 +87,21 @@ impl Candidates {
         worst
     }
 
-    /// Leaves in `tokens` the `k` whose guesses are best, the lowest numbers among equals.
-    fn look_best(&mut self, guesses: &[ScoreBounds], k: usize) {
+    /// Sets `tokens` to the `k` tokens with the best estimates, the lowest ids among equals.
+    fn pick_best(&mut self, estimates: &[ScoreBounds], k: usize) {
         self.best.clear();
-        self.best.extend(guesses.iter().map(|guess| guess.best_middle));
-        // At least `k` strips have a token as good as this, so none of the `k` best is worse.
+        self.best.extend(estimates.iter().map(|estimate| estimate.best_estimate));
+        // At least `k` strips have a token this good, so none of the `k` best is worse.
         let floor = if k > self.best.len() {
             f32::NEG_INFINITY
         } else {
             *self.best.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1
         };
         self.ranked.clear();
-        for (strip, guess) in guesses.iter().enumerate().filter(|(_, g)| g.best_middle >= floor) {
-            let tokens = (strip * STRIP..).zip(&guess.middle);
+        for (strip, estimate) in
+            estimates.iter().enumerate().filter(|(_, g)| g.best_estimate >= floor)
+        {
+            let tokens = (strip * STRIP..).zip(&estimate.estimate);
             let good = tokens.filter(|&(_, &middle)| middle >= floor && middle.is_finite());
             self.ranked.extend(good.map(|(token, &middle)| (middle, token as u32)));
         }
@@ -111,7 +114,7 @@ impl Candidates {
         }
         self.tokens.clear();
         self.tokens.extend(self.ranked.iter().map(|&(_, token)| token));
-        // Neighbours in memory one after the other.
+        // In order of memory.
         self.tokens.sort_unstable();
     }
 }

@@ -1,43 +1,43 @@
-//! Hidden states as codes: int8, and int8 again for what those leave over. Together 16 bits.
+//! Hidden states as codes: int8, and int8 again for the remainder, 16 bits together.
 
 use wf_kernels::{QuantBatch, QuantRow, VectorBounds};
 
-use super::guess::{Factors, SLACK, vector_bounds};
+use super::bounds::{Factors, SLACK, vector_bounds};
 use crate::compute::Compute;
 
-/// Code + 128 = 16 upper + lower. A lower code of 0 to 15 is 7.5 where it is not known.
+/// Mean of the lower codes 0 to 15, where code + 128 = 16 upper + lower.
 const MIDDLE_OF_LOWER: f64 = 7.5;
 
-/// Standard deviations that the rule for upper codes allows for.
+/// Number of standard deviations in the statistical bound of upper codes.
 const TRUSTED_SIGMAS: f64 = 8.0;
 
-/// Some hidden states.
+/// Quantized hidden states.
 pub(super) struct HiddenCodes {
     cols: usize,
-    /// The codes of each state, then those of what each state's codes left over.
+    /// Codes of each state, then codes of each state's remainder.
     codes: QuantBatch,
     values: Vec<f32>,
     states: Vec<State>,
 }
 
-/// One of them.
+/// Bounds of one hidden state.
 #[derive(Clone, Copy)]
 pub(super) struct State {
-    /// At least |x|.
+    /// Upper bound of |x|.
     pub(super) norm: f64,
-    /// The bounds of scores by all bits of rows and state: proven.
+    /// Proven bounds of scores by all bits.
     pub(super) by_all: VectorBounds,
-    /// Those of scores by upper and coarse codes: by a rule.
+    /// Statistical bounds of scores by upper codes.
     pub(super) by_upper: VectorBounds,
 }
 
 impl HiddenCodes {
-    pub(super) fn new(most: usize, cols: usize) -> Self {
+    pub(super) fn new(max: usize, cols: usize) -> Self {
         Self {
             cols,
-            codes: QuantBatch::new(2 * most, cols),
-            values: vec![0.0; 2 * most * cols],
-            states: Vec::with_capacity(most),
+            codes: QuantBatch::new(2 * max, cols),
+            values: vec![0.0; 2 * max * cols],
+            states: Vec::with_capacity(max),
         }
     }
 
@@ -45,7 +45,7 @@ impl HiddenCodes {
         self.cols
     }
 
-    /// First the coarse codes of every state, then the fine ones.
+    /// Returns the coarse codes of every state, then the fine ones.
     pub(super) fn codes(&self) -> &[QuantRow] {
         self.codes.rows()
     }
@@ -89,20 +89,20 @@ impl State {
         let [norm, coarse_error, error] = squares.map(|square| square.sqrt() * SLACK);
         let cols = x.len();
         let factors = Factors { coarse: coarse.scale(), fine: fine.scale(), offset: 0.0 };
-        let by_all = vector_bounds(cols, 1.0, (norm, error), factors);
-        // Of short rows the proof says more than the rule.
+        let by_all = vector_bounds(cols, 1.0, norm, error, factors);
+        // For short rows, the proven bound is smaller than the statistical one.
         let trust = (TRUSTED_SIGMAS / (cols as f64).sqrt()).min(1.0);
         let factors = Factors {
             coarse: 16.0 * coarse.scale(),
             fine: 0.0,
             offset: (MIDDLE_OF_LOWER - 128.0) as f32 * coarse.sum() as f32 * coarse.scale(),
         };
-        let by_upper = vector_bounds(cols, trust, (norm, coarse_error), factors);
+        let by_upper = vector_bounds(cols, trust, norm, coarse_error, factors);
         Self { norm, by_all, by_upper }
     }
 }
 
-/// The value of an upper code, in units of the row's scale.
+/// Returns the value of an upper code, in units of the row's scale.
 pub(super) fn value_of_upper(code: i8) -> f64 {
     16.0 * f64::from(code) + MIDDLE_OF_LOWER - 128.0
 }

@@ -1,9 +1,8 @@
-//! The best tokens without reading the whole output head.
+//! Finds the best tokens without reading the whole output head.
 //!
-//! The head is the largest table of a small model: for BitNet-2B in bf16 it has more bytes than all
-//! the layers' trits. A pick among the `k` best tokens needs only their scores, so a copy of the
-//! table with fewer bits is scanned instead, and only rows that could be among them are scored from
-//! the table itself.
+//! The head is the largest table of a small model: for BitNet-2B in bf16 it is larger than the trits of
+//! all layers. Picking one of the `k` best tokens needs only their scores, so a copy of the table with
+//! fewer bits is scanned, and only rows that could be among the best are scored from the table itself.
 //!
 //! The int8 copy is exact, by proof. With `w` a row and `x` a hidden state, and `w'`, `x'` their
 //! quantised selves, the scan computes `w'·x'` in integers, and by Cauchy and Schwarz
@@ -12,19 +11,19 @@
 //! |w·x − w'·x'|  ≤  |w − w'| |x|  +  |w'| |x − x'|
 //! ```
 //!
-//! The norms of each row are computed once, those of `x` each time; the rounding of the score that
-//! the table would give is bounded likewise. The `k` rows that look best are scored first. The worst
-//! of these scores is a floor: a row whose upper bound lies below it is not among the `k` best, not
-//! even by a tie.
+//! The norms of each row are computed once, those of `x` each time; the rounding error of the score
+//! from the table is bounded likewise. The `k` rows with the best estimates are scored first. The worst
+//! of these scores is a floor: a row whose upper bound is below it is not among the `k` best, not even
+//! by a tie.
 //!
-//! The scan of four-bit codes ([`Depth::Nibbles`]) reads half as much, but there the proof would
-//! exclude nothing. It goes by a rule instead: rounding errors are independent of `x` and of each
-//! other, so their sum is off by more than eight standard deviations once in 10^14 scores, and the
-//! bound is the one above times `8 / √columns`. Where the scores of the candidates show that the
-//! rule does not hold, the row is scanned again with all bits.
+//! The scan of four-bit codes ([`Depth::Nibbles`]) reads half as much, but the proven bound would
+//! exclude nothing. It uses a statistical bound instead: if rounding errors are independent of `x` and
+//! of each other, their sum exceeds eight standard deviations once in 10^14 scores, so the bound is the
+//! one above times `8 / √columns`. If the scores of the candidates contradict this, the row is scanned
+//! again with all bits.
 
+mod bounds;
 mod candidates;
-mod guess;
 mod hidden;
 mod quantize;
 
@@ -34,55 +33,63 @@ use crate::compute::Compute;
 use crate::embed::FloatTable;
 use crate::head::HeadCounts;
 use crate::segment::Allowed;
+use bounds::{STRIP, in_strips};
 use candidates::Candidates;
-use guess::{STRIP, in_strips};
 use hidden::HiddenCodes;
 use quantize::{Plane, QuantizedRow};
 
-/// Hidden states scanned at once: bounds the room for what is known of every token.
+/// Maximum number of hidden states scanned at once, which bounds the size of the buffers.
 pub(crate) const SCANNED_AT_ONCE: usize = 16;
 
-/// If more than this part of all tokens could be among the best, the whole table is read: in order,
-/// that is as fast as every eighth row.
-pub(crate) const WORTH_CHOOSING: usize = 8;
+/// If more than one in this many tokens is a candidate, the whole table is read: in order, that is as
+/// fast as reading every eighth row.
+pub(crate) const MIN_TOKENS_PER_CANDIDATE: usize = 8;
 
-/// Where a scored candidate is further off than this part of what the rule for four-bit codes allows
-/// (five standard deviations), the rule is not trusted.
-const EXPECTED_PART: f32 = 5.0 / 8.0;
+/// Largest error of a candidate, relative to the statistical bound (five standard deviations), at which
+/// the bound is trusted.
+const MAX_TRUSTED_ERROR: f32 = 5.0 / 8.0;
 
-/// Scores stay finite below this product of norms, whatever the order of their sums.
+/// Product of norms below which scores are finite, in any order of summation.
 const LARGEST_SCORE: f64 = 1e37;
 
-/// How many bits of the codes are scanned.
+/// Number of bits of the codes that are scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// The upper four: a rule says what could be among the best.
+    /// The upper four bits, with a statistical bound.
     Nibbles,
-    /// All eight, with sixteen of the hidden state: a proof does.
+    /// All eight bits, with sixteen of the hidden state and a proven bound.
     Bytes,
 }
 
-/// The best tokens that are asked for: `k` for each row of `hidden`, among those allowed.
+/// Queries for the `k` best allowed tokens of each row of `hidden`.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct TopQueries<'a> {
     pub(crate) hidden: &'a [f32],
     pub(crate) k: usize,
     pub(crate) allowed: Allowed<'a>,
+}
+
+/// The table that a scan stands for, and where it runs.
+#[derive(Clone, Copy)]
+pub(crate) struct ScanContext<'a> {
+    pub(crate) cx: &'a Compute,
+    pub(crate) table: &'a FloatTable,
+    pub(crate) counts: &'a HeadCounts,
 }
 
 /// Int8 codes of a table.
 pub(crate) struct Scan {
     codes: Codes,
     vocab_len: usize,
-    /// What the codes are worth, strip by strip.
+    /// Scales and error bounds of the codes, strip by strip.
     rows: Vec<RowBounds>,
-    /// At least every row's |w|.
+    /// Upper bound of every row's |w|.
     largest_norm: f64,
 }
 
 enum Codes {
     Bytes(Int8Matrix),
-    /// Code + 128 = 16 `upper` + `lower`, and what the upper ones are worth by themselves.
+    /// Code + 128 = 16 `upper` + `lower`, with the bounds of the upper codes alone.
     Planes {
         upper: NibbleMatrix,
         lower: NibbleMatrix,
@@ -90,12 +97,12 @@ enum Codes {
     },
 }
 
-/// Room for one scan.
+/// Buffers of a scan.
 pub(crate) struct ScanScratch {
     hidden: HiddenCodes,
-    guesses: Vec<ScoreBounds>,
+    estimates: Vec<ScoreBounds>,
     candidates: Candidates,
-    /// Rows that are to be scanned again with all bits.
+    /// Rows to scan again with all bits.
     widen: Vec<usize>,
 }
 
@@ -104,7 +111,7 @@ impl ScanScratch {
         let strips = vocab_len.div_ceil(STRIP);
         Self {
             hidden: HiddenCodes::new(SCANNED_AT_ONCE, hidden_len),
-            guesses: vec![ScoreBounds::NOTHING; SCANNED_AT_ONCE * strips],
+            estimates: vec![ScoreBounds::EMPTY; SCANNED_AT_ONCE * strips],
             candidates: Candidates::new(vocab_len),
             widen: Vec::with_capacity(SCANNED_AT_ONCE),
         }
@@ -112,7 +119,7 @@ impl ScanScratch {
 }
 
 impl Scan {
-    /// The codes of `table`, in a form for scans of `depth` (and of all bits).
+    /// Quantizes `table` for scans of `depth` (and of all bits).
     pub(crate) fn new(cx: &Compute, table: &FloatTable, depth: Depth) -> Self {
         let rows = quantize::bounds(cx, table, QuantizedRow::bound);
         let largest_norm =
@@ -128,7 +135,7 @@ impl Scan {
         Self { codes, vocab_len: table.rows(), rows: in_strips(&rows), largest_norm }
     }
 
-    /// Bytes held in memory.
+    /// Size in memory, in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         let codes = match &self.codes {
             Codes::Bytes(codes) => codes.bytes_len(),
@@ -139,7 +146,7 @@ impl Scan {
         codes + size_of_val(&self.rows[..])
     }
 
-    /// Bytes that a scan reads, the rows of candidates not counted.
+    /// Number of bytes that a scan reads, without the rows of candidates.
     pub(crate) fn scanned_bytes(&self) -> usize {
         let codes = match &self.codes {
             Codes::Bytes(codes) => codes.bytes_len(),
@@ -148,67 +155,70 @@ impl Scan {
         codes + size_of_val(&self.rows[..])
     }
 
-    /// Writes to `out` the exact scores of the tokens that could be among those asked for, and −∞ for
-    /// all others. At most [`SCANNED_AT_ONCE`] rows.
+    /// Writes to `out` the exact scores of the tokens that could be among the best, and −∞ for all
+    /// others. Takes up to [`SCANNED_AT_ONCE`] rows.
     pub(crate) fn top(
         &self,
-        cx: &Compute,
-        table: &FloatTable,
-        asked: Asked<'_>,
+        context: ScanContext<'_>,
+        queries: TopQueries<'_>,
         out: &mut [f32],
-        (s, counts): (&mut ScanScratch, &HeadCounts),
+        s: &mut ScanScratch,
     ) {
         let depth = match self.codes {
             Codes::Bytes(_) => Depth::Bytes,
             Codes::Planes { .. } => Depth::Nibbles,
         };
         s.widen.clear();
-        self.scan(cx, table, (asked, depth), out, (s, counts));
-        let (cols, vocab_len) = (table.cols(), table.rows());
+        self.scan(context, queries, depth, out, s);
+        let (cols, vocab_len) = (context.table.cols(), context.table.rows());
         while let Some(row) = s.widen.pop() {
             // Alone, so that a row never depends on its neighbours.
-            let hidden = &asked.hidden[row * cols..][..cols];
-            let alone = Asked { hidden, allowed: asked.allowed.skip(row), ..asked };
+            let hidden = &queries.hidden[row * cols..][..cols];
+            let alone = TopQueries { hidden, allowed: queries.allowed.skip(row), ..queries };
             let out = &mut out[row * vocab_len..][..vocab_len];
-            counts.add_widened();
-            self.scan(cx, table, (alone, Depth::Bytes), out, (s, counts));
+            context.counts.add_widened();
+            self.scan(context, alone, Depth::Bytes, out, s);
         }
     }
 
     fn scan(
         &self,
-        cx: &Compute,
-        table: &FloatTable,
-        (Asked { hidden, k, allowed }, depth): (Asked<'_>, Depth),
+        context: ScanContext<'_>,
+        queries: TopQueries<'_>,
+        depth: Depth,
         out: &mut [f32],
-        (s, counts): (&mut ScanScratch, &HeadCounts),
+        s: &mut ScanScratch,
     ) {
+        let ScanContext { cx, table, counts } = context;
+        let TopQueries { hidden, k, allowed } = queries;
         let (cols, vocab_len) = (table.cols(), table.rows());
         s.hidden.quantize(cx, hidden, cols);
         let strips = vocab_len.div_ceil(STRIP);
-        let guesses = &mut s.guesses[..hidden.len() / cols * strips];
+        let estimates = &mut s.estimates[..hidden.len() / cols * strips];
         let states = s.hidden.states();
-        cx.pool.strips(guesses, strips, 1, |strip, mut guesses| {
-            self.guess(cx, (depth, strip), &s.hidden, |row, guess| guesses.row(row)[0] = *guess);
+        cx.pool.strips(estimates, strips, 1, |strip, mut out| {
+            self.estimate(cx, depth, strip, &s.hidden, |row, estimate| out.row(row)[0] = *estimate);
         });
         let hidden = hidden.chunks_exact(cols).zip(out.chunks_exact_mut(vocab_len));
         for (row, (x, out)) in hidden.enumerate() {
-            let guesses = &mut s.guesses[row * strips..][..strips];
+            let estimates = &mut s.estimates[row * strips..][..strips];
             if let Some(bits) = allowed.row(row) {
-                keep(bits, guesses);
+                keep(bits, estimates);
             }
             let mut exact = |tokens: &[u32], scores: &mut [f32]| {
                 table.scores_of(cx, tokens, x, scores);
             };
-            let most = vocab_len / WORTH_CHOOSING;
+            let max = vocab_len / MIN_TOKENS_PER_CANDIDATE;
             let finite = self.largest_norm * states[row].norm < LARGEST_SCORE;
-            if !finite || k > most {
+            if !finite || k > max {
                 counts.add_whole();
                 table.scores(cx, x, out);
                 continue;
             }
-            match s.candidates.choose(guesses, (k, most), out, &mut exact) {
-                Some(chosen) if depth != Depth::Nibbles || chosen.furthest_off <= EXPECTED_PART => {
+            match s.candidates.choose(estimates, k, max, out, &mut exact) {
+                Some(chosen)
+                    if depth != Depth::Nibbles || chosen.max_error <= MAX_TRUSTED_ERROR =>
+                {
                     counts.add_pick(chosen.tokens);
                 }
                 _ if depth == Depth::Nibbles => s.widen.push(row),
@@ -220,7 +230,7 @@ impl Scan {
         }
     }
 
-    /// Writes every token's score by the codes alone: not those of the table, but near them.
+    /// Writes the approximate score of every token, by the codes alone.
     pub(crate) fn approximate(
         &self,
         cx: &Compute,
@@ -231,33 +241,35 @@ impl Scan {
         let cols = s.hidden.cols();
         s.hidden.quantize(cx, hidden, cols);
         cx.pool.strips(out, self.vocab_len, STRIP, |strip, mut out| {
-            self.guess(cx, (Depth::Bytes, strip), &s.hidden, |row, guess| {
+            self.estimate(cx, Depth::Bytes, strip, &s.hidden, |row, estimate| {
                 let out = out.row(row);
-                out.copy_from_slice(&guess.middle[..out.len()]);
+                out.copy_from_slice(&estimate.estimate[..out.len()]);
             });
         });
     }
 
-    /// Calls `each` for every hidden state with what is known of a strip's scores.
-    fn guess(
+    /// Calls `each` for every hidden state with the bounds of a strip's scores.
+    fn estimate(
         &self,
         cx: &Compute,
-        at: (Depth, usize),
+        depth: Depth,
+        strip: usize,
         hidden: &HiddenCodes,
         each: impl FnMut(usize, &ScoreBounds),
     ) {
-        // Most steps have one state, and room for more is not cleared for nothing.
+        // Most steps have one state: a buffer for more would be cleared in vain.
         match hidden.states().len() {
-            1 => self.guess_in::<2>(cx, at, hidden, each),
-            _ => self.guess_in::<{ 2 * SCANNED_AT_ONCE }>(cx, at, hidden, each),
+            1 => self.estimate_in::<2>(cx, depth, strip, hidden, each),
+            _ => self.estimate_in::<{ 2 * SCANNED_AT_ONCE }>(cx, depth, strip, hidden, each),
         }
     }
 
-    /// [`guess`](Self::guess) with room for the products of so many rows of codes.
-    fn guess_in<const CODES: usize>(
+    /// [`estimate`](Self::estimate) with a buffer for the products of `CODES` rows of codes.
+    fn estimate_in<const CODES: usize>(
         &self,
         cx: &Compute,
-        (depth, strip): (Depth, usize),
+        depth: Depth,
+        strip: usize,
         hidden: &HiddenCodes,
         mut each: impl FnMut(usize, &ScoreBounds),
     ) {
@@ -290,34 +302,34 @@ impl Scan {
             }
         };
         let (coarse, fine) = sums.split_at(states.len());
-        let mut guess = ScoreBounds::NOTHING;
+        let mut estimate = ScoreBounds::EMPTY;
         for (row, (coarse, state)) in coarse.iter().zip(states).enumerate() {
             let (fine, x) = match depth {
                 Depth::Bytes => (&fine[row], &state.by_all),
                 Depth::Nibbles => (&[0; STRIP], &state.by_upper),
             };
-            cx.kernel.bound_scores([coarse, fine], &rows[strip], x, &mut guess);
+            cx.kernel.bound_scores([coarse, fine], &rows[strip], x, &mut estimate);
             if width < STRIP {
-                guess.truncate(width);
+                estimate.truncate(width);
             }
-            each(row, &guess);
+            each(row, &estimate);
         }
     }
 }
 
-/// Forgets what is known of tokens that are not allowed.
-fn keep(bits: &[u32], guesses: &mut [ScoreBounds]) {
+/// Clears the estimates of tokens that are not allowed.
+fn keep(bits: &[u32], estimates: &mut [ScoreBounds]) {
     let halves = bits.iter().flat_map(|&word| [word as u16, (word >> STRIP) as u16]);
-    guesses.iter_mut().zip(halves).for_each(|(guess, bits)| guess.keep(bits));
+    estimates.iter_mut().zip(halves).for_each(|(estimate, bits)| estimate.keep(bits));
 }
 
-/// Room for products with a strip of `width` rows.
+/// Returns a strip of products with `width` rows.
 fn products(sums: &mut [[i32; STRIP]], width: usize) -> Strip<'_, i32> {
     Strip::new(sums.as_flattened_mut(), STRIP, width, 0)
 }
 
-/// Products with both planes become products with the codes they are made of. On the way they may
-/// leave 32 bits, but the results fit.
+/// Combines the products with both planes into products with the codes. Intermediate values may
+/// overflow 32 bits, but the results fit.
 fn join_planes(upper: &mut [[i32; STRIP]], lower: &[[i32; STRIP]], codes: &[QuantRow]) {
     for ((upper, lower), codes) in upper.iter_mut().zip(lower).zip(codes) {
         let surplus = codes.sum().wrapping_mul(128);

@@ -1,15 +1,15 @@
-//! A table becomes codes, a row at a time, and what they leave out becomes norms.
+//! Quantizes a table row by row and computes the error bounds of the codes.
 
 use std::convert::Infallible;
 
 use wf_kernels::{Int8Matrix, NibbleMatrix};
 
-use super::guess::{RowBound, SLACK};
+use super::bounds::{RowBound, SLACK};
 use super::hidden::value_of_upper;
 use crate::compute::Compute;
 use crate::embed::FloatTable;
 
-/// Which four bits of a code.
+/// Upper or lower four bits of a code.
 #[derive(Clone, Copy)]
 pub(super) enum Plane {
     Upper,
@@ -17,7 +17,7 @@ pub(super) enum Plane {
 }
 
 impl Plane {
-    /// Its part of code + 128.
+    /// Returns these bits of code + 128.
     fn of(self, code: i8) -> i8 {
         let biased = code.cast_unsigned() ^ 128;
         match self {
@@ -51,17 +51,17 @@ impl QuantizedRow {
         self.scale = cx.kernel.quantize(&self.values, &mut self.codes, &mut self.sums);
     }
 
-    /// What is known of the row by its codes.
+    /// Returns the bound of the row's codes.
     pub(super) fn bound(&self) -> RowBound {
         self.bound_of(f64::from)
     }
 
-    /// What is known of it by its upper codes.
+    /// Returns the bound of the row's upper codes.
     pub(super) fn upper_bound(&self) -> RowBound {
         self.bound_of(|code| value_of_upper(Plane::Upper.of(code)))
     }
 
-    /// In f64, where neither the square of the largest f32 nor that of the smallest is lost.
+    /// Computes in f64, which holds the squares of the largest and the smallest f32.
     fn bound_of(&self, value_of: impl Fn(i8) -> f64) -> RowBound {
         const LANES: usize = 8;
         let scale = f64::from(self.scale);
@@ -80,7 +80,7 @@ impl QuantizedRow {
     }
 }
 
-/// Something for each row of a table.
+/// Computes a bound for each row of a table.
 pub(super) fn bounds(
     cx: &Compute,
     table: &FloatTable,
@@ -95,7 +95,7 @@ pub(super) fn bounds(
     bounds
 }
 
-/// The codes of a table.
+/// Quantizes a table.
 pub(super) fn bytes(cx: &Compute, table: &FloatTable) -> Int8Matrix {
     let shape = (table.rows(), table.cols());
     let Ok(matrix) =
@@ -103,7 +103,7 @@ pub(super) fn bytes(cx: &Compute, table: &FloatTable) -> Int8Matrix {
     matrix
 }
 
-/// Four bits of each code of a table.
+/// Quantizes a table, keeping four bits of each code.
 pub(super) fn nibbles(cx: &Compute, table: &FloatTable, plane: Plane) -> NibbleMatrix {
     let shape = (table.rows(), table.cols());
     let Ok(matrix) = NibbleMatrix::read(&cx.pool, shape, |rows, out| {

@@ -1,4 +1,4 @@
-//! A scan gives what the whole table gives, also on tables that are made to fool it.
+//! Scans agree with the whole table, also on adversarial tables.
 
 use wf_formats::FloatEncoding;
 use wf_kernels::Pool;
@@ -37,15 +37,15 @@ impl Random {
 /// A table in bf16, as heads are published.
 fn table(values: &[f32], cols: usize) -> FloatTable {
     let bytes: Vec<u8> = values.iter().flat_map(|&v| f32_to_bf16(v).to_le_bytes()).collect();
-    FloatTable::new(&Pool::new(1), FloatEncoding::Bf16, (cols, 2 * cols), &bytes)
+    FloatTable::new(&Pool::new(1), FloatEncoding::BF16, cols, &bytes)
 }
 
 fn table_f32(values: &[f32], cols: usize) -> FloatTable {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    FloatTable::new(&Pool::new(1), FloatEncoding::F32, (cols, 4 * cols), &bytes)
+    FloatTable::new(&Pool::new(1), FloatEncoding::F32, cols, &bytes)
 }
 
-/// What both scans did, as counts, having compared them with the table for several `k`.
+/// Compares both scans with the table for several `k`, and returns their counters.
 fn check(cx: &Compute, table: &FloatTable, hidden: &[f32]) -> [HeadCounts; 2] {
     let (cols, vocab_len) = (table.cols(), table.rows());
     let mut exact = vec![0.0; hidden.len() / cols * vocab_len];
@@ -56,14 +56,14 @@ fn check(cx: &Compute, table: &FloatTable, hidden: &[f32]) -> [HeadCounts; 2] {
         let scan = Scan::new(cx, table, depth);
         let counts = HeadCounts::default();
         for k in [1, 2, 17, 50, vocab_len, 2 * vocab_len] {
-            // What is left from before must not show.
+            // Earlier contents must not show.
             let mut found = vec![f32::NAN; exact.len()];
-            let room = (&mut scratch, &counts);
-            let asked = Asked { hidden, k, allowed: Allowed::new(&[]) };
-            scan.top(cx, table, asked, &mut found, room);
+            let queries = TopQueries { hidden, k, allowed: Allowed::new(&[]) };
+            let context = ScanContext { cx, table, counts: &counts };
+            scan.top(context, queries, &mut found, &mut scratch);
             let rows = found.chunks_exact(vocab_len).zip(exact.chunks_exact(vocab_len));
             for (row, (found, exact)) in rows.enumerate() {
-                let difference = difference((name, row, k), found, exact, &mut sorted);
+                let difference = difference(name, k, found, exact, &mut sorted);
                 assert!(difference.is_none(), "row {row}: {}", difference.unwrap());
             }
         }
@@ -99,8 +99,8 @@ fn the_best_of_those_allowed() {
             bits.iter_mut().for_each(|word| *word &= random.bits() as u32);
         }
         bits[..words].fill(u32::MAX);
-        let want: Vec<usize> = (0..states).collect();
-        let segment = Segment { allowed: &bits, ..Segment::causal(&[], 0, &[], &want) };
+        let scored: Vec<usize> = (0..states).collect();
+        let segment = Segment { allowed: &bits, ..Segment::causal(&[], 0, &[], &scored) };
         let mut exact = vec![0.0; states * rows];
         table.scores(&cx, &hidden, &mut exact);
         for (row, exact) in exact.chunks_exact_mut(rows).enumerate() {
@@ -115,14 +115,15 @@ fn the_best_of_those_allowed() {
             for k in [1, 3, 5] {
                 let mut found = vec![f32::NAN; exact.len()];
                 let allowed = Allowed::new(std::slice::from_ref(&segment));
-                let asked = Asked { hidden: &hidden, k, allowed };
-                scan.top(&cx, &table, asked, &mut found, (&mut scratch, &counts));
+                let queries = TopQueries { hidden: &hidden, k, allowed };
+                let context = ScanContext { cx: &cx, table: &table, counts: &counts };
+                scan.top(context, queries, &mut found, &mut scratch);
                 let rows = found.chunks_exact_mut(rows).zip(exact.chunks_exact(rows));
                 for (row, (found, exact)) in rows.enumerate() {
                     // A table that was read whole has the others too.
                     let both = found.iter_mut().zip(exact);
                     both.filter(|(_, e)| !e.is_finite()).for_each(|(f, _)| *f = f32::NEG_INFINITY);
-                    let difference = difference((name, row, k), found, exact, &mut sorted);
+                    let difference = difference(name, k, found, exact, &mut sorted);
                     assert!(difference.is_none(), "row {row}: {}", difference.unwrap());
                 }
             }
@@ -221,10 +222,10 @@ fn tables_of_tiny_and_of_huge_values() {
     }
 }
 
-/// The rounding errors of the upper codes all have the sign of the hidden state: the rule would lose
-/// the best row, and only its own scores tell.
+/// The rounding errors of the upper codes all have the sign of the hidden state: the statistical bound
+/// would lose the best row, and only the scores of candidates show it.
 #[test]
-fn a_conspiracy_of_rounding_errors_is_noticed() {
+fn correlated_rounding_errors_are_detected() {
     let random = &mut Random(8);
     let (rows, cols) = (4096, 1024);
     let hidden: Vec<f32> =
@@ -253,9 +254,9 @@ fn instruction_sets_threads_and_neighbours_change_no_bit() {
             let scan = Scan::new(cx, &table, depth);
             let (mut scratch, counts) = (ScanScratch::new(rows, cols), HeadCounts::default());
             let mut out = vec![0.0; hidden.len() / cols * rows];
-            let room = (&mut scratch, &counts);
-            let asked = Asked { hidden, k: 20, allowed: Allowed::new(&[]) };
-            scan.top(cx, &table, asked, &mut out, room);
+            let queries = TopQueries { hidden, k: 20, allowed: Allowed::new(&[]) };
+            let context = ScanContext { cx, table: &table, counts: &counts };
+            scan.top(context, queries, &mut out, &mut scratch);
             let mut all = vec![0.0; out.len()];
             scan.approximate(cx, hidden, &mut all, &mut scratch);
             let bits = |scores: Vec<f32>| scores.into_iter().map(f32::to_bits).collect::<Vec<_>>();
@@ -278,7 +279,7 @@ fn instruction_sets_threads_and_neighbours_change_no_bit() {
 }
 
 #[test]
-fn both_forms_of_codes_give_the_same_int8_scores_near_the_table_s() {
+fn both_layouts_of_codes_give_the_same_int8_scores_near_those_of_the_table() {
     let random = &mut Random(10);
     let (rows, cols) = (700, 640);
     let table = table(&random.floats(rows * cols), cols);

@@ -1,14 +1,14 @@
-//! The network once more, in float64, written to be obviously right and for no other use.
+//! The network in float64, written to be obviously correct.
 
-use wf_formats::{LayerTensor, ModelFile, TensorName, TritScales};
+use wf_formats::{LayerTensor, ModelFile, Scales, TensorName};
 use wf_model::TokenId;
 
-/// One of the four inputs a layer quantises, before rounding: value · 127 / largest of its row.
+/// One of the four quantized inputs of a layer, before rounding: value · 127 / largest of its row.
 pub(crate) struct Stage {
     pub(crate) scaled: Vec<f64>,
 }
 
-/// The int8 code of a scaled value: half to even, as everywhere.
+/// Returns the int8 code of a scaled value, rounding half to even.
 pub(crate) fn code(scaled: f64) -> i8 {
     scaled.round_ties_even().clamp(-128.0, 127.0) as i8
 }
@@ -43,19 +43,20 @@ impl<'a> Oracle<'a> {
         let tensor = self.file.tensor(TensorName::Layer(layer, tensor)).unwrap();
         let mut trits = vec![0; tensor.rows * tensor.cols];
         self.file.trits(tensor, 0..tensor.rows, &mut trits).unwrap();
-        let TritScales::Tensor(scale) = self.file.scales(tensor).unwrap() else {
+        let Scales::Tensor(scale) = self.file.scales(tensor).unwrap() else {
             panic!("the demo has one scale a tensor");
         };
         Matrix { rows: tensor.rows, cols: tensor.cols, trits, scale: f64::from(scale) }
     }
 
-    /// What every layer quantised, and the logits of the last position.
+    /// Returns the quantized inputs of every layer and the logits of the last position.
     pub(crate) fn run(&self, ids: &[TokenId]) -> (Vec<[Stage; 4]>, Vec<f64>) {
-        let config = self.file.config();
-        let hidden_len = config.hidden_len;
+        let network = self.file.network();
+        let hidden_len = network.hidden_len;
         let rows = ids.iter().map(|&id| &self.embedding[id as usize * hidden_len..][..hidden_len]);
         let mut hidden: Vec<f64> = rows.flatten().copied().collect();
-        let stages = (0..config.layers).map(|layer| self.layer(layer, &mut hidden)).collect();
+        let stages =
+            (0..network.layers.len()).map(|layer| self.layer(layer, &mut hidden)).collect();
         let last = &hidden[hidden.len() - hidden_len..];
         let normed = self.norm(last, &self.floats(TensorName::OutputNorm));
         let logits = self.embedding.chunks_exact(hidden_len).map(|row| dot(row, &normed)).collect();
@@ -71,7 +72,7 @@ impl<'a> Oracle<'a> {
         let (attn_in, mut query) = product(T::Query, &normed);
         let (_, mut key) = product(T::Key, &normed);
         let (_, value) = product(T::Value, &normed);
-        let rows = hidden.len() / self.file.config().hidden_len;
+        let rows = hidden.len() / self.file.network().hidden_len;
         self.rotate(&mut query, rows);
         self.rotate(&mut key, rows);
         let heads = self.norm(&self.attend(&query, &key, &value, rows), &weight(T::AttnSubNorm));
@@ -91,7 +92,7 @@ impl<'a> Oracle<'a> {
     fn norm(&self, x: &[f64], weight: &[f64]) -> Vec<f64> {
         let norm_row = |row: &[f64]| -> Vec<f64> {
             let mean_square = dot(row, row) / row.len() as f64;
-            let factor = 1.0 / (mean_square + f64::from(self.file.config().norm_eps)).sqrt();
+            let factor = 1.0 / (mean_square + f64::from(self.file.network().norm.eps)).sqrt();
             row.iter().zip(weight).map(|(x, w)| x * factor * w).collect()
         };
         x.chunks_exact(weight.len()).flat_map(norm_row).collect()
@@ -99,14 +100,14 @@ impl<'a> Oracle<'a> {
 
     #[expect(clippy::disallowed_methods, reason = "an oracle needs no equal bits")]
     fn rotate(&self, x: &mut [f64], rows: usize) {
-        let config = self.file.config();
-        let half = config.head_dim / 2;
+        let attention = self.file.network().layers[0].attention();
+        let (half, theta) = (attention.head_dim / 2, attention.rope.unwrap().theta);
         let row_len = x.len() / rows;
         for (position, row) in x.chunks_exact_mut(row_len).enumerate() {
-            for head in row.chunks_exact_mut(config.head_dim) {
+            for head in row.chunks_exact_mut(attention.head_dim) {
                 for i in 0..half {
-                    let exponent = -2.0 * i as f64 / config.head_dim as f64;
-                    let angle = position as f64 * config.rope_theta.powf(exponent);
+                    let exponent = -2.0 * i as f64 / attention.head_dim as f64;
+                    let angle = position as f64 * theta.powf(exponent);
                     let (a, b) = (head[i], head[i + half]);
                     head[i] = a * angle.cos() - b * angle.sin();
                     head[i + half] = b * angle.cos() + a * angle.sin();
@@ -117,14 +118,14 @@ impl<'a> Oracle<'a> {
 
     #[expect(clippy::disallowed_methods, reason = "an oracle needs no equal bits")]
     fn attend(&self, query: &[f64], key: &[f64], value: &[f64], rows: usize) -> Vec<f64> {
-        let config = self.file.config();
-        let dim = config.head_dim;
+        let attention = self.file.network().layers[0].attention();
+        let dim = attention.head_dim;
         let mut out = Vec::new();
         for row in 0..rows {
-            for head in 0..config.heads {
-                let kv_head = head * config.kv_heads / config.heads;
-                let q = &query[(row * config.heads + head) * dim..][..dim];
-                let at = |p: usize| (p * config.kv_heads + kv_head) * dim;
+            for head in 0..attention.heads {
+                let kv_head = head * attention.kv_heads / attention.heads;
+                let q = &query[(row * attention.heads + head) * dim..][..dim];
+                let at = |p: usize| (p * attention.kv_heads + kv_head) * dim;
                 let score = |p| dot(q, &key[at(p)..][..dim]) / (dim as f64).sqrt();
                 let scores: Vec<f64> = (0..=row).map(score).collect();
                 let top = scores.iter().copied().fold(f64::MIN, f64::max);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
-    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, Part, Segment, SparseMode,
+    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, Phase, Segment, SparseMode,
 };
 
 fn demo() -> Model {
@@ -19,9 +19,9 @@ fn demo() -> Model {
 }
 
 fn run(model: &mut Model, tokens: &[u32], start: usize) -> Vec<f32> {
-    let mut logits = Logits::new(model.config().vocab_len);
-    let want = [tokens.len() - 1];
-    model.forward(&[Segment::causal(tokens, start, &[1, 0], &want)], &mut logits);
+    let mut logits = Logits::new(model.network().vocab_len);
+    let scored = [tokens.len() - 1];
+    model.forward(&[Segment::causal(tokens, start, &[1, 0], &scored)], &mut logits);
     logits.row(0).to_vec()
 }
 
@@ -37,7 +37,7 @@ fn a_model_goes_on_where_it_was_on_other_threads() {
 }
 
 #[test]
-fn the_clock_sees_every_part_and_nothing_else() {
+fn the_clock_measures_every_phase_and_nothing_else() {
     let mut model = demo();
     let expected = run(&mut model, &[5, 6, 7], 0);
     assert_eq!(model.stop_clock().total(), Duration::ZERO, "it was not started");
@@ -46,7 +46,7 @@ fn the_clock_sees_every_part_and_nothing_else() {
     assert_eq!(run(&mut model, &[5, 6, 7], 0), expected);
     let times = model.stop_clock();
     assert!(times.total() <= start.elapsed());
-    for part in Part::ALL {
-        assert!(times.of(part) > Duration::ZERO, "{}", part.name());
+    for phase in Phase::ALL {
+        assert!(times.of(phase) > Duration::ZERO, "{}", phase.name());
     }
 }
