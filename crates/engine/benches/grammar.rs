@@ -1,4 +1,4 @@
-//! What a form costs a reply: compiling it, and finding out before each token which may come.
+//! Cost of a grammar: compiling it, and computing the mask of each token.
 //!
 //! `cargo bench -p wf-engine --bench grammar`, with the tokenizer of Llama 3 if it lies beside the
 //! repository, or else that of the demo model. A record of about 200 tokens is followed.
@@ -49,7 +49,7 @@ fn main() {
     }
 }
 
-/// How long the pick of each token takes, least first.
+/// Returns the time of sampling each token, shortest first.
 fn picks(sampler: &mut Sampler, tokens: &[TokenId], vocab_len: usize) -> Vec<Duration> {
     let mut times: Vec<_> = tokens
         .iter()
@@ -57,7 +57,7 @@ fn picks(sampler: &mut Sampler, tokens: &[TokenId], vocab_len: usize) -> Vec<Dur
         .map(|(at, &token)| {
             let mut scores = vec![0.0; vocab_len];
             scores[token as usize] = 1.0;
-            let (picked, time) = timed(|| sampler.pick(&mut scores, at));
+            let (picked, time) = timed(|| sampler.sample(&mut scores, at));
             assert_eq!(picked.map(|picked| picked.token), Some(token), "token {at}");
             time
         })

@@ -1,10 +1,9 @@
-//! A second, smaller model that guesses what the first will say.
+//! The draft model: a smaller model that proposes the next tokens of each sequence.
 //!
-//! It reads what every sequence has come to, then writes a few tokens more, with the settings and the
-//! random numbers of the first model's own picks: two models that agree draw the same tokens at any
-//! temperature. All sequences are read and guessed for together. Guesses change when tokens come, never
-//! which, so whatever goes wrong here (no pages, a longer context than this model has, a token it does
-//! not know) ends in fewer guesses and in nothing else.
+//! It reads every sequence and samples a few tokens more, with the sampling parameters and the random numbers
+//! of the main model: two models that agree sample the same tokens at any temperature. All sequences are
+//! processed together. Drafts change when tokens arrive but never which, so every failure here (no pages, a
+//! shorter context, an unknown token) means fewer draft tokens and nothing else.
 
 use std::collections::BTreeMap;
 
@@ -12,148 +11,160 @@ use wf_model::{Forward, Logits, PAGE_LEN, Segment, TokenId};
 
 use crate::prefix::Tree;
 use crate::sample::Sampler;
-use crate::sequence::Rank;
+use crate::schedule::Rank;
 use crate::store::{Held, PageStore};
 
-/// One sequence that is to be guessed for.
-pub(crate) struct Ask<'a> {
+/// Request for a draft of one sequence.
+pub(crate) struct DraftRequest<'a> {
     pub(crate) rank: Rank,
-    /// With whom it shares what was read.
     pub(crate) tree: Tree,
-    /// Prompt and reply so far.
+    /// Prompt and completion so far.
     pub(crate) tokens: &'a [TokenId],
-    /// How many of the tokens are the prompt.
+    /// Number of prompt tokens.
     pub(crate) prompt_len: usize,
-    /// How many tokens to guess; none while others are checked, or guessing does not pay.
+    /// Number of tokens to draft; 0 while another draft is verified or drafting does not pay.
     pub(crate) len: usize,
     pub(crate) sampler: &'a mut Sampler,
 }
 
-/// The draft model, and what it has read.
+/// The draft model and its K/V cache.
 pub(crate) struct Drafter {
     model: Box<dyn Forward>,
     store: PageStore,
     logits: Logits,
     readers: BTreeMap<Rank, Reader>,
     context_len: usize,
-    /// Tokens that the first model knows.
+    /// Vocabulary of the main model.
     vocab_len: usize,
 }
 
-/// What was read of one sequence.
+/// K/V of one sequence.
 struct Reader {
     held: Held,
-    /// The tokens whose K/V lies in the pages. The last of them may be guesses.
+    /// Tokens whose K/V is in the pages. The last of them may be draft tokens.
     read: Vec<TokenId>,
 }
 
-/// What becomes of an ask.
+/// A request in progress.
 struct Turn<'a> {
-    ask: Ask<'a>,
+    request: DraftRequest<'a>,
     can_read: bool,
-    guesses: Vec<TokenId>,
+    draft: Vec<TokenId>,
+}
+
+/// Tokens of one turn in a pass.
+struct TurnPlan {
+    tokens: Vec<TokenId>,
+    /// Index of the last token if its logits are needed.
+    scored: Vec<usize>,
 }
 
 impl Drafter {
-    /// Guesses for a model that knows `vocab_len` tokens.
+    /// Creates a drafter for a main model of `vocab_len` tokens.
     pub(crate) fn new(model: Box<dyn Forward>, vocab_len: usize) -> Self {
         Self {
             store: PageStore::new(model.pages()),
-            logits: Logits::new(model.config().vocab_len),
+            logits: Logits::new(model.network().vocab_len),
             readers: BTreeMap::new(),
-            context_len: model.config().context_len.min(model.pages() * PAGE_LEN),
+            context_len: model.info().context_len.min(model.pages() * PAGE_LEN),
             vocab_len,
             model,
         }
     }
 
-    /// What may come next in each of the sequences. Any other sequence is forgotten.
-    pub(crate) fn guess(&mut self, asks: Vec<Ask<'_>>) -> BTreeMap<Rank, Vec<TokenId>> {
-        self.forget_all_but(&asks);
-        let mut turns: Vec<_> = asks.into_iter().map(|ask| self.begin(ask)).collect();
-        // A long text is read over several steps, so that it does not hold others up.
-        self.pass(turns.iter_mut().filter(|turn| turn.ask.len > 0 || self.lags(turn)).collect());
+    /// Drafts for the sequences of `requests`. The K/V of all other sequences is released.
+    pub(crate) fn draft(
+        &mut self,
+        requests: Vec<DraftRequest<'_>>,
+    ) -> BTreeMap<Rank, Vec<TokenId>> {
+        self.release_all_but(&requests);
+        let mut turns: Vec<_> = requests.into_iter().map(|request| self.begin(request)).collect();
+        // A long text is read over several steps, so that it does not delay other sequences.
+        self.pass(
+            turns.iter_mut().filter(|turn| turn.request.len > 0 || self.lags(turn)).collect(),
+        );
         loop {
-            let going: Vec<_> = turns.iter_mut().filter(|turn| turn.goes_on()).collect();
-            if going.is_empty() {
+            let open: Vec<_> = turns.iter_mut().filter(|turn| turn.continues()).collect();
+            if open.is_empty() {
                 break;
             }
-            self.pass(going);
+            self.pass(open);
         }
-        let guessed = turns.into_iter().filter(|turn| !turn.guesses.is_empty());
-        guessed.map(|turn| (turn.ask.rank, turn.guesses)).collect()
+        let drafted = turns.into_iter().filter(|turn| !turn.draft.is_empty());
+        drafted.map(|turn| (turn.request.rank, turn.draft)).collect()
     }
 
-    /// Forgets what was read and nobody holds.
+    /// Evicts all cached pages that no sequence holds.
     pub(crate) fn flush(&mut self) {
         self.store.flush();
     }
 
-    /// Nobody knows what the pages hold.
+    /// Discards all K/V after a step has panicked.
     pub(crate) fn reset(&mut self) {
         self.readers.clear();
         self.store = PageStore::new(self.model.pages());
     }
 
-    fn forget_all_but(&mut self, asks: &[Ask<'_>]) {
-        let gone = |rank: &Rank| asks.iter().all(|ask| ask.rank != *rank);
-        for (_, reader) in self.readers.extract_if(.., |rank, _| gone(rank)) {
+    fn release_all_but(&mut self, requests: &[DraftRequest<'_>]) {
+        let is_gone = |rank: &Rank| requests.iter().all(|request| request.rank != *rank);
+        for (_, reader) in self.readers.extract_if(.., |rank, _| is_gone(rank)) {
             self.store.release(reader.held);
         }
     }
 
-    /// Goes back to what is true of what was read, and to as many guesses as there is room for.
-    fn begin<'a>(&mut self, mut ask: Ask<'a>) -> Turn<'a> {
-        // The last token has to run for its scores.
-        let readable = &ask.tokens[..ask.tokens.len() - 1];
-        let reader = self.readers.entry(ask.rank).or_insert_with(|| {
-            let held = self.store.find(ask.tree, readable);
+    /// Drops rejected tokens from the reader, and limits the draft to the context.
+    fn begin<'a>(&mut self, mut request: DraftRequest<'a>) -> Turn<'a> {
+        // The last token has to run for its logits.
+        let readable = &request.tokens[..request.tokens.len() - 1];
+        let reader = self.readers.entry(request.rank).or_insert_with(|| {
+            let held = self.store.find(request.tree, readable);
             let read = readable[..held.pages().len() * PAGE_LEN].to_vec();
             Reader { held, read }
         });
         let same = reader.read.iter().zip(readable).take_while(|(read, token)| read == token);
         let kept = same.count();
         reader.read.truncate(kept);
-        let known = self.model.config().vocab_len;
-        let knows_all = ask.tokens[kept..].iter().all(|&token| (token as usize) < known);
-        let can_read = knows_all && ask.tokens.len() <= self.context_len;
-        // The last guess is not run.
-        let room = (self.context_len + 1).saturating_sub(ask.tokens.len());
-        ask.len = if can_read { ask.len.min(room) } else { 0 };
-        Turn { ask, can_read, guesses: Vec::new() }
+        let known = self.model.network().vocab_len;
+        let knows_all = request.tokens[kept..].iter().all(|&token| (token as usize) < known);
+        let can_read = knows_all && request.tokens.len() <= self.context_len;
+        // The last draft token does not run.
+        let room = (self.context_len + 1).saturating_sub(request.tokens.len());
+        request.len = if can_read { request.len.min(room) } else { 0 };
+        Turn { request, can_read, draft: Vec::new() }
     }
 
-    /// Whether so much is to be read that it had better begin before guesses are wanted.
+    /// Returns `true` if so much is unread that reading should begin before a draft is requested.
     fn lags(&self, turn: &Turn<'_>) -> bool {
-        let unread = turn.ask.tokens.len() - self.readers[&turn.ask.rank].read.len();
+        let unread = turn.request.tokens.len() - self.readers[&turn.request.rank].read.len();
         turn.can_read && unread > PAGE_LEN
     }
 
-    /// Runs what each has not read, as far as a step goes, and guesses one token for those who have
-    /// read everything.
+    /// Runs the unread tokens of each turn as far as a step allows, and drafts one token for those that
+    /// have read everything.
     fn pass(&mut self, turns: Vec<&mut Turn<'_>>) {
         let mut budget = self.model.max_batch_tokens();
         let mut plans = Vec::with_capacity(turns.len());
         for turn in &turns {
-            let reader = self.readers.get_mut(&turn.ask.rank).expect("it was begun");
+            let reader = self.readers.get_mut(&turn.request.rank).expect("the turn has begun");
             let mut tokens = turn.unread(reader.read.len()).to_vec();
             let reads_all = tokens.len() <= budget;
             tokens.truncate(budget);
             let pages = (reader.read.len() + tokens.len()).div_ceil(PAGE_LEN);
-            let lacking = pages.saturating_sub(reader.held.pages().len());
-            if !self.store.grow(&mut reader.held, lacking) {
+            let missing = pages.saturating_sub(reader.held.pages().len());
+            if !self.store.grow(&mut reader.held, missing) {
                 tokens.clear();
             }
             budget -= tokens.len();
-            let wants = reads_all && turn.ask.len > 0 && !tokens.is_empty();
-            plans.push((if wants { vec![tokens.len() - 1] } else { vec![] }, tokens));
+            let samples = reads_all && turn.request.len > 0 && !tokens.is_empty();
+            let scored = if samples { vec![tokens.len() - 1] } else { vec![] };
+            plans.push(TurnPlan { tokens, scored });
         }
         let mut batch = Vec::with_capacity(turns.len());
-        for (turn, (want, tokens)) in turns.iter().zip(&plans) {
-            let reader = &self.readers[&turn.ask.rank];
-            let segment = Segment::causal(tokens, reader.read.len(), reader.held.pages(), want);
+        for (turn, TurnPlan { tokens, scored }) in turns.iter().zip(&plans) {
+            let reader = &self.readers[&turn.request.rank];
+            let segment = Segment::causal(tokens, reader.read.len(), reader.held.pages(), scored);
             if !tokens.is_empty() {
-                batch.push(Segment { scoring: turn.ask.sampler.scoring_to_foresee(), ..segment });
+                batch.push(Segment { scoring: turn.request.sampler.draft_scoring(), ..segment });
             }
         }
         if !batch.is_empty() {
@@ -161,44 +172,45 @@ impl Drafter {
         }
 
         let mut row = 0;
-        for (turn, (want, tokens)) in turns.into_iter().zip(plans) {
-            let reader = self.readers.get_mut(&turn.ask.rank).expect("it was begun");
+        for (turn, TurnPlan { tokens, scored }) in turns.into_iter().zip(plans) {
+            let reader = self.readers.get_mut(&turn.request.rank).expect("the turn has begun");
             reader.read.extend(tokens);
-            let is_true = reader.read.len().min(turn.ask.tokens.len());
-            self.store.share(&mut reader.held, &turn.ask.tokens[..is_true]);
-            if want.is_empty() {
-                // There is more to read first, or no page was to be had: no guess in this step.
-                turn.ask.len = 0;
+            let confirmed = reader.read.len().min(turn.request.tokens.len());
+            self.store.share(&mut reader.held, &turn.request.tokens[..confirmed]);
+            if scored.is_empty() {
+                // More is to be read first, or no page was free: no draft in this step.
+                turn.request.len = 0;
                 continue;
             }
-            turn.guess(self.logits.row(row), self.vocab_len);
+            turn.sample(self.logits.row(row), self.vocab_len);
             row += 1;
         }
     }
 }
 
 impl Turn<'_> {
-    /// What to run next, after as many tokens as were read.
+    /// Returns the tokens to run next, after the first `read` ones.
     fn unread(&self, read: usize) -> &[TokenId] {
-        match self.guesses.last() {
-            Some(guess) => std::slice::from_ref(guess),
-            None => &self.ask.tokens[read..],
+        match self.draft.last() {
+            Some(token) => std::slice::from_ref(token),
+            None => &self.request.tokens[read..],
         }
     }
 
-    fn goes_on(&self) -> bool {
-        let ends = self.guesses.last().is_some_and(|&token| self.ask.sampler.is_stop(token));
-        !self.guesses.is_empty() && self.guesses.len() < self.ask.len && !ends
+    fn continues(&self) -> bool {
+        let ends = self.draft.last().is_some_and(|&token| self.request.sampler.is_stop(token));
+        !self.draft.is_empty() && self.draft.len() < self.request.len && !ends
     }
 
-    /// Guesses from scores, of which there may be more or fewer than the first model has tokens.
-    fn guess(&mut self, scores: &[f32], vocab_len: usize) {
-        let mut scores = scores.to_vec();
-        scores.resize(vocab_len, f32::NEG_INFINITY);
-        let position = self.ask.tokens.len() + self.guesses.len();
-        match self.ask.sampler.foresee(&mut scores, position, position - self.ask.prompt_len) {
-            Some(token) => self.guesses.push(token),
-            None => self.ask.len = 0,
+    /// Samples the next draft token. The draft model may have more or fewer tokens than the main model.
+    fn sample(&mut self, logits: &[f32], vocab_len: usize) {
+        let mut logits = logits.to_vec();
+        logits.resize(vocab_len, f32::NEG_INFINITY);
+        let position = self.request.tokens.len() + self.draft.len();
+        let index = position - self.request.prompt_len;
+        match self.request.sampler.sample_draft(&mut logits, position, index) {
+            Some(token) => self.draft.push(token),
+            None => self.request.len = 0,
         }
     }
 }

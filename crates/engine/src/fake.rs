@@ -1,63 +1,50 @@
-//! A model without weights, for tests of everything above it.
+//! A model without weights, for tests of the engine.
 //!
-//! Its K/V of a position is the token that was there, and its scores are a hash of all tokens the
-//! row sees, read back through the pages. So a wrong page, a lost or stale token, a wrong position
-//! or a wrong mask each change what it says. Where only the best scores are asked for, it gives no
-//! other.
+//! Its K/V of a position is the token at that position, and its logits are a hash of all tokens that the row
+//! attends to, read back through the pages. A wrong page, a lost or stale token, a wrong position or a wrong
+//! mask each change the output. Where only the best logits are requested, it computes no others.
 
-use wf_formats::{Activation, BlockDiffusion, ExtraNorms, ModelConfig, RotaryPairs};
-use wf_model::{Forward, Logits, PAGE_LEN, Scoring, Segment, TokenId};
+use wf_core::Network;
+use wf_formats::{BlockDiffusion, ModelInfo};
+use wf_model::{Forward, HiddenStates, Logits, PAGE_LEN, Scoring, Segment, TokenId};
 
-/// See the module's page.
+/// Model whose logits are hashes of the tokens it attends to.
 pub struct FakeModel {
-    config: ModelConfig,
+    network: Network,
+    info: ModelInfo,
     slots: Vec<Option<TokenId>>,
-    /// What each token of the last pass saw.
+    /// Hash of what each token of the last pass attended to.
     seen: Vec<u64>,
     max_batch_tokens: usize,
-    gives_every_score: bool,
+    computes_all_logits: bool,
 }
 
 impl FakeModel {
-    /// A vocabulary of `vocab_len` tokens, `pages` pages, steps of at most `max_batch_tokens`.
+    /// Creates a model with a vocabulary of `vocab_len` tokens, `pages` pages and steps of at most
+    /// `max_batch_tokens` tokens.
     pub fn new(vocab_len: usize, pages: usize, max_batch_tokens: usize) -> Self {
-        let config = ModelConfig {
-            architecture: "fake".into(),
-            name: Some("fake".into()),
-            vocab_len,
-            hidden_len: 4,
-            ffn_len: 1,
-            layers: 1,
-            heads: 1,
-            kv_heads: 1,
-            head_dim: 2,
-            context_len: 4096,
-            rope_theta: 10_000.0,
-            rotary_pairs: RotaryPairs::Halves,
-            norm_eps: 1e-5,
-            activation: Activation::Relu2,
-            sub_norms: false,
-            tied_head: true,
-            bos: None,
-            eos: Vec::new(),
-            block_diffusion: None,
-            extra_norms: ExtraNorms::default(),
-            scaled_embedding: false,
-            pooling: None,
-        };
+        let network = Network { vocab_len, hidden_len: 4, ..Network::default() };
+        let info = ModelInfo { context_len: 4096, ..ModelInfo::default() };
         let slots = vec![None; pages * PAGE_LEN];
-        Self { config, slots, seen: Vec::new(), max_batch_tokens, gives_every_score: false }
+        Self {
+            network,
+            info,
+            slots,
+            seen: Vec::new(),
+            max_batch_tokens,
+            computes_all_logits: false,
+        }
     }
 
-    /// Fills blocks of masks.
+    /// Makes it a model that fills blocks of masks.
     pub fn with_blocks(mut self, blocks: BlockDiffusion) -> Self {
-        self.config.block_diffusion = Some(blocks);
+        self.info.block_diffusion = Some(blocks);
         self
     }
 
-    /// Also those that were not asked for.
-    pub fn with_every_score(mut self) -> Self {
-        self.gives_every_score = true;
+    /// Computes all logits, even if only the best are requested.
+    pub fn with_all_logits(mut self) -> Self {
+        self.computes_all_logits = true;
         self
     }
 
@@ -65,11 +52,11 @@ impl FakeModel {
         segment.pages[position / PAGE_LEN] as usize * PAGE_LEN + position % PAGE_LEN
     }
 
-    /// A hash of where a token stands and of all it sees.
+    /// Hashes the position of a token and all tokens it attends to.
     fn look(&self, segment: &Segment<'_>, token: usize) -> u64 {
         let position = segment.start + token;
         let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ position as u64;
-        for seen in 0..segment.sees.visible(position, segment.end()) {
+        for seen in 0..segment.visibility.visible(position, segment.end()) {
             let token = self.slots[Self::slot(segment, seen)].expect("a seen position was written");
             hash = (hash ^ u64::from(token)).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         }
@@ -79,7 +66,7 @@ impl FakeModel {
     fn score(&self, segment: &Segment<'_>, want: usize, row: &mut [f32]) {
         numbers(self.look(segment, want), row);
         if let Scoring::Top(k) = segment.scoring
-            && !self.gives_every_score
+            && !self.computes_all_logits
             && k < row.len()
         {
             let mut sorted = row.to_vec();
@@ -89,7 +76,7 @@ impl FakeModel {
     }
 }
 
-/// Numbers from 0 to 8 that a hash stands for.
+/// Derives numbers between 0 and 8 from a hash.
 fn numbers(hash: u64, row: &mut [f32]) {
     for (number, at) in row.iter_mut().zip(0u64..) {
         let mixed =
@@ -99,8 +86,12 @@ fn numbers(hash: u64, row: &mut [f32]) {
 }
 
 impl Forward for FakeModel {
-    fn config(&self) -> &ModelConfig {
-        &self.config
+    fn network(&self) -> &Network {
+        &self.network
+    }
+
+    fn info(&self) -> &ModelInfo {
+        &self.info
     }
 
     fn max_batch_tokens(&self) -> usize {
@@ -111,12 +102,12 @@ impl Forward for FakeModel {
         self.slots.len() / PAGE_LEN
     }
 
-    fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) {
+    fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) -> &dyn HiddenStates {
         let tokens: usize = batch.iter().map(|segment| segment.tokens.len()).sum();
         assert!(tokens <= self.max_batch_tokens, "a step of {tokens} tokens");
         for segment in batch {
             for (at, &token) in segment.tokens.iter().enumerate() {
-                assert!((token as usize) < self.config.vocab_len);
+                assert!((token as usize) < self.network.vocab_len);
                 self.slots[Self::slot(segment, segment.start + at)] = Some(token);
             }
         }
@@ -124,17 +115,20 @@ impl Forward for FakeModel {
             (0..segment.tokens.len()).map(|token| self.look(segment, token)).collect::<Vec<_>>()
         };
         self.seen = batch.iter().flat_map(looks).collect();
-        logits.resize(batch.iter().map(|segment| segment.want.len()).sum());
+        logits.resize(batch.iter().map(|segment| segment.scored.len()).sum());
         let mut row = 0;
         for segment in batch {
-            for &want in segment.want {
+            for &want in segment.scored {
                 self.score(segment, want, logits.rows_mut(row, 1));
                 row += 1;
             }
         }
+        self
     }
+}
 
-    fn hidden_state(&self, token: usize, out: &mut [f32]) {
+impl HiddenStates for FakeModel {
+    fn read(&self, token: usize, out: &mut [f32]) {
         numbers(self.seen[token], out);
     }
 }

@@ -1,4 +1,4 @@
-//! The way to the engine thread: submit a request, read its events.
+//! Handle of the engine thread: submits requests and returns their events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,25 +6,25 @@ use std::thread;
 use std::time::Instant;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use wf_model::{BlockDiffusion, Forward, PAGE_LEN, Pooling, TokenId};
+use wf_model::{BlockDiffusion, Forward, PAGE_LEN, Pooling};
 
-use crate::decode::{Abilities, DecodeMode, Decoder, Embedder, Unsupported};
-use crate::embed::Embed;
-use crate::request::{Event, Limits, Refused, Request};
+use crate::decode::{Capabilities, DecodeMode, UnsupportedMode};
+use crate::pooling::Pooler;
+use crate::request::{EmbeddingRequest, Event, Request, RequestError};
 use crate::run::{Engine, Message};
-use crate::sequence::Sequence;
+use crate::sequence::{EventSender, Sequence};
 use crate::stats::{Stats, StatsSnapshot};
 
-/// How an engine behaves.
+/// Options of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// The most sequences that run at once; others wait.
+    /// Maximum number of sequences that run at once; others wait.
     pub max_running: usize,
-    /// The most that wait; more are refused.
+    /// Maximum number of waiting requests; more are rejected.
     pub max_waiting: usize,
-    /// The most tokens of prompt and reply; what the model and its pages allow if there is none.
+    /// Maximum number of tokens of prompt and completion; limited by the model and its pages if absent.
     pub context_len: Option<usize>,
-    /// How blocks are filled, if not as the model's file says.
+    /// Block layout, if not the one of the model's file.
     pub blocks: Option<BlockDiffusion>,
 }
 
@@ -34,14 +34,14 @@ impl Default for EngineOptions {
     }
 }
 
-/// A cheap, cloneable way to reach the engine thread, which ends when the last handle is gone.
+/// Cloneable handle of the engine thread, which ends when the last handle is dropped.
 #[derive(Clone)]
 pub struct EngineHandle {
     inbox: UnboundedSender<Message>,
     context_len: usize,
     vocab_len: usize,
     hidden_len: usize,
-    can: Abilities,
+    capabilities: Capabilities,
     pages: usize,
     max_waiting: usize,
     stats: Arc<Stats>,
@@ -54,24 +54,23 @@ impl std::fmt::Debug for EngineHandle {
     }
 }
 
-/// What becomes of a request. Dropping it cancels the request within one step.
+/// Events of a request. Dropping it cancels the request within one step.
 pub struct Events {
     receiver: UnboundedReceiver<(Instant, Event)>,
 }
 
 impl Events {
-    /// The next event, waiting for it; nothing after `Done`, or if the engine died.
+    /// Blocks until the next event. Returns `None` after `Done`, or if the engine died.
     pub fn next_blocking(&mut self) -> Option<Event> {
         self.next_with_time().map(|(_, event)| event)
     }
 
-    /// The next event with the time it happened, once there is one; nothing after `Done`, or if the
-    /// engine died.
+    /// Waits for the next event and the time it happened. Returns `None` after `Done`, or if the engine died.
     pub async fn next(&mut self) -> Option<(Instant, Event)> {
         self.receiver.recv().await
     }
 
-    /// As `next_blocking`, with the time it happened: a reader may be late.
+    /// Blocks until the next event. Its time may lie in the past if the reader is late.
     pub(crate) fn next_with_time(&mut self) -> Option<(Instant, Event)> {
         self.receiver.blocking_recv()
     }
@@ -83,22 +82,22 @@ impl EngineHandle {
         Self::start_with_draft(model, None, options)
     }
 
-    /// The same with a draft model, which knows the same tokens and guesses what `model` will say.
+    /// Starts an engine thread with a draft model, which has the same tokenizer as `model`.
     pub fn start_with_draft(
         model: impl Forward + 'static,
         draft: Option<Box<dyn Forward>>,
         options: EngineOptions,
     ) -> std::io::Result<Self> {
         let (inbox, receiver) = unbounded_channel();
-        let config = model.config();
-        let context_len = config.context_len.min(model.pages() * PAGE_LEN);
+        let (network, info) = (model.network(), model.info());
+        let context_len = info.context_len.min(model.pages() * PAGE_LEN);
         let handle = Self {
             inbox,
             context_len: options.context_len.map_or(context_len, |len| len.min(context_len)),
-            vocab_len: config.vocab_len,
-            hidden_len: config.hidden_len,
-            can: Abilities {
-                blocks: options.blocks.or(config.block_diffusion),
+            vocab_len: network.vocab_len,
+            hidden_len: network.hidden_len,
+            capabilities: Capabilities {
+                blocks: options.blocks.or(info.block_diffusion),
                 draft_model: draft.is_some(),
                 max_batch_tokens: model.max_batch_tokens(),
             },
@@ -113,125 +112,86 @@ impl EngineHandle {
         Ok(handle)
     }
 
-    /// How many tokens the model knows.
+    /// Returns the size of the vocabulary.
     pub fn vocab_len(&self) -> usize {
         self.vocab_len
     }
 
-    /// How many numbers the hidden state of a token has.
+    /// Returns the length of a hidden state.
     pub fn hidden_len(&self) -> usize {
         self.hidden_len
     }
 
-    /// What can be asked of the model.
-    pub fn abilities(&self) -> Abilities {
-        self.can
+    /// Returns the capabilities of the model.
+    pub fn capabilities(&self) -> Capabilities {
+        self.capabilities
     }
 
-    /// Whether replies can be decoded so.
+    /// Checks that the model supports a decoding mode.
     ///
     /// # Errors
     ///
-    /// Why they cannot.
-    pub fn check_mode(&self, mode: DecodeMode) -> Result<(), Unsupported> {
-        mode.decoder(self.can).map(drop)
+    /// If the model does not support the mode or one of its parameters.
+    pub fn check_mode(&self, mode: DecodeMode) -> Result<(), UnsupportedMode> {
+        mode.decoder(self.capabilities).map(drop)
     }
 
-    /// How many tokens there is room for in the pages.
+    /// Returns the number of tokens that the K/V cache holds.
     pub fn kv_tokens(&self) -> usize {
         self.pages * PAGE_LEN
     }
 
-    /// The most tokens that prompt and reply may have together.
+    /// Returns the maximum number of tokens of prompt and completion.
     pub fn context_len(&self) -> usize {
         self.context_len
     }
 
-    /// Hands a request in, or says why not. A reply ends where the context does.
-    pub fn submit(&self, mut request: Request) -> Result<Events, Refused> {
-        self.check(&request)?;
-        let decoder = request.decode.decoder(self.can)?;
+    /// Submits a request. The completion ends where the context does.
+    pub fn submit(&self, mut request: Request) -> Result<Events, RequestError> {
+        request.check(self.context_len, self.vocab_len)?;
+        let decoder = request.decode.decoder(self.capabilities)?;
         let room = self.context_len - request.prompt.len();
         request.limits.max_tokens = request.limits.max_tokens.min(room);
-        self.send(request, decoder)
+        let context_len = self.context_len;
+        self.send(|arrival, events| {
+            Sequence::generate(request, decoder, context_len, arrival, events)
+        })
     }
 
-    /// Hands a text in, to be read and not answered, or says why not. What is asked for in `embed`
-    /// beyond its tokens and its turn is the frontend's to do.
-    pub fn embed(&self, pooling: Pooling, embed: Embed) -> Result<Events, Refused> {
-        let (tokens, limit) = (embed.tokens.len(), self.context_len);
-        if tokens > limit {
-            return Err(Refused::TextTooLong { tokens, limit });
-        }
-        self.check_tokens(&embed.tokens)?;
-        let decoder = Embedder::new(pooling, tokens, self.can)?;
-        let request = Request {
-            prompt: embed.tokens,
-            limits: Limits { deadline: embed.deadline, ..Limits::default() },
-            cache_salt: embed.cache_salt,
-            priority: embed.priority,
-            ..Request::default()
-        };
-        self.send(request, Box::new(decoder))
+    /// Submits a text to embed. Truncating and normalising the vector is up to the caller.
+    pub fn embed(
+        &self,
+        pooling: Pooling,
+        request: EmbeddingRequest,
+    ) -> Result<Events, RequestError> {
+        let context_len = self.context_len;
+        request.check(context_len, self.vocab_len)?;
+        let pooler = Pooler::new(pooling, request.tokens.len(), self.capabilities)?;
+        self.send(|arrival, events| Sequence::embed(request, pooler, context_len, arrival, events))
     }
 
-    fn send(&self, request: Request, decoder: Box<dyn Decoder>) -> Result<Events, Refused> {
+    fn send(
+        &self,
+        sequence: impl FnOnce(u64, EventSender) -> Sequence,
+    ) -> Result<Events, RequestError> {
         if !self.stats.waiting.enter(self.max_waiting) {
-            return Err(Refused::Busy { waiting: self.max_waiting });
+            return Err(RequestError::QueueFull { waiting: self.max_waiting });
         }
         let (events, receiver) = unbounded_channel();
-        let arrival = self.arrivals.fetch_add(1, Ordering::Relaxed);
-        let sequence = Sequence::new(request, decoder, self.context_len, arrival, events);
-        self.inbox.send(Message::Run(Box::new(sequence))).map_err(|_| Refused::Stopped)?;
+        let sequence = sequence(self.arrivals.fetch_add(1, Ordering::Relaxed), events);
+        let sent = self.inbox.send(Message::Run(Box::new(sequence)));
+        sent.map_err(|_| RequestError::EngineStopped)?;
         Ok(Events { receiver })
     }
 
-    /// What the engine has done and is doing.
+    /// Returns a snapshot of the engine's counters.
     pub fn stats(&self) -> StatsSnapshot {
         self.stats.snapshot(self.pages)
     }
 
-    /// Forgets, before the next step, the K/V that is kept for prompts to come.
+    /// Evicts the prefix cache before the next step.
     pub fn flush_cache(&self) {
-        // An engine that has ended keeps nothing.
+        // A stopped engine caches nothing.
         let _ = self.inbox.send(Message::FlushCache);
-    }
-
-    fn check(&self, request: &Request) -> Result<(), Refused> {
-        let (tokens, limit) = (request.prompt.len(), self.context_len);
-        if tokens >= limit {
-            return Err(Refused::TooLong { tokens, limit });
-        }
-        if request.limits.max_tokens == 0 && request.prompt_logprobs.is_none() {
-            return Err(Refused::NothingToWrite);
-        }
-        self.check_tokens(&request.prompt)?;
-        let stops = request.limits.stop_tokens.iter();
-        stops.copied().try_for_each(|token| self.check_token(token))?;
-        if matches!(request.decode, DecodeMode::Diffusion(_)) && request.prompt_logprobs.is_some() {
-            let what =
-                "prompt_logprobs with decode diffusion: a prompt is scored autoregressively only";
-            return Err(Unsupported(what.into()).into());
-        }
-        if matches!(request.decode, DecodeMode::Diffusion(_)) && request.grammar.is_some() {
-            let what = "a grammar with decode diffusion: blocks are not filled from left to right";
-            return Err(Unsupported(what.into()).into());
-        }
-        Ok(request.sampling.check(self.vocab_len)?)
-    }
-
-    /// Refuses nothing at all, and tokens that are none.
-    fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), Refused> {
-        if tokens.is_empty() {
-            return Err(Refused::EmptyPrompt);
-        }
-        tokens.iter().copied().try_for_each(|token| self.check_token(token))
-    }
-
-    fn check_token(&self, token: TokenId) -> Result<(), Refused> {
-        match (token as usize) < self.vocab_len {
-            true => Ok(()),
-            false => Err(Refused::UnknownToken { token, last: self.vocab_len as TokenId - 1 }),
-        }
     }
 }

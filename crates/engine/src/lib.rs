@@ -1,27 +1,36 @@
-//! Decides what runs next and what the scores mean.
+//! The engine: schedules sequences, runs a model over them, and turns its logits into tokens.
 //!
-//! One thread owns all decoding state and runs one loop (`run.rs`): admit, plan, forward, absorb,
-//! emit. A [`Request`] enters through an [`EngineHandle`] as token numbers and leaves as
-//! [`Event`]s; text stays on the caller's side, in the [`Frontend`].
+//! One thread owns all decoding state and runs one loop (`run.rs`): admit, plan, forward, absorb, emit. A
+//! [`Request`] enters through an [`EngineHandle`] as token ids and leaves as [`Event`]s; text stays on the
+//! caller's side, in the [`Frontend`].
 //!
-//! Prefill is not a phase: a decoder plans as many of the tokens that are not yet in the pages as
-//! its budget allows, so chunked prefill, mixed batches and decoding are one code path. What a
-//! step may undo is [`Outcome::keep`](decode::Outcome::keep), and there is no other undo.
+//! Prefill is not a phase: a decoder plans as many of the tokens that are not yet in the pages as its budget
+//! allows, so chunked prefill, mixed batches and decoding are one code path. The only rollback of a step is
+//! [`Outcome::keep`](decode::Outcome::keep).
 
 #![forbid(unsafe_code)]
 
-mod block_choice;
+mod block_overrides;
 pub mod decode;
 mod drafter;
 mod embed;
+mod error;
 pub mod fake;
 mod frontend;
+mod generation;
+mod generation_request;
 mod grammar;
 mod handle;
+mod load;
+mod logits;
+mod model_text;
 mod open;
 mod open_draft;
+mod output;
 mod pages;
+mod pooling;
 mod prefix;
+mod prompt_logprobs;
 mod request;
 mod rng;
 mod run;
@@ -30,25 +39,32 @@ mod schedule;
 mod sequence;
 mod stats;
 mod store;
+mod text_stream;
 
-pub use block_choice::BlockChoice;
-pub use decode::{Abilities, DecodeMode, DecodeSettings, Diffusion, Drafting, Rule, Unsupported};
-pub use embed::{Embed, Embedding};
-pub use frontend::{
-    Finish, Frontend, FrontendError, Generate, Input, Piece, StoppedAt, TextStream, Timings,
-    draw_seed,
+pub use block_overrides::BlockOverrides;
+pub use decode::{
+    Capabilities, DecodeMode, DecodeSettings, DiffusionParams, DraftParams, MODES, Setting,
+    SettingKind, UnmaskRule, UnsupportedMode,
 };
-pub use grammar::{BadGrammar, Calls, Fixed, Grammar, GrammarSource, Grammars, Instead, ToolCall};
+pub use embed::Embedding;
+pub use error::{FrontendError, OpenError};
+pub use frontend::{Frontend, random_seed};
+pub use generation_request::GenerationRequest;
+pub use grammar::{
+    CallGrammar, Grammar, GrammarError, GrammarSource, Grammars, Literal, NoCall, ToolCallGrammar,
+};
 pub use handle::{EngineHandle, EngineOptions, Events};
-pub use open::{
-    ChatOptions, KvRoom, ModelSource, ModelText, OpenError, OpenedModel, RunOptions, compute,
-    load_model, open_model, open_with_draft, read_text,
-};
-pub use request::{Event, FinishReason, Limits, Logprobs, Picked, Refused, Request, Work};
-pub use sample::{BadSampling, Sampler, SamplingParams};
+pub use load::{KvCapacity, ModelSource, RunOptions, compute, load_model};
+pub use model_text::{ChatOptions, ModelText, PromptInput, read_text};
+pub use open::{OpenedModel, open_model, open_with_draft};
+pub use output::{DecodeStats, FinishReason, Limits, Logprobs, SampledToken};
+pub use request::{EmbeddingRequest, Event, Request, RequestError};
+pub use sample::{Sampler, required_logits};
 pub use stats::StatsSnapshot;
+pub use text_stream::{Finish, StopCause, TextEvent, TextStream, Timings};
+pub use wf_core::{SamplingError, SamplingParams};
 pub use wf_model::{Pooling, TokenId};
 
-/// The version of the arithmetic: answers change only with this. What it stands for is held by the
-/// golden hashes of the kernels' tests.
+/// Version of the arithmetic. Outputs change only with it; the golden hashes of the kernels' tests enforce
+/// that.
 pub const NUMERICS: u32 = 2;

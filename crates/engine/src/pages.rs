@@ -1,8 +1,8 @@
-//! Which pages are free. Lends them out by number; knows nothing of what they hold.
+//! The free pages of the K/V cache.
 
 use wf_model::PageId;
 
-/// The free pages of the K/V pool.
+/// Pool of free pages.
 #[derive(Debug)]
 pub(crate) struct PagePool {
     free: Vec<PageId>,
@@ -10,27 +10,27 @@ pub(crate) struct PagePool {
 }
 
 impl PagePool {
-    /// All of `total` pages, free.
+    /// Creates a pool of `total` free pages.
     pub(crate) fn new(total: usize) -> Self {
         let total_ids = PageId::try_from(total).expect("fewer than 2^32 pages");
-        // Taken from the back: low numbers first.
+        // Pages are taken from the back: low ids first.
         Self { free: (0..total_ids).rev().collect(), total }
     }
 
-    /// Appends `pages` free pages to `taken`, all or nothing.
+    /// Moves `pages` free pages to `taken`, all or nothing. Returns `true` on success.
     pub(crate) fn take(&mut self, pages: usize, taken: &mut Vec<PageId>) -> bool {
         let Some(left) = self.free.len().checked_sub(pages) else { return false };
         taken.extend(self.free.drain(left..).rev());
         true
     }
 
-    /// Takes pages back.
+    /// Returns pages to the pool.
     pub(crate) fn give(&mut self, pages: impl IntoIterator<Item = PageId>) {
         self.free.extend(pages);
-        debug_assert!(self.free.len() <= self.total, "a page was given back twice");
+        debug_assert!(self.free.len() <= self.total, "a page was returned twice");
     }
 
-    /// How many pages nobody holds.
+    /// Returns the number of free pages.
     pub(crate) fn free(&self) -> usize {
         self.free.len()
     }

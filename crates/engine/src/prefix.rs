@@ -1,30 +1,29 @@
-//! Pages that hold what a prompt starts with, found again by their tokens.
+//! The prefix cache: K/V pages found by the tokens they hold.
 //!
-//! A tree: each node is one whole page, known by the tokens in it and by the path above it. K/V of a
-//! position depends on the tokens up to it alone, so a path of equal tokens is a path of equal K/V.
-//! Tokens are compared, never only their hashes. Each salt has a tree of its own: who does not know
-//! it cannot even measure what others asked.
+//! Each node of a tree is one full page, identified by its tokens and the path above it. K/V of a position
+//! depends only on the tokens up to it, so equal paths have equal K/V. Tokens themselves are compared, not
+//! hashes. Each salt has its own tree: a client that does not know a salt cannot even measure whether a prompt
+//! is cached under it.
 //!
-//! The tree owns its pages. A sequence that uses some of them holds a [`PrefixLock`] on the last
-//! one; a page with a lock or with pages below it stays. The others go when pages are needed, the
-//! one that was not used for longest first.
+//! The tree owns its pages. A sequence holds a [`PrefixLock`] on the last page of its path; pages that are
+//! locked or have children stay. The others are evicted when pages are needed, least recently used first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use wf_model::{PAGE_LEN, PageId, Sees, TokenId};
+use wf_model::{PAGE_LEN, PageId, TokenId, Visibility};
 
-/// The tokens of one page.
+/// Tokens of one page.
 type PageTokens = [TokenId; PAGE_LEN];
 
-/// Where a node lies in the arena.
+/// Index of a node in the arena.
 type NodeId = usize;
 
-/// Keeps a path of pages. To be given back by [`PrefixCache::release`].
+/// Lock on a path of pages, to be released by [`PrefixCache::release`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a path that is never released is never evicted"]
 pub(crate) struct PrefixLock {
     tree: Tree,
-    /// The last page of the path; nothing if it has none.
+    /// Last page of the path, if it has any.
     last: Option<NodeId>,
 }
 
@@ -34,43 +33,43 @@ struct Node {
     tree: Tree,
     parent: Option<NodeId>,
     children: BTreeMap<PageTokens, NodeId>,
-    /// Locks on it, and pages below it that are held.
+    /// Number of locks on the node and of held children.
     holds: usize,
     last_use: u64,
 }
 
-/// Who shares pages: those of one salt, whose text sees the same.
+/// Identity of a tree: sequences of equal salt and attention share pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tree {
-    /// Nobody finds what was computed under another.
+    /// Salt of the request.
     pub(crate) salt: u64,
-    /// What finished text sees: K/V written under one answer is not that of another.
-    pub(crate) sees: Sees,
+    /// Attention of finished text, on which K/V depends.
+    pub(crate) visibility: Visibility,
 }
 
-/// All trees.
+/// Forest of prefix trees.
 #[derive(Default)]
 pub(crate) struct PrefixCache {
     nodes: Vec<Option<Node>>,
     vacant: Vec<NodeId>,
-    /// The first pages of each tree.
+    /// First pages of each tree.
     roots: HashMap<Tree, BTreeMap<PageTokens, NodeId>>,
-    /// What may go, by its last use.
+    /// Evictable nodes by last use.
     evictable: BTreeSet<(u64, NodeId)>,
-    /// Counts uses.
+    /// Logical clock of uses.
     now: u64,
     pages: usize,
-    /// Pages on locked paths.
+    /// Number of pages on locked paths.
     held: usize,
 }
 
 impl PrefixCache {
-    /// A lock on no page of `tree`: where a path starts.
+    /// Returns a lock on the empty path of `tree`.
     pub(crate) fn root(tree: Tree) -> PrefixLock {
         PrefixLock { tree, last: None }
     }
 
-    /// The pages that hold the start of `tokens`, as many as there are, and a lock on them.
+    /// Returns the pages that hold the longest cached prefix of `tokens`, and a lock on them.
     pub(crate) fn lookup(&mut self, tree: Tree, tokens: &[TokenId]) -> (Vec<PageId>, PrefixLock) {
         let (mut pages, mut last) = (Vec::new(), None);
         for page_tokens in tokens.as_chunks().0 {
@@ -82,7 +81,7 @@ impl PrefixCache {
         (pages, PrefixLock { tree, last })
     }
 
-    /// How many pages [`lookup`](Self::lookup) would find.
+    /// Returns the number of pages that [`lookup`](Self::lookup) would find.
     pub(crate) fn matching(&self, tree: Tree, tokens: &[TokenId]) -> usize {
         let mut last = None;
         let found = tokens.as_chunks().0.iter().take_while(|page_tokens| {
@@ -92,31 +91,31 @@ impl PrefixCache {
         found.count()
     }
 
-    /// Lengthens a locked path by a page. If the tree has the same tokens there already, the page
-    /// that holds them is the path's, and `page` comes back to the caller: they hold the same K/V.
+    /// Extends a locked path by a page and returns the page of the path. That is another one than `page` if the
+    /// tree already has these tokens: both hold the same K/V, and `page` is free again.
     pub(crate) fn extend(
         &mut self,
         lock: &mut PrefixLock,
         tokens: &PageTokens,
         page: PageId,
-    ) -> (PageId, Option<PageId>) {
-        let (node, result) = match self.child(lock.tree, lock.last, tokens) {
-            Some(node) => (node, (self.node(node).page, Some(page))),
-            None => (self.insert(lock, *tokens, page), (page, None)),
+    ) -> PageId {
+        let (node, page) = match self.child(lock.tree, lock.last, tokens) {
+            Some(node) => (node, self.node(node).page),
+            None => (self.insert(lock, *tokens, page), page),
         };
         self.hold(Some(node));
         self.let_go(lock.last);
         lock.last = Some(node);
-        result
+        page
     }
 
-    /// Lets a path go. Its pages stay until they are needed.
+    /// Releases a path. Its pages stay until they are evicted.
     #[expect(clippy::needless_pass_by_value, reason = "a lock is released once")]
     pub(crate) fn release(&mut self, lock: PrefixLock) {
         self.let_go(lock.last);
     }
 
-    /// Takes the page that was not used for longest out of the tree, if one may go.
+    /// Evicts the least recently used page, if any is evictable.
     pub(crate) fn evict(&mut self) -> Option<PageId> {
         let (_, id) = self.evictable.pop_first()?;
         let node = self.nodes[id].take().expect("an evictable node exists");
@@ -138,13 +137,13 @@ impl PrefixCache {
         Some(node.page)
     }
 
-    /// Pages in the trees.
+    /// Returns the number of pages in all trees.
     #[cfg(test)]
     fn pages(&self) -> usize {
         self.pages
     }
 
-    /// Pages that go when they are needed: no locked path runs through them.
+    /// Returns the number of pages that are on no locked path.
     pub(crate) fn unlocked_pages(&self) -> usize {
         self.pages - self.held
     }
@@ -180,7 +179,7 @@ impl PrefixCache {
         children.get(tokens).copied()
     }
 
-    /// Holds the path that ends with `node`.
+    /// Locks the path that ends with `node`.
     fn hold(&mut self, mut node: Option<NodeId>) {
         while let Some(id) = node {
             let at = self.node_mut(id);
@@ -195,7 +194,7 @@ impl PrefixCache {
         }
     }
 
-    /// Undoes one [`hold`](Self::hold): what nothing else holds was used until now.
+    /// Undoes one [`hold`](Self::hold). Nodes that nothing else holds were last used now.
     fn let_go(&mut self, mut node: Option<NodeId>) {
         self.now += 1;
         let now = self.now;
@@ -212,7 +211,7 @@ impl PrefixCache {
         }
     }
 
-    /// If nothing holds it and nothing lies below it, it may go from now on.
+    /// Makes a node evictable if it has no locks and no children.
     fn settle(&mut self, id: NodeId) {
         let node = self.node(id);
         if node.holds == 0 && node.children.is_empty() {
@@ -221,11 +220,11 @@ impl PrefixCache {
     }
 
     fn node(&self, id: NodeId) -> &Node {
-        self.nodes[id].as_ref().expect("a node that is linked exists")
+        self.nodes[id].as_ref().expect("a linked node exists")
     }
 
     fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        self.nodes[id].as_mut().expect("a node that is linked exists")
+        self.nodes[id].as_mut().expect("a linked node exists")
     }
 }
 
@@ -237,7 +236,7 @@ mod tests {
     use crate::rng::uniform;
 
     fn tree(salt: u64) -> Tree {
-        Tree { salt, sees: Sees::Causal }
+        Tree { salt, visibility: Visibility::Causal }
     }
 
     fn page_of(token: TokenId) -> PageTokens {
@@ -248,17 +247,17 @@ mod tests {
         tokens.iter().flat_map(|&token| page_of(token)).collect()
     }
 
-    /// Makes a path with the given pages and lets it go.
+    /// Caches a path of the given pages.
     fn store(cache: &mut PrefixCache, tree: Tree, tokens: &[TokenId], pages: &[PageId]) {
         let mut lock = PrefixCache::root(tree);
         for (&token, &page) in tokens.iter().zip(pages) {
-            assert_eq!(cache.extend(&mut lock, &page_of(token), page).0, page);
+            assert_eq!(cache.extend(&mut lock, &page_of(token), page), page);
         }
         cache.release(lock);
     }
 
     #[test]
-    fn equal_tokens_are_found_as_far_as_they_are_equal() {
+    fn the_longest_cached_prefix_is_found() {
         let mut cache = PrefixCache::default();
         store(&mut cache, tree(0), &[1, 2, 3], &[10, 11, 12]);
         let mut tokens = path(&[1, 2, 4]);
@@ -267,19 +266,19 @@ mod tests {
         let (pages, lock) = cache.lookup(tree(0), &tokens);
         assert_eq!(pages, [10, 11]);
         cache.release(lock);
-        assert_eq!(cache.matching(tree(0), &path(&[1, 2, 3])[..95]), 2, "a page that is not whole");
+        assert_eq!(cache.matching(tree(0), &path(&[1, 2, 3])[..95]), 2, "a partial page");
         assert_eq!(cache.matching(tree(1), &path(&[1, 2, 3])), 0, "another salt");
-        let blocks = Tree { salt: 0, sees: Sees::Block(32) };
-        assert_eq!(cache.matching(blocks, &path(&[1, 2, 3])), 0, "text that sees more");
+        let blocks = Tree { salt: 0, visibility: Visibility::Block(32) };
+        assert_eq!(cache.matching(blocks, &path(&[1, 2, 3])), 0, "another attention");
     }
 
     #[test]
-    fn a_page_that_is_there_already_comes_back() {
+    fn a_page_that_is_already_cached_is_not_stored_twice() {
         let mut cache = PrefixCache::default();
         store(&mut cache, tree(0), &[1], &[10]);
         let mut lock = PrefixCache::root(tree(0));
-        assert_eq!(cache.extend(&mut lock, &page_of(1), 20), (10, Some(20)));
-        assert_eq!(cache.extend(&mut lock, &page_of(2), 21), (21, None));
+        assert_eq!(cache.extend(&mut lock, &page_of(1), 20), 10);
+        assert_eq!(cache.extend(&mut lock, &page_of(2), 21), 21);
         assert_eq!((cache.pages(), cache.unlocked_pages()), (2, 0));
         assert_eq!(cache.evict(), None, "both are on a locked path");
         cache.release(lock);
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_longest_goes_first_and_ends_before_beginnings() {
+    fn the_least_recently_used_page_is_evicted_first_and_leaves_before_parents() {
         let mut cache = PrefixCache::default();
         store(&mut cache, tree(0), &[1, 2], &[10, 11]);
         store(&mut cache, tree(0), &[1, 3], &[10, 12]);
@@ -298,9 +297,9 @@ mod tests {
         assert_eq!(order, [12, 13, 11, 10]);
     }
 
-    /// Random paths against a plain list of what should be there.
+    /// Compares random use with a plain list of the expected pages.
     #[test]
-    fn no_page_is_lost_or_lent_wrongly_in_random_use() {
+    fn no_page_is_lost_or_shared_wrongly_in_random_use() {
         let mut cache = PrefixCache::default();
         let mut free: Vec<PageId> = (0..40).collect();
         let mut locks: Vec<(Tree, Vec<TokenId>, Vec<PageId>, PrefixLock)> = Vec::new();
@@ -314,9 +313,9 @@ mod tests {
                 let (mut pages, mut lock) = cache.lookup(tree, &path(&tokens));
                 for &token in &tokens[pages.len()..] {
                     let Some(page) = free.pop().or_else(|| cache.evict()) else { break };
-                    let (kept, back) = cache.extend(&mut lock, &page_of(token), page);
+                    let kept = cache.extend(&mut lock, &page_of(token), page);
                     pages.push(kept);
-                    free.extend(back);
+                    free.extend((kept != page).then_some(page));
                 }
                 locks.push((tree, tokens, pages, lock));
             } else {
@@ -325,12 +324,12 @@ mod tests {
             }
             for (tree, tokens, pages, _) in &locks {
                 let (found, lock) = cache.lookup(*tree, &path(&tokens[..pages.len()]));
-                assert_eq!(&found, pages, "a locked path stays as it is");
+                assert_eq!(&found, pages, "a locked path does not change");
                 cache.release(lock);
             }
             let held: HashSet<_> = locks.iter().flat_map(|(_, _, pages, _)| pages).collect();
             assert_eq!(cache.pages() - cache.unlocked_pages(), held.len());
-            assert_eq!(free.len() + cache.pages(), 40, "every page is somewhere");
+            assert_eq!(free.len() + cache.pages(), 40, "every page is free or cached");
         }
         locks.into_iter().for_each(|(_, _, _, lock)| cache.release(lock));
         free.extend(std::iter::from_fn(|| cache.evict()));

@@ -1,187 +1,193 @@
-//! What enters the engine, what leaves it, and why it may be refused.
+//! Requests to the engine, and the events they produce.
 
 use std::time::Instant;
 
-use wf_model::TokenId;
+use wf_core::{SamplingError, SamplingParams};
+use wf_model::{Pooling, TokenId};
 
-use crate::decode::{DecodeMode, Unsupported};
+use crate::decode::{DecodeMode, UnsupportedMode};
 use crate::grammar::Grammar;
-use crate::sample::{BadSampling, SamplingParams};
+use crate::output::{DecodeStats, FinishReason, Limits, Logprobs, SampledToken};
 
-/// Where a reply ends.
-#[derive(Clone, Debug, Default)]
-pub struct Limits {
-    /// The most tokens to write.
-    pub max_tokens: usize,
-    /// Tokens that end the reply. They are part of it.
-    pub stop_tokens: Vec<TokenId>,
-    /// Stop tokens are not picked before this many tokens were written.
-    pub min_tokens: usize,
-    /// When to end it, finished or not.
-    pub deadline: Option<Instant>,
-}
-
-/// One reply to write.
+/// Request for a completion.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// What comes before it.
+    /// Prompt tokens.
     pub prompt: Vec<TokenId>,
-    /// How scores become tokens.
+    /// Sampling parameters.
     pub sampling: SamplingParams,
-    /// What form it must have, if any.
+    /// Grammar that constrains the completion.
     pub grammar: Option<Grammar>,
-    /// How tokens are found.
+    /// Decoding mode.
     pub decode: DecodeMode,
-    /// Where it ends.
+    /// Conditions that end the completion.
     pub limits: Limits,
-    /// Tell how likely each token was, and that of this many of the likeliest in its place.
+    /// Reports logprobs of each token, and of this many alternatives.
     pub logprobs: Option<usize>,
-    /// The same for the tokens of the prompt.
+    /// Reports the same for the prompt tokens.
     pub prompt_logprobs: Option<usize>,
-    /// Only requests with the same salt share K/V of prompts that start alike.
+    /// Salt of the prefix cache: only requests with equal salts share K/V.
     pub cache_salt: u64,
-    /// Higher runs first; among equals, who came first.
+    /// Scheduling priority: higher runs first; equal ones in order of arrival.
     pub priority: i32,
 }
 
-/// A token that is final.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Picked {
-    /// Its number.
-    pub token: TokenId,
-    /// How likely it was, if asked for.
-    pub logprobs: Option<Logprobs>,
-}
-
-/// How likely a token was by the model's own scores: before bias, penalties and temperature.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Logprobs {
-    /// The natural logarithm of its probability.
-    pub logprob: f32,
-    /// The likeliest tokens in its place with theirs, likeliest first.
-    pub top: Vec<(TokenId, f32)>,
-}
-
-/// Why a reply ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FinishReason {
-    /// A stop token was written, or the grammar allows no more.
-    Stop,
-    /// `max_tokens` were written, or the context is full.
-    Length,
-    /// Its deadline passed.
-    Deadline,
-    /// The model gave no finite score: its weights are broken or overflow.
-    NoFiniteScore,
-    /// The grammar allowed no token, or became too large to follow.
-    DeadEnd,
-    /// The step it was part of panicked.
-    Failed,
-}
-
-impl FinishReason {
-    /// The word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Length => "length",
-            Self::Deadline => "deadline",
-            Self::NoFiniteScore | Self::DeadEnd | Self::Failed => "error",
+impl Request {
+    /// Checks the request against the context and the vocabulary of a model.
+    pub(crate) fn check(&self, context_len: usize, vocab_len: usize) -> Result<(), RequestError> {
+        let (tokens, limit) = (self.prompt.len(), context_len);
+        if tokens >= limit {
+            return Err(RequestError::PromptTooLong { tokens, limit });
         }
+        if self.limits.max_tokens == 0 && self.prompt_logprobs.is_none() {
+            return Err(RequestError::ZeroMaxTokens);
+        }
+        check_tokens(&self.prompt, vocab_len)?;
+        self.limits.stop_tokens.iter().try_for_each(|&token| check_token(token, vocab_len))?;
+        if !self.decode.is_left_to_right() {
+            let mode = self.decode.name();
+            let conflict = |field: &str| {
+                let reason = "it needs tokens to be decoded from left to right";
+                Err(UnsupportedMode(format!("{field} does not work with decode {mode}: {reason}")))
+            };
+            if self.prompt_logprobs.is_some() {
+                conflict("prompt_logprobs")?;
+            }
+            if self.grammar.is_some() {
+                conflict("a grammar")?;
+            }
+        }
+        Ok(self.sampling.check(vocab_len)?)
     }
 }
 
-/// What it took to write a reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Forward passes, those that only read the prompt not counted.
-    pub passes: usize,
-    /// Rows of those passes.
-    pub rows: usize,
-    /// Tokens that were guessed and checked.
-    pub drafted: usize,
-    /// Those of them that were right.
-    pub agreed: usize,
+fn check_tokens(tokens: &[TokenId], vocab_len: usize) -> Result<(), RequestError> {
+    if tokens.is_empty() {
+        return Err(RequestError::EmptyPrompt);
+    }
+    tokens.iter().try_for_each(|&token| check_token(token, vocab_len))
 }
 
-/// What leaves the engine. The last event is `Done`.
+fn check_token(token: TokenId, vocab_len: usize) -> Result<(), RequestError> {
+    match (token as usize) < vocab_len {
+        true => Ok(()),
+        false => Err(RequestError::UnknownToken { token, last: vocab_len as TokenId - 1 }),
+    }
+}
+
+/// Request for the embedding of a text.
+#[derive(Clone, Debug)]
+pub struct EmbeddingRequest {
+    /// Tokens of the text.
+    pub tokens: Vec<TokenId>,
+    /// Pooling of the hidden states; the model's own if absent.
+    pub pooling: Option<Pooling>,
+    /// Number of dimensions to return; all if absent.
+    pub dimensions: Option<usize>,
+    /// Salt of the prefix cache: only requests with equal salts share K/V.
+    pub cache_salt: u64,
+    /// Scheduling priority: higher runs first.
+    pub priority: i32,
+    /// Time at which the request is abandoned.
+    pub deadline: Option<Instant>,
+}
+
+impl EmbeddingRequest {
+    /// Creates a request with the model's own pooling and all dimensions.
+    pub fn new(tokens: Vec<TokenId>) -> Self {
+        Self { tokens, pooling: None, dimensions: None, cache_salt: 0, priority: 0, deadline: None }
+    }
+
+    /// Checks the request against the context and the vocabulary of a model.
+    pub(crate) fn check(&self, context_len: usize, vocab_len: usize) -> Result<(), RequestError> {
+        let (tokens, limit) = (self.tokens.len(), context_len);
+        if tokens > limit {
+            return Err(RequestError::TextTooLong { tokens, limit });
+        }
+        check_tokens(&self.tokens, vocab_len)
+    }
+}
+
+/// Event of a running request. The last one is `Done`.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// It begins, for the first time.
+    /// The request starts to run.
     Started {
-        /// Tokens of the prompt whose K/V was there already.
+        /// Number of prompt tokens whose K/V was cached.
         cached: usize,
     },
-    /// How likely the next tokens of the prompt are, from its second one on, if asked for.
+    /// Logprobs of the next prompt tokens, from the second one on.
     PromptLogprobs(Vec<Logprobs>),
-    /// A long prompt is being read.
+    /// Progress of prefill, for prompts that take several steps.
     Progress {
-        /// Tokens read so far.
+        /// Number of prompt tokens processed so far.
         done: usize,
-        /// Tokens of the prompt.
+        /// Number of prompt tokens.
         total: usize,
     },
-    /// Tokens became final.
+    /// Tokens were appended to the completion.
     Tokens {
         /// The tokens.
-        picked: Vec<Picked>,
-        /// What it took to find all tokens so far.
-        work: Work,
+        tokens: Vec<SampledToken>,
+        /// Counters of the completion so far.
+        stats: DecodeStats,
     },
-    /// How the block being filled stands, if asked for: nothing where a mask is.
+    /// Block in progress, if previews are requested; `None` stands for a mask.
     Preview(Vec<Option<TokenId>>),
-    /// What the text comes to, where that was asked for and not a reply.
+    /// Pooled hidden states of an embedding request.
     Embedding(Vec<f32>),
-    /// The reply ended.
+    /// The request ended.
     Done(FinishReason),
 }
 
-/// Why a request was not taken. Nothing has run.
+/// Error for a request that the engine does not accept. Nothing has run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Refused {
-    /// Nothing to continue.
-    #[error("the prompt is empty: at least one token is needed")]
+pub enum RequestError {
+    /// The prompt is empty.
+    #[error("prompt is empty: at least one token is required")]
     EmptyPrompt,
-    /// No room for the prompt and one token more.
-    #[error("the prompt has {tokens} tokens; with the reply at most {limit} fit the context")]
-    TooLong {
-        /// Tokens of the prompt.
+    /// The prompt leaves no room for a token in the context.
+    #[error(
+        "prompt has {tokens} tokens: prompt and completion must fit the context of {limit} tokens"
+    )]
+    PromptTooLong {
+        /// Number of prompt tokens.
         tokens: usize,
-        /// Tokens the context holds.
+        /// Context length.
         limit: usize,
     },
-    /// A text to embed that the context cannot hold.
-    #[error("the text has {tokens} tokens; at most {limit} fit the context")]
+    /// The text to embed exceeds the context.
+    #[error("text has {tokens} tokens: it must fit the context of {limit} tokens")]
     TextTooLong {
-        /// Tokens of the text.
+        /// Number of tokens of the text.
         tokens: usize,
-        /// Tokens the context holds.
+        /// Context length.
         limit: usize,
     },
-    /// A token number beyond the vocabulary.
-    #[error("token {token} is not in the vocabulary: numbers 0 to {last} are")]
+    /// A token id outside of the vocabulary.
+    #[error("token id {token} is not in the vocabulary: ids must be between 0 and {last}")]
     UnknownToken {
-        /// The number.
+        /// The token id.
         token: TokenId,
-        /// The largest number there is.
+        /// Highest token id of the vocabulary.
         last: TokenId,
     },
-    /// `max_tokens` of zero.
-    #[error("max_tokens is 0: at least 1 is needed")]
-    NothingToWrite,
-    /// Too many wait already.
-    #[error("{waiting} requests wait already, no more are taken: try again later")]
-    Busy {
-        /// How many.
+    /// `max_tokens` is zero.
+    #[error("max_tokens is 0: must be at least 1")]
+    ZeroMaxTokens,
+    /// The queue is full.
+    #[error("the queue is full: {waiting} requests are waiting; try again later")]
+    QueueFull {
+        /// Number of waiting requests.
         waiting: usize,
     },
-    /// A sampling setting out of range.
+    /// A sampling parameter is out of range.
     #[error(transparent)]
-    Sampling(#[from] BadSampling),
-    /// A way to decode that this model, or what else was asked for, does not allow.
+    Sampling(#[from] SamplingError),
+    /// The model, or another parameter, does not support the decoding mode.
     #[error(transparent)]
-    Unsupported(#[from] Unsupported),
+    UnsupportedMode(#[from] UnsupportedMode),
     /// The engine thread has ended.
     #[error("the engine has stopped")]
-    Stopped,
+    EngineStopped,
 }

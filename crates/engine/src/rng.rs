@@ -1,7 +1,7 @@
-//! Random numbers that depend on (seed, choice, position) alone.
+//! Random numbers that depend only on seed, choice and position.
 //!
-//! Philox 4×32-10: a counter goes in, four words come out, and there is no state to share or to
-//! step back. So a seed gives the same text under any load, batch or cache state.
+//! Philox 4×32-10 maps a counter to four words and has no state, so a seed gives the same text under any load,
+//! batch or cache state.
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -24,13 +24,13 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// A number in [0, 1) with 53 random bits, for the token at `position` of reply `choice`.
+/// Returns a number in [0, 1) with 53 random bits for the token at `position` of choice `choice`.
 pub(crate) fn uniform(seed: u64, choice: u32, position: usize) -> f64 {
     let position = position as u64;
     let counter = [position as u32, (position >> 32) as u32, choice, 0];
     let words = philox(counter, [seed as u32, (seed >> 32) as u32]);
     let bits = u64::from(words[0]) << 32 | u64::from(words[1]);
-    // 2^-53: the spacing of the 53-bit numbers below 1.
+    // 2^-53 is the spacing of 53-bit numbers below 1.
     (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn uniform(seed: u64, choice: u32, position: usize) -> f64 {
 mod tests {
     use super::*;
 
-    // The known answers of the authors' Random123 test vectors.
+    // Test vectors of Random123.
     #[test]
     fn it_is_philox_4x32_10() {
         assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);

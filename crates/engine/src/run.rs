@@ -1,4 +1,4 @@
-//! The loop: admit, plan, forward, absorb.
+//! The engine loop: admit, plan, forward, absorb.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,32 +10,33 @@ use wf_model::{Forward, Logits};
 
 use crate::decode::Plan;
 use crate::drafter::Drafter;
-use crate::request::FinishReason;
-use crate::schedule::shares;
-use crate::sequence::{Rank, Sequence};
+use crate::generation::Generation;
+use crate::output::FinishReason;
+use crate::schedule::{Rank, shares};
+use crate::sequence::Sequence;
 use crate::stats::Stats;
 use crate::store::PageStore;
 
-/// What the engine thread is told.
+/// Message to the engine thread.
 pub(crate) enum Message {
-    /// A new request.
+    /// Runs a new request.
     Run(Box<Sequence>),
-    /// Forget the pages that nobody holds.
+    /// Evicts the cached pages that no sequence holds.
     FlushCache,
 }
 
-/// Everything that decides, owned by one thread.
+/// All decoding state, owned by one thread.
 pub(crate) struct Engine<F> {
     model: F,
     drafter: Option<Drafter>,
     inbox: UnboundedReceiver<Message>,
-    /// Not running, first in turn first. Those who gave their pages up keep their turn.
+    /// Sequences that do not run, including preempted ones, by rank.
     waiting: BTreeMap<Rank, Sequence>,
-    /// First in turn first.
+    /// Running sequences, by rank.
     running: Vec<Sequence>,
     store: PageStore,
     logits: Logits,
-    /// Room for the hidden state of a token.
+    /// Buffer for the hidden state of a token.
     hidden: Vec<f32>,
     max_running: usize,
     stats: Arc<Stats>,
@@ -49,13 +50,13 @@ impl<F: Forward> Engine<F> {
         max_running: usize,
         stats: Arc<Stats>,
     ) -> Self {
-        let vocab_len = model.config().vocab_len;
+        let vocab_len = model.network().vocab_len;
         Self {
             drafter: draft.map(|draft| Drafter::new(draft, vocab_len)),
             store: PageStore::new(model.pages()),
             logits: Logits::new(vocab_len),
-            hidden: vec![0.0; model.config().hidden_len],
-            // Each running sequence can have at least one token in a step.
+            hidden: vec![0.0; model.network().hidden_len],
+            // Each running sequence gets at least one token of a step.
             max_running: max_running.min(model.max_batch_tokens()),
             model,
             inbox,
@@ -65,13 +66,13 @@ impl<F: Forward> Engine<F> {
         }
     }
 
-    /// Steps until every handle is gone and all work is done.
+    /// Runs steps until every handle is dropped and all requests are finished.
     pub(crate) fn run(mut self) {
         self.model.enter_thread();
         while self.receive() {
             self.retire();
             self.admit();
-            // Whatever panics in a step has nothing to do with requests that were not part of it.
+            // A panic in a step does not concern requests that were not part of it.
             if catch_unwind(AssertUnwindSafe(|| self.step())).is_err() {
                 self.fail_running();
             }
@@ -79,21 +80,21 @@ impl<F: Forward> Engine<F> {
         }
     }
 
-    /// Takes in what arrived; waits if there is nothing else to do. False when all is over.
+    /// Receives messages, waiting if nothing else is to do. Returns `false` when all handles are dropped.
     fn receive(&mut self) -> bool {
         if self.running.is_empty() && self.waiting.is_empty() {
             match self.inbox.blocking_recv() {
-                Some(message) => self.take(message),
+                Some(message) => self.handle(message),
                 None => return false,
             }
         }
         while let Ok(message) = self.inbox.try_recv() {
-            self.take(message);
+            self.handle(message);
         }
         true
     }
 
-    fn take(&mut self, message: Message) {
+    fn handle(&mut self, message: Message) {
         match message {
             Message::Run(sequence) => {
                 self.waiting.insert(sequence.rank(), *sequence);
@@ -105,7 +106,7 @@ impl<F: Forward> Engine<F> {
         }
     }
 
-    /// Drops sequences that ended or that nobody listens to, and takes their pages back.
+    /// Drops finished and abandoned sequences and releases their pages.
     fn retire(&mut self) {
         let now = Instant::now();
         let is_over = |sequence: &mut Sequence| {
@@ -120,12 +121,12 @@ impl<F: Forward> Engine<F> {
             is_over
         };
         self.waiting.retain(|_, sequence| !is_over(sequence));
-        for mut over in self.running.extract_if(.., |sequence| is_over(sequence)) {
-            over.release(&mut self.store);
+        for mut sequence in self.running.extract_if(.., |sequence| is_over(sequence)) {
+            sequence.release(&mut self.store);
         }
     }
 
-    /// Starts waiting sequences, in turn, while there is room for all of their tokens.
+    /// Starts waiting sequences, by rank, while there are pages for all of their tokens.
     fn admit(&mut self) {
         let ranks: Vec<_> = self.waiting.keys().copied().collect();
         let mut promised = 0;
@@ -134,16 +135,16 @@ impl<F: Forward> Engine<F> {
             if self.running.len() >= self.max_running {
                 break;
             }
-            // What another is just computing need not be computed twice.
+            // A prefix that another sequence is computing is not computed twice.
             if self.running.iter().any(|running| next.should_wait_for(running, &self.store)) {
                 continue;
             }
-            let need = next.pages_to_go_on(&self.store);
-            if promised + need > self.store.available() {
+            let pages = next.pages_needed(&self.store);
+            if promised + pages > self.store.available() {
                 break;
             }
-            promised += need;
-            let mut next = self.waiting.remove(&rank).expect("it was just seen");
+            promised += pages;
+            let mut next = self.waiting.remove(&rank).expect("its rank was just listed");
             let is_new = next.is_new();
             let cached = next.start(&mut self.store);
             if is_new {
@@ -151,8 +152,8 @@ impl<F: Forward> Engine<F> {
                 self.stats.prompt_tokens.add(next.prompt_len());
                 self.stats.cached_tokens.add(cached);
             }
-            let turn = self.running.partition_point(|running| running.rank() < rank);
-            self.running.insert(turn, next);
+            let at = self.running.partition_point(|running| running.rank() < rank);
+            self.running.insert(at, next);
         }
     }
 
@@ -160,80 +161,89 @@ impl<F: Forward> Engine<F> {
         let started = Instant::now();
         self.draft();
         let plans = self.plan();
-        let vocab_len = self.model.config().vocab_len;
+        let vocab_len = self.model.network().vocab_len;
         for (sequence, plan) in self.running.iter_mut().zip(&plans) {
-            plan.iter().for_each(|plan| sequence.look_ahead(plan, vocab_len));
+            plan.iter().for_each(|plan| sequence.prepare_mask(plan, vocab_len));
         }
         let planned = || self.running.iter().zip(&plans);
         let batch: Vec<_> =
             planned().filter_map(|(seq, plan)| Some(seq.segment(plan.as_ref()?))).collect();
         if batch.is_empty() {
             drop(batch);
-            // Nobody is served by anyone's waiting.
-            self.running.iter_mut().for_each(Sequence::forgive);
+            // No other sequence could run instead.
+            self.generations().for_each(Generation::clear_debt);
             return;
         }
-        self.model.forward(&batch, &mut self.logits);
+        let hidden = self.model.forward(&batch, &mut self.logits);
         self.stats.steps.add(1);
 
         let (mut row, mut token) = (0, 0);
         for (sequence, plan) in self.running.iter_mut().zip(&plans) {
             let Some(plan) = plan else { continue };
-            for pooled in sequence.pooled(plan) {
-                self.model.hidden_state(token + pooled, &mut self.hidden);
+            for row in sequence.pooled_rows(plan) {
+                hidden.read(token + row, &mut self.hidden);
                 sequence.pool(&self.hidden);
             }
             token += plan.tokens.len();
-            let scores = self.logits.rows_mut(row, plan.want.len());
-            let before = sequence.work();
-            self.stats.reply_tokens.add(sequence.absorb(plan, scores, &mut self.store));
-            self.stats.add_work(before, sequence.work());
-            row += plan.want.len();
+            let logits = self.logits.rows_mut(row, plan.scored.len());
+            let before = sequence.generation().map(|generation| generation.stats);
+            self.stats.completion_tokens.add(sequence.absorb(plan, logits, &mut self.store));
+            let after = sequence.generation().map(|generation| generation.stats);
+            before.zip(after).into_iter().for_each(|(b, a)| self.stats.add_decode(b, a));
+            row += plan.scored.len();
         }
-        let took = started.elapsed();
-        self.running.iter_mut().for_each(|sequence| sequence.pay(took));
+        let elapsed = started.elapsed();
+        self.generations().for_each(|generation| generation.settle_debt(elapsed));
     }
 
-    /// Lets the draft model guess for those who want it.
+    fn generations(&mut self) -> impl Iterator<Item = &mut Generation> {
+        self.running.iter_mut().filter_map(Sequence::generation_mut)
+    }
+
+    /// Runs the draft model for the sequences that use it.
     fn draft(&mut self) {
         let Some(drafter) = &mut self.drafter else { return };
-        let asks = self.running.iter_mut().filter_map(Sequence::ask).collect();
-        let mut guesses = drafter.guess(asks);
+        let requests = self.running.iter_mut().filter_map(Sequence::draft_request).collect();
+        let mut drafts = drafter.draft(requests);
         for sequence in &mut self.running {
-            guesses.remove(&sequence.rank()).into_iter().for_each(|g| sequence.take_guesses(g));
+            if let Some(draft) = drafts.remove(&sequence.rank())
+                && let Some(generation) = sequence.generation_mut()
+            {
+                generation.draft = draft;
+            }
         }
     }
 
-    /// A plan for each running sequence that gets a share of this step and has its pages.
+    /// Plans each running sequence that has a share of this step and the pages for it.
     ///
-    /// When pages run out the last in turn gives its own up and waits, so the first always goes on.
+    /// When pages run out, the last sequence is preempted, so the first one always progresses.
     fn plan(&mut self) -> Vec<Option<Plan>> {
-        let needs: Vec<_> = self.running.iter().map(Sequence::need).collect();
-        let shares = shares(&needs, self.model.max_batch_tokens());
+        let demands: Vec<_> = self.running.iter().map(Sequence::demand).collect();
+        let shares = shares(&demands, self.model.max_batch_tokens());
         let mut plans = Vec::with_capacity(shares.len());
-        // Among themselves, nobody has to let others go first.
-        let all_in_debt = self.running.iter().all(Sequence::is_in_debt);
+        let is_in_debt = |s: &Sequence| s.generation().is_some_and(Generation::is_in_debt);
+        let all_in_debt = self.running.iter().all(is_in_debt);
         while plans.len() < self.running.len() {
             let at = plans.len();
             plans.push(match shares[at] {
                 0 => None,
-                _ if self.running[at].is_in_debt() && !all_in_debt => None,
+                _ if is_in_debt(&self.running[at]) && !all_in_debt => None,
                 share => {
                     let plan = self.running[at].plan(share);
-                    self.make_room(at, &plan).then_some(plan)
+                    self.allocate(at, &plan).then_some(plan)
                 }
             });
         }
         plans
     }
 
-    /// Takes the pages that the plan of sequence `at` lacks, from later ones if need be.
-    fn make_room(&mut self, at: usize, plan: &Plan) -> bool {
-        while !self.running[at].make_room(plan, &mut self.store) {
+    /// Allocates the pages for the plan of sequence `at`, preempting later sequences if necessary.
+    fn allocate(&mut self, at: usize, plan: &Plan) -> bool {
+        while !self.running[at].allocate(plan, &mut self.store) {
             if self.running.len() == at + 1 {
                 return false;
             }
-            let mut last = self.running.pop().expect("later than `at`");
+            let mut last = self.running.pop().expect("a later sequence exists");
             last.release(&mut self.store);
             self.waiting.insert(last.rank(), last);
             self.stats.preemptions.add(1);
@@ -241,7 +251,7 @@ impl<F: Forward> Engine<F> {
         true
     }
 
-    /// A step panicked: nobody knows what its pages hold. Its requests end, and all pages are free.
+    /// Ends all running requests after a panic, and discards all pages: their contents are unknown.
     fn fail_running(&mut self) {
         self.stats.failed_steps.add(1);
         for mut sequence in self.running.drain(..) {
@@ -254,8 +264,8 @@ impl<F: Forward> Engine<F> {
     fn report(&self) {
         self.stats.running.set(self.running.iter().filter(|s| !s.is_finished()).count());
         self.stats.pages_in_use.set(self.store.in_use());
-        self.stats.pages_kept.set(self.store.kept());
-        let zeros = self.model.zeros_seen();
+        self.stats.cached_pages.set(self.store.cached());
+        let zeros = self.model.total_sparsity();
         self.stats.neurons.set(zeros.neurons);
         self.stats.closed_gates.set(zeros.closed_gates);
         self.stats.zero_codes.set(zeros.zero_codes);

@@ -1,18 +1,34 @@
-//! Who gets how many tokens of a step: a pure function.
+//! Scheduling of a step: the order of sequences and their shares, as pure functions.
 
-use crate::decode::Need;
+use std::cmp::Reverse;
 
-/// The share of each sequence in a step of `budget` tokens, given what each needs, first in turn first.
+use crate::decode::TokenDemand;
+
+/// Order of sequences: higher priority first, then order of arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    priority: Reverse<i32>,
+    arrival: u64,
+}
+
+impl Rank {
+    /// `arrival` grows from request to request.
+    pub(crate) fn new(priority: i32, arrival: u64) -> Self {
+        Self { priority: Reverse(priority), arrival }
+    }
+}
+
+/// Divides a step of `budget` tokens among sequences in rank order.
 ///
-/// Sequences that wait for their next token come first, so a long prompt never stalls them; what
-/// is left goes to prompts. Who could do nothing with what is left gets nothing.
-pub(crate) fn shares(needs: &[Need], budget: usize) -> Vec<usize> {
+/// Sequences that decode come first, so a long prompt never stalls them; prefill gets the rest. A sequence
+/// whose minimum exceeds the rest gets nothing.
+pub(crate) fn shares(demands: &[TokenDemand], budget: usize) -> Vec<usize> {
     let mut left = budget;
-    let mut shares = vec![0; needs.len()];
-    for reads in [false, true] {
-        for (share, need) in shares.iter_mut().zip(needs) {
-            if need.reads == reads && need.least <= left {
-                *share = need.tokens.min(left);
+    let mut shares = vec![0; demands.len()];
+    for is_prefill in [false, true] {
+        for (share, demand) in shares.iter_mut().zip(demands) {
+            if demand.is_prefill == is_prefill && demand.min_tokens <= left {
+                *share = demand.tokens.min(left);
                 left -= *share;
             }
         }
@@ -24,30 +40,31 @@ pub(crate) fn shares(needs: &[Need], budget: usize) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn tokens(tokens: &[usize]) -> Vec<Need> {
-        tokens.iter().map(|&tokens| Need { tokens, least: 1, reads: tokens > 1 }).collect()
+    fn demands(tokens: &[usize]) -> Vec<TokenDemand> {
+        let demand = |&tokens| TokenDemand { tokens, min_tokens: 1, is_prefill: tokens > 1 };
+        tokens.iter().map(demand).collect()
     }
 
     #[test]
-    fn decoding_comes_before_prompts() {
-        assert_eq!(shares(&tokens(&[100, 1, 1]), 10), [8, 1, 1]);
+    fn decoding_comes_before_prefill() {
+        assert_eq!(shares(&demands(&[100, 1, 1]), 10), [8, 1, 1]);
     }
 
     #[test]
-    fn prompts_are_served_oldest_first() {
-        assert_eq!(shares(&tokens(&[6, 6, 6]), 10), [6, 4, 0]);
+    fn prompts_are_served_in_order() {
+        assert_eq!(shares(&demands(&[6, 6, 6]), 10), [6, 4, 0]);
     }
 
     #[test]
-    fn nobody_gets_more_than_there_is() {
-        assert_eq!(shares(&tokens(&[1, 1, 1]), 2), [1, 1, 0]);
+    fn shares_never_exceed_the_budget() {
+        assert_eq!(shares(&demands(&[1, 1, 1]), 2), [1, 1, 0]);
         assert_eq!(shares(&[], 2), [0; 0]);
     }
 
     #[test]
     fn a_block_runs_whole_or_not_at_all() {
-        let block = Need { tokens: 8, least: 8, reads: false };
-        let one = Need { tokens: 1, least: 1, reads: false };
+        let block = TokenDemand { tokens: 8, min_tokens: 8, is_prefill: false };
+        let one = TokenDemand { tokens: 1, min_tokens: 1, is_prefill: false };
         assert_eq!(shares(&[block, block, one], 15), [8, 0, 1]);
         assert_eq!(shares(&[one, block, block], 17), [1, 8, 8]);
     }

@@ -1,106 +1,91 @@
-//! Counters of what the engine does, written by its thread and read by anyone.
+//! Counters of the engine, written by its thread and read by any.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::request::Work;
+use crate::output::DecodeStats;
 
-/// What the engine has done and is doing. Each number is right at some moment; together they are
-/// right when nothing runs.
-#[derive(Debug, Default)]
-pub(crate) struct Stats {
-    pub(crate) waiting: Gauge,
-    pub(crate) running: Gauge,
-    pub(crate) pages_in_use: Gauge,
-    pub(crate) pages_kept: Gauge,
-    pub(crate) steps: Counter,
-    pub(crate) prompt_tokens: Counter,
-    pub(crate) cached_tokens: Counter,
-    pub(crate) reply_tokens: Counter,
-    pub(crate) reply_passes: Counter,
-    pub(crate) drafted_tokens: Counter,
-    pub(crate) agreed_tokens: Counter,
-    pub(crate) preemptions: Counter,
-    pub(crate) cancelled: Counter,
-    pub(crate) failed_steps: Counter,
-    pub(crate) neurons: Counter,
-    pub(crate) closed_gates: Counter,
-    pub(crate) zero_codes: Counter,
+/// Declares the live counters and their snapshot.
+macro_rules! stats {
+    (gauges { $($(#[$gauge_doc:meta])* $gauge:ident,)* } counters { $($(#[$doc:meta])* $counter:ident,)* }) => {
+        /// Counters of the engine. Each is exact at some moment; together they are consistent when nothing runs.
+        #[derive(Debug, Default)]
+        pub(crate) struct Stats {
+            $(pub(crate) $gauge: Gauge,)*
+            $(pub(crate) $counter: Counter,)*
+        }
+
+        /// Snapshot of the engine's counters.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct StatsSnapshot {
+            /// Total K/V pages.
+            pub pages: usize,
+            $($(#[$gauge_doc])* pub $gauge: usize,)*
+            $($(#[$doc])* pub $counter: u64,)*
+        }
+
+        impl Stats {
+            pub(crate) fn snapshot(&self, pages: usize) -> StatsSnapshot {
+                StatsSnapshot {
+                    pages,
+                    $($gauge: self.$gauge.get(),)*
+                    $($counter: self.$counter.get(),)*
+                }
+            }
+        }
+    };
 }
 
-/// What the engine has done and is doing, at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StatsSnapshot {
-    /// Requests that wait for their turn or their pages.
-    pub waiting: usize,
-    /// Requests being computed.
-    pub running: usize,
-    /// Pages of K/V in all.
-    pub pages: usize,
-    /// Pages that running requests hold.
-    pub pages_in_use: usize,
-    /// Pages kept for prompts that start alike.
-    pub pages_kept: usize,
-    /// Forward passes.
-    pub steps: u64,
-    /// Prompt tokens of requests that were started.
-    pub prompt_tokens: u64,
-    /// Those of them whose K/V was there already.
-    pub cached_tokens: u64,
-    /// Tokens written.
-    pub reply_tokens: u64,
-    /// Passes that wrote them, counted once for each request in a pass.
-    pub reply_passes: u64,
-    /// Tokens that were guessed and checked.
-    pub drafted_tokens: u64,
-    /// Those of them that were right.
-    pub agreed_tokens: u64,
-    /// How often a request gave its pages up to an older one.
-    pub preemptions: u64,
-    /// Requests whose listener went away.
-    pub cancelled: u64,
-    /// Steps that panicked; their requests were ended with an error.
-    pub failed_steps: u64,
-    /// Neurons that were looked at for zeros to skip.
-    pub neurons: u64,
-    /// Those of them whose gate was not positive.
-    pub closed_gates: u64,
-    /// Those of them whose int8 code was zero.
-    pub zero_codes: u64,
+stats! {
+    gauges {
+        /// Requests that wait for admission.
+        waiting,
+        /// Requests that run.
+        running,
+        /// K/V pages that running requests hold.
+        pages_in_use,
+        /// K/V pages in the prefix cache that no request holds.
+        cached_pages,
+    }
+    counters {
+        /// Forward passes.
+        steps,
+        /// Prompt tokens of started requests.
+        prompt_tokens,
+        /// Prompt tokens whose K/V was cached.
+        cached_tokens,
+        /// Generated tokens.
+        completion_tokens,
+        /// Passes that generated them, counted once per request in a pass.
+        decode_passes,
+        /// Draft tokens that were verified.
+        drafted_tokens,
+        /// Draft tokens that were accepted.
+        accepted_tokens,
+        /// Preemptions: a request released its pages to one of higher rank.
+        preemptions,
+        /// Requests that were cancelled by their caller.
+        cancelled,
+        /// Steps that panicked; their requests ended with an error.
+        failed_steps,
+        /// Neurons that were tested for zeros to skip.
+        neurons,
+        /// Tested neurons whose gate was not positive.
+        closed_gates,
+        /// Tested neurons whose int8 code was zero.
+        zero_codes,
+    }
 }
 
 impl Stats {
-    /// Counts what a step added to a sequence's work.
-    pub(crate) fn add_work(&self, before: Work, after: Work) {
-        self.reply_passes.add(after.passes - before.passes);
+    /// Adds what a step changed in a sequence's counters.
+    pub(crate) fn add_decode(&self, before: DecodeStats, after: DecodeStats) {
+        self.decode_passes.add(after.passes - before.passes);
         self.drafted_tokens.add(after.drafted - before.drafted);
-        self.agreed_tokens.add(after.agreed - before.agreed);
-    }
-
-    pub(crate) fn snapshot(&self, pages: usize) -> StatsSnapshot {
-        StatsSnapshot {
-            waiting: self.waiting.get(),
-            running: self.running.get(),
-            pages,
-            pages_in_use: self.pages_in_use.get(),
-            pages_kept: self.pages_kept.get(),
-            steps: self.steps.get(),
-            prompt_tokens: self.prompt_tokens.get(),
-            cached_tokens: self.cached_tokens.get(),
-            reply_tokens: self.reply_tokens.get(),
-            reply_passes: self.reply_passes.get(),
-            drafted_tokens: self.drafted_tokens.get(),
-            agreed_tokens: self.agreed_tokens.get(),
-            preemptions: self.preemptions.get(),
-            cancelled: self.cancelled.get(),
-            failed_steps: self.failed_steps.get(),
-            neurons: self.neurons.get(),
-            closed_gates: self.closed_gates.get(),
-            zero_codes: self.zero_codes.get(),
-        }
+        self.accepted_tokens.add(after.accepted - before.accepted);
     }
 }
 
-/// A number that goes up.
+/// Counter that only grows.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -109,7 +94,7 @@ impl Counter {
         self.0.fetch_add(more as u64, Ordering::Relaxed);
     }
 
-    /// For what is counted elsewhere.
+    /// Sets a counter that is maintained elsewhere.
     pub(crate) fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
@@ -119,7 +104,7 @@ impl Counter {
     }
 }
 
-/// A number that goes up and down.
+/// Gauge that grows and shrinks.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicUsize);
 
@@ -132,7 +117,7 @@ impl Gauge {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// One more, unless there are `limit` already. Says whether there was room.
+    /// Increments the gauge unless it has reached `limit`. Returns `true` if it was incremented.
     pub(crate) fn enter(&self, limit: usize) -> bool {
         let one_more = |now| (now < limit).then_some(now + 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
@@ -148,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_enters_beyond_the_limit() {
+    fn a_gauge_does_not_exceed_its_limit() {
         let gauge = Gauge::default();
         assert!(gauge.enter(2) && gauge.enter(2) && !gauge.enter(2));
         gauge.leave();

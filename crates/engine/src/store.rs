@@ -1,12 +1,11 @@
-//! Where every page is: free, held by a sequence, or kept because it may be asked for again.
+//! The pages of the K/V cache: free, held by a sequence, or cached for later prompts.
 
 use wf_model::{PAGE_LEN, PageId, TokenId};
 
 use crate::pages::PagePool;
 use crate::prefix::{PrefixCache, PrefixLock, Tree};
 
-/// The pages of one sequence, in the order of positions. The first of them are shared: they belong
-/// to the prefix cache, which keeps them for us.
+/// Pages of one sequence, in order of positions. The leading ones are shared and belong to the prefix cache.
 #[derive(Debug)]
 pub(crate) struct Held {
     pages: Vec<PageId>,
@@ -15,7 +14,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// No pages, for tokens that share with others of the same tree.
+    /// Holds no pages of `tree`.
     pub(crate) fn nothing(tree: Tree) -> Self {
         Self { pages: Vec::new(), shared: 0, lock: PrefixCache::root(tree) }
     }
@@ -25,7 +24,7 @@ impl Held {
     }
 }
 
-/// All pages.
+/// All pages of a K/V cache.
 pub(crate) struct PageStore {
     pool: PagePool,
     cache: PrefixCache,
@@ -37,33 +36,33 @@ impl PageStore {
         Self { pool: PagePool::new(total), cache: PrefixCache::default(), total }
     }
 
-    /// Pages that are free, or become so when needed.
+    /// Returns the number of pages that are free or can be evicted.
     pub(crate) fn available(&self) -> usize {
         self.pool.free() + self.cache.unlocked_pages()
     }
 
-    /// Pages that some sequence holds.
+    /// Returns the number of pages that sequences hold.
     pub(crate) fn in_use(&self) -> usize {
         self.total - self.available()
     }
 
-    /// Pages that nobody holds and that are kept for the tokens in them.
-    pub(crate) fn kept(&self) -> usize {
+    /// Returns the number of cached pages that no sequence holds.
+    pub(crate) fn cached(&self) -> usize {
         self.cache.unlocked_pages()
     }
 
-    /// How many pages hold the start of `tokens` already.
+    /// Returns the number of cached pages that hold a prefix of `tokens`.
     pub(crate) fn matching(&self, tree: Tree, tokens: &[TokenId]) -> usize {
         self.cache.matching(tree, tokens)
     }
 
-    /// The pages that hold the start of `tokens` already.
+    /// Takes the cached pages that hold a prefix of `tokens`.
     pub(crate) fn find(&mut self, tree: Tree, tokens: &[TokenId]) -> Held {
         let (pages, lock) = self.cache.lookup(tree, tokens);
         Held { shared: pages.len(), pages, lock }
     }
 
-    /// Adds `pages` pages, all or nothing.
+    /// Allocates `pages` more pages, all or nothing. Returns `true` on success.
     pub(crate) fn grow(&mut self, held: &mut Held, pages: usize) -> bool {
         if pages > self.available() {
             return false;
@@ -75,24 +74,24 @@ impl PageStore {
         self.pool.take(pages, &mut held.pages)
     }
 
-    /// Lets others find the pages that `tokens` fill to the last place. What they hold is final.
+    /// Adds the pages that `tokens` fill completely to the prefix cache. Their K/V must be final.
     pub(crate) fn share(&mut self, held: &mut Held, tokens: &[TokenId]) {
         let whole = tokens.as_chunks::<PAGE_LEN>().0;
         for (tokens, page) in whole.iter().zip(&mut held.pages).skip(held.shared) {
-            let (kept, back) = self.cache.extend(&mut held.lock, tokens, *page);
-            *page = kept;
-            self.pool.give(back);
+            let cached = self.cache.extend(&mut held.lock, tokens, *page);
+            self.pool.give((cached != *page).then_some(*page));
+            *page = cached;
             held.shared += 1;
         }
     }
 
-    /// Takes the pages back. Shared ones can still be found until they are needed.
+    /// Releases the pages. Shared ones stay cached until they are evicted.
     pub(crate) fn release(&mut self, held: Held) {
         self.pool.give(held.pages.into_iter().skip(held.shared));
         self.cache.release(held.lock);
     }
 
-    /// Forgets every page that nobody holds. Returns how many there were.
+    /// Evicts every cached page that no sequence holds. Returns their number.
     pub(crate) fn flush(&mut self) -> usize {
         let mut flushed = 0;
         while let Some(page) = self.cache.evict() {
@@ -105,40 +104,40 @@ impl PageStore {
 
 #[cfg(test)]
 mod tests {
-    use wf_model::Sees;
+    use wf_model::Visibility;
 
     use super::*;
 
-    const TREE: Tree = Tree { salt: 0, sees: Sees::Causal };
+    const TREE: Tree = Tree { salt: 0, visibility: Visibility::Causal };
 
     fn tokens(len: usize) -> Vec<TokenId> {
         (0..len as TokenId).collect()
     }
 
     #[test]
-    fn pages_move_from_free_to_held_to_kept_and_back() {
+    fn pages_move_from_free_to_held_to_cached_and_back() {
         let mut store = PageStore::new(4);
         let tokens = tokens(2 * PAGE_LEN + 5);
         let mut held = store.find(TREE, &tokens);
         assert!(held.pages().is_empty());
         assert!(store.grow(&mut held, 3) && !store.grow(&mut held, 2));
         store.share(&mut held, &tokens);
-        assert_eq!((store.in_use(), store.kept(), store.available()), (3, 0, 1));
+        assert_eq!((store.in_use(), store.cached(), store.available()), (3, 0, 1));
         store.release(held);
-        assert_eq!((store.in_use(), store.kept(), store.available()), (0, 2, 4));
+        assert_eq!((store.in_use(), store.cached(), store.available()), (0, 2, 4));
 
         let again = store.find(TREE, &tokens);
         assert_eq!(again.pages().len(), 2);
         assert_eq!((store.in_use(), store.available()), (2, 2));
         store.release(again);
         let mut all = Held::nothing(TREE);
-        assert!(store.grow(&mut all, 4), "kept pages make room");
+        assert!(store.grow(&mut all, 4), "cached pages are evicted");
         store.release(all);
-        assert_eq!((store.kept(), store.flush(), store.available()), (0, 0, 4));
+        assert_eq!((store.cached(), store.flush(), store.available()), (0, 0, 4));
     }
 
     #[test]
-    fn two_that_compute_the_same_end_up_with_one_page() {
+    fn sequences_that_compute_the_same_page_share_one() {
         let mut store = PageStore::new(4);
         let tokens = tokens(PAGE_LEN + 1);
         let (mut a, mut b) = (Held::nothing(TREE), Held::nothing(TREE));
@@ -148,7 +147,7 @@ mod tests {
         assert_eq!(a.pages()[0], b.pages()[0]);
         assert_eq!((store.in_use(), store.available()), (3, 1));
         store.release(a);
-        assert_eq!(store.in_use(), 2, "b holds the shared page still");
+        assert_eq!(store.in_use(), 2, "b still holds the shared page");
         store.release(b);
         assert_eq!((store.in_use(), store.flush()), (0, 1));
     }

@@ -1,18 +1,18 @@
-//! Blocks and drafts on the fake model, whose scores depend on every token a row sees.
+//! Blocks and drafts with the fake model, whose logits depend on every token a row attends to.
 //!
-//! Filling is compared with a slow loop that keeps nothing: every pass runs the whole text again. Mask
-//! tokens left in the pages, a block that starts in the wrong place, a pass too many: each shows.
+//! Filling is compared with a slow loop without a cache: every pass runs the whole text again. Mask tokens left in
+//! the pages, a misplaced block or an extra pass change the output.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
-use wf_engine::decode::{Guess, Rule};
+use wf_engine::decode::{Confidence, UnmaskRule};
 use wf_engine::fake::FakeModel;
 use wf_engine::{
-    Abilities, DecodeMode, Diffusion, Drafting, EngineHandle, EngineOptions, Event, FinishReason,
-    Limits, Refused, Request, SamplingParams, TokenId,
+    Capabilities, DecodeMode, DiffusionParams, DraftParams, EngineHandle, EngineOptions, Event,
+    FinishReason, Limits, Request, RequestError, SamplingParams, TokenId,
 };
 use wf_formats::BlockDiffusion;
-use wf_model::{Forward, Logits, PageId, Scoring, Sees, Segment, math};
+use wf_model::{Forward, Logits, PageId, Scoring, Segment, Visibility, math};
 
 const VOCAB: usize = 50;
 const MASK: TokenId = 49;
@@ -44,7 +44,7 @@ fn collect(mut events: wf_engine::Events) -> Vec<TokenId> {
     let mut tokens = Vec::new();
     loop {
         match events.next_blocking().expect("a reply ends with Done") {
-            Event::Tokens { picked, .. } => tokens.extend(picked.iter().map(|p| p.token)),
+            Event::Tokens { tokens: picked, .. } => tokens.extend(picked.iter().map(|p| p.token)),
             Event::Done(_) => return tokens,
             _ => {}
         }
@@ -60,7 +60,7 @@ fn request(prompt: Vec<TokenId>, max_tokens: usize, stop: TokenId, decode: Decod
     Request { prompt, limits, decode, ..Request::default() }
 }
 
-/// Scores of `rows`, the last tokens of a text that is computed from nothing.
+/// Returns the logits of `rows`, the last tokens of a text that is computed from scratch.
 fn scores(
     kind: BlockDiffusion,
     text: &[TokenId],
@@ -69,12 +69,13 @@ fn scores(
 ) -> Vec<Vec<f32>> {
     let mut model = FakeModel::new(VOCAB, 16, 1024).with_blocks(kind);
     let pages: Vec<PageId> = (0..16).collect();
-    let context = if kind.causal_context { Sees::Causal } else { Sees::Block(kind.block_len) };
+    let context =
+        if kind.causal_context { Visibility::Causal } else { Visibility::Block(kind.block_len) };
     let mut logits = Logits::new(VOCAB);
-    let known = Segment { sees: context, ..Segment::causal(text, 0, &pages, &[]) };
+    let known = Segment { visibility: context, ..Segment::causal(text, 0, &pages, &[]) };
     let end = text.len() + rows.len();
     let block = Segment {
-        sees: if want.is_empty() { context } else { Sees::Until(end) },
+        visibility: if want.is_empty() { context } else { Visibility::Until(end) },
         scoring: Scoring::All,
         ..Segment::causal(rows, text.len(), &pages, want)
     };
@@ -87,11 +88,11 @@ fn best(row: &[f32]) -> TokenId {
     row.iter().position(|&score| score == top).unwrap() as TokenId
 }
 
-/// The slow loop.
+/// Reference: the slow loop.
 fn oracle(
     kind: BlockDiffusion,
     prompt: &[TokenId],
-    rule: Rule,
+    rule: UnmaskRule,
     max_tokens: usize,
     stop: TokenId,
 ) -> Vec<TokenId> {
@@ -112,7 +113,7 @@ fn oracle(
             (false, _) => text.len() / BLOCK * BLOCK,
         };
         if kind.token_shift && start == text.len() {
-            // Nothing in the block to score its first token: the text before it does.
+            // No row of the block predicts its first token: the text before it does.
             let block = text.len() - BLOCK;
             let row = scores(kind, &text[..block], &text[block..], &[BLOCK - 1]).remove(0);
             text.push(best(&row));
@@ -141,7 +142,7 @@ fn oracle(
                         .filter(|s| s.is_finite())
                         .map(|&s| math::exp(f64::from(s) - f64::from(row[token as usize])))
                         .sum();
-                    (token, Guess { probability: (1.0 / sum) as f32, entropy: 0.0 })
+                    (token, Confidence { probability: (1.0 / sum) as f32, entropy: 0.0 })
                 };
                 let guesses: Vec<_> = rows.iter().map(guess).collect();
                 let sure: Vec<_> = guesses.iter().map(|g| g.1).collect();
@@ -157,18 +158,22 @@ fn oracle(
     }
 }
 
-const RULES: [Rule; 4] =
-    [Rule::Threshold(0.3), Rule::Threshold(1.0), Rule::Factor(1.5), Rule::Prefix(0.2)];
+const RULES: [UnmaskRule; 4] = [
+    UnmaskRule::Threshold(0.3),
+    UnmaskRule::Threshold(1.0),
+    UnmaskRule::Factor(1.5),
+    UnmaskRule::Prefix(0.2),
+];
 
 #[test]
-fn blocks_are_those_of_a_loop_that_keeps_nothing() {
+fn blocks_equal_those_of_a_loop_without_a_cache() {
     for kind in kinds() {
         let engine = engine(kind, 64, 64, 4);
         for len in [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 37] {
             for (rule, max_tokens) in RULES.into_iter().zip([20, 1, 9, 24]) {
-                let settings = Diffusion { rule, ..Diffusion::default() };
+                let settings = DiffusionParams { rule, ..DiffusionParams::default() };
                 for whole_blocks in [false, true] {
-                    let mode = DecodeMode::Diffusion(Diffusion { whole_blocks, ..settings });
+                    let mode = DecodeMode::Diffusion(DiffusionParams { whole_blocks, ..settings });
                     let ours = reply(&engine, request(prompt(len), max_tokens, 7, mode));
                     let expected = oracle(kind, &prompt(len), rule, max_tokens, 7);
                     assert_eq!(ours, expected, "{kind:?}, prompt of {len}, {rule:?}");
@@ -182,7 +187,11 @@ fn blocks_are_those_of_a_loop_that_keeps_nothing() {
 fn a_block_of_one_is_autoregressive() {
     for kind in kinds().filter(|kind| kind.token_shift) {
         let engine = engine(kind, 64, 64, 4);
-        let one = Diffusion { block_len: Some(1), sub_block_len: Some(1), ..Diffusion::default() };
+        let one = DiffusionParams {
+            block_len: Some(1),
+            sub_block_len: Some(1),
+            ..DiffusionParams::default()
+        };
         for len in [1, 5, 8, 40] {
             let ask = |mode| reply(&engine, request(prompt(len), 30, 7, mode));
             assert_eq!(ask(DecodeMode::Diffusion(one)), ask(DecodeMode::Autoregressive));
@@ -190,21 +199,24 @@ fn a_block_of_one_is_autoregressive() {
     }
 }
 
-/// Every mode the kind of model has, with settings of all kinds.
+/// Returns every mode that the kind of model supports, with various settings.
 fn modes(kind: BlockDiffusion) -> Vec<DecodeMode> {
-    let mut modes: Vec<_> = Rule::NAMES
+    let mut modes: Vec<_> = UnmaskRule::names()
         .iter()
-        .map(|name| Diffusion {
-            rule: Rule::named(name, Some(0.2), None).unwrap(),
-            ..Diffusion::default()
+        .map(|name| {
+            let mut rule = UnmaskRule::from_name(name).unwrap();
+            rule.set_threshold(0.2);
+            DiffusionParams { rule, ..DiffusionParams::default() }
         })
-        .flat_map(|d| [d, Diffusion { steps: Some(2), ..d }, Diffusion { reuse: true, ..d }])
+        .flat_map(|d| {
+            [d, DiffusionParams { steps: Some(2), ..d }, DiffusionParams { reuse: true, ..d }]
+        })
         .map(DecodeMode::Diffusion)
         .collect();
     if kind.token_shift {
         modes.push(DecodeMode::Autoregressive);
         for (model, lookup) in [(true, false), (false, true), (true, true)] {
-            modes.push(DecodeMode::Drafted(Drafting::from_sources(model, lookup)));
+            modes.push(DecodeMode::Drafted(DraftParams::from_sources(model, lookup)));
         }
     }
     modes
@@ -229,13 +241,13 @@ fn requests(kind: BlockDiffusion) -> Vec<Request> {
 }
 
 #[test]
-fn load_changes_no_reply() {
+fn load_changes_no_output() {
     for kind in kinds() {
         let solo: Vec<_> = {
             let engine = engine(kind, 64, 512, 1);
             requests(kind).into_iter().map(|r| reply(&engine, r)).collect()
         };
-        // Much room; small steps; hardly more pages than the longest needs.
+        // Ample pages; small steps; hardly more pages than the longest request needs.
         for (pages, step, running) in [(512, 512, 32), (256, 24, 24), (8, 40, 24), (5, 64, 6)] {
             let engine = engine(kind, pages, step, running);
             let events: Vec<_> =
@@ -247,7 +259,7 @@ fn load_changes_no_reply() {
 }
 
 #[test]
-fn drafts_change_no_reply_at_any_temperature() {
+fn drafts_change_no_output_at_any_temperature() {
     for kind in kinds().filter(|kind| kind.token_shift) {
         let engine = engine(kind, 256, 512, 16);
         for base in requests(kind) {
@@ -255,7 +267,10 @@ fn drafts_change_no_reply_at_any_temperature() {
             let plain = ask(DecodeMode::Autoregressive);
             for (model, lookup) in [(true, false), (false, true), (true, true)] {
                 for adapts in [true, false] {
-                    let drafting = Drafting { adapts, ..Drafting::from_sources(model, lookup) };
+                    let drafting = DraftParams {
+                        adaptive: adapts,
+                        ..DraftParams::from_sources(model, lookup)
+                    };
                     assert_eq!(ask(DecodeMode::Drafted(drafting)), plain);
                 }
             }
@@ -264,10 +279,10 @@ fn drafts_change_no_reply_at_any_temperature() {
 }
 
 #[test]
-fn a_prompt_to_be_told_of_needs_no_reply_in_any_mode() {
+fn prompt_logprobs_need_no_completion_in_any_mode() {
     let kind = kinds().next().unwrap();
     let engine = engine(kind, 64, 64, 1);
-    // Told sixteen at once: the last token comes alone.
+    // Sixteen are reported at once, so the last token is reported alone.
     for len in [1, 17, 33] {
         let told = |mode| {
             let base = request(prompt(len), 0, 7, mode);
@@ -283,7 +298,7 @@ fn a_prompt_to_be_told_of_needs_no_reply_in_any_mode() {
         };
         for name in ["autoregressive", "lookup", "drafted", "drafted+lookup"] {
             let expected = (len - 1, FinishReason::Length);
-            assert_eq!(told(DecodeMode::named(name).unwrap()), expected, "{name}, {len}");
+            assert_eq!(told(DecodeMode::from_name(name).unwrap()), expected, "{name}, {len}");
         }
     }
 }
@@ -292,28 +307,28 @@ fn a_prompt_to_be_told_of_needs_no_reply_in_any_mode() {
 fn a_repeating_text_is_found_by_lookup() {
     let kind = kinds().next().unwrap();
     let engine = engine(kind, 64, 64, 1);
-    // Whatever comes, the bias makes it one token: text that repeats.
+    // The bias forces one token, so the text repeats.
     let sampling = SamplingParams { logit_bias: vec![(5, 100.0)], ..SamplingParams::default() };
-    let lookup = DecodeMode::Drafted(Drafting::from_sources(false, true));
+    let lookup = DecodeMode::Drafted(DraftParams::from_sources(false, true));
     let mut events =
         engine.submit(Request { sampling, ..request(prompt(3), 40, 7, lookup) }).unwrap();
     let mut last = None;
     while let Some(event) = events.next_blocking() {
-        if let Event::Tokens { work, .. } = event {
+        if let Event::Tokens { stats: work, .. } = event {
             last = Some(work);
         }
     }
     let work = last.unwrap();
-    assert!(work.passes < 20 && work.agreed > 20, "{work:?}");
+    assert!(work.passes < 20 && work.accepted > 20, "{work:?}");
     let stats = engine.stats();
     assert_eq!(
-        (stats.drafted_tokens, stats.agreed_tokens),
-        (work.drafted as u64, work.agreed as u64)
+        (stats.drafted_tokens, stats.accepted_tokens),
+        (work.drafted as u64, work.accepted as u64)
     );
 }
 
 #[test]
-fn what_a_model_cannot_do_is_refused_with_a_reason() {
+fn unsupported_modes_are_rejected_with_a_reason() {
     let refusal = |kind: Option<BlockDiffusion>, mode: DecodeMode| {
         let model = FakeModel::new(VOCAB, 8, 16);
         let model = match kind {
@@ -322,27 +337,31 @@ fn what_a_model_cannot_do_is_refused_with_a_reason() {
         };
         let engine = EngineHandle::start(model, EngineOptions::default()).unwrap();
         match engine.submit(request(vec![1], 4, 7, mode)).err() {
-            Some(Refused::Unsupported(what)) => what.to_string(),
+            Some(RequestError::UnsupportedMode(what)) => what.to_string(),
             other => panic!("{mode:?}: {other:?}"),
         }
     };
     let kind = kinds().next().unwrap();
-    let blocks = |d: Diffusion| DecodeMode::Diffusion(d);
-    let plain = Diffusion::default();
-    let drafted = DecodeMode::named("drafted").unwrap();
+    let blocks = |d: DiffusionParams| DecodeMode::Diffusion(d);
+    let plain = DiffusionParams::default();
+    let drafted = DecodeMode::from_name("drafted").unwrap();
     assert!(refusal(None, blocks(plain)).contains("not trained to fill masks"));
     assert!(refusal(None, drafted).contains("lookup work with every model"));
-    let sizes = Diffusion { block_len: Some(17), ..plain };
-    assert!(refusal(Some(kind), blocks(sizes)).contains("block_size is 17: 1 to 16"));
-    let parts = Diffusion { sub_block_len: Some(3), ..plain };
+    let sizes = DiffusionParams { block_len: Some(17), ..plain };
+    assert!(
+        refusal(Some(kind), blocks(sizes)).contains("block_size is 17: must be between 1 and 16")
+    );
+    let parts = DiffusionParams { sub_block_len: Some(3), ..plain };
     assert!(refusal(Some(kind), blocks(parts)).contains("must divide the block size, 8"));
-    let rule = Diffusion { rule: Rule::Threshold(f32::NAN), ..plain };
-    assert!(refusal(Some(kind), blocks(rule)).contains("threshold is NaN: 0 to 1"));
-    let steps = Diffusion { steps: Some(0), ..plain };
+    let rule = DiffusionParams { rule: UnmaskRule::Threshold(f32::NAN), ..plain };
+    assert!(
+        refusal(Some(kind), blocks(rule)).contains("threshold is NaN: must be between 0 and 1")
+    );
+    let steps = DiffusionParams { steps: Some(0), ..plain };
     assert!(refusal(Some(kind), blocks(steps)).contains("steps is 0"));
     let own = BlockDiffusion { token_shift: false, ..kind };
     assert!(refusal(Some(own), DecodeMode::Autoregressive).contains("use diffusion"));
-    let can = Abilities { blocks: Some(own), draft_model: true, max_batch_tokens: 16 };
-    assert_eq!(DecodeMode::natural(can).name(), "diffusion");
-    assert_eq!(DecodeMode::natural(Abilities { blocks: None, ..can }).name(), "drafted");
+    let can = Capabilities { blocks: Some(own), draft_model: true, max_batch_tokens: 16 };
+    assert_eq!(DecodeMode::default_for(can).name(), "diffusion");
+    assert_eq!(DecodeMode::default_for(Capabilities { blocks: None, ..can }).name(), "drafted");
 }

@@ -1,7 +1,6 @@
-//! Forms made to take long, or a lot of memory: each is refused or costs little.
+//! Grammars made to take long, or a lot of memory: each is rejected or cheap.
 //!
-//! Bytes are counted, by an allocator that knows all of them. Time is printed, and only what nobody would
-//! wait for fails: machines differ.
+//! A counting allocator measures bytes. Time is printed, and only excessive time fails, because machines differ.
 
 #![expect(clippy::print_stdout, reason = "times are for people to read")]
 
@@ -16,21 +15,21 @@ use wf_engine::{Grammar, GrammarSource, Grammars, Limits, Sampler, SamplingParam
 use wf_formats::{ModelFile, OpenOptions};
 use wf_text::Tokenizer;
 
-/// The most bytes that a form may take: to be compiled, and for each reply that follows it.
+/// Maximum number of bytes of a grammar: for compiling it, and for each completion that follows it.
 const MOST_BYTES: usize = 16 << 20;
-/// Nobody waits longer, on any machine.
+/// Time limit on any machine.
 const TOO_LONG: Duration = Duration::from_secs(2);
 
-/// Counts the bytes in use, and the most there were.
+/// Counts the bytes in use and their maximum.
 struct Counting;
 
-/// Held by the test that runs: bytes of others would count as its own.
+/// Held by the running test: bytes of others would count as its own.
 static ALONE: Mutex<()> = Mutex::new(());
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
@@ -49,7 +48,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Runs `work`: what came of it, how long it took, and how many bytes more it had in use at most.
+/// Runs `work`. Returns its result, its duration and its maximum of additional bytes.
 fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration, usize) {
     let before = LIVE.load(Relaxed);
     MOST.store(before, Relaxed);
@@ -62,7 +61,7 @@ fn beside(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The largest vocabulary at hand: many tokens make long masks.
+/// Returns the largest available vocabulary: many tokens make long masks.
 fn tokenizer() -> Tokenizer {
     match std::fs::read(beside("../../../shared/tokenizers/llama3/tokenizer.json")) {
         Ok(json) => Tokenizer::from_json(&json).expect("it is sound"),
@@ -138,7 +137,7 @@ fn schemas() -> Vec<GrammarSource> {
         (0..count).map(|i| (format!("d{i}"), each(i))).collect()
     };
     let refs = named(2000, &|i| json!({"$ref": format!("#/$defs/d{}", (i + 1) % 2000)}));
-    // Each names the next one twice, and the last are two patterns.
+    // Each refers to the next one twice, and the last ones are two patterns.
     let doubled = named(12, &|i| {
         let next = |half| match i {
             11 => json!({"type": "string", "pattern": format!("^.*{half}.*$")}),
@@ -190,8 +189,7 @@ fn choices() -> Vec<GrammarSource> {
         .collect()
 }
 
-/// Follows a grammar for up to 40 tokens, along what looks least. Returns how many there were, and how long
-/// the longest took.
+/// Follows a grammar for up to 40 tokens. Returns their number and the longest time of one.
 fn follow(grammar: &Grammar, vocab_len: usize) -> (usize, Duration) {
     let limits = Limits { max_tokens: usize::MAX, ..Limits::default() };
     let mut sampler =
@@ -202,7 +200,7 @@ fn follow(grammar: &Grammar, vocab_len: usize) -> (usize, Duration) {
             .map(|token| ((token * 2_654_435_761 + at * 40_503) % 65_537) as f32)
             .collect();
         let start = Instant::now();
-        let picked = sampler.pick(&mut scores, at).is_some();
+        let picked = sampler.sample(&mut scores, at).is_some();
         worst = worst.max(start.elapsed());
         picked
     });
@@ -210,7 +208,7 @@ fn follow(grammar: &Grammar, vocab_len: usize) -> (usize, Duration) {
 }
 
 #[test]
-fn what_is_large_but_meant_is_followed() {
+fn large_legitimate_grammars_are_accepted() {
     let _alone = ALONE.lock();
     let tokenizer = tokenizer();
     let grammars = Grammars::new(&tokenizer, &[]).expect("a tree");
@@ -237,7 +235,7 @@ fn what_is_large_but_meant_is_followed() {
 }
 
 #[test]
-fn bombs_do_not_go_off() {
+fn hostile_grammars_stay_within_limits() {
     let _alone = ALONE.lock();
     let tokenizer = tokenizer();
     let grammars = Grammars::new(&tokenizer, &[]).unwrap();
@@ -251,7 +249,7 @@ fn bombs_do_not_go_off() {
         if took > TOO_LONG || bytes > MOST_BYTES {
             wrong.push(format!("{shown}: {took:?}, {bytes} bytes"));
         }
-        // What compiles is followed for a while, along what looks least: it ends somehow.
+        // A grammar that compiles is followed for a while.
         let Ok(grammar) = compiled else { continue };
         let ((picked, worst), took, bytes) = measured(|| follow(&grammar, tokenizer.len()));
         println!(

@@ -1,4 +1,4 @@
-//! The demo model from prompt to reply, against `transformers`, out of every file format.
+//! The demo model from prompt to completion, against `transformers`, from every file format.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
@@ -6,18 +6,17 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use wf_engine::{
-    Generate, Input, ModelSource, OpenedModel, Piece, RunOptions, SamplingParams, TokenId,
-    load_model, open_model, read_text,
+    GenerationRequest, ModelSource, OpenedModel, PromptInput, RunOptions, SamplingParams,
+    TextEvent, TokenId, load_model, open_model, read_text,
 };
 use wf_formats::{
-    FloatEncoding, GgufTarget, I2sOrder, ModelFile, OpenOptions, Rounding, TernaryEncoding,
-    write_gguf, write_packed_dir, write_sglbitnt,
+    FloatEncoding, GgufTarget, ModelFile, OpenOptions, Rounding, TernaryEncoding, write_gguf,
+    write_packed_dir, write_sglbitnt,
 };
 use wf_model::{Forward, Logits, Segment, SparseMode};
 use wf_text::ChatMessage;
 
-/// Below this margin the best two tokens are too close for float32 to tell them apart, once a
-/// rounding tie has flipped somewhere.
+/// Margin below which float32 cannot distinguish the best two tokens, once a rounding tie has flipped.
 const SAFE_MARGIN: f32 = 0.5;
 
 #[derive(Deserialize)]
@@ -42,12 +41,12 @@ struct GoldenMessage {
 }
 
 impl Golden {
-    fn input(&self) -> Input {
+    fn input(&self) -> PromptInput {
         match &self.input {
-            GoldenInput::Text(text) => Input::Raw(text.clone()),
+            GoldenInput::Text(text) => PromptInput::Text(text.clone()),
             GoldenInput::Chat(messages) => {
                 let message = |m: &GoldenMessage| ChatMessage::new(&m.role, &m.content);
-                Input::Chat(messages.iter().map(message).collect())
+                PromptInput::Chat(messages.iter().map(message).collect())
             }
         }
     }
@@ -74,12 +73,12 @@ fn demo() -> OpenedModel {
     open_model(&ModelSource::Path(demo_path()), &options(), &mut |_| {}).unwrap()
 }
 
-/// The text, the tokens, and whether the reply ended by itself.
-fn reply(model: &OpenedModel, generate: Generate) -> (String, Vec<TokenId>) {
+/// Text and tokens of a completion.
+fn reply(model: &OpenedModel, generate: GenerationRequest) -> (String, Vec<TokenId>) {
     let mut stream = model.frontend.generate(generate).unwrap();
     let mut text = String::new();
     for piece in stream.by_ref() {
-        if let Piece::Text { text: piece, .. } = piece.unwrap() {
+        if let TextEvent::Text { text: piece, .. } = piece.unwrap() {
             text.push_str(&piece);
         }
     }
@@ -87,7 +86,7 @@ fn reply(model: &OpenedModel, generate: Generate) -> (String, Vec<TokenId>) {
 }
 
 #[test]
-fn prompts_have_the_reference_s_tokens() {
+fn prompts_have_the_tokens_of_the_reference() {
     let file = ModelFile::open(&demo_path(), &OpenOptions::default()).unwrap();
     let text = read_text(&file).unwrap();
     for prompt in golden() {
@@ -96,12 +95,15 @@ fn prompts_have_the_reference_s_tokens() {
 }
 
 #[test]
-fn greedy_replies_are_the_reference_s_until_two_tokens_are_too_close() {
+fn greedy_completions_equal_the_reference_until_a_near_tie() {
     let model = demo();
     let mut compared = 0;
     for prompt in golden() {
         let max_tokens = Some(prompt.greedy.len());
-        let generate = Generate { max_tokens, ..Generate::new(Input::Ids(prompt.ids.clone())) };
+        let generate = GenerationRequest {
+            max_tokens,
+            ..GenerationRequest::new(PromptInput::Tokens(prompt.ids.clone()))
+        };
         let (_, ids) = reply(&model, generate);
         let safe = prompt.margins.iter().position(|&m| m < SAFE_MARGIN);
         let safe = safe.unwrap_or(prompt.greedy.len());
@@ -114,15 +116,16 @@ fn greedy_replies_are_the_reference_s_until_two_tokens_are_too_close() {
     assert!(compared > 20, "only {compared} tokens compared");
 }
 
-/// Replies of all prompts, greedy and drawn, running together.
+/// Returns the completions of all prompts, greedy and sampled, running together.
 fn replies(options: &RunOptions) -> Vec<Vec<TokenId>> {
     let model = open_model(&ModelSource::Path(demo_path()), options, &mut |_| {}).unwrap();
     let generate = |(i, prompt): (usize, Golden)| {
         let temperature = if i % 2 == 0 { 0.0 } else { 0.9 };
         let sampling = SamplingParams { temperature, ..Default::default() };
-        let input = Input::Ids(prompt.ids);
-        let generate = Generate { sampling, seed: Some(i as u64), ..Generate::new(input) };
-        model.frontend.generate(Generate { max_tokens: Some(24), ..generate }).unwrap()
+        let input = PromptInput::Tokens(prompt.ids);
+        let generate =
+            GenerationRequest { sampling, seed: Some(i as u64), ..GenerationRequest::new(input) };
+        model.frontend.generate(GenerationRequest { max_tokens: Some(24), ..generate }).unwrap()
     };
     let streams: Vec<_> = golden().into_iter().enumerate().map(generate).collect();
     let ids = |mut stream: wf_engine::TextStream| {
@@ -138,7 +141,7 @@ fn skipping_zeros_changes_no_token() {
         replies(&RunOptions { sparse, threads, max_batch_tokens, ..options() })
     };
     let expected = with(SparseMode::Off, 2, 64);
-    // A step of one token skips zeros, one of several does not: replies go back and forth.
+    // A step of one token skips zeros, a larger one does not: completions alternate between both.
     for (threads, max_batch_tokens) in [(1, 64), (2, 16), (3, 1)] {
         let found = with(SparseMode::On, threads, max_batch_tokens);
         assert!(found == expected, "{threads} threads, steps of {max_batch_tokens}");
@@ -146,74 +149,75 @@ fn skipping_zeros_changes_no_token() {
 }
 
 #[test]
-fn a_seed_gives_the_same_text_again() {
+fn a_seed_reproduces_the_text() {
     let model = demo();
     let story = |seed| {
         let sampling = SamplingParams { temperature: 0.9, top_p: 0.95, ..Default::default() };
-        let input = Input::Raw("Once upon a time".to_owned());
+        let input = PromptInput::Text("Once upon a time".to_owned());
         let seed = Some(seed);
-        reply(&model, Generate { sampling, seed, max_tokens: Some(30), ..Generate::new(input) })
+        reply(
+            &model,
+            GenerationRequest {
+                sampling,
+                seed,
+                max_tokens: Some(30),
+                ..GenerationRequest::new(input)
+            },
+        )
     };
     assert_eq!(story(1), story(1));
     assert_ne!(story(1), story(2));
 }
 
 #[test]
-fn a_stop_string_ends_the_reply_and_is_not_part_of_it() {
+fn a_stop_string_ends_the_text_and_is_not_part_of_it() {
     let model = demo();
-    let input = Input::Raw("Once upon a time, there was a little".to_owned());
-    let whole = Generate { max_tokens: Some(30), ..Generate::new(input) };
+    let input = PromptInput::Text("Once upon a time, there was a little".to_owned());
+    let whole = GenerationRequest { max_tokens: Some(30), ..GenerationRequest::new(input) };
     let (text, _) = reply(&model, whole.clone());
     let (before, _) = text.split_once("loved").expect("the story has this word");
-    let (stopped, _) = reply(&model, Generate { stop: vec!["loved".to_owned()], ..whole });
+    let (stopped, _) = reply(&model, GenerationRequest { stop: vec!["loved".to_owned()], ..whole });
     assert_eq!(stopped, before);
 }
 
 #[test]
-fn a_late_reader_does_not_make_the_engine_look_fast() {
+fn a_late_reader_does_not_distort_timings() {
     let model = demo();
     let story = || {
-        let input = Input::Raw("Once upon a time".to_owned());
-        Generate { max_tokens: Some(30), ignore_eos: true, ..Generate::new(input) }
+        let input = PromptInput::Text("Once upon a time".to_owned());
+        GenerationRequest {
+            max_tokens: Some(30),
+            ignore_eos: true,
+            ..GenerationRequest::new(input)
+        }
     };
     let reply_time = |stream: wf_engine::TextStream| {
         let last = stream.last().unwrap().unwrap();
-        let Piece::Done(finish) = last else { panic!("{last:?} is not the end") };
-        finish.timings.reply
+        let TextEvent::Done(finish) = last else { panic!("{last:?} is not the end") };
+        finish.timings.decode
     };
     let late = model.frontend.generate(story()).unwrap();
-    // Both run together, so when this one has ended the other has, too.
+    // Both run together, so they end together.
     let in_time = reply_time(model.frontend.generate(story()).unwrap());
     assert!(reply_time(late) > in_time / 2);
 }
 
 /// Every format the model can be written in.
 fn write_all(source: &ModelFile, directory: &Path) -> Vec<(String, PathBuf, OpenOptions)> {
-    use TernaryEncoding as E;
-    let encodings = [
-        E::I2s(I2sOrder::Groups128),
-        E::I2s(I2sOrder::Groups64),
-        E::I2s(I2sOrder::FourRows),
-        E::Tq1_0,
-        E::Tq2_0,
-        E::Q2_0 { group_len: 64 },
-        E::Q2_0 { group_len: 128 },
-        E::Iq2Bn,
-        E::Iq1Bn,
-        E::Iq2BnR4,
-    ];
+    let in_gguf = |e: &TernaryEncoding| e.gguf_type().is_some() && e.is_writable();
+    let encodings = TernaryEncoding::ALL.iter().copied().filter(in_gguf);
     let mut written = Vec::new();
-    for (number, trits) in encodings.into_iter().enumerate() {
+    for (number, trits) in encodings.enumerate() {
         let path = directory.join(format!("{number}.gguf"));
-        let head = FloatEncoding::Bf16;
+        let head = FloatEncoding::BF16;
         let target = GgufTarget { trits, head, rounding: Rounding::Exact, name: None };
         write_gguf(source, &target, &path).unwrap();
-        let i2s_order = if let E::I2s(order) = trits { Some(order) } else { None };
+        let i2s_order = trits.i2s_order();
         written.push((trits.to_string(), path, OpenOptions { i2s_order, ..Default::default() }));
     }
     let (packed, bin) = (directory.join("packed"), directory.join("model.bin"));
-    write_packed_dir(source, FloatEncoding::Bf16, &packed).unwrap();
-    write_sglbitnt(source, FloatEncoding::Bf16, &bin).unwrap();
+    write_packed_dir(source, FloatEncoding::BF16, &packed).unwrap();
+    write_sglbitnt(source, FloatEncoding::BF16, &bin).unwrap();
     written.push(("packed safetensors".to_owned(), packed, OpenOptions::default()));
     written.push(("SGLBITNT".to_owned(), bin, OpenOptions::default()));
     written
@@ -266,10 +270,10 @@ fn assert_same_weights(a: &ModelFile, b: &ModelFile, name: &str) {
     }
 }
 
-/// Bits of the scores after `ids`.
+/// Returns the bits of the logits after `ids`.
 fn score_bits(file: &ModelFile, ids: &[TokenId]) -> Vec<u32> {
     let mut model = load_model(file, &options(), &mut |_| {}).unwrap();
-    let mut logits = Logits::new(model.config().vocab_len);
+    let mut logits = Logits::new(model.network().vocab_len);
     let want = [ids.len() - 1];
     let pages = [0, 1, 2, 3];
     model.forward(&[Segment::causal(ids, 0, &pages, &want)], &mut logits);

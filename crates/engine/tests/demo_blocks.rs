@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
-use wf_engine::decode::Guess;
+use wf_engine::decode::Confidence;
 use wf_engine::{
-    BlockChoice, DecodeMode, Diffusion, Drafting, Generate, Input, ModelSource, OpenedModel, Rule,
-    RunOptions, SamplingParams, TokenId, Work, load_model, open_with_draft,
+    BlockOverrides, DecodeMode, DecodeStats, DiffusionParams, DraftParams, GenerationRequest,
+    ModelSource, OpenedModel, PromptInput, RunOptions, SamplingParams, TokenId, UnmaskRule,
+    load_model, open_with_draft,
 };
-use wf_model::{Forward, KvDtype, Logits, Model, PageId, Sees, Segment, math};
+use wf_model::{Forward, KvDtype, Logits, Model, PageId, Segment, Visibility, math};
 
-/// What the reference gives for one prompt.
+/// Output of the reference for one prompt.
 #[derive(Deserialize)]
 struct Golden {
     name: String,
@@ -50,16 +51,19 @@ fn open(draft: Option<&ModelSource>) -> OpenedModel {
     open_with_draft(&ModelSource::Path(demo_path()), draft, &options, &mut |_| {}).unwrap()
 }
 
-fn reply(model: &OpenedModel, ids: &[TokenId], decode: DecodeMode) -> (Vec<TokenId>, Work) {
-    let generate =
-        Generate { decode, max_tokens: Some(64), ..Generate::new(Input::Ids(ids.to_vec())) };
+fn reply(model: &OpenedModel, ids: &[TokenId], decode: DecodeMode) -> (Vec<TokenId>, DecodeStats) {
+    let generate = GenerationRequest {
+        decode,
+        max_tokens: Some(64),
+        ..GenerationRequest::new(PromptInput::Tokens(ids.to_vec()))
+    };
     let mut stream = model.frontend.generate(generate).unwrap();
     stream.by_ref().for_each(|piece| drop(piece.unwrap()));
-    (stream.ids().to_vec(), stream.timings().work)
+    (stream.ids().to_vec(), stream.timings().stats)
 }
 
-/// Replies in which the reference meets a decision too close for float32 (`blocks.py` measures how close):
-/// on another machine, or in float64, it goes another way there itself.
+/// Completions with a decision too close for float32 (`blocks.py` measures the margin): on another machine, or in
+/// float64, the reference itself decides differently.
 const TOO_CLOSE: [(&str, &str); 7] = [
     ("Hello!", "0.5"),
     ("who", "0.7"),
@@ -71,14 +75,14 @@ const TOO_CLOSE: [(&str, &str); 7] = [
 ];
 
 #[test]
-fn blocks_are_those_of_the_reference() {
+fn blocks_equal_those_of_the_reference() {
     let model = demo();
     for golden in golden() {
         for threshold in ["0.5", "0.7", "0.9"] {
             let expected = &golden.others[&format!("diffusion_{threshold}")];
             let tokens: Vec<TokenId> = serde_json::from_value(expected["tokens"].clone()).unwrap();
-            let rule = Rule::Threshold(threshold.parse().unwrap());
-            let whole = Diffusion { rule, whole_blocks: true, ..Diffusion::default() };
+            let rule = UnmaskRule::Threshold(threshold.parse().unwrap());
+            let whole = DiffusionParams { rule, whole_blocks: true, ..DiffusionParams::default() };
             let (ours, work) = reply(&model, &golden.ids, DecodeMode::Diffusion(whole));
             // The reference runs a finished block once more even if nothing follows it.
             let last = usize::from(ours.len() == 64);
@@ -87,8 +91,8 @@ fn blocks_are_those_of_the_reference() {
             let case = (golden.name.as_str(), threshold);
             assert_eq!(is_equal, !TOO_CLOSE.contains(&case), "{case:?}");
 
-            // Not filling what comes after the end changes passes, not tokens.
-            let short = Diffusion { whole_blocks: false, ..whole };
+            // Not filling the rest of a block after the end changes passes, not tokens.
+            let short = DiffusionParams { whole_blocks: false, ..whole };
             let (short, less) = reply(&model, &golden.ids, DecodeMode::Diffusion(short));
             assert_eq!(short, ours);
             assert!(less.passes <= work.passes);
@@ -110,7 +114,7 @@ struct Pass {
     margin: f32,
 }
 
-/// Decisions closer than this may go either way: a flipped tie moves a score by up to 0.2, and that a
+/// Margin below which a decision may go either way: a flipped tie moves a logit by up to 0.2, and thereby a
 /// probability by up to 0.05.
 const SAFE_MARGIN: f32 = 0.05;
 
@@ -121,7 +125,7 @@ fn each_pass_of_the_reference_decides_as_we_do() {
     let options = RunOptions { threads: 2, context_len: Some(256), ..RunOptions::default() };
     let file = ModelSource::Path(demo_path()).open(&options.open).unwrap();
     let mut model = load_model(&file, &options, &mut |_| {}).unwrap();
-    let mask = model.config().block_diffusion.unwrap().mask_token;
+    let mask = model.info().block_diffusion.unwrap().mask_token;
     let (mut safe, mut all) = (0, 0);
     for case in recorded {
         let mut text = case.ids;
@@ -158,26 +162,26 @@ fn decide(
     let part_end = (first + 1) / 8 * 8 + 7;
     let want: Vec<usize> = (first..part_end).filter(|&at| block[at].is_none()).collect();
     let pages: Vec<PageId> = (0..8).collect();
-    let mut logits = Logits::new(model.config().vocab_len);
-    let sees = Sees::Until(known.len() + rows.len());
+    let mut logits = Logits::new(model.network().vocab_len);
+    let visibility = Visibility::Until(known.len() + rows.len());
     let batch = [
         Segment::causal(known, 0, &pages, &[]),
-        Segment { sees, ..Segment::causal(&rows, known.len(), &pages, &want) },
+        Segment { visibility, ..Segment::causal(&rows, known.len(), &pages, &want) },
     ];
     model.forward(&batch[usize::from(known.is_empty())..], &mut logits);
-    let guesses: Vec<(TokenId, Guess)> = (0..want.len())
+    let guesses: Vec<(TokenId, Confidence)> = (0..want.len())
         .map(|row| {
             let mut row = logits.row(row).to_vec();
             row[mask as usize] = f32::NEG_INFINITY;
             let top = row.iter().copied().fold(f32::MIN, f32::max);
             let token = row.iter().position(|&score| score == top).unwrap() as TokenId;
             let sum: f64 = row.iter().map(|&s| math::exp(f64::from(s) - f64::from(top))).sum();
-            (token, Guess { probability: (1.0 / sum) as f32, entropy: 0.0 })
+            (token, Confidence { probability: (1.0 / sum) as f32, entropy: 0.0 })
         })
         .collect();
-    let sure: Vec<Guess> = guesses.iter().map(|(_, sure)| *sure).collect();
+    let sure: Vec<Confidence> = guesses.iter().map(|(_, sure)| *sure).collect();
     let mut after = block.to_vec();
-    for kept in Rule::Threshold(threshold).keep(&sure, 0, 1) {
+    for kept in UnmaskRule::Threshold(threshold).keep(&sure, 0, 1) {
         after[want[kept]] = Some(guesses[kept].0);
     }
     after
@@ -191,18 +195,22 @@ fn drafts_change_nothing_but_the_number_of_passes() {
         assert_eq!((&plain, work.passes), (&golden.autoregressive, plain.len()), "{}", golden.name);
         for most in [3, 7, 15] {
             let expected = &golden.others[&format!("drafted_{most}")];
-            let fixed = Drafting { adapts: false, most, ..Drafting::from_sources(true, false) };
+            let fixed = DraftParams {
+                adaptive: false,
+                max_tokens: most,
+                ..DraftParams::from_sources(true, false)
+            };
             let (ours, work) = reply(&model, &golden.ids, DecodeMode::Drafted(fixed));
             assert_eq!(ours, plain);
-            // The reference makes its guesses a little differently: about as many passes, not the same.
+            // The reference drafts slightly differently: about as many passes, not the same number.
             let passes = expected["passes"].as_u64().unwrap() as usize;
             assert!(work.passes.abs_diff(passes) <= 2, "{} {most}: {work:?}", golden.name);
         }
         for (masks, lookup) in [(true, false), (false, true), (true, true)] {
-            let mode = DecodeMode::Drafted(Drafting::from_sources(masks, lookup));
+            let mode = DecodeMode::Drafted(DraftParams::from_sources(masks, lookup));
             let (ours, work) = reply(&model, &golden.ids, mode);
             assert_eq!(ours, plain, "{} {}", golden.name, mode.name());
-            assert!(work.passes <= plain.len() && work.agreed <= work.drafted, "{work:?}");
+            assert!(work.passes <= plain.len() && work.accepted <= work.drafted, "{work:?}");
         }
     }
 }
@@ -230,7 +238,7 @@ fn prompts(model: &OpenedModel, count: usize) -> Vec<Vec<TokenId>> {
         .collect()
 }
 
-/// Asks for many replies at once, in `decode`, some of them sampled.
+/// Generates many completions at once, some of them sampled.
 fn replies(model: &OpenedModel, prompts: &[Vec<TokenId>], decode: DecodeMode) -> Vec<Vec<TokenId>> {
     let mut all = Vec::new();
     for (at, many) in prompts.chunks(64).enumerate() {
@@ -238,9 +246,15 @@ fn replies(model: &OpenedModel, prompts: &[Vec<TokenId>], decode: DecodeMode) ->
             let temperature = if i % 4 == 3 { 0.8 } else { 0.0 };
             let sampling = SamplingParams { temperature, ..SamplingParams::default() };
             let seed = Some((at * 64 + i) as u64);
-            let input = Input::Ids(ids.clone());
+            let input = PromptInput::Tokens(ids.clone());
             let max_tokens = Some(24);
-            Generate { decode, sampling, seed, max_tokens, ..Generate::new(input) }
+            GenerationRequest {
+                decode,
+                sampling,
+                seed,
+                max_tokens,
+                ..GenerationRequest::new(input)
+            }
         };
         let streams: Vec<_> = (many.iter().enumerate())
             .map(|each| model.frontend.generate(generate(each)).unwrap())
@@ -258,7 +272,7 @@ fn drafts_lose_nothing(count: usize) {
     let prompts = prompts(&model, count);
     let plain = replies(&model, &prompts, DecodeMode::Autoregressive);
     for name in ["drafted", "lookup", "drafted+lookup"] {
-        let mode = DecodeMode::named(name).unwrap();
+        let mode = DecodeMode::from_name(name).unwrap();
         let ours = replies(&model, &prompts, mode);
         let different = ours.iter().zip(&plain).filter(|(a, b)| a != b).count();
         assert_eq!(different, 0, "{name}: {different} of {count}");
@@ -266,44 +280,44 @@ fn drafts_lose_nothing(count: usize) {
 }
 
 #[test]
-fn drafts_lose_nothing_in_many_replies() {
+fn drafts_change_nothing_in_many_completions() {
     drafts_lose_nothing(192);
 }
 
 #[test]
 #[ignore = "takes long: ./check --long runs it"]
-fn drafts_lose_nothing_in_ten_thousand_replies() {
+fn drafts_change_nothing_in_ten_thousand_completions() {
     drafts_lose_nothing(10_000);
 }
 
 #[test]
-fn a_draft_model_that_is_the_model_itself_is_always_right() {
+fn drafts_of_the_model_itself_are_always_accepted() {
     let model = open(Some(&ModelSource::Path(demo_path())));
     let prompts = prompts(&model, 64);
     let plain = replies(&model, &prompts, DecodeMode::Autoregressive);
-    let drafted = DecodeMode::named("drafted").unwrap();
+    let drafted = DecodeMode::from_name("drafted").unwrap();
     assert_eq!(replies(&model, &prompts, drafted), plain);
     let stats = model.frontend.engine().stats();
     assert!(stats.drafted_tokens > 500, "{stats:?}");
-    assert_eq!(stats.agreed_tokens, stats.drafted_tokens);
+    assert_eq!(stats.accepted_tokens, stats.drafted_tokens);
 }
 
 #[test]
-fn what_a_file_says_of_blocks_can_be_overruled() {
+fn block_overrides_take_precedence_over_the_file() {
     let model = demo();
-    let (tokenizer, own) = (model.frontend.tokenizer(), model.config.block_diffusion);
-    let apply = |choice: BlockChoice, own| choice.apply(own, tokenizer, 8192);
-    let silent = BlockChoice::default();
+    let (tokenizer, own) = (model.frontend.tokenizer(), model.info.block_diffusion);
+    let apply = |choice: BlockOverrides, own| choice.apply(own, tokenizer, 8192);
+    let silent = BlockOverrides::default();
     assert_eq!(apply(silent, own), Ok(own));
-    // The vocabulary has the mask by its usual text, so a file that is silent is understood too.
+    // The vocabulary has a mask token of the usual text, so no declaration is needed.
     let found = apply(silent, None).unwrap().unwrap();
     assert_eq!((found.mask_token, found.block_len, found.token_shift), (3, 32, true));
-    let mask = BlockChoice { mask_token: Some(7), ..silent };
+    let mask = BlockOverrides { mask_token: Some(7), ..silent };
     let made = apply(mask, None).unwrap().unwrap();
     assert_eq!((made.mask_token, made.block_len, made.causal_context), (7, 32, true));
-    let shape = BlockChoice { token_shift: Some(false), causal_context: Some(false), ..silent };
+    let shape = BlockOverrides { token_shift: Some(false), causal_context: Some(false), ..silent };
     let made = apply(shape, own).unwrap().unwrap();
     assert_eq!((made.mask_token, made.token_shift, made.causal_context), (3, false, false));
-    let beyond = BlockChoice { mask_token: Some(8192), ..silent };
-    assert!(apply(beyond, own).unwrap_err().to_string().contains("0 to 8191 do"));
+    let beyond = BlockOverrides { mask_token: Some(8192), ..silent };
+    assert!(apply(beyond, own).unwrap_err().to_string().contains("between 0 and 8191"));
 }

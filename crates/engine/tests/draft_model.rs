@@ -1,27 +1,32 @@
-//! A draft model may guess well, badly or not at all: the replies are those of the first model alone.
+//! A draft model may draft well, badly or not at all: the output is that of the main model alone.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+use wf_core::Network;
 use wf_engine::fake::FakeModel;
 use wf_engine::{
-    DecodeMode, Drafting, EngineHandle, EngineOptions, Event, Limits, Request, SamplingParams,
-    TokenId, Work,
+    DecodeMode, DecodeStats, DraftParams, EngineHandle, EngineOptions, Event, Limits, Request,
+    SamplingParams, TokenId,
 };
-use wf_formats::ModelConfig;
-use wf_model::{Forward, Logits, Segment};
+use wf_formats::ModelInfo;
+use wf_model::{Forward, HiddenStates, Logits, Segment};
 
 const VOCAB: usize = 50;
 
-/// The fake model, which now and then says something else.
+/// The fake model with different logits at some positions.
 struct Forgetful {
     fake: FakeModel,
-    /// At every position that this divides.
+    /// Divisor of those positions.
     every: usize,
 }
 
 impl Forward for Forgetful {
-    fn config(&self) -> &ModelConfig {
-        self.fake.config()
+    fn network(&self) -> &Network {
+        self.fake.network()
+    }
+
+    fn info(&self) -> &ModelInfo {
+        self.fake.info()
     }
 
     fn max_batch_tokens(&self) -> usize {
@@ -32,22 +37,19 @@ impl Forward for Forgetful {
         self.fake.pages()
     }
 
-    fn hidden_state(&self, token: usize, out: &mut [f32]) {
-        self.fake.hidden_state(token, out);
-    }
-
-    fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) {
+    fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) -> &dyn HiddenStates {
         self.fake.forward(batch, logits);
-        let rows = batch.iter().flat_map(|s| s.want.iter().map(|want| s.start + want));
+        let rows = batch.iter().flat_map(|s| s.scored.iter().map(|want| s.start + want));
         for (row, position) in rows.collect::<Vec<_>>().into_iter().enumerate() {
             if (position + 1) % self.every == 0 {
                 logits.rows_mut(row, 1).reverse();
             }
         }
+        &self.fake
     }
 }
 
-/// A draft model that agrees but at every `every`th position.
+/// Returns a draft model that agrees except at every `every`th position.
 fn draft(every: usize, vocab: usize, pages: usize, step: usize) -> Box<dyn Forward> {
     Box::new(Forgetful { fake: FakeModel::new(vocab, pages, step), every })
 }
@@ -57,12 +59,12 @@ fn engine(draft: Option<Box<dyn Forward>>, pages: usize, step: usize) -> EngineH
     EngineHandle::start_with_draft(model, draft, EngineOptions::default()).unwrap()
 }
 
-/// A reply, and what it took.
-fn reply(events: &mut wf_engine::Events) -> (Vec<TokenId>, Work) {
-    let (mut tokens, mut last) = (Vec::new(), Work::default());
+/// Returns the tokens and the counters of a completion.
+fn reply(events: &mut wf_engine::Events) -> (Vec<TokenId>, DecodeStats) {
+    let (mut tokens, mut last) = (Vec::new(), DecodeStats::default());
     loop {
         match events.next_blocking().expect("a reply ends with Done") {
-            Event::Tokens { picked, work } => {
+            Event::Tokens { tokens: picked, stats: work } => {
                 tokens.extend(picked.iter().map(|p| p.token));
                 last = work;
             }
@@ -72,7 +74,7 @@ fn reply(events: &mut wf_engine::Events) -> (Vec<TokenId>, Work) {
     }
 }
 
-fn replies(engine: &EngineHandle, decode: DecodeMode) -> Vec<(Vec<TokenId>, Work)> {
+fn replies(engine: &EngineHandle, decode: DecodeMode) -> Vec<(Vec<TokenId>, DecodeStats)> {
     let requests = (0..24_usize).map(|i| {
         let sampling = SamplingParams {
             temperature: [0.0, 0.7, 1.5][i % 3],
@@ -84,7 +86,7 @@ fn replies(engine: &EngineHandle, decode: DecodeMode) -> Vec<(Vec<TokenId>, Work
         };
         let max_tokens = 1 + i * 13 % 60;
         let limits = Limits { max_tokens, stop_tokens: vec![i as TokenId], ..Limits::default() };
-        // Some begin alike, over more than a page.
+        // Some share a prefix of more than a page.
         let prompt = (0..1 + i * 37 % 150).map(|at| (at * 31 % 47) as TokenId).collect();
         Request { prompt, sampling, limits, decode, ..Request::default() }
     });
@@ -92,21 +94,22 @@ fn replies(engine: &EngineHandle, decode: DecodeMode) -> Vec<(Vec<TokenId>, Work
     events.into_iter().map(|mut events| reply(&mut events)).collect()
 }
 
-fn tokens(replies: &[(Vec<TokenId>, Work)]) -> Vec<&[TokenId]> {
+fn tokens(replies: &[(Vec<TokenId>, DecodeStats)]) -> Vec<&[TokenId]> {
     replies.iter().map(|(tokens, _)| &tokens[..]).collect()
 }
 
 #[test]
-fn no_draft_model_changes_a_reply() {
+fn no_draft_model_changes_the_output() {
     let plain = replies(&engine(None, 256, 128), DecodeMode::Autoregressive);
-    let modes = ["drafted", "drafted+lookup", "lookup", "autoregressive"].map(DecodeMode::named);
-    let fixed = DecodeMode::Drafted(Drafting {
-        adapts: false,
-        most: 5,
-        ..Drafting::from_sources(true, false)
+    let modes =
+        ["drafted", "drafted+lookup", "lookup", "autoregressive"].map(DecodeMode::from_name);
+    let fixed = DecodeMode::Drafted(DraftParams {
+        adaptive: false,
+        max_tokens: 5,
+        ..DraftParams::from_sources(true, false)
     });
     for mode in modes.into_iter().flatten().chain([fixed]) {
-        // Always right; often; never. One that knows fewer tokens, or more. One with hardly any room.
+        // Always right; often; never. With fewer tokens, or more. With hardly any pages.
         for (every, vocab, pages, step) in [
             (usize::MAX, VOCAB, 256, 128),
             (4, VOCAB, 256, 16),
@@ -115,7 +118,7 @@ fn no_draft_model_changes_a_reply() {
             (3, VOCAB + 20, 256, 128),
             (5, VOCAB, 3, 7),
         ] {
-            // Much room, or so little that sequences give their pages up.
+            // Ample pages, or so few that sequences are preempted.
             for (own_pages, own_step) in [(256, 128), (8, 32)] {
                 let engine = engine(Some(draft(every, vocab, pages, step)), own_pages, own_step);
                 let ours = replies(&engine, mode);
@@ -126,14 +129,14 @@ fn no_draft_model_changes_a_reply() {
 }
 
 #[test]
-fn a_model_that_agrees_is_always_right_at_any_temperature() {
+fn drafts_of_an_agreeing_model_are_accepted_at_any_temperature() {
     let engine = engine(Some(draft(usize::MAX, VOCAB, 256, 128)), 256, 128);
     let mut passes = 0;
     let mut written = 0;
-    let replies = replies(&engine, DecodeMode::named("drafted").unwrap());
+    let replies = replies(&engine, DecodeMode::from_name("drafted").unwrap());
     for (i, (tokens, work)) in replies.into_iter().enumerate() {
-        // Penalties count what was picked, and guesses are not picked yet.
-        assert!(i % 5 == 0 || work.agreed == work.drafted, "{i}: {work:?}");
+        // Penalties count sampled tokens, and draft tokens are not sampled yet.
+        assert!(i % 5 == 0 || work.accepted == work.drafted, "{i}: {work:?}");
         passes += work.passes;
         written += tokens.len();
     }
@@ -141,10 +144,10 @@ fn a_model_that_agrees_is_always_right_at_any_temperature() {
 }
 
 #[test]
-fn a_model_that_is_always_wrong_is_asked_less_and_less() {
+fn a_draft_model_that_is_always_wrong_runs_less_and_less() {
     let engine = engine(Some(draft(1, VOCAB, 64, 64)), 64, 64);
     let limits = Limits { max_tokens: 200, ..Limits::default() };
-    let decode = DecodeMode::named("drafted").unwrap();
+    let decode = DecodeMode::from_name("drafted").unwrap();
     let request = Request { prompt: vec![1, 2], limits, decode, ..Request::default() };
     let (tokens, work) = reply(&mut engine.submit(request).unwrap());
     assert_eq!((tokens.len(), work.passes), (200, 200));
@@ -152,8 +155,8 @@ fn a_model_that_is_always_wrong_is_asked_less_and_less() {
 }
 
 #[test]
-fn it_guesses_where_the_model_itself_cannot() {
-    let drafted = DecodeMode::named("drafted").unwrap();
+fn a_draft_model_drafts_for_models_without_masks() {
+    let drafted = DecodeMode::from_name("drafted").unwrap();
     assert!(engine(None, 8, 8).check_mode(drafted).is_err());
     assert!(engine(Some(draft(1, VOCAB, 8, 8)), 8, 8).check_mode(drafted).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Embedding models of other families, out of files as bitnet.cpp's converter writes them, against
+//! Embedding models of other families, from files of bitnet.cpp's converter, against
 //! `transformers` (`tools/golden/embedding.py`), and bit for bit against themselves.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
@@ -6,10 +6,12 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use wf_engine::{Embed, Frontend, ModelSource, Pooling, RunOptions, TokenId, open_model};
+use wf_engine::{
+    EmbeddingRequest, Frontend, ModelSource, Pooling, RunOptions, TokenId, open_model,
+};
 use wf_formats::{
-    FloatEncoding, GgufTarget, I2sOrder, ModelFile, OpenOptions, Rounding, TernaryEncoding,
-    write_gguf, write_packed_dir,
+    FloatEncoding, GgufTarget, ModelFile, OpenOptions, Rounding, TernaryEncoding, write_gguf,
+    write_packed_dir,
 };
 use wf_model::Compute;
 
@@ -36,11 +38,11 @@ fn open(path: PathBuf, options: &RunOptions) -> Frontend {
 }
 
 fn vector(frontend: &Frontend, ids: &[TokenId], pooling: Option<Pooling>) -> Vec<f32> {
-    let embed = Embed { pooling, ..Embed::new(ids.to_vec()) };
+    let embed = EmbeddingRequest { pooling, ..EmbeddingRequest::new(ids.to_vec()) };
     frontend.embed(embed).unwrap().vector_blocking().unwrap()
 }
 
-/// The bits of every golden text's vector, by every pooling.
+/// Returns the bits of every golden text's vector, by every pooling.
 fn all_bits(frontend: &Frontend, golden: &[Golden]) -> Vec<Vec<u32>> {
     let poolings = [None, Some(Pooling::Mean), Some(Pooling::First)];
     let all = golden.iter().flat_map(|one| poolings.map(|pooling| (one, pooling)));
@@ -50,7 +52,7 @@ fn all_bits(frontend: &Frontend, golden: &[Golden]) -> Vec<Vec<u32>> {
 }
 
 #[test]
-fn vectors_are_those_of_transformers() {
+fn vectors_equal_those_of_transformers() {
     for family in FAMILIES {
         let frontend = open(data(&format!("{family}.gguf")), &RunOptions::default());
         assert_eq!(frontend.pooling(), Pooling::Last, "as the file says");
@@ -84,13 +86,13 @@ fn instruction_sets_threads_and_steps_change_no_bit() {
 }
 
 #[test]
-fn such_a_model_is_written_to_gguf_and_refused_where_it_has_no_place() {
+fn embedding_models_convert_to_gguf_and_are_rejected_elsewhere() {
     for family in FAMILIES {
         let folder = tempfile::tempdir().unwrap();
         let source = ModelFile::open(&data(&format!("{family}.gguf")), &OpenOptions::default());
         let source = source.unwrap();
         let target = GgufTarget {
-            trits: TernaryEncoding::I2s(I2sOrder::Groups128),
+            trits: TernaryEncoding::I2_S,
             head: FloatEncoding::F16,
             rounding: Rounding::Exact,
             name: None,

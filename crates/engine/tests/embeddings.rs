@@ -1,7 +1,7 @@
-//! A text has one vector: whatever else runs, however it is cut, wherever its K/V comes from.
+//! A text has one vector, independent of load, chunking and cache state.
 //!
-//! The fake model's hidden states depend on every token a row sees, read back through the pages.
-//! The demo model shows the same of real arithmetic, bit for bit.
+//! The fake model's hidden states depend on every token a row attends to, read back through the pages. The demo
+//! model confirms it for real arithmetic, bit for bit.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
@@ -9,8 +9,9 @@ use std::path::Path;
 
 use wf_engine::fake::FakeModel;
 use wf_engine::{
-    Embed, EngineHandle, EngineOptions, Event, Events, FinishReason, Frontend, Generate, Input,
-    Limits, ModelSource, Pooling, Refused, Request, RunOptions, TokenId, open_model,
+    EmbeddingRequest, EngineHandle, EngineOptions, Event, Events, FinishReason, Frontend,
+    GenerationRequest, Limits, ModelSource, Pooling, PromptInput, Request, RequestError,
+    RunOptions, TokenId, open_model,
 };
 use wf_model::{BlockDiffusion, Compute};
 
@@ -24,7 +25,7 @@ fn plain(pages: usize, max_batch_tokens: usize) -> FakeModel {
     FakeModel::new(VOCAB, pages, max_batch_tokens)
 }
 
-/// A model whose tokens see the whole of their block.
+/// Returns a model whose tokens attend to their whole block.
 fn blocks(pages: usize, max_batch_tokens: usize) -> FakeModel {
     plain(pages, max_batch_tokens).with_blocks(BlockDiffusion {
         mask_token: 49,
@@ -35,7 +36,7 @@ fn blocks(pages: usize, max_batch_tokens: usize) -> FakeModel {
     })
 }
 
-/// Texts of many lengths; some begin alike.
+/// Returns texts of many lengths, some with common prefixes.
 fn texts() -> Vec<Vec<TokenId>> {
     let text = |i: usize| {
         let token = move |at: usize| ((at * 31 + i % 4 * 17) % (VOCAB - 1)) as TokenId;
@@ -57,16 +58,16 @@ fn vector(mut events: Events) -> Vec<f32> {
 }
 
 fn together(engine: &EngineHandle, pooling: Pooling) -> Vec<Vec<f32>> {
-    let embed = |tokens| engine.embed(pooling, Embed::new(tokens)).unwrap();
+    let embed = |tokens| engine.embed(pooling, EmbeddingRequest::new(tokens)).unwrap();
     let events: Vec<_> = texts().into_iter().map(embed).collect();
     events.into_iter().map(vector).collect()
 }
 
 #[test]
-fn a_vector_is_what_its_tokens_came_to() {
+fn a_vector_pools_the_hidden_states_of_its_tokens() {
     let alone = |pooling, tokens: &[TokenId]| {
         let engine = engine(plain(64, 512), 1);
-        vector(engine.embed(pooling, Embed::new(tokens.to_vec())).unwrap())
+        vector(engine.embed(pooling, EmbeddingRequest::new(tokens.to_vec())).unwrap())
     };
     let text = &texts()[2];
     // In a causal model, a token's hidden state is the last one of the text that ends with it.
@@ -97,7 +98,7 @@ fn load_chunks_pages_and_cache_change_nothing() {
 }
 
 #[test]
-fn replies_beside_it_change_nothing_and_are_not_changed() {
+fn completions_and_embeddings_do_not_affect_each_other() {
     let request = |i: usize| Request {
         prompt: texts()[i].clone(),
         limits: Limits { max_tokens: 40, ..Limits::default() },
@@ -106,7 +107,7 @@ fn replies_beside_it_change_nothing_and_are_not_changed() {
     let tokens = |mut events: Events| {
         let mut tokens = Vec::new();
         while let Some(event) = events.next_blocking() {
-            if let Event::Tokens { picked, .. } = event {
+            if let Event::Tokens { tokens: picked, .. } = event {
                 tokens.extend(picked.iter().map(|picked| picked.token));
             }
         }
@@ -124,24 +125,24 @@ fn replies_beside_it_change_nothing_and_are_not_changed() {
 }
 
 #[test]
-fn a_text_may_fill_the_context_and_no_more() {
+fn a_text_may_fill_the_context_but_not_exceed_it() {
     let engine = engine(plain(2, 16), 1);
-    let embed = |tokens| engine.embed(Pooling::Last, Embed::new(tokens));
+    let embed = |tokens| engine.embed(Pooling::Last, EmbeddingRequest::new(tokens));
     assert_eq!(vector(embed(vec![1; 64]).unwrap()).len(), 4);
     let refused = |tokens| embed(tokens).err();
-    assert_eq!(refused(vec![1; 65]), Some(Refused::TextTooLong { tokens: 65, limit: 64 }));
-    assert_eq!(refused(Vec::new()), Some(Refused::EmptyPrompt));
-    assert_eq!(refused(vec![1, 50]), Some(Refused::UnknownToken { token: 50, last: 49 }));
+    assert_eq!(refused(vec![1; 65]), Some(RequestError::TextTooLong { tokens: 65, limit: 64 }));
+    assert_eq!(refused(Vec::new()), Some(RequestError::EmptyPrompt));
+    assert_eq!(refused(vec![1, 50]), Some(RequestError::UnknownToken { token: 50, last: 49 }));
 }
 
 #[test]
-fn a_gone_listener_frees_its_place() {
+fn an_abandoned_request_frees_its_slot() {
     let engine = engine(plain(4, 1), 1);
     for _ in 0..50 {
-        drop(engine.embed(Pooling::Last, Embed::new(vec![1; 120])).unwrap());
+        drop(engine.embed(Pooling::Last, EmbeddingRequest::new(vec![1; 120])).unwrap());
     }
-    vector(engine.embed(Pooling::Last, Embed::new(vec![2; 120])).unwrap());
-    assert!(engine.stats().steps < 51 * 120, "those whom nobody waits for are not read to the end");
+    vector(engine.embed(Pooling::Last, EmbeddingRequest::new(vec![2; 120])).unwrap());
+    assert!(engine.stats().steps < 51 * 120, "abandoned requests are not processed to the end");
 }
 
 fn demo(options: &RunOptions) -> Frontend {
@@ -149,14 +150,16 @@ fn demo(options: &RunOptions) -> Frontend {
     open_model(&ModelSource::Path(path), options, &mut |_| {}).unwrap().frontend
 }
 
-/// The bits of vectors of three texts by every pooling, all asked for at once.
+/// Returns the bits of the vectors of three texts by every pooling, computed together.
 fn demo_vectors(frontend: &Frontend) -> Vec<Vec<u32>> {
     let long = "A dog ran after the cat. ".repeat(4);
     let texts = ["A cat", &long, "Once upon a time, a dog ran after a cat"];
     let started = Pooling::ALL.map(|pooling| {
         texts.map(|text| {
             let tokens = frontend.text().embed_ids(text);
-            frontend.embed(Embed { pooling: Some(pooling), ..Embed::new(tokens) }).unwrap()
+            frontend
+                .embed(EmbeddingRequest { pooling: Some(pooling), ..EmbeddingRequest::new(tokens) })
+                .unwrap()
         })
     });
     let bits = |vector: Vec<f32>| vector.into_iter().map(f32::to_bits).collect();
@@ -164,7 +167,7 @@ fn demo_vectors(frontend: &Frontend) -> Vec<Vec<u32>> {
 }
 
 #[test]
-fn the_demo_model_says_the_same_bits_on_every_cpu_and_under_every_load() {
+fn the_demo_model_gives_the_same_bits_on_every_cpu_and_load() {
     let first = demo_vectors(&demo(&RunOptions { max_running: 1, ..RunOptions::default() }));
     for (at, isa) in Compute::supported().enumerate() {
         let (threads, max_batch_tokens) = [(1, 64), (2, 7)][at % 2];
@@ -177,11 +180,11 @@ fn the_demo_model_says_the_same_bits_on_every_cpu_and_under_every_load() {
 }
 
 #[test]
-fn vectors_have_length_one_and_as_many_numbers_as_asked_for() {
+fn vectors_have_length_one_and_the_requested_dimensions() {
     let frontend = demo(&RunOptions::default());
     let tokens = frontend.text().embed_ids("Once upon a time there was a cat");
     let vector = |dimensions| {
-        let embed = Embed { dimensions, ..Embed::new(tokens.clone()) };
+        let embed = EmbeddingRequest { dimensions, ..EmbeddingRequest::new(tokens.clone()) };
         frontend.embed(embed).unwrap().vector_blocking().unwrap()
     };
     let whole = vector(None);
@@ -200,12 +203,15 @@ fn vectors_have_length_one_and_as_many_numbers_as_asked_for() {
 }
 
 #[test]
-fn what_a_vector_computes_helps_a_reply() {
+fn an_embedding_fills_the_cache_for_completions() {
     let frontend = demo(&RunOptions::default());
     let text = "One day a small dog went to the park with his mom. ".repeat(4);
     let tokens = frontend.text().embed_ids(&text);
-    frontend.embed(Embed::new(tokens)).unwrap().vector_blocking().unwrap();
-    let generate = Generate { max_tokens: Some(1), ..Generate::new(Input::Raw(text)) };
+    frontend.embed(EmbeddingRequest::new(tokens)).unwrap().vector_blocking().unwrap();
+    let generate = GenerationRequest {
+        max_tokens: Some(1),
+        ..GenerationRequest::new(PromptInput::Text(text))
+    };
     let mut reply = frontend.generate(generate).unwrap();
     reply.by_ref().for_each(|piece| drop(piece.unwrap()));
     assert!(reply.timings().cached_tokens >= 32, "{:?}", reply.timings());

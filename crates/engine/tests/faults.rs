@@ -1,22 +1,27 @@
-//! A step that panics ends its own requests, and nobody else's.
+//! A step that panics ends only its own requests.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
 use std::time::{Duration, Instant};
 
+use wf_core::Network;
 use wf_engine::fake::FakeModel;
 use wf_engine::{EngineHandle, EngineOptions, Event, FinishReason, Limits, Request, TokenId};
-use wf_formats::ModelConfig;
-use wf_model::{Forward, Logits, Segment};
+use wf_formats::ModelInfo;
+use wf_model::{Forward, HiddenStates, Logits, Segment};
 
-/// A model that panics when it sees this token.
+/// Model that panics on this token.
 const POISON: TokenId = 13;
 
 struct Fragile(FakeModel);
 
 impl Forward for Fragile {
-    fn config(&self) -> &ModelConfig {
-        self.0.config()
+    fn network(&self) -> &Network {
+        self.0.network()
+    }
+
+    fn info(&self) -> &ModelInfo {
+        self.0.info()
     }
 
     fn max_batch_tokens(&self) -> usize {
@@ -27,15 +32,12 @@ impl Forward for Fragile {
         self.0.pages()
     }
 
-    fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) {
+    fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) -> &dyn HiddenStates {
         let is_poisoned = batch.iter().any(|segment| segment.tokens.contains(&POISON));
-        // Half of the work is done by then: pages hold what nobody should see.
+        // Half of the step is done by then: pages hold K/V that must not be shared.
         self.0.forward(batch, logits);
         assert!(!is_poisoned, "poisoned, as this test wants it");
-    }
-
-    fn hidden_state(&self, token: usize, out: &mut [f32]) {
-        self.0.hidden_state(token, out);
+        &self.0
     }
 }
 
@@ -48,13 +50,15 @@ fn request(prompt: &[TokenId], max_tokens: usize) -> Request {
     Request { prompt: prompt.to_vec(), limits, ..Request::default() }
 }
 
-/// The tokens of a reply, and why it ended.
+/// Returns the tokens and the finish reason of a completion.
 fn reply(engine: &EngineHandle, request: Request) -> (Vec<TokenId>, FinishReason) {
     let mut events = engine.submit(request).unwrap();
     let mut tokens = Vec::new();
     while let Some(event) = events.next_blocking() {
         match event {
-            Event::Tokens { picked, .. } => tokens.extend(picked.iter().map(|picked| picked.token)),
+            Event::Tokens { tokens: picked, .. } => {
+                tokens.extend(picked.iter().map(|picked| picked.token))
+            }
             Event::Done(reason) => return (tokens, reason),
             _ => {}
         }
@@ -62,7 +66,7 @@ fn reply(engine: &EngineHandle, request: Request) -> (Vec<TokenId>, FinishReason
     panic!("no end");
 }
 
-/// A prompt whose reply never has the poison in it.
+/// Returns a request whose completion never contains the poison.
 fn wholesome() -> Request {
     let engine = engine();
     let harmless = |start: &TokenId| {
@@ -74,7 +78,7 @@ fn wholesome() -> Request {
 }
 
 #[test]
-fn a_panic_ends_its_own_step_and_the_engine_goes_on() {
+fn a_panic_ends_the_requests_of_its_step_and_the_engine_continues() {
     let engine = engine();
     let expected = reply(&engine, wholesome());
     for _ in 0..3 {
@@ -82,7 +86,7 @@ fn a_panic_ends_its_own_step_and_the_engine_goes_on() {
         assert_eq!(poisoned, (Vec::new(), FinishReason::Failed));
         assert_eq!(reply(&engine, wholesome()), expected);
     }
-    // The engine tells of an end before it counts.
+    // The engine sends the last event before it updates the counters.
     let at_rest = || {
         let stats = engine.stats();
         stats.running + stats.waiting + stats.pages_in_use == 0
@@ -94,7 +98,7 @@ fn a_panic_ends_its_own_step_and_the_engine_goes_on() {
 }
 
 #[test]
-fn a_deadline_ends_who_waits_and_who_runs() {
+fn a_deadline_ends_waiting_and_running_requests() {
     let engine = engine();
     let late = Limits { max_tokens: 5, deadline: Some(Instant::now()), ..Limits::default() };
     let (tokens, reason) = reply(&engine, Request { limits: late, ..request(&[1, 2], 5) });

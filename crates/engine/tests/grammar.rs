@@ -1,4 +1,4 @@
-//! Replies with a grammar: always of its form, by whatever way the tokens are found.
+//! Constrained completions match their grammar in every decoding mode.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use wf_engine::{
-    DecodeMode, DecodeSettings, Finish, FinishReason, Frontend, FrontendError, Generate,
-    GrammarSource, Input, ModelSource, Piece, RunOptions, SamplingParams, TextStream, TokenId,
-    open_model,
+    DecodeMode, DecodeSettings, Finish, FinishReason, Frontend, FrontendError, GenerationRequest,
+    GrammarSource, ModelSource, PromptInput, RunOptions, SamplingParams, TextEvent, TextStream,
+    TokenId, open_model,
 };
 
 fn demo() -> &'static Frontend {
@@ -21,31 +21,31 @@ fn demo() -> &'static Frontend {
     })
 }
 
-fn generate(source: &GrammarSource, seed: u64, temperature: f32) -> Generate {
+fn generate(source: &GrammarSource, seed: u64, temperature: f32) -> GenerationRequest {
     let grammar = demo().compile(source).unwrap_or_else(|e| panic!("{source:?}: {e}"));
-    Generate {
+    GenerationRequest {
         grammar: Some(grammar),
         sampling: SamplingParams { temperature, ..SamplingParams::default() },
         seed: Some(seed),
         max_tokens: Some(200),
-        ..Generate::new(Input::Raw("Once upon a time there was".into()))
+        ..GenerationRequest::new(PromptInput::Text("Once upon a time there was".into()))
     }
 }
 
-fn reply(generate: Generate) -> (String, Vec<TokenId>, Finish) {
+fn reply(generate: GenerationRequest) -> (String, Vec<TokenId>, Finish) {
     let mut stream = demo().generate(generate).unwrap();
     let (mut text, mut end) = (String::new(), None);
     for piece in stream.by_ref() {
         match piece.unwrap() {
-            Piece::Text { text: more, .. } => text.push_str(&more),
-            Piece::Done(finish) => end = Some(finish),
+            TextEvent::Text { text: more, .. } => text.push_str(&more),
+            TextEvent::Done(finish) => end = Some(finish),
             _ => {}
         }
     }
     (text, stream.ids().to_vec(), end.unwrap())
 }
 
-/// Whether a value is of a schema, for the words that the schemas below use.
+/// Returns `true` if a value matches a schema, for the keywords that the schemas below use.
 fn fits(schema: &Value, root: &Value, value: &Value) -> bool {
     let Some(words) = schema.as_object() else { return schema == &json!(true) };
     let number = |word: &Value| word.as_f64().unwrap();
@@ -111,7 +111,7 @@ fn is_type(name: &Value, value: &Value) -> bool {
     }
 }
 
-/// Schemas whose values are bounded, so that a reply can be expected to end.
+/// Returns schemas with bounded values, so that completions end.
 fn schemas() -> Vec<Value> {
     let short = json!({"type": "string", "maxLength": 8});
     let point = json!({
@@ -178,7 +178,7 @@ fn schemas() -> Vec<Value> {
 }
 
 #[test]
-fn json_is_of_its_schema_every_time() {
+fn json_always_matches_its_schema() {
     let schemas = schemas();
     assert!(schemas.len() >= 35);
     for schema in &schemas {
@@ -194,7 +194,7 @@ fn json_is_of_its_schema_every_time() {
 }
 
 #[test]
-fn any_object_is_json_unless_it_is_cut() {
+fn any_object_is_valid_json_unless_it_is_cut() {
     let mut whole = 0;
     for seed in 0..12 {
         let (text, _, finish) = reply(generate(&GrammarSource::json_object(), seed, 1.2));
@@ -212,12 +212,8 @@ fn any_object_is_json_unless_it_is_cut() {
 
 fn modes() -> Vec<DecodeMode> {
     let named = |mode: &str, tokens| {
-        let settings = DecodeSettings {
-            mode: Some(mode.to_owned()),
-            draft_tokens: Some(tokens),
-            ..DecodeSettings::default()
-        };
-        settings.mode(DecodeMode::Autoregressive).unwrap()
+        let settings = DecodeSettings::of_mode(mode).with("draft", "tokens", tokens);
+        settings.resolve(DecodeMode::Autoregressive).unwrap()
     };
     vec![named("lookup", 2), named("lookup", 6), named("drafted", 4)]
 }
@@ -239,17 +235,17 @@ fn drafts_change_nothing() {
     for source in &sources {
         for (seed, temperature) in [(0, 0.0), (1, 0.8), (2, 1.4)] {
             for ignore_eos in [false, true] {
-                let base = Generate { ignore_eos, ..generate(source, seed, temperature) };
+                let base = GenerationRequest { ignore_eos, ..generate(source, seed, temperature) };
                 let (text, tokens, finish) = reply(base.clone());
                 for decode in modes() {
                     if demo().engine().check_mode(decode).is_err() {
                         continue;
                     }
                     let (same, same_tokens, same_finish) =
-                        reply(Generate { decode, ..base.clone() });
+                        reply(GenerationRequest { decode, ..base.clone() });
                     assert_eq!((&same, &same_tokens), (&text, &tokens), "{decode:?}");
                     assert_eq!(same_finish.reason, finish.reason, "{decode:?}: {text}");
-                    agreed += same_finish.timings.work.agreed;
+                    agreed += same_finish.timings.stats.accepted;
                 }
             }
         }
@@ -258,23 +254,23 @@ fn drafts_change_nothing() {
 }
 
 #[test]
-fn company_changes_nothing() {
+fn concurrent_requests_change_nothing() {
     let slow = GrammarSource::Grammar("root ::= x\nx ::= x x | \"ab\" | \"b\" | \"\"".into());
     let words = GrammarSource::Regex(r"(\p{L}{1,50} ){1,200}".into());
     let object = GrammarSource::json_object();
-    let free = Generate::new(Input::Raw("Once upon a time".into()));
-    let asked: Vec<Generate> = [&slow, &words, &object, &slow]
+    let free = GenerationRequest::new(PromptInput::Text("Once upon a time".into()));
+    let asked: Vec<GenerationRequest> = [&slow, &words, &object, &slow]
         .into_iter()
         .zip([0.0, 0.8, 1.2, 1.0])
         .map(|(source, temperature)| generate(source, 3, temperature))
-        .chain([free.clone(), Generate { ignore_eos: true, ..free }])
-        .map(|asked| Generate { max_tokens: Some(40), logprobs: None, ..asked })
+        .chain([free.clone(), GenerationRequest { ignore_eos: true, ..free }])
+        .map(|asked| GenerationRequest { max_tokens: Some(40), logprobs: None, ..asked })
         .collect();
-    // A form that gets too complex may end a reply, but always at the same place.
+    // A grammar that exceeds its limits may end a completion, but always at the same token.
     let told = |stream: TextStream| -> Vec<String> {
-        let text = |piece: Result<Piece, FrontendError>| match piece {
-            Ok(Piece::Text { text, .. }) => Some(text),
-            Ok(Piece::Done(finish)) => Some(format!("{:?}", finish.reason)),
+        let text = |piece: Result<TextEvent, FrontendError>| match piece {
+            Ok(TextEvent::Text { text, .. }) => Some(text),
+            Ok(TextEvent::Done(finish)) => Some(format!("{:?}", finish.reason)),
             Ok(_) => None,
             Err(error) => Some(error.to_string()),
         };
@@ -289,7 +285,7 @@ fn company_changes_nothing() {
 }
 
 #[test]
-fn a_reply_ends_where_its_grammar_does() {
+fn a_completion_ends_where_its_grammar_does() {
     let yes = GrammarSource::Choice(vec!["yes".into(), "no \"not\" ]".into()]);
     let end = demo().text().end_tokens.clone();
     let (text, tokens, finish) = reply(generate(&yes, 0, 0.0));
@@ -297,14 +293,17 @@ fn a_reply_ends_where_its_grammar_does() {
     assert_eq!(finish.reason, FinishReason::Stop);
     assert!(!tokens.iter().any(|token| end.contains(token)), "no pass is spent on an end token");
 
-    // Here the model decides, but for the first three letters.
+    // The model decides everything but the first three letters.
     let open = GrammarSource::Regex("[a-z ]{3,}".into());
-    let base = Generate { max_tokens: Some(40), ..generate(&open, 0, 1.0) };
-    let long = Generate { ignore_eos: true, ..base.clone() };
+    let base = GenerationRequest { max_tokens: Some(40), ..generate(&open, 0, 1.0) };
+    let long = GenerationRequest { ignore_eos: true, ..base.clone() };
     assert_eq!(reply(long).2.reason, FinishReason::Length);
     let at_once = |sampling: SamplingParams| {
         let logit_bias = end.iter().map(|&token| (token, 100.0)).collect();
-        reply(Generate { sampling: SamplingParams { logit_bias, ..sampling }, ..base.clone() })
+        reply(GenerationRequest {
+            sampling: SamplingParams { logit_bias, ..sampling },
+            ..base.clone()
+        })
     };
     let (text, tokens, finish) = at_once(base.sampling.clone());
     assert!(text.len() >= 3 && end.contains(tokens.last().unwrap()), "{text}");
@@ -312,26 +311,25 @@ fn a_reply_ends_where_its_grammar_does() {
 }
 
 #[test]
-fn a_stop_token_of_text_ends_only_whole_texts() {
+fn a_stop_token_that_is_text_ends_only_complete_texts() {
     let tokenizer = demo().tokenizer();
     let comma = tokenizer.id_of(",").unwrap();
-    // After a comma there has to be a digit, so the comma cannot be where it stops.
+    // A digit must follow a comma, so the completion cannot end there.
     let digits = GrammarSource::Regex("[0-9](,[0-9]){0,4}".into());
-    let base = Generate { stop_tokens: vec![comma], ..generate(&digits, 3, 1.5) };
+    let base = GenerationRequest { stop_tokens: vec![comma], ..generate(&digits, 3, 1.5) };
     let (text, _, finish) = reply(base);
     assert_eq!(finish.reason, FinishReason::Stop);
     assert!(text.len() % 2 == 1 && !text.ends_with(','), "{text}");
     let commas = GrammarSource::Regex("([0-9],){3}".into());
-    let base = Generate { stop_tokens: vec![comma], ..generate(&commas, 3, 1.5) };
+    let base = GenerationRequest { stop_tokens: vec![comma], ..generate(&commas, 3, 1.5) };
     let ended = demo().generate(base).unwrap().find_map(Result::err).unwrap();
     assert!(matches!(ended, FrontendError::DeadEnd { tokens: 1 }), "{ended}");
 }
 
 #[test]
-fn diffusion_is_refused() {
-    let settings = DecodeSettings { mode: Some("diffusion".into()), ..DecodeSettings::default() };
-    let decode = settings.mode(DecodeMode::Autoregressive).unwrap();
-    let asked = Generate { decode, ..generate(&GrammarSource::Regex("a".into()), 0, 0.0) };
+fn diffusion_is_rejected() {
+    let decode = DecodeMode::from_name("diffusion").unwrap();
+    let asked = GenerationRequest { decode, ..generate(&GrammarSource::Regex("a".into()), 0, 0.0) };
     let refused = demo().generate(asked).map(drop).unwrap_err().to_string();
-    assert!(refused.contains("grammar with decode diffusion"), "{refused}");
+    assert!(refused.contains("grammar does not work with decode diffusion"), "{refused}");
 }

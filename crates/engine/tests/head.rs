@@ -1,4 +1,4 @@
-//! The ways of the output head that promise the same tokens give the same tokens.
+//! Exact algorithms of the output head give the same tokens.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
@@ -31,7 +31,7 @@ fn demo(head: HeadMode) -> Demo {
     Demo { engine: EngineHandle::start(model, EngineOptions::default()).unwrap(), counts }
 }
 
-/// Greedy, and drawn from few and from many tokens, with and without penalties.
+/// Returns requests: greedy, sampled from few and from many tokens, with and without penalties.
 fn requests() -> Vec<Request> {
     (0..40_u64)
         .map(|seed| {
@@ -52,12 +52,12 @@ fn requests() -> Vec<Request> {
 }
 
 fn replies(demo: &Demo) -> Vec<Vec<TokenId>> {
-    // Together, so that rows of different requests are scored in one scan.
+    // Together, so that one scan covers rows of different requests.
     let events: Vec<_> = requests().into_iter().map(|r| demo.engine.submit(r).unwrap()).collect();
     let reply = |mut events: wf_engine::Events| {
         let mut tokens = Vec::new();
         while let Some(event) = events.next_blocking() {
-            if let Event::Tokens { picked, .. } = event {
+            if let Event::Tokens { tokens: picked, .. } = event {
                 tokens.extend(picked.iter().map(|picked| picked.token));
             }
         }
@@ -76,7 +76,7 @@ fn scans_change_no_token() {
 }
 
 #[test]
-fn a_check_compares_every_pick() {
+fn a_head_check_compares_every_sampled_token() {
     let demo = demo(HeadMode::Check);
     assert_eq!(replies(&demo).len(), 40);
     assert_eq!(demo.counts.len(), 2);
@@ -88,7 +88,7 @@ fn a_check_compares_every_pick() {
 }
 
 #[test]
-fn int8_scores_answer_nearly_as_well() {
+fn int8_logits_are_nearly_as_good() {
     let replies = replies(&demo(HeadMode::Int8));
     assert!(replies.iter().all(|tokens| tokens.len() == 12));
 }

@@ -1,13 +1,13 @@
-//! Load may change when a token comes, never which: run twice in two ways, compare tokens.
+//! Load changes when tokens arrive, never which: requests run in two ways, and the tokens are compared.
 //!
-//! The fake model's scores depend on every token a row sees, read back through the pages, so a
-//! lost page, a stale token or a wrong position shows as a different reply.
+//! The fake model's logits depend on every token a row attends to, read back through the pages, so a lost page, a
+//! stale token or a wrong position changes the output.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
 use wf_engine::fake::FakeModel;
 use wf_engine::{
-    EngineHandle, EngineOptions, Event, Events, FinishReason, Limits, Refused, Request,
+    EngineHandle, EngineOptions, Event, Events, FinishReason, Limits, Request, RequestError,
     SamplingParams, TokenId,
 };
 
@@ -18,7 +18,7 @@ fn engine(pages: usize, max_batch_tokens: usize, max_running: usize) -> EngineHa
     EngineHandle::start(model, EngineOptions { max_running, ..EngineOptions::default() }).unwrap()
 }
 
-/// Requests of many lengths, greedy and sampled.
+/// Returns requests of many lengths, greedy and sampled.
 fn requests() -> Vec<Request> {
     (0..24)
         .map(|i| {
@@ -51,7 +51,7 @@ fn collect(mut events: Events) -> (Vec<TokenId>, FinishReason) {
             Event::PromptLogprobs(_) => panic!("not asked for"),
             Event::Progress { done, total } => assert!(done <= total),
             Event::Preview(_) | Event::Embedding(_) => panic!("not asked for"),
-            Event::Tokens { picked, .. } => tokens.extend(picked.iter().map(|p| p.token)),
+            Event::Tokens { tokens: picked, .. } => tokens.extend(picked.iter().map(|p| p.token)),
             Event::Done(reason) => {
                 assert!(events.next_blocking().is_none(), "nothing comes after Done");
                 return (tokens, reason);
@@ -60,7 +60,7 @@ fn collect(mut events: Events) -> (Vec<TokenId>, FinishReason) {
     }
 }
 
-/// Each request on its own, in steps large enough for any of them.
+/// Runs each request alone, in steps large enough for any of them.
 fn solo() -> Vec<(Vec<TokenId>, FinishReason)> {
     let engine = engine(64, 512, 1);
     requests().into_iter().map(|request| collect(engine.submit(request).unwrap())).collect()
@@ -72,7 +72,7 @@ fn together(engine: &EngineHandle) -> Vec<(Vec<TokenId>, FinishReason)> {
 }
 
 #[test]
-fn replies_are_worth_comparing() {
+fn outputs_are_worth_comparing() {
     let replies = solo();
     let long = replies.iter().filter(|(tokens, _)| tokens.len() > 10).count();
     assert!(long > 5, "too few long replies: {long}");
@@ -82,8 +82,8 @@ fn replies_are_worth_comparing() {
 }
 
 #[test]
-fn scores_that_were_not_asked_for_change_nothing() {
-    let model = FakeModel::new(VOCAB, 256, 512).with_every_score();
+fn logits_that_are_not_required_change_nothing() {
+    let model = FakeModel::new(VOCAB, 256, 512).with_all_logits();
     let options = EngineOptions { max_running: 24, ..EngineOptions::default() };
     assert_eq!(together(&EngineHandle::start(model, options).unwrap()), solo());
 }
@@ -114,7 +114,7 @@ fn a_full_pool_changes_nothing() {
 }
 
 #[test]
-fn a_gone_listener_frees_its_place() {
+fn an_abandoned_request_frees_its_slot() {
     let engine = engine(8, 16, 1);
     let endless = Request {
         prompt: vec![1, 2, 3],
@@ -142,7 +142,7 @@ fn a_reply_ends_where_the_context_does() {
 }
 
 #[test]
-fn what_cannot_run_is_refused_at_the_door() {
+fn invalid_requests_are_rejected_on_submission() {
     let engine = engine(2, 16, 1);
     let valid = Request {
         prompt: vec![1],
@@ -155,12 +155,12 @@ fn what_cannot_run_is_refused_at_the_door() {
         engine.submit(request).err()
     };
     assert_eq!(refused(|_| ()), None);
-    assert_eq!(refused(|r| r.prompt.clear()), Some(Refused::EmptyPrompt));
-    let too_long = Refused::TooLong { tokens: 64, limit: 64 };
+    assert_eq!(refused(|r| r.prompt.clear()), Some(RequestError::EmptyPrompt));
+    let too_long = RequestError::PromptTooLong { tokens: 64, limit: 64 };
     assert_eq!(refused(|r| r.prompt = vec![1; 64]), Some(too_long));
-    assert_eq!(refused(|r| r.limits.max_tokens = 0), Some(Refused::NothingToWrite));
-    let unknown = Some(Refused::UnknownToken { token: 50, last: 49 });
+    assert_eq!(refused(|r| r.limits.max_tokens = 0), Some(RequestError::ZeroMaxTokens));
+    let unknown = Some(RequestError::UnknownToken { token: 50, last: 49 });
     assert_eq!(refused(|r| r.prompt = vec![50]), unknown);
     assert_eq!(refused(|r| r.limits.stop_tokens = vec![50]), unknown);
-    assert!(matches!(refused(|r| r.sampling.top_p = f32::NAN), Some(Refused::Sampling(_))));
+    assert!(matches!(refused(|r| r.sampling.top_p = f32::NAN), Some(RequestError::Sampling(_))));
 }

@@ -1,4 +1,4 @@
-//! Whose turn it is: higher priority first, then who came first; and nobody waits for a long prompt.
+//! Scheduling order: higher priority first, then order of arrival; long prompts do not delay others.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
@@ -12,7 +12,7 @@ fn request(prompt: Vec<TokenId>, max_tokens: usize, priority: i32) -> Request {
     Request { prompt, limits, priority, ..Request::default() }
 }
 
-/// The next event, and when it happened.
+/// Returns the next event and its time.
 fn next(runtime: &tokio::runtime::Runtime, events: &mut Events) -> Option<(Instant, Event)> {
     runtime.block_on(events.next())
 }
@@ -21,11 +21,11 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().unwrap()
 }
 
-/// When a reply was begun.
+/// Returns the time at which a request started.
 fn started(runtime: &tokio::runtime::Runtime, mut events: Events) -> Instant {
     match next(runtime, &mut events) {
         Some((time, Event::Started { .. })) => {
-            // What is begun must be finished, or the next would have its turn for another reason.
+            // A started request must finish, or the next one would run for another reason.
             while next(runtime, &mut events).is_some() {}
             time
         }
@@ -38,7 +38,7 @@ fn the_most_urgent_is_next_and_then_who_came_first() {
     let runtime = runtime();
     let options = EngineOptions { max_running: 1, ..EngineOptions::default() };
     let engine = EngineHandle::start(FakeModel::new(100, 64, 64), options).unwrap();
-    // While this one runs, the others gather.
+    // The others queue while this one runs.
     let mut first = engine.submit(request(vec![1], 1500, 0)).unwrap();
     assert!(matches!(next(&runtime, &mut first), Some((_, Event::Started { .. }))));
     let waiting: Vec<_> = [0, 5, -1, 5, 0]
@@ -53,7 +53,7 @@ fn the_most_urgent_is_next_and_then_who_came_first() {
 }
 
 #[test]
-fn a_long_prompt_holds_nobody_up_for_more_than_a_chunk() {
+fn a_long_prompt_delays_others_by_one_chunk_at_most() {
     let runtime = runtime();
     let chunk = 32;
     let options = EngineOptions { max_running: 4, ..EngineOptions::default() };
@@ -66,7 +66,8 @@ fn a_long_prompt_holds_nobody_up_for_more_than_a_chunk() {
     while !matches!(next(&runtime, &mut reading), Some((_, Event::Done(_)))) {}
     let after = engine.stats();
     // A step for every 31 tokens of the prompt at least, each with a token of the other reply.
-    let (steps, tokens) = (after.steps - before.steps, after.reply_tokens - before.reply_tokens);
+    let (steps, tokens) =
+        (after.steps - before.steps, after.completion_tokens - before.completion_tokens);
     assert!(steps >= 2000 / (chunk as u64 - 1), "{steps} steps");
     assert!(tokens + 2 >= steps, "{tokens} tokens in {steps} steps");
     assert!(engine.stats().running > 0, "the other reply was being written all the time");

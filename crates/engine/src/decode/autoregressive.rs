@@ -1,63 +1,79 @@
-//! One token a step.
+//! Autoregressive decoding: one token per pass.
 
-use super::{Decoder, Need, Outcome, Plan, SeqView};
-use crate::sample::{Sampler, logprobs};
+use super::support::Mode;
+use super::{Capabilities, Decoder, Outcome, Plan, SeqView, TokenDemand, UnsupportedMode};
+use crate::logits::logprobs;
+use crate::sample::Sampler;
 
-/// Scores of the prompt's tokens are wanted for at most this many at once: each is a row of the
+/// Maximum number of prompt tokens per pass while prompt logprobs are computed: each needs logits of the
 /// whole vocabulary.
-const SCORED_AT_ONCE: usize = 16;
+const MAX_PROMPT_LOGPROB_ROWS: usize = 16;
 
-/// Runs what is not yet in the pages; once all of it is, the last scores are the next token.
-#[derive(Debug, Default)]
+/// Runs the tokens that are not yet in the pages, and samples from the logits of the last one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Autoregressive;
 
+impl Mode for Autoregressive {
+    fn name(&self) -> &'static str {
+        "autoregressive"
+    }
+
+    fn summary(&self) -> &'static str {
+        "one pass per token"
+    }
+
+    fn decoder(&self, model: Capabilities) -> Result<Box<dyn Decoder>, UnsupportedMode> {
+        model.require_next_token(self.name())?;
+        Ok(Box::new(Self))
+    }
+}
+
 impl Decoder for Autoregressive {
-    fn need(&self, seq: SeqView<'_>) -> Need {
+    fn demand(&self, seq: SeqView<'_>) -> TokenDemand {
         let tokens = seq.tokens.len() - seq.kv_len;
-        Need { tokens, least: 1, reads: tokens > 1 }
+        TokenDemand { tokens, min_tokens: 1, is_prefill: tokens > 1 }
     }
 
     fn plan(&mut self, seq: SeqView<'_>, budget: usize) -> Plan {
         let pending = &seq.tokens[seq.kv_len..];
-        // A token's scores tell of the one after it.
-        let told = prompt_rows(seq, pending.len());
-        let run = match told {
+        let prompt_rows = prompt_rows(seq, pending.len());
+        let run = match prompt_rows {
             0 => pending.len().min(budget),
-            _ => pending.len().min(budget).min(SCORED_AT_ONCE),
+            _ => pending.len().min(budget).min(MAX_PROMPT_LOGPROB_ROWS),
         };
-        let mut want: Vec<_> = (0..told.min(run)).collect();
+        let mut scored: Vec<_> = (0..prompt_rows.min(run)).collect();
         if run == pending.len() {
-            want.push(run - 1);
+            scored.push(run - 1);
         }
-        Plan::causal(seq.kv_len, &pending[..run], want)
+        Plan::causal(seq.kv_len, &pending[..run], scored)
     }
 
     fn absorb(
         &mut self,
         seq: SeqView<'_>,
         plan: &Plan,
-        scores: &mut [f32],
+        logits: &mut [f32],
         sampler: &mut Sampler,
     ) -> Option<Outcome> {
         let mut outcome = Outcome { keep: plan.tokens.len(), ..Outcome::default() };
-        if plan.want.is_empty() {
+        if plan.scored.is_empty() {
             return Some(outcome);
         }
-        let told = prompt_rows(seq, plan.tokens.len());
-        let mut rows = scores.chunks_exact_mut(scores.len() / plan.want.len());
+        let prompt_rows = prompt_rows(seq, plan.tokens.len());
+        let mut rows = logits.chunks_exact_mut(logits.len() / plan.scored.len());
         if let Some(top) = seq.prompt_logprobs {
-            for (row, &next) in rows.by_ref().take(told).zip(&seq.tokens[seq.kv_len + 1..]) {
-                outcome.prompt.push(logprobs(row, next, top));
+            for (row, &next) in rows.by_ref().take(prompt_rows).zip(&seq.tokens[seq.kv_len + 1..]) {
+                outcome.prompt_logprobs.push(logprobs(row, next, top));
             }
         }
         if let Some(row) = rows.next() {
-            outcome.commit.push(sampler.pick(row, seq.tokens.len())?);
+            outcome.commit.push(sampler.sample(row, seq.tokens.len())?);
         }
         Some(outcome)
     }
 }
 
-/// How many of the next `run` tokens come before a token of the prompt that is to be told.
+/// Returns how many of the next `run` tokens precede a prompt token whose logprobs are requested.
 fn prompt_rows(seq: SeqView<'_>, run: usize) -> usize {
     match seq.prompt_logprobs {
         Some(_) => run.min((seq.prompt_len - 1).saturating_sub(seq.kv_len)),

@@ -1,160 +1,348 @@
-//! Fills a block of masks in a few passes, surest first.
+//! Block diffusion: a block of masks is filled in a few passes, most confident predictions first.
 //!
-//! What is known is run once, as finished text, and its K/V kept. Then the block runs again and again,
-//! masks and all, its rows seeing each other; after each pass some guesses stay. Nothing of that is
-//! kept in the pages: a full block is text like any other, and runs once more as such.
+//! Known text runs once, as finished text, and its K/V is kept. The block then runs repeatedly, masks
+//! included, with its rows attending to each other; each pass keeps some predictions. None of that K/V is
+//! kept: a full block runs once more as ordinary text.
 
-use wf_model::{Scoring, Sees};
+use serde_json::Value;
+use wf_model::{BlockDiffusion, Scoring, Visibility};
 
-use super::accept::{Guess, Rule};
 use super::block::{Block, BlockShape};
-use super::mode::Diffusion;
-use super::{Decoder, Need, Outcome, Plan, SeqView};
-use crate::sample::{Guessed, Sampler};
+use super::settings::SettingKind::{Bool, Count, Name, Number};
+use super::settings::{Setting, SettingKind, count, number};
+use super::support::Mode;
+use super::unmask::{Confidence, UnmaskRule};
+use super::{
+    Autoregressive, Capabilities, Decoder, Outcome, Plan, SeqView, TokenDemand, UnsupportedMode,
+};
+use crate::sample::{Prediction, Sampler};
 
-/// Once a block is full, an editing rule may go over it this often.
-const MOST_EDITS: usize = 16;
+/// Maximum number of passes in which an editing rule revises a full block.
+const MAX_EDIT_PASSES: usize = 16;
 
-/// Fills block after block.
-#[derive(Debug)]
-pub struct BlockFiller {
-    settings: Diffusion,
-    shape: BlockShape,
-    block: Option<Block>,
-    /// Whether the pages hold K/V of every row of the block, from this or an earlier pass.
-    has_block_kv: bool,
-    edits: usize,
+/// Maximum block length.
+const MAX_BLOCK_LEN: usize = 1024;
+
+/// Parameters of block diffusion. Absent ones are the model's own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DiffusionParams {
+    /// Number of tokens of a block.
+    pub block_len: Option<usize>,
+    /// Number of tokens of a sub-block. Sub-blocks are filled from left to right.
+    pub sub_block_len: Option<usize>,
+    /// Rule that selects the predictions to keep.
+    pub rule: UnmaskRule,
+    /// Maximum number of passes per sub-block; the last one keeps every prediction.
+    pub steps: Option<usize>,
+    /// Fills a block to its end even if the completion has ended in it.
+    pub whole_blocks: bool,
+    /// Takes the K/V of other sub-blocks from an earlier pass: fewer rows, different tokens.
+    pub reuse: bool,
+    /// Reports the block after each pass.
+    pub preview: bool,
 }
 
-impl BlockFiller {
-    pub(crate) fn new(settings: Diffusion, shape: BlockShape) -> Self {
-        Self { settings, shape, block: None, has_block_kv: false, edits: 0 }
+const fn setting(name: &'static str, kind: SettingKind) -> Setting {
+    Setting { object: "diffusion", name, kind, flag: None }
+}
+
+const fn flag(
+    name: &'static str,
+    kind: SettingKind,
+    flag: (&'static str, &'static str),
+) -> Setting {
+    Setting { object: "diffusion", name, kind, flag: Some(flag) }
+}
+
+/// `rule` comes before its thresholds, which apply to the rule in effect.
+const SETTINGS: [Setting; 9] = [
+    flag(
+        "block_size",
+        Count,
+        ("block-size", "Diffusion: tokens of a block [default: the model's own]"),
+    ),
+    flag(
+        "sub_block_size",
+        Count,
+        (
+            "sub-block-size",
+            "Diffusion: tokens of a sub-block, filled in order [default: the model's own]",
+        ),
+    ),
+    flag(
+        "rule",
+        Name,
+        (
+            "rule",
+            "Diffusion: rule that selects the predictions to keep: threshold, factor, static, dynamic, \
+             entropy, adaptive, single, edit or prefix [default: threshold]",
+        ),
+    ),
+    flag(
+        "threshold",
+        Number,
+        (
+            "threshold",
+            "Diffusion: confidence needed to keep a prediction; its meaning depends on the rule \
+             [default: 0.9 for the rule threshold]",
+        ),
+    ),
+    setting("edit_threshold", Number),
+    flag(
+        "steps",
+        Count,
+        ("steps", "Diffusion: maximum number of passes per sub-block [default: unlimited]"),
+    ),
+    setting("whole_blocks", Bool),
+    setting("reuse", Bool),
+    setting("preview", Bool),
+];
+
+impl DiffusionParams {
+    /// The model's own blocks with the default rule.
+    pub const DEFAULT: Self = Self {
+        block_len: None,
+        sub_block_len: None,
+        rule: UnmaskRule::DEFAULT,
+        steps: None,
+        whole_blocks: false,
+        reuse: false,
+        preview: false,
+    };
+
+    fn shape(
+        &self,
+        model: BlockDiffusion,
+        max_batch_tokens: usize,
+    ) -> Result<BlockShape, UnsupportedMode> {
+        let len = self.block_len.unwrap_or(model.block_len);
+        let max = max_batch_tokens.min(MAX_BLOCK_LEN);
+        if len == 0 || len > max {
+            return Err(UnsupportedMode(format!(
+                "block_size is {len}: must be between 1 and {max}"
+            )));
+        }
+        let own_part = model.sub_block_len.filter(|part| len.is_multiple_of(*part));
+        let part_len = self.sub_block_len.or(own_part).unwrap_or(len);
+        if part_len == 0 || !len.is_multiple_of(part_len) {
+            return Err(UnsupportedMode(format!(
+                "sub_block_size is {part_len}: must divide the block size, {len}"
+            )));
+        }
+        if self.steps == Some(0) {
+            return Err(UnsupportedMode("steps is 0: must be at least 1".into()));
+        }
+        self.rule.check().map_err(UnsupportedMode)?;
+        Ok(BlockShape {
+            mask: model.mask_token,
+            len,
+            part_len,
+            shift: model.token_shift,
+            causal: model.causal_context,
+        })
+    }
+}
+
+impl Default for DiffusionParams {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl Mode for DiffusionParams {
+    fn name(&self) -> &'static str {
+        "diffusion"
     }
 
-    /// How many tokens have to run as finished text before a block can be filled.
+    fn summary(&self) -> &'static str {
+        "a block of tokens in a few passes; for models trained to fill masks"
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        &SETTINGS
+    }
+
+    fn set(&mut self, name: &str, value: &Value) -> Result<(), UnsupportedMode> {
+        match name {
+            "block_size" => self.block_len = Some(count(value)),
+            "sub_block_size" => self.sub_block_len = Some(count(value)),
+            "rule" => {
+                let rule = value.as_str().unwrap_or_default();
+                if rule != self.rule.name() {
+                    self.rule = UnmaskRule::from_name(rule).ok_or_else(|| {
+                        let names = UnmaskRule::names().join(", ");
+                        UnsupportedMode(format!("rule is {rule:?}: must be one of {names}"))
+                    })?;
+                }
+            }
+            "threshold" => self.rule.set_threshold(number(value)),
+            "edit_threshold" => self.rule.set_edit_threshold(number(value)),
+            "steps" => self.steps = Some(count(value)),
+            "whole_blocks" => self.whole_blocks = *value == true,
+            "reuse" => self.reuse = *value == true,
+            "preview" => self.preview = *value == true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_default(&self, model: Capabilities) -> bool {
+        !model.predicts_next_token()
+    }
+
+    fn is_left_to_right(&self) -> bool {
+        false
+    }
+
+    fn decoder(&self, model: Capabilities) -> Result<Box<dyn Decoder>, UnsupportedMode> {
+        let Some(blocks) = model.blocks else { return Err(UnsupportedMode::no_masks(self.name())) };
+        match self.shape(blocks, model.max_batch_tokens)? {
+            // Every token is a block of its own, predicted by the row before it.
+            BlockShape { len: 1, shift: true, .. } => Ok(Box::new(Autoregressive)),
+            shape => Ok(Box::new(BlockDecoder::new(*self, shape))),
+        }
+    }
+}
+
+/// Decoder that fills one block after another.
+#[derive(Debug)]
+pub struct BlockDecoder {
+    params: DiffusionParams,
+    shape: BlockShape,
+    block: Option<Block>,
+    /// True if the pages hold K/V of every row of the block, from this or an earlier pass.
+    has_block_kv: bool,
+    edit_passes: usize,
+}
+
+impl BlockDecoder {
+    fn new(params: DiffusionParams, shape: BlockShape) -> Self {
+        Self { params, shape, block: None, has_block_kv: false, edit_passes: 0 }
+    }
+
+    /// Returns the number of tokens that must run as finished text before a block can be filled.
     fn unread(&self, seq: SeqView<'_>) -> usize {
         self.shape.start(seq.tokens.len()) - seq.kv_len
     }
 
-    /// Runs finished text. The next token is autoregressive if a block would start with a mask that
-    /// no row scores.
-    fn read(&self, seq: SeqView<'_>, budget: usize) -> Plan {
-        let unread = self.unread(seq);
-        let mut run = unread.min(budget);
+    /// Plans finished text. The next token is sampled autoregressively if a block would start with a mask
+    /// that no row predicts.
+    fn plan_text(&self, seq: SeqView<'_>, budget: usize) -> Plan {
+        let mut run = self.unread(seq).min(budget);
         if !self.shape.causal {
             run -= run % self.shape.len;
         }
         let pending = &seq.tokens[seq.kv_len..];
-        let want =
-            if self.shape.shift && run == pending.len() { vec![run - 1] } else { Vec::new() };
-        let plan = Plan::causal(seq.kv_len, &pending[..run], want);
-        Plan { sees: self.shape.context(), ..plan }
+        let samples = self.shape.shift && run == pending.len();
+        let scored = if samples { vec![run - 1] } else { Vec::new() };
+        let plan = Plan::causal(seq.kv_len, &pending[..run], scored);
+        Plan { visibility: self.shape.context(), ..plan }
     }
 
-    fn fill(&self, block: &Block) -> Plan {
+    fn plan_block(&self, block: &Block) -> Plan {
         let part = block.part();
-        // The part's first token being known, its other rows score all of its masks.
-        let in_part = self.settings.reuse
+        // If the sub-block's first token is known, its own rows predict all of its masks.
+        let only_part = self.params.reuse
             && self.has_block_kv
             && !part.is_empty()
             && !block.is_mask(part.start)
-            && !self.edits_text();
-        let rows = if in_part { part } else { 0..block.tokens.len() };
-        let want =
-            self.scored(block).iter().map(|&at| self.shape.row_of(at) - rows.start).collect();
+            && !self.edits();
+        let rows = if only_part { part } else { 0..block.tokens.len() };
+        let scored =
+            self.predicted(block).iter().map(|&at| self.shape.row_of(at) - rows.start).collect();
         Plan {
-            at: block.start + rows.start,
+            start: block.start + rows.start,
             tokens: block.tokens[rows].to_vec(),
-            sees: Sees::Until(block.end()),
-            want,
+            visibility: Visibility::Until(block.end()),
+            scored,
             scoring: Some(Scoring::All),
         }
     }
 
-    fn edits_text(&self) -> bool {
-        matches!(self.settings.rule, Rule::Edit { .. })
+    fn edits(&self) -> bool {
+        matches!(self.params.rule, UnmaskRule::Edit { .. })
     }
 
-    /// The places whose scores are looked at.
-    fn scored(&self, block: &Block) -> Vec<usize> {
-        if !self.edits_text() {
-            return block.masks();
-        }
+    /// Returns the places of the block whose logits the rule needs.
+    fn predicted(&self, block: &Block) -> Vec<usize> {
         let masks = block.masks();
+        if !self.edits() {
+            return masks;
+        }
         block.open().filter(|at| !block.is_mask(*at) || masks.contains(at)).collect()
     }
 
-    /// How many guesses must stay for the part to be full in time.
-    fn least(&self, masks: usize, passes: usize) -> usize {
-        match self.settings.steps {
+    /// Returns how many predictions must be kept for the sub-block to be full after `steps` passes.
+    fn min_kept(&self, masks: usize, passes: usize) -> usize {
+        match self.params.steps {
             None => 1,
             Some(steps) => masks.div_ceil(steps.saturating_sub(passes).max(1)),
         }
     }
 
-    /// Keeps what the rule keeps. Says whether anything changed.
-    fn write(&self, block: &mut Block, mut guessed: Vec<(usize, Guessed)>) -> bool {
+    /// Writes the predictions that the rule keeps. Returns `true` if the block changed.
+    fn write(&self, block: &mut Block, mut predicted: Vec<(usize, Prediction)>) -> bool {
         let mut changed = false;
-        if let Rule::Edit { edit, .. } = self.settings.rule {
-            let better = |(at, guess): &mut (usize, Guessed)| {
+        if let UnmaskRule::Edit { edit, .. } = self.params.rule {
+            let is_edit = |(at, prediction): &mut (usize, Prediction)| {
                 !block.is_mask(*at)
-                    && guess.picked.token != block.tokens[*at]
-                    && guess.sure.probability > edit
+                    && prediction.sampled.token != block.tokens[*at]
+                    && prediction.confidence.probability > edit
             };
-            let edits: Vec<_> = guessed.extract_if(.., better).collect();
-            guessed.retain(|(at, _)| block.is_mask(*at));
+            let edits: Vec<_> = predicted.extract_if(.., is_edit).collect();
+            predicted.retain(|(at, _)| block.is_mask(*at));
             changed = !edits.is_empty();
-            edits.into_iter().for_each(|(at, guess)| block.write(at, guess.picked));
+            edits.into_iter().for_each(|(at, edit)| block.write(at, edit.sampled));
         }
-        let sure: Vec<Guess> = guessed.iter().map(|(_, guess)| guess.sure).collect();
-        let least = self.least(sure.len(), block.passes);
-        let kept = self.settings.rule.keep(&sure, block.passes, least);
-        let mut guessed: Vec<_> = guessed.into_iter().map(Some).collect();
+        let confidences: Vec<Confidence> = predicted.iter().map(|(_, p)| p.confidence).collect();
+        let min_kept = self.min_kept(confidences.len(), block.passes);
+        let kept = self.params.rule.keep(&confidences, block.passes, min_kept);
+        let mut predicted: Vec<_> = predicted.into_iter().map(Some).collect();
         for index in kept {
-            if let Some((at, guess)) = guessed[index].take() {
-                block.write(at, guess.picked);
+            if let Some((at, prediction)) = predicted[index].take() {
+                block.write(at, prediction.sampled);
                 changed = true;
             }
         }
         changed
     }
 
-    /// Takes in a pass over the block.
-    fn absorb_pass(
+    /// Absorbs a pass over the block.
+    fn absorb_block(
         &mut self,
         seq: SeqView<'_>,
         plan: &Plan,
-        scores: &mut [f32],
+        logits: &mut [f32],
         sampler: &mut Sampler,
     ) -> Option<Outcome> {
         self.has_block_kv = true;
         let mut block = self.block.take()?;
-        let places = self.scored(&block);
-        let rows = scores.chunks_exact_mut(scores.len() / plan.want.len());
-        let entropy = self.settings.rule.needs_entropy();
-        let mut guessed = Vec::with_capacity(places.len());
+        let places = self.predicted(&block);
+        let rows = logits.chunks_exact_mut(logits.len() / plan.scored.len());
+        let entropy = self.params.rule.needs_entropy();
+        let mut predicted = Vec::with_capacity(places.len());
         for (at, row) in places.into_iter().zip(rows) {
             row[self.shape.mask as usize] = f32::NEG_INFINITY;
             let position = block.start + at;
-            let in_reply = position - seq.prompt_len;
-            guessed.push((at, sampler.guess(row, position, in_reply, entropy)?));
+            let index = position - seq.prompt_len;
+            predicted.push((at, sampler.predict(row, position, index, entropy)?));
         }
-        let changed = self.write(&mut block, guessed);
+        let changed = self.write(&mut block, predicted);
         block.passes += 1;
         let was_full = block.masks().is_empty();
         block.next_part();
 
-        let preview = if self.settings.preview { block.preview() } else { Vec::new() };
+        let preview = if self.params.preview { block.preview() } else { Vec::new() };
         let mut outcome = Outcome { preview, ..Outcome::default() };
         let mut settled = block.is_full();
-        if settled && self.edits_text() {
-            self.edits += usize::from(was_full);
-            settled = !changed || self.edits > MOST_EDITS;
+        if settled && self.edits() {
+            self.edit_passes += usize::from(was_full);
+            settled = !changed || self.edit_passes > MAX_EDIT_PASSES;
         }
         let ends = || block.finished().iter().any(|&token| sampler.ends(token));
-        if settled || (!self.settings.whole_blocks && !self.edits_text() && ends()) {
-            outcome.commit = block.into_picked();
-            outcome.commit.iter().for_each(|picked| sampler.note(picked.token));
+        if settled || (!self.params.whole_blocks && !self.edits() && ends()) {
+            outcome.commit = block.into_sampled();
+            outcome.commit.iter().for_each(|sampled| sampler.commit(sampled.token));
         } else {
             self.block = Some(block);
         }
@@ -162,94 +350,98 @@ impl BlockFiller {
     }
 }
 
-impl Decoder for BlockFiller {
-    fn need(&self, seq: SeqView<'_>) -> Need {
+impl Decoder for BlockDecoder {
+    fn demand(&self, seq: SeqView<'_>) -> TokenDemand {
         match self.unread(seq) {
             0 => {
                 let tokens = match &self.block {
-                    Some(block) => self.fill(block).tokens.len(),
+                    Some(block) => self.plan_block(block).tokens.len(),
                     None => self.shape.len.min(seq.context_len - seq.kv_len),
                 };
-                Need { tokens, least: tokens, reads: false }
+                TokenDemand { tokens, min_tokens: tokens, is_prefill: false }
             }
             tokens => {
-                let least = if self.shape.causal { 1 } else { self.shape.len };
-                Need { tokens, least, reads: seq.kv_len < self.shape.start(seq.prompt_len) }
+                let min_tokens = if self.shape.causal { 1 } else { self.shape.len };
+                let is_prefill = seq.kv_len < self.shape.start(seq.prompt_len);
+                TokenDemand { tokens, min_tokens, is_prefill }
             }
         }
     }
 
     fn plan(&mut self, seq: SeqView<'_>, budget: usize) -> Plan {
         if self.unread(seq) > 0 {
-            return self.read(seq, budget);
+            return self.plan_text(seq, budget);
         }
         if self.block.is_none() {
             self.has_block_kv = false;
-            self.edits = 0;
+            self.edit_passes = 0;
             self.block = Some(Block::new(self.shape, seq.tokens, seq.context_len));
         }
-        let block = self.block.as_ref().expect("just made");
-        self.fill(block)
+        let block = self.block.as_ref().expect("the block was just made");
+        self.plan_block(block)
     }
 
     fn absorb(
         &mut self,
         seq: SeqView<'_>,
         plan: &Plan,
-        scores: &mut [f32],
+        logits: &mut [f32],
         sampler: &mut Sampler,
     ) -> Option<Outcome> {
         if self.unread(seq) == 0 {
-            return self.absorb_pass(seq, plan, scores, sampler);
+            return self.absorb_block(seq, plan, logits, sampler);
         }
         let mut outcome = Outcome { keep: plan.tokens.len(), ..Outcome::default() };
-        if !plan.want.is_empty() {
-            outcome.commit.push(sampler.pick(scores, seq.tokens.len())?);
+        if !plan.scored.is_empty() {
+            outcome.commit.push(sampler.sample(logits, seq.tokens.len())?);
         }
         Some(outcome)
     }
 
-    fn forget_pages(&mut self) {
+    fn pages_released(&mut self) {
         self.has_block_kv = false;
-        // K/V of an earlier pass cannot be had again, and what it led to would be another text: the
-        // block starts over, and comes to the same.
-        if self.settings.reuse {
+        // The K/V of an earlier pass cannot be computed again, and going on without it would give other
+        // tokens: the block starts over and comes to the same.
+        if self.params.reuse {
             self.block = None;
         }
     }
 
-    fn context(&self) -> Sees {
+    fn context(&self) -> Visibility {
         self.shape.context()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use wf_core::SamplingParams;
+
     use super::*;
-    use crate::request::Limits;
-    use crate::sample::SamplingParams;
+    use crate::output::Limits;
 
     #[test]
-    fn a_block_whose_old_kv_is_gone_starts_over_if_it_was_to_be_used() {
+    fn a_block_that_reuses_kv_starts_over_when_its_pages_are_released() {
         let shape = BlockShape { mask: 3, len: 8, part_len: 4, shift: true, causal: true };
         let tokens = [1, 2];
         let seq = SeqView {
             tokens: &tokens,
             prompt_len: 2,
             kv_len: 1,
-            most: 20,
+            max_len: 20,
             context_len: 64,
             prompt_logprobs: None,
+            draft: &[],
         };
         let mut sampler = Sampler::new(SamplingParams::default(), &Limits::default(), &tokens);
         for (reuse, masks) in [(true, 7), (false, 6)] {
-            let mut filler = BlockFiller::new(Diffusion { reuse, ..Diffusion::default() }, shape);
-            let first = filler.plan(seq, 8);
-            let mut scores: Vec<f32> =
-                (0..first.want.len() * 4).map(|at| at as f32 / 9.0).collect();
-            filler.absorb(seq, &first, &mut scores, &mut sampler).unwrap();
-            filler.forget_pages();
-            let again = filler.plan(seq, 8);
+            let params = DiffusionParams { reuse, ..DiffusionParams::default() };
+            let mut decoder = BlockDecoder::new(params, shape);
+            let first = decoder.plan(seq, 8);
+            let mut logits: Vec<f32> =
+                (0..first.scored.len() * 4).map(|at| at as f32 / 9.0).collect();
+            decoder.absorb(seq, &first, &mut logits, &mut sampler).unwrap();
+            decoder.pages_released();
+            let again = decoder.plan(seq, 8);
             assert_eq!(again.tokens.iter().filter(|&&token| token == 3).count(), masks);
         }
     }

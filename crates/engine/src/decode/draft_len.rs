@@ -1,49 +1,50 @@
-//! How many tokens to guess next, by how the last guesses fared.
+//! Number of tokens to draft next, adapted to the acceptance of earlier drafts.
 
-/// Guesses made, guesses that were right: what to do next.
+/// Draft length that follows acceptance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DraftLen {
-    now: usize,
-    most: usize,
-    adapts: bool,
-    /// Steps without guesses still to come.
+    len: usize,
+    max: usize,
+    adaptive: bool,
+    /// Number of steps until drafting resumes.
     pause: usize,
     next_pause: usize,
 }
 
-/// The longest pause: text that cannot be guessed costs one pass more in so many.
-const LONGEST_PAUSE: usize = 16;
+/// Maximum pause in steps: text that cannot be predicted costs one extra pass in so many.
+const MAX_PAUSE: usize = 16;
 
 impl DraftLen {
-    pub(crate) fn new(most: usize, adapts: bool) -> Self {
-        let now = if adapts { most.min(4) } else { most };
-        Self { now, most, adapts, pause: 0, next_pause: 1 }
+    pub(crate) fn new(max: usize, adaptive: bool) -> Self {
+        let len = if adaptive { max.min(4) } else { max };
+        Self { len, max, adaptive, pause: 0, next_pause: 1 }
     }
 
-    /// How many to guess now; none during a pause.
+    /// Returns the number of tokens to draft now, 0 during a pause.
     pub(crate) fn get(&self) -> usize {
-        if self.pause > 0 { 0 } else { self.now }
+        if self.pause > 0 { 0 } else { self.len }
     }
 
-    /// A step went by without a guess.
+    /// Records a step without a draft.
     pub(crate) fn skipped(&mut self) {
         self.pause = self.pause.saturating_sub(1);
     }
 
-    /// `agreed` of `guessed` tokens were right. All of them: guess twice as many. Some: one more than
-    /// that. None: wait a while, each time longer.
-    pub(crate) fn saw(&mut self, guessed: usize, agreed: usize) {
-        // Nothing is learnt from no guess: there was no room for one.
-        if !self.adapts || guessed == 0 {
+    /// Records that `accepted` of `drafted` tokens were accepted. If all were, the length doubles; if some
+    /// were, it is one more than those; if none was, drafting pauses, each time for longer.
+    pub(crate) fn verified(&mut self, drafted: usize, accepted: usize) {
+        // There was no room for a draft.
+        if !self.adaptive || drafted == 0 {
             return;
         }
-        if agreed == 0 {
+        if accepted == 0 {
             self.pause = self.next_pause;
-            self.next_pause = (2 * self.next_pause).min(LONGEST_PAUSE);
+            self.next_pause = (2 * self.next_pause).min(MAX_PAUSE);
         } else {
             self.next_pause = 1;
         }
-        self.now = if agreed == guessed { 2 * guessed } else { agreed + 1 }.clamp(1, self.most);
+        let len = if accepted == drafted { 2 * drafted } else { accepted + 1 };
+        self.len = len.clamp(1, self.max);
     }
 }
 
@@ -52,23 +53,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn right_guesses_make_it_bolder_and_wrong_ones_careful() {
+    fn acceptance_lengthens_drafts_and_rejection_shortens_them() {
         let mut len = DraftLen::new(15, true);
         assert_eq!(len.get(), 4);
-        len.saw(4, 4);
+        len.verified(4, 4);
         assert_eq!(len.get(), 8);
-        len.saw(8, 8);
+        len.verified(8, 8);
         assert_eq!(len.get(), 15);
-        len.saw(15, 2);
+        len.verified(15, 2);
         assert_eq!(len.get(), 3);
     }
 
     #[test]
-    fn pauses_grow_while_every_guess_is_wrong() {
+    fn pauses_grow_while_every_draft_is_rejected() {
         let mut len = DraftLen::new(8, true);
         let mut pauses = Vec::new();
         for _ in 0..7 {
-            len.saw(1, 0);
+            len.verified(1, 0);
             let mut pause = 0;
             while len.get() == 0 {
                 len.skipped();
@@ -77,22 +78,22 @@ mod tests {
             pauses.push(pause);
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 16, 16]);
-        len.saw(1, 1);
-        len.saw(2, 0);
+        len.verified(1, 1);
+        len.verified(2, 0);
         assert_eq!((len.get(), len.pause), (0, 1));
     }
 
     #[test]
-    fn no_guess_teaches_nothing() {
+    fn an_empty_draft_changes_nothing() {
         let mut len = DraftLen::new(8, true);
-        len.saw(0, 0);
+        len.verified(0, 0);
         assert_eq!(len.get(), 4);
     }
 
     #[test]
     fn a_fixed_length_stays() {
         let mut len = DraftLen::new(7, false);
-        len.saw(7, 0);
+        len.verified(7, 0);
         assert_eq!(len.get(), 7);
     }
 }

@@ -1,39 +1,153 @@
-//! Guesses tokens, checks them in one pass, keeps those it would have picked.
+//! Speculative decoding: draft tokens are verified in one pass, and those the sampler agrees with are kept.
 //!
-//! The check runs the last token and the guesses as ordinary text. Row by row, the sampler picks as it
-//! would have without guesses, from the same scores and with the same random number; the first pick
-//! that is not the guess ends the check. So every pick made is a pick kept, and guesses change when
-//! tokens come, never which: at any temperature, with any setting.
+//! Verification runs the last token and the draft as ordinary text. Row by row, the sampler samples as it
+//! would without a draft, from the same logits and with the same random number; the first sampled token that
+//! differs from the draft ends the verification. Every sampled token is therefore kept, and drafts change
+//! when tokens arrive but never which: at any temperature, with any setting.
 
-use wf_model::{Scoring, Sees, TokenId};
+use serde_json::Value;
+use wf_model::{Scoring, TokenId, Visibility};
 
 use super::draft_len::DraftLen;
 use super::lookup::Lookup;
-use super::mode::Drafting;
-use super::{Autoregressive, Decoder, Need, Outcome, Plan, SeqView};
-use crate::sample::{Sampler, best_two};
+use super::settings::{Setting, SettingKind, count};
+use super::support::Mode;
+use super::{
+    Autoregressive, Capabilities, Decoder, Outcome, Plan, SeqView, TokenDemand, UnsupportedMode,
+};
+use crate::logits::best_two;
+use crate::sample::Sampler;
 
-/// Drafts and checks.
+/// Sources of draft tokens, and their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DraftParams {
+    /// Drafts by a model: the draft model if one is loaded, else this model in a pass over masks.
+    pub model: bool,
+    /// Drafts the tokens that followed the same tokens earlier.
+    pub lookup: bool,
+    /// Maximum number of draft tokens per verification.
+    pub max_tokens: usize,
+    /// Drafts fewer tokens after rejections.
+    pub adaptive: bool,
+}
+
+const SETTINGS: [Setting; 2] = [
+    Setting {
+        object: "draft",
+        name: "tokens",
+        kind: SettingKind::Count,
+        flag: Some((
+            "draft-tokens",
+            "Drafts: maximum number of tokens to draft at once [default: 15]",
+        )),
+    },
+    Setting { object: "draft", name: "adapt", kind: SettingKind::Bool, flag: None },
+];
+
+impl DraftParams {
+    /// Maximum of `max_tokens`.
+    pub const LIMIT: usize = 64;
+
+    /// Drafts by a model.
+    pub const MODEL: Self = Self::from_sources(true, false);
+
+    /// Drafts by lookup.
+    pub const LOOKUP: Self = Self::from_sources(false, true);
+
+    /// Drafts by lookup where it finds something, else by a model.
+    pub const MODEL_AND_LOOKUP: Self = Self::from_sources(true, true);
+
+    /// Returns the default parameters for these sources.
+    pub const fn from_sources(model: bool, lookup: bool) -> Self {
+        Self { model, lookup, max_tokens: 15, adaptive: true }
+    }
+}
+
+impl Mode for DraftParams {
+    fn name(&self) -> &'static str {
+        match (self.model, self.lookup) {
+            (true, false) => "drafted",
+            (true, true) => "drafted+lookup",
+            (false, _) => "lookup",
+        }
+    }
+
+    fn summary(&self) -> &'static str {
+        match (self.model, self.lookup) {
+            (true, false) => {
+                "the same tokens, sooner: drafted by the model of --draft, or from masks"
+            }
+            (true, true) => "drafts from both sources",
+            (false, _) => {
+                "the same with every model: drafts are what followed the same tokens before"
+            }
+        }
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        &SETTINGS
+    }
+
+    fn set(&mut self, name: &str, value: &Value) -> Result<(), UnsupportedMode> {
+        match name {
+            "tokens" => self.max_tokens = count(value),
+            "adapt" => self.adaptive = *value == true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_default(&self, model: Capabilities) -> bool {
+        *self == Self::MODEL && model.draft_model && model.predicts_next_token()
+    }
+
+    fn uses_draft_model(&self) -> bool {
+        self.model
+    }
+
+    fn decoder(&self, model: Capabilities) -> Result<Box<dyn Decoder>, UnsupportedMode> {
+        model.require_next_token(self.name())?;
+        let (tokens, limit) = (self.max_tokens, Self::LIMIT);
+        if tokens == 0 || tokens > limit {
+            return Err(UnsupportedMode(format!(
+                "draft tokens is {tokens}: must be between 1 and {limit}"
+            )));
+        }
+        let drafter = match (self.model, model.blocks) {
+            (false, _) => Drafter::None,
+            (true, _) if model.draft_model => Drafter::DraftModel,
+            (true, Some(blocks)) => Drafter::Masks(blocks.mask_token),
+            (true, None) => {
+                let mut error = UnsupportedMode::no_masks(self.name());
+                error.0.push_str("; with a draft model, drafted works too");
+                return Err(error);
+            }
+        };
+        Ok(Box::new(Drafted::new(*self, drafter)))
+    }
+}
+
+/// Decoder that drafts and verifies.
 #[derive(Debug)]
 pub struct Drafted {
-    guesser: Guesser,
+    drafter: Drafter,
     lookup: Option<Lookup>,
     model_len: DraftLen,
     lookup_len: DraftLen,
     draft: Option<Draft>,
 }
 
-/// The model that guesses.
+/// Model that drafts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Guesser {
-    Nobody,
-    /// The model itself, over masks that are written so.
+enum Drafter {
+    None,
+    /// The model itself, over masks of this token.
     Masks(TokenId),
-    /// Another one, which is asked before each plan.
+    /// A draft model, which runs before each plan.
     DraftModel,
 }
 
-/// Guesses of what follows after a number of tokens.
+/// Draft tokens that follow the first `after` tokens of the sequence.
 #[derive(Debug)]
 struct Draft {
     after: usize,
@@ -48,29 +162,31 @@ enum Source {
 }
 
 impl Drafted {
-    pub(crate) fn new(drafting: Drafting, guesser: Guesser) -> Self {
-        let len = DraftLen::new(drafting.most, drafting.adapts);
+    fn new(params: DraftParams, drafter: Drafter) -> Self {
+        let len = DraftLen::new(params.max_tokens, params.adaptive);
         Self {
-            guesser,
-            lookup: drafting.lookup.then(Lookup::default),
+            drafter,
+            lookup: params.lookup.then(Lookup::default),
             model_len: len,
             lookup_len: len,
             draft: None,
         }
     }
 
-    /// The guesses to check, if any were made for this very place.
-    fn draft(&self, seq: SeqView<'_>) -> Option<&Draft> {
-        self.draft.as_ref().filter(|draft| draft.after == seq.tokens.len())
+    /// Returns the tokens to verify, if any were drafted for this very position.
+    fn draft<'a>(&'a self, seq: SeqView<'a>) -> Option<&'a [TokenId]> {
+        let own = self.draft.as_ref().filter(|draft| draft.after == seq.tokens.len());
+        let own = own.map(|draft| &draft.tokens[..]);
+        own.or_else(|| Some(seq.draft).filter(|draft| !draft.is_empty()))
     }
 
-    /// How many guesses could still be part of the reply: the check itself adds one token. (There may be
-    /// room for none, where only the prompt is to be told of.)
+    /// Returns how many draft tokens could still be part of the completion: the verification itself adds
+    /// one token. There may be room for none, if only prompt logprobs are requested.
     fn room(seq: SeqView<'_>) -> usize {
-        seq.most.saturating_sub(seq.tokens.len() + 1)
+        seq.max_len.saturating_sub(seq.tokens.len() + 1)
     }
 
-    /// Guesses what followed the same tokens earlier, if nothing is guessed yet.
+    /// Drafts what followed the same tokens earlier, if there is no draft yet.
     fn look_up(&mut self, seq: SeqView<'_>) {
         if self.draft(seq).is_some() {
             return;
@@ -87,40 +203,40 @@ impl Drafted {
         }
     }
 
-    /// How many tokens a model is to guess.
-    fn model_guesses(&self, seq: SeqView<'_>) -> usize {
+    fn model_draft_len(&self, seq: SeqView<'_>) -> usize {
         self.model_len.get().min(Self::room(seq))
     }
 
-    fn check(
+    fn verify(
         &mut self,
         seq: SeqView<'_>,
         plan: &Plan,
-        scores: &mut [f32],
+        logits: &mut [f32],
         sampler: &mut Sampler,
     ) -> Option<Outcome> {
-        let guesses = &plan.tokens[1..];
-        let mut outcome = Outcome { drafted: guesses.len(), ..Outcome::default() };
-        let rows = scores.chunks_exact_mut(scores.len() / plan.want.len());
-        for (at, row) in rows.enumerate() {
-            let Some(picked) = sampler.pick(row, seq.tokens.len() + at) else { break };
-            let agrees = guesses.get(at) == Some(&picked.token);
-            let ends = sampler.ends(picked.token);
-            outcome.commit.push(picked);
-            outcome.agreed += usize::from(agrees);
+        let draft = &plan.tokens[1..];
+        let mut outcome = Outcome { drafted: draft.len(), ..Outcome::default() };
+        let rows = logits.chunks_exact_mut(logits.len() / plan.scored.len());
+        for (index, row) in rows.enumerate() {
+            let Some(sampled) = sampler.sample(row, seq.tokens.len() + index) else { break };
+            let agrees = draft.get(index) == Some(&sampled.token);
+            let ends = sampler.ends(sampled.token);
+            outcome.commit.push(sampled);
+            outcome.accepted += usize::from(agrees);
             if !agrees || ends {
                 break;
             }
         }
-        // What was picked before scores broke is part of the reply, as it would be without guesses.
+        // Tokens sampled before the logits broke are part of the completion, as they are without a draft.
         if outcome.commit.is_empty() {
             return None;
         }
-        // The last token, and the guesses that were right.
+        // The last token, and the accepted draft tokens.
         outcome.keep = outcome.commit.len();
-        match self.draft.take().map(|draft| draft.source) {
-            Some(Source::Model) => self.model_len.saw(outcome.drafted, outcome.agreed),
-            Some(Source::Lookup) => self.lookup_len.saw(outcome.drafted, outcome.agreed),
+        let own = self.draft.take().map(|draft| draft.source);
+        match own.or((!seq.draft.is_empty()).then_some(Source::Model)) {
+            Some(Source::Model) => self.model_len.verified(outcome.drafted, outcome.accepted),
+            Some(Source::Lookup) => self.lookup_len.verified(outcome.drafted, outcome.accepted),
             None => self.model_len.skipped(),
         }
         Some(outcome)
@@ -128,42 +244,49 @@ impl Drafted {
 }
 
 impl Decoder for Drafted {
-    fn need(&self, seq: SeqView<'_>) -> Need {
-        let pending = seq.tokens.len() - seq.kv_len;
-        if pending > 1 {
-            return Autoregressive.need(seq);
+    fn demand(&self, seq: SeqView<'_>) -> TokenDemand {
+        if seq.tokens.len() - seq.kv_len > 1 {
+            return Autoregressive.demand(seq);
         }
-        let guesses = self
-            .draft(seq)
-            .map_or(self.model_len.get().max(self.lookup_len.get()), |d| d.tokens.len());
-        Need { tokens: 1 + guesses.min(Self::room(seq)), least: 1, reads: false }
+        let draft_len = match self.draft(seq) {
+            Some(draft) => draft.len(),
+            None => self.model_len.get().max(self.lookup_len.get()),
+        };
+        let tokens = 1 + draft_len.min(Self::room(seq));
+        TokenDemand { tokens, min_tokens: 1, is_prefill: false }
     }
 
     fn plan(&mut self, seq: SeqView<'_>, budget: usize) -> Plan {
         if seq.tokens.len() - seq.kv_len > 1 || budget == 1 {
             return Autoregressive.plan(seq, budget);
         }
-        // Where a draft model is asked, that came before.
-        if self.guesser != Guesser::DraftModel {
+        // With a draft model, `draft_len` has looked up already.
+        if self.drafter != Drafter::DraftModel {
             self.look_up(seq);
         }
         let last = &seq.tokens[seq.kv_len..];
-        let masks = self.model_guesses(seq).min(budget);
-        match (self.draft(seq), self.guesser) {
-            // The row of a token scores the next, so the last token makes the first guess. That one alone
-            // is what a check without guesses gives.
-            (None, Guesser::Masks(mask)) if masks > 1 => {
+        let masks = self.model_draft_len(seq).min(budget);
+        match (self.draft(seq), self.drafter) {
+            // The logits of a token predict the next, so the last token drafts the first one. A draft of
+            // that one alone is what a verification without a draft samples.
+            (None, Drafter::Masks(mask)) if masks > 1 => {
                 let mut tokens = last.to_vec();
                 tokens.resize(masks, mask);
-                let sees = Sees::Until(seq.kv_len + tokens.len());
+                let visibility = Visibility::Until(seq.kv_len + tokens.len());
                 // The best token that is not a mask.
                 let scoring = Some(Scoring::Top(2));
-                Plan { at: seq.kv_len, want: (0..tokens.len()).collect(), tokens, sees, scoring }
+                Plan {
+                    start: seq.kv_len,
+                    scored: (0..tokens.len()).collect(),
+                    tokens,
+                    visibility,
+                    scoring,
+                }
             }
             (draft, _) => {
-                let guesses = draft.map_or(&[][..], |draft| &draft.tokens);
-                let guesses = &guesses[..guesses.len().min(budget - 1)];
-                let tokens = [last, guesses].concat();
+                let draft = draft.unwrap_or_default();
+                let draft = &draft[..draft.len().min(budget - 1)];
+                let tokens = [last, draft].concat();
                 Plan::causal(seq.kv_len, &tokens, (0..tokens.len()).collect())
             }
         }
@@ -173,37 +296,32 @@ impl Decoder for Drafted {
         &mut self,
         seq: SeqView<'_>,
         plan: &Plan,
-        scores: &mut [f32],
+        logits: &mut [f32],
         sampler: &mut Sampler,
     ) -> Option<Outcome> {
         if seq.tokens.len() - seq.kv_len > 1 {
-            return Autoregressive.absorb(seq, plan, scores, sampler);
+            return Autoregressive.absorb(seq, plan, logits, sampler);
         }
-        match (plan.sees, self.guesser) {
-            (Sees::Until(_), Guesser::Masks(mask)) => {
-                let rows = scores.chunks_exact(scores.len() / plan.want.len());
-                let guess = |row| best_two(row).into_iter().flatten().find(|&token| token != mask);
-                let tokens = rows.map_while(guess).collect();
+        match (plan.visibility, self.drafter) {
+            (Visibility::Until(_), Drafter::Masks(mask)) => {
+                let rows = logits.chunks_exact(logits.len() / plan.scored.len());
+                let best = |row| best_two(row).into_iter().flatten().find(|&token| token != mask);
+                let tokens = rows.map_while(best).collect();
                 self.draft = Some(Draft { after: seq.tokens.len(), tokens, source: Source::Model });
                 Some(Outcome::default())
             }
-            _ => self.check(seq, plan, scores, sampler),
+            _ => self.verify(seq, plan, logits, sampler),
         }
     }
 
-    fn guesses_wanted(&mut self, seq: SeqView<'_>) -> Option<usize> {
-        if self.guesser != Guesser::DraftModel {
+    fn draft_len(&mut self, seq: SeqView<'_>) -> Option<usize> {
+        if self.drafter != Drafter::DraftModel {
             return None;
         }
         if seq.tokens.len() - seq.kv_len > 1 {
             return Some(0);
         }
         self.look_up(seq);
-        Some(if self.draft(seq).is_some() { 0 } else { self.model_guesses(seq) })
-    }
-
-    fn take_guesses(&mut self, seq: SeqView<'_>, guesses: Vec<TokenId>) {
-        let (after, source) = (seq.tokens.len(), Source::Model);
-        self.draft = Some(Draft { after, tokens: guesses, source });
+        Some(if self.draft(seq).is_some() { 0 } else { self.model_draft_len(seq) })
     }
 }

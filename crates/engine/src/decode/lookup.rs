@@ -1,20 +1,19 @@
-//! Guesses from what stood there before: a suffix automaton over prompt and reply.
+//! Drafts by prompt lookup: a suffix automaton over prompt and completion.
 //!
-//! It knows every run of tokens that occurred, and where one ended last. Adding a token takes a few
-//! steps whatever the length of the text, and the longest end of the text that occurred before is one
-//! link away.
+//! The automaton knows every run of tokens that occurred and where it last ended. Appending a token takes
+//! amortised constant time, and the longest suffix of the text that occurred before is one link away.
 
 use std::collections::BTreeMap;
 
 use wf_model::TokenId;
 
-/// Shorter repeats are chance.
-const SHORTEST_REPEAT: usize = 2;
+/// Minimum length of a repeat: shorter ones are chance.
+const MIN_REPEAT: usize = 2;
 
-/// How many shorter repeats are told where they ended last: beyond these an older place is used.
-const REFRESHED: usize = 16;
+/// Number of shorter repeats whose end is refreshed per token. Others draft from an older occurrence.
+const MAX_REFRESHED: usize = 16;
 
-/// See the module's page.
+/// Suffix automaton over the tokens of a sequence.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     text: Vec<TokenId>,
@@ -22,16 +21,16 @@ pub(crate) struct Lookup {
     last: usize,
 }
 
-/// Runs of tokens that always end together.
+/// Runs of tokens that end at the same positions.
 #[derive(Clone, Debug)]
 struct State {
-    /// The longest of them.
+    /// Length of the longest run.
     len: usize,
-    /// The state of the longest shorter run that ends in more places.
+    /// State of the longest suffix that ends at more positions.
     link: Option<usize>,
-    /// The position after a place where they ended, before the text's own end.
+    /// Position after an earlier occurrence.
     end: usize,
-    /// Where each token that followed leads to.
+    /// Transitions by token.
     next: BTreeMap<TokenId, usize>,
 }
 
@@ -43,35 +42,35 @@ impl Default for Lookup {
 }
 
 impl Lookup {
-    /// Takes in what was added to `tokens`, which only ever grow.
+    /// Appends what was added to `tokens`, which only ever grow.
     pub(crate) fn follow(&mut self, tokens: &[TokenId]) {
         for &token in &tokens[self.text.len()..] {
             self.push(token);
         }
     }
 
-    /// At most `len` tokens that followed when the text last ended as it does now.
+    /// Returns `len` tokens that followed the last occurrence of the longest repeated suffix.
     pub(crate) fn draft(&self, len: usize) -> Vec<TokenId> {
         let Some(link) = self.states[self.last].link else { return Vec::new() };
         let repeat = &self.states[link];
-        if repeat.len < SHORTEST_REPEAT {
+        if repeat.len < MIN_REPEAT {
             return Vec::new();
         }
-        // What followed may reach the text's end: then it goes on with what was just guessed.
+        // Past the end of the text, the draft continues itself.
         let mut draft: Vec<TokenId> = Vec::with_capacity(len);
-        let told = self.text.len() - repeat.end;
+        let known = self.text.len() - repeat.end;
         for at in 0..len {
-            draft.push(if at < told { self.text[repeat.end + at] } else { draft[at - told] });
+            draft.push(if at < known { self.text[repeat.end + at] } else { draft[at - known] });
         }
         draft
     }
 
     fn push(&mut self, token: TokenId) {
-        // Where runs ended becomes "before" only now: they end at the text's end too, which has nothing
-        // to follow it until this token came.
+        // The suffixes of the text end here. That is an earlier occurrence from now on, because only this
+        // token gives it a successor.
         let end = self.text.len();
         let mut older = self.states[self.last].link;
-        for _ in 0..REFRESHED {
+        for _ in 0..MAX_REFRESHED {
             let Some(at) = older else { break };
             self.states[at].end = end;
             older = self.states[at].link;
@@ -91,7 +90,7 @@ impl Lookup {
         self.last = new;
     }
 
-    /// The state of exactly the runs of `at` with `token` after them.
+    /// Returns the state of exactly the runs of `at` followed by `token`.
     fn split(&mut self, at: usize, token: TokenId) -> usize {
         let target = self.states[at].next[&token];
         let len = self.states[at].len + 1;
@@ -118,7 +117,7 @@ impl Lookup {
 mod tests {
     use super::*;
 
-    /// The same by looking everywhere: the longest end of `text` that occurred before.
+    /// Finds the longest suffix of `text` that occurred before by exhaustive search.
     fn longest_repeat(text: &[TokenId]) -> usize {
         let occurred =
             |run: &[TokenId]| text[..text.len() - 1].windows(run.len()).any(|w| w == run);
@@ -126,25 +125,25 @@ mod tests {
     }
 
     #[test]
-    fn what_followed_the_longest_repeat_is_guessed() {
+    fn drafts_what_followed_the_longest_repeat() {
         let mut lookup = Lookup::default();
         lookup.follow(&[1, 2, 3, 4, 5, 9, 2, 3]);
         assert_eq!(lookup.draft(5), [4, 5, 9, 2, 3]);
-        assert_eq!(lookup.draft(8), [4, 5, 9, 2, 3, 4, 5, 9], "and so on");
+        assert_eq!(lookup.draft(8), [4, 5, 9, 2, 3, 4, 5, 9], "it continues itself");
         assert_eq!(lookup.draft(2), [4, 5]);
         lookup.follow(&[1, 2, 3, 4, 5, 9, 2, 3, 7]);
         assert_eq!(lookup.draft(10), [0; 0], "nothing ended in 7 before");
     }
 
     #[test]
-    fn the_last_time_counts() {
+    fn drafts_from_the_last_occurrence() {
         let mut lookup = Lookup::default();
         lookup.follow(&[1, 2, 3, 0, 1, 2, 4, 0, 1, 2]);
         assert_eq!(lookup.draft(1), [4]);
     }
 
     #[test]
-    fn guesses_follow_a_longest_repeat_in_any_text() {
+    fn drafts_follow_a_longest_repeat_in_any_text() {
         for (alphabet, seed) in (2..7).flat_map(|a| (0..8).map(move |s| (a, s))) {
             let mut state = seed * 7919 + 1;
             let mut text = Vec::new();
@@ -155,20 +154,20 @@ mod tests {
                 lookup.follow(&text);
                 let repeat = longest_repeat(&text);
                 let draft = lookup.draft(3);
-                if repeat < SHORTEST_REPEAT {
+                if repeat < MIN_REPEAT {
                     assert!(draft.is_empty());
                     continue;
                 }
-                let guessed = [&text[text.len() - repeat..], &draft[..]].concat();
+                let drafted = [&text[text.len() - repeat..], &draft[..]].concat();
                 let whole = [&text[..], &draft[..]].concat();
                 let earlier = &whole[..whole.len() - 1];
-                assert!(earlier.windows(guessed.len()).any(|w| w == guessed), "{text:?}");
+                assert!(earlier.windows(drafted.len()).any(|w| w == drafted), "{text:?}");
             }
         }
     }
 
     #[test]
-    fn a_text_of_one_token_is_no_trap() {
+    fn a_text_of_one_repeated_token_takes_linear_time() {
         let mut lookup = Lookup::default();
         lookup.follow(&vec![5; 20_000]);
         assert_eq!(lookup.draft(3).first(), Some(&5));

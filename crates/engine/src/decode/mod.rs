@@ -1,149 +1,245 @@
-//! How one sequence turns scores into tokens.
+//! The registry of decoding modes: how one sequence turns logits into tokens.
 //!
-//! A decoder plans tokens to run and absorbs their scores. `keep` is the whole of K/V rollback:
-//! tokens that were run and not kept are overwritten by a later step.
+//! A mode is one file in this folder and its lines here: a `mod`, a variant of [`DecodeMode`], an entry of
+//! [`MODES`] and two match arms. Names, help texts, settings, command-line flags, API fields and checks derive from
+//! them.
 
-mod accept;
 mod autoregressive;
 mod block;
+mod decoder;
 mod diffusion;
 mod draft_len;
 mod drafted;
-mod embedder;
 mod lookup;
-mod mode;
 mod settings;
+mod support;
+mod unmask;
 
-use std::ops::Range;
-
-use wf_model::{Scoring, Sees, TokenId};
-
-pub use accept::{Guess, Rule};
 pub use autoregressive::Autoregressive;
-pub use diffusion::BlockFiller;
-pub use drafted::Drafted;
-pub use embedder::Embedder;
-pub use mode::{Abilities, DecodeMode, Diffusion, Drafting, Unsupported};
-pub use settings::DecodeSettings;
+pub use decoder::{Decoder, Outcome, Plan, SeqView, TokenDemand};
+pub use diffusion::{BlockDecoder, DiffusionParams};
+pub use drafted::{DraftParams, Drafted};
+pub use settings::{DecodeSettings, Setting, SettingKind};
+pub use support::{Capabilities, UnsupportedMode};
+pub use unmask::{Confidence, UnmaskRule};
 
-use crate::request::{Logprobs, Picked};
-use crate::sample::Sampler;
+use support::Mode;
 
-/// A sequence as its decoder sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct SeqView<'a> {
-    /// Prompt and reply so far.
-    pub tokens: &'a [TokenId],
-    /// How many of the tokens are the prompt.
-    pub prompt_len: usize,
-    /// How many of the tokens have their K/V in the pages.
-    pub kv_len: usize,
-    /// The most tokens that prompt and reply can come to.
-    pub most: usize,
-    /// How many positions the context has.
-    pub context_len: usize,
-    /// How many likeliest tokens to tell for each token of the prompt, if any of it is to be told.
-    pub prompt_logprobs: Option<usize>,
+/// A decoding mode and its parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum DecodeMode {
+    /// One token per pass.
+    #[default]
+    Autoregressive,
+    /// Blocks of masks, each filled in a few passes.
+    Diffusion(DiffusionParams),
+    /// The tokens of `Autoregressive`, sooner: drafted, then verified together.
+    Drafted(DraftParams),
 }
 
-/// How much of a step a decoder can use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Need {
-    /// As many tokens as this, if there is room for them.
-    pub tokens: usize,
-    /// Fewer than this are of no use.
-    pub least: usize,
-    /// Whether it reads what is known already (and does not look for the next token).
-    pub reads: bool,
-}
+/// All modes with their default parameters.
+pub const MODES: [DecodeMode; 5] = [
+    DecodeMode::Autoregressive,
+    DecodeMode::Diffusion(DiffusionParams::DEFAULT),
+    DecodeMode::Drafted(DraftParams::MODEL),
+    DecodeMode::Drafted(DraftParams::LOOKUP),
+    DecodeMode::Drafted(DraftParams::MODEL_AND_LOOKUP),
+];
 
-/// What a decoder wants to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// Position of the first token: `kv_len`, or later when part of a block is redone.
-    pub at: usize,
-    /// The tokens; at least one.
-    pub tokens: Vec<TokenId>,
-    /// What each of them sees.
-    pub sees: Sees,
-    /// Which of them want scores, ascending.
-    pub want: Vec<usize>,
-    /// Which scores they get, if not those that a pick looks at.
-    pub scoring: Option<Scoring>,
-}
+impl DecodeMode {
+    fn as_mode(&self) -> &dyn Mode {
+        match self {
+            Self::Autoregressive => &Autoregressive,
+            Self::Diffusion(params) => params,
+            Self::Drafted(params) => params,
+        }
+    }
 
-impl Plan {
-    /// Runs `tokens` as text that is known, in one pass with what comes before.
-    fn causal(at: usize, tokens: &[TokenId], want: Vec<usize>) -> Self {
-        Self { at, tokens: tokens.to_vec(), sees: Sees::Causal, want, scoring: None }
+    fn as_mode_mut(&mut self) -> Option<&mut dyn Mode> {
+        match self {
+            Self::Autoregressive => None,
+            Self::Diffusion(params) => Some(params),
+            Self::Drafted(params) => Some(params),
+        }
     }
 }
 
-/// What became final.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
-    /// How many tokens after `kv_len` keep their K/V.
-    pub keep: usize,
-    /// How likely the tokens of the prompt are that follow those run, if asked for.
-    pub prompt: Vec<Logprobs>,
-    /// Tokens to append.
-    pub commit: Vec<Picked>,
-    /// Tokens that were guessed for a check, and those of them that it agreed with.
-    pub drafted: usize,
-    /// See `drafted`.
-    pub agreed: usize,
-    /// The block as it stands, if it is to be shown: nothing where a mask is.
-    pub preview: Vec<Option<TokenId>>,
-    /// What all of the text came to, where that was asked for and not a reply.
-    pub embedding: Option<Vec<f32>>,
-}
+impl DecodeMode {
+    /// Returns the name used in requests and on the command line.
+    pub fn name(&self) -> &'static str {
+        self.as_mode().name()
+    }
 
-/// How one sequence turns scores into tokens. One value a sequence; it owns its state.
-pub trait Decoder: Send {
-    /// How much of the next step it can use.
-    fn need(&self, seq: SeqView<'_>) -> Need;
+    /// Returns a description of one line.
+    pub fn summary(&self) -> &'static str {
+        self.as_mode().summary()
+    }
 
-    /// What to run next, at most `budget` tokens, which is no less than the least of `need`.
+    /// Returns the mode of that name with its default parameters.
+    pub fn from_name(name: &str) -> Option<Self> {
+        MODES.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// Returns the names of all modes.
+    pub fn names() -> [&'static str; MODES.len()] {
+        MODES.map(|mode| mode.name())
+    }
+
+    /// Returns the settings of all modes, each once.
+    pub fn all_settings() -> Vec<&'static Setting> {
+        let mut all: Vec<&Setting> = Vec::new();
+        for setting in MODES.iter().flat_map(|mode| mode.as_mode().settings()) {
+            if !all.contains(&setting) {
+                all.push(setting);
+            }
+        }
+        all
+    }
+
+    /// Returns the names of the objects that hold settings in a request, each once.
+    pub fn setting_objects() -> Vec<&'static str> {
+        let mut objects: Vec<_> =
+            Self::all_settings().iter().map(|setting| setting.object).collect();
+        objects.dedup();
+        objects
+    }
+
+    /// Returns the mode that a model uses unless another is requested.
+    pub fn default_for(model: Capabilities) -> Self {
+        MODES.into_iter().find(|mode| mode.as_mode().is_default(model)).unwrap_or_default()
+    }
+
+    /// Returns `true` if tokens are sampled from left to right.
+    pub fn is_left_to_right(&self) -> bool {
+        self.as_mode().is_left_to_right()
+    }
+
+    /// Returns `true` if the mode uses a draft model where one is loaded.
+    pub fn uses_draft_model(&self) -> bool {
+        self.as_mode().uses_draft_model()
+    }
+
+    /// Returns a decoder for a model with these capabilities.
     ///
-    /// A plan may be dropped without being run (no page was free): the next call plans again.
-    fn plan(&mut self, seq: SeqView<'_>, budget: usize) -> Plan;
-
-    /// Reads the scores of the plan's wanted tokens, one row after another, which it may change.
-    /// Nothing if no token could be picked.
-    fn absorb(
-        &mut self,
-        seq: SeqView<'_>,
-        plan: &Plan,
-        scores: &mut [f32],
-        sampler: &mut Sampler,
-    ) -> Option<Outcome>;
-
-    /// How many tokens a draft model is to guess before the next plan, if this decoder uses one.
-    fn guesses_wanted(&mut self, _seq: SeqView<'_>) -> Option<usize> {
-        None
+    /// # Errors
+    ///
+    /// If the model does not support the mode or one of its parameters.
+    pub fn decoder(&self, model: Capabilities) -> Result<Box<dyn Decoder>, UnsupportedMode> {
+        self.as_mode().decoder(model)
     }
 
-    /// What it guessed; at least one token.
-    fn take_guesses(&mut self, _seq: SeqView<'_>, _guesses: Vec<TokenId>) {}
-
-    /// Which tokens of the plan it wants the hidden states of.
-    fn pooled(&self, _plan: &Plan) -> Range<usize> {
-        0..0
+    fn has_object(&self, object: &str) -> bool {
+        self.as_mode().settings().iter().any(|setting| setting.object == object)
     }
 
-    /// Takes in the hidden state of one of them, in order, before `absorb`.
-    fn pool(&mut self, _hidden: &[f32]) {}
+    fn apply(&mut self, settings: &DecodeSettings) -> Result<(), UnsupportedMode> {
+        let Some(mode) = self.as_mode_mut() else { return Ok(()) };
+        for setting in mode.settings() {
+            let value = settings.objects.get(setting.object).and_then(|o| o.get(setting.name));
+            let Some(value) = value.filter(|value| !value.is_null()) else { continue };
+            if let Some(expected) = setting.kind.mismatch(value) {
+                let Setting { object, name, .. } = setting;
+                let message = format!("{object}.{name} is {value}: must be {expected}");
+                return Err(UnsupportedMode(message));
+            }
+            mode.set(setting.name, value)?;
+        }
+        Ok(())
+    }
+}
 
-    /// Whether every token has to run, also those whose K/V others have computed.
-    fn runs_all(&self) -> bool {
-        false
+impl DecodeSettings {
+    /// Returns the mode that the settings select, where `default` applies if they name none.
+    ///
+    /// An object that is named like a mode implies that mode.
+    ///
+    /// # Errors
+    ///
+    /// If a name is unknown, or a setting belongs to another mode.
+    pub fn resolve(&self, default: DecodeMode) -> Result<DecodeMode, UnsupportedMode> {
+        let objects = self.objects.iter().filter(|(_, fields)| !fields.is_empty());
+        let objects: Vec<&str> = objects.map(|(object, _)| object.as_str()).collect();
+        let implied =
+            || objects.iter().copied().find(|object| DecodeMode::from_name(object).is_some());
+        let mut mode = match self.mode.as_deref().or_else(implied) {
+            None => default,
+            Some(name) if name == default.name() => default,
+            Some(name) => DecodeMode::from_name(name).ok_or_else(|| {
+                let names = DecodeMode::names().join(", ");
+                UnsupportedMode(format!("decode is {name:?}: must be one of {names}"))
+            })?,
+        };
+        if let Some(other) = objects.into_iter().find(|object| !mode.has_object(object)) {
+            let owners = MODES.iter().filter(|mode| mode.has_object(other)).map(DecodeMode::name);
+            let owners = owners.collect::<Vec<_>>().join(", ");
+            return Err(UnsupportedMode(format!(
+                "{other} settings apply to decode {owners}, not to {}",
+                mode.name()
+            )));
+        }
+        mode.apply(self)?;
+        Ok(mode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(settings: &DecodeSettings, default: DecodeMode) -> Result<DecodeMode, String> {
+        settings.resolve(default).map_err(|error| error.to_string())
     }
 
-    /// The pages were given up: whatever lay in them behind `kv_len` is gone too.
-    fn forget_pages(&mut self) {}
+    #[test]
+    fn settings_change_the_default_mode() {
+        let none = DecodeSettings::default();
+        assert_eq!(resolve(&none, DecodeMode::Autoregressive), Ok(DecodeMode::Autoregressive));
+        let threshold = none.clone().with("diffusion", "threshold", 0.5);
+        let DecodeMode::Diffusion(half) = resolve(&threshold, DecodeMode::Autoregressive).unwrap()
+        else {
+            panic!("a diffusion setting implies diffusion");
+        };
+        assert_eq!(half.rule, UnmaskRule::Threshold(0.5));
+        let factor = none.clone().with("diffusion", "rule", "factor");
+        let DecodeMode::Diffusion(d) = resolve(&factor, DecodeMode::Diffusion(half)).unwrap()
+        else {
+            panic!("diffusion was the default");
+        };
+        assert_eq!(d.rule, UnmaskRule::Factor(1.0), "the number of another rule does not apply");
+        let steps = none.with("diffusion", "steps", 3);
+        let kept = resolve(&steps, DecodeMode::Diffusion(half)).unwrap();
+        assert_eq!(kept, DecodeMode::Diffusion(DiffusionParams { steps: Some(3), ..half }));
+        let drafts = DecodeSettings::of_mode("lookup").with("draft", "tokens", 3);
+        let DecodeMode::Drafted(d) = resolve(&drafts, DecodeMode::Diffusion(half)).unwrap() else {
+            panic!("lookup drafts");
+        };
+        assert_eq!((d.model, d.lookup, d.max_tokens), (false, true, 3));
+    }
 
-    /// What finished text sees: only K/V that was written so is of use.
-    fn context(&self) -> Sees {
-        Sees::Causal
+    #[test]
+    fn settings_that_do_not_fit_are_named() {
+        let fault =
+            |settings: &DecodeSettings| resolve(settings, DecodeMode::Autoregressive).unwrap_err();
+        assert_eq!(
+            fault(&DecodeSettings::of_mode("fast")),
+            "decode is \"fast\": must be one of autoregressive, diffusion, drafted, lookup, drafted+lookup"
+        );
+        let rule = DecodeSettings::default().with("diffusion", "rule", "best");
+        assert!(fault(&rule).starts_with("rule is \"best\": must be one of threshold, "));
+        let kind = DecodeSettings::default().with("diffusion", "steps", "many");
+        assert_eq!(fault(&kind), "diffusion.steps is \"many\": must be a whole number");
+        let mixed = DecodeSettings::of_mode("drafted").with("diffusion", "threshold", 0.5);
+        assert!(fault(&mixed).contains("apply to decode diffusion, not to drafted"));
+        let drafts = DecodeSettings::default().with("draft", "tokens", 2);
+        let message = "apply to decode drafted, lookup, drafted+lookup, not to autoregressive";
+        assert!(fault(&drafts).contains(message));
+    }
+
+    #[test]
+    fn every_mode_is_found_by_its_name() {
+        for mode in MODES {
+            assert_eq!(DecodeMode::from_name(mode.name()), Some(mode));
+            assert!(!mode.summary().is_empty());
+        }
     }
 }

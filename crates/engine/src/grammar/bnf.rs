@@ -1,43 +1,43 @@
-//! GBNF, the notation of llama.cpp and of xgrammar (`root ::= "a" [0-9]+`), in that of Lark.
+//! Converts GBNF, the notation of llama.cpp and xgrammar (`root ::= "a" [0-9]+`), to Lark.
 //!
-//! A rule that does not lead back to itself becomes a terminal: a regular expression as a whole, which is
-//! matched exactly. Between rules, the longest match counts.
+//! A rule that is not recursive becomes a terminal, which is one regular expression and matched exactly. Between
+//! rules, the longest match counts.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use super::BadGrammar;
+use super::GrammarError;
 
-/// A part of a rule.
+/// Part of a rule.
 #[derive(Debug, PartialEq)]
 enum Part<'a> {
-    /// What both notations write alike.
+    /// Text that is the same in both notations.
     Same(&'a str),
-    /// A class of characters, brackets included.
+    /// A character class, including brackets.
     Class(&'a str),
     /// Any character.
     Any,
-    /// The name of a rule.
+    /// Reference to a rule.
     Name(&'a str),
-    /// What follows belongs to the rule of this name.
+    /// Start of the definition of a rule.
     Rule(&'a str),
 }
 
-/// Whether a source is written so.
+/// Returns `true` if a source is GBNF.
 pub(super) fn is_bnf(source: &str) -> bool {
     source.contains("::=")
 }
 
-/// The same grammar for Lark.
-pub(super) fn to_lark(source: &str) -> Result<String, BadGrammar> {
+/// Converts a grammar to Lark.
+pub(super) fn to_lark(source: &str) -> Result<String, GrammarError> {
     let rules = rules(source)?;
     let places: HashMap<_, _> = rules.iter().zip(0..).map(|((name, _), at)| (*name, at)).collect();
     let place = |name: &str| {
-        let missing = || BadGrammar::new(format!("the rule {name:?} is named but nowhere given"));
+        let missing = || GrammarError::new(format!("the rule {name:?} is not defined"));
         places.get(name).copied().ok_or_else(missing)
     };
     if places.len() < rules.len() {
-        return Err(BadGrammar::new("two rules have the same name"));
+        return Err(GrammarError::new("a rule is defined twice"));
     }
     let is_terminal = terminals(&rules, &place)?;
     let name = |at: usize| format!("{}{at}", if is_terminal[at] { "T" } else { "r" });
@@ -45,7 +45,7 @@ pub(super) fn to_lark(source: &str) -> Result<String, BadGrammar> {
     for (at, (_, parts)) in rules.iter().enumerate() {
         lark.push_str(&name(at));
         lark.push(':');
-        // An alternative of nothing is written out in Lark.
+        // An empty alternative is explicit in Lark.
         let mut is_empty = true;
         for part in parts {
             let closes = matches!(part, Part::Same("|" | ")"));
@@ -67,24 +67,24 @@ pub(super) fn to_lark(source: &str) -> Result<String, BadGrammar> {
 
 type Rules<'a> = Vec<(&'a str, Vec<Part<'a>>)>;
 
-fn rules(source: &str) -> Result<Rules<'_>, BadGrammar> {
+fn rules(source: &str) -> Result<Rules<'_>, GrammarError> {
     let mut rules: Rules<'_> = Vec::new();
     let mut rest = source;
     while let Some(part) = next(&mut rest)? {
         match (part, rules.last_mut()) {
             (Part::Rule(name), _) => rules.push((name, Vec::new())),
             (part, Some((_, parts))) => parts.push(part),
-            (_, None) => return Err(BadGrammar::new("it does not begin with a rule")),
+            (_, None) => return Err(GrammarError::new("the grammar does not begin with a rule")),
         }
     }
     Ok(rules)
 }
 
-/// Which rules lead back to none that is not a terminal itself.
+/// Returns which rules are terminals: they refer only to terminals.
 fn terminals(
     rules: &Rules<'_>,
-    place: &impl Fn(&str) -> Result<usize, BadGrammar>,
-) -> Result<Vec<bool>, BadGrammar> {
+    place: &impl Fn(&str) -> Result<usize, GrammarError>,
+) -> Result<Vec<bool>, GrammarError> {
     let mut named = Vec::with_capacity(rules.len());
     for (_, parts) in rules {
         let names = parts.iter().filter_map(|part| match part {
@@ -105,8 +105,8 @@ fn terminals(
     }
 }
 
-/// Takes the next part off the source.
-fn next<'a>(rest: &mut &'a str) -> Result<Option<Part<'a>>, BadGrammar> {
+/// Parses the next part of the source.
+fn next<'a>(rest: &mut &'a str) -> Result<Option<Part<'a>>, GrammarError> {
     *rest = rest.trim_start();
     while rest.starts_with('#') {
         let end = rest.find('\n').unwrap_or(rest.len());
@@ -121,7 +121,7 @@ fn next<'a>(rest: &mut &'a str) -> Result<Option<Part<'a>>, BadGrammar> {
         '(' | ')' | '|' | '*' | '+' | '?' => (1, Part::Same),
         c if is_name(c) => (rest.find(|c| !is_name(c)).unwrap_or(rest.len()), Part::Name),
         other => {
-            return Err(BadGrammar::new(format!("{other:?} has no meaning outside of quotes")));
+            return Err(GrammarError::new(format!("unexpected {other:?} outside of quotes")));
         }
     };
     let (text, after) = rest.split_at(len);
@@ -139,8 +139,8 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '-' || c == '_'
 }
 
-/// How long a text is that ends with `end`, where a backslash takes the meaning of what follows.
-fn quoted(text: &str, end: char) -> Result<usize, BadGrammar> {
+/// Returns the length of a quoted text that ends with `end`, where a backslash escapes the next character.
+fn quoted(text: &str, end: char) -> Result<usize, GrammarError> {
     let mut chars = text.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
         match c {
@@ -149,7 +149,7 @@ fn quoted(text: &str, end: char) -> Result<usize, BadGrammar> {
             _ => {}
         }
     }
-    Err(BadGrammar::new(format!("a text is not closed by {end:?}")))
+    Err(GrammarError::new(format!("a literal is not closed by {end:?}")))
 }
 
 #[cfg(test)]
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_become_terminals_unless_they_lead_back_to_themselves() {
+    fn rules_become_terminals_unless_they_are_recursive() {
         let source = "# a list\nroot ::= \"[\" item (\",\" item)* \"]\"\n\
                       item ::= root | num-ber |\nnum-ber ::= [0-9/]{1,3} . # digits\n";
         let lark = "start: r0\nr0: \"[\" r1 ( \",\" r1 ) * \"]\"\nr1: r0 | T2 | \"\"\n\
@@ -166,17 +166,17 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
-        for (source, said) in [
-            ("root ::= other", "\"other\" is named but nowhere given"),
-            ("other ::= \"a\"", "\"root\" is named but nowhere given"),
+    fn errors_are_reported() {
+        for (source, expected) in [
+            ("root ::= other", "\"other\" is not defined"),
+            ("other ::= \"a\"", "\"root\" is not defined"),
             ("root ::= \"a", "not closed"),
             ("\"a\" root ::= \"b\"", "does not begin with a rule"),
-            ("root ::= \"a\"\nroot ::= \"b\"", "the same name"),
-            ("root ::= %", "'%' has no meaning"),
+            ("root ::= \"a\"\nroot ::= \"b\"", "defined twice"),
+            ("root ::= %", "unexpected '%'"),
         ] {
             let message = to_lark(source).unwrap_err().to_string();
-            assert!(message.contains(said), "{source}: {message}");
+            assert!(message.contains(expected), "{source}: {message}");
         }
     }
 }

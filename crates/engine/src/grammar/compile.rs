@@ -1,6 +1,6 @@
-//! Text to grammar, against the tokens of one model. All of this runs on the caller's side.
+//! Compiles grammars against the tokens of one model, on the caller's thread.
 //!
-//! Whoever asks chooses the source, so nothing of it is trusted: see `limits.rs`.
+//! Clients choose the source, so it is not trusted: see `limits.rs`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -19,44 +19,43 @@ use wf_text::Tokenizer;
 use super::bnf::{is_bnf, to_lark};
 use super::limits;
 use super::narrow::{joins, narrow};
-use super::schema::{check_multiples, drop_idle_words};
-use super::{BadGrammar, Grammar, GrammarSource};
+use super::schema::{check_multiples, drop_idle_keywords};
+use super::{Grammar, GrammarError, GrammarSource};
 
-/// The stack to compile on: `llguidance` calls itself for nested sources, and running out of stack would
-/// end the process. Only what is touched of it takes memory.
+/// Stack of a compiling thread: `llguidance` recurses into nested sources, and a stack overflow would end the
+/// process. Only touched pages take memory.
 const STACK_BYTES: usize = 256 << 20;
-/// After this, nobody waits any more.
-const LONGEST_COMPILE: Duration = Duration::from_secs(3);
-/// How many are compiled at once.
-const MOST_COMPILING: usize = 4;
-/// Compiled grammars that are kept for those who ask again: so many, of so many bytes together.
-const MOST_KEPT: usize = 256;
-const MOST_KEPT_BYTES: usize = 64 << 20;
-/// Characters of a message about a source.
-const MOST_SAID: usize = 400;
-/// Tokens longer than this are never part of a reply with a grammar: the tree of tokens has no place for
-/// them.
-const LONGEST_TOKEN: usize = 512;
-/// What stands between the parts of JSON, and there is no other white space: a model that likes it would
-/// write nothing else, and what can only be one thing need not be asked for.
+/// Time limit of compiling.
+const COMPILE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Maximum number of grammars that compile at once.
+const MAX_COMPILING: usize = 4;
+/// Maximum number and total size of cached grammars.
+const MAX_CACHED: usize = 256;
+const MAX_CACHED_BYTES: usize = 64 << 20;
+/// Maximum length of an error message of `llguidance`, in characters.
+const MAX_MESSAGE: usize = 400;
+/// Maximum length of a token in the trie. Longer ones are never sampled under a grammar.
+const MAX_TOKEN_BYTES: usize = 512;
+/// Separators in JSON. No other white space is allowed: some models would write nothing else, and forced tokens
+/// need no sampling.
 const SEPARATORS: [&str; 2] = [", ", ": "];
 
-/// Makes grammars for one model, and keeps those it made last.
+/// Compiler and cache of grammars for one model.
 pub struct Grammars {
     pub(super) factory: Arc<ParserFactory>,
-    /// Asked for last first. Only callers wait for this lock: the engine never takes it.
-    kept: Mutex<Vec<(GrammarSource, Grammar)>>,
-    /// Held by every thread that compiles.
-    places: Arc<()>,
+    /// Most recently used first. Only callers take this lock, never the engine.
+    cached: Mutex<Vec<(GrammarSource, Grammar)>>,
+    /// Cloned by every compiling thread, to count them.
+    slots: Arc<()>,
 }
 
 impl Grammars {
-    /// For a model with these tokens, of which some end replies.
+    /// Creates a compiler for a model with these tokens.
     ///
     /// # Errors
     ///
-    /// If the tokens make no tree.
-    pub fn new(tokenizer: &Tokenizer, end_tokens: &[TokenId]) -> Result<Self, BadGrammar> {
+    /// If no trie can be built from the tokens.
+    pub fn new(tokenizer: &Tokenizer, end_tokens: &[TokenId]) -> Result<Self, GrammarError> {
         let build = || -> Result<ParserFactory, String> {
             let tokens: TokEnv = Arc::new(ApproximateTokEnv::new(trie(tokenizer, end_tokens)));
             let slices = llguidance::earley::SlicedBiasComputer::general_slices();
@@ -64,73 +63,76 @@ impl Grammars {
                 ParserFactory::new(&tokens, InferenceCapabilities::default(), &slices)
                     .map_err(|error| error.to_string())?;
             factory.quiet();
-            *factory.limits_mut() = limits::of_the_parser();
+            *factory.limits_mut() = limits::parser_limits();
             Ok(factory)
         };
-        // A vocabulary beyond what the tree can hold ends in a panic there.
+        // `llguidance` panics for a vocabulary that exceeds the trie.
         let built = catch_unwind(AssertUnwindSafe(build))
-            .unwrap_or_else(|_| Err("too many tokens, or too long ones".to_owned()));
-        let why =
-            |why: String| BadGrammar::new(format!("this model's tokens cannot follow one: {why}"));
+            .unwrap_or_else(|_| Err("too many tokens, or tokens that are too long".to_owned()));
+        let why = |why: String| {
+            GrammarError::new(format!("this model's vocabulary does not support grammars: {why}"))
+        };
         Ok(Self {
             factory: Arc::new(built.map_err(why)?),
-            kept: Mutex::default(),
-            places: Arc::default(),
+            cached: Mutex::default(),
+            slots: Arc::default(),
         })
     }
 
-    /// The grammar of a source, made or kept. Can take some tens of milliseconds.
+    /// Compiles a grammar, or returns it from the cache. Compiling can take some tens of milliseconds.
     ///
     /// # Errors
     ///
-    /// What is wrong with the source.
-    pub fn compile(&self, source: &GrammarSource) -> Result<Grammar, BadGrammar> {
-        if let Some(kept) = self.find(source) {
-            return Ok(kept);
+    /// If the source is invalid or exceeds a limit.
+    pub fn compile(&self, source: &GrammarSource) -> Result<Grammar, GrammarError> {
+        if let Some(cached) = self.find(source) {
+            return Ok(cached);
         }
         limits::check(source)?;
-        let grammar = self.compile_aside(source.clone())?;
+        let grammar = self.compile_on_thread(source.clone())?;
         let size_bytes = grammar.size_bytes + source.size_bytes();
         let grammar = Grammar { size_bytes, ..grammar };
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.insert(0, (source.clone(), grammar.clone()));
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.insert(0, (source.clone(), grammar.clone()));
         let mut bytes = 0;
-        let fits = kept.iter().take(MOST_KEPT).take_while(|(_, grammar)| {
+        let fits = cached.iter().take(MAX_CACHED).take_while(|(_, grammar)| {
             bytes += grammar.size_bytes;
-            bytes <= MOST_KEPT_BYTES
+            bytes <= MAX_CACHED_BYTES
         });
         let fits = fits.count();
-        kept.truncate(fits);
+        cached.truncate(fits);
         Ok(grammar)
     }
 
     fn find(&self, source: &GrammarSource) -> Option<Grammar> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = kept.iter().position(|(known, _)| known == source)?;
-        kept[..=at].rotate_right(1);
-        Some(kept[0].1.clone())
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = cached.iter().position(|(known, _)| known == source)?;
+        cached[..=at].rotate_right(1);
+        Some(cached[0].1.clone())
     }
 
-    /// Compiles on a thread with a deep stack, for as long as anyone waits. One that nobody waits for any
-    /// more keeps its place until it is done, so that there are never many.
-    fn compile_aside(&self, source: GrammarSource) -> Result<Grammar, BadGrammar> {
-        let place = Arc::clone(&self.places);
-        // Beside those that compile, `self` and this very call hold one.
-        if Arc::strong_count(&place) - 2 >= MOST_COMPILING {
-            return Err(BadGrammar::Busy(MOST_COMPILING));
+    /// Compiles on a thread with a deep stack, up to the time limit. A thread that exceeds it keeps its slot until
+    /// it is done, which bounds their number.
+    fn compile_on_thread(&self, source: GrammarSource) -> Result<Grammar, GrammarError> {
+        let slot = Arc::clone(&self.slots);
+        // `self` and this call hold one each.
+        if Arc::strong_count(&slot) - 2 >= MAX_COMPILING {
+            return Err(GrammarError::Busy(MAX_COMPILING));
         }
         let factory = Arc::clone(&self.factory);
         let (sender, result) = mpsc::sync_channel(1);
         let run = move || {
-            // Nobody may wait for it any more.
+            // The receiver is gone after the time limit.
             let _ = sender.send(top_level(&source).and_then(|top| compile(&factory, top)));
-            drop(place);
+            drop(slot);
         };
         let thread = thread::Builder::new().name("wf-grammar".into()).stack_size(STACK_BYTES);
-        thread.spawn(run).map_err(|_| BadGrammar::Busy(MOST_COMPILING))?;
-        result.recv_timeout(LONGEST_COMPILE).unwrap_or_else(|_| {
-            let seconds = LONGEST_COMPILE.as_secs();
-            Err(BadGrammar::new(format!("it takes more than {seconds} seconds to compile")))
+        thread.spawn(run).map_err(|_| GrammarError::Busy(MAX_COMPILING))?;
+        result.recv_timeout(COMPILE_TIMEOUT).unwrap_or_else(|_| {
+            let seconds = COMPILE_TIMEOUT.as_secs();
+            Err(GrammarError::new(format!(
+                "compiling takes longer than the limit of {seconds} seconds"
+            )))
         })
     }
 }
@@ -138,25 +140,25 @@ impl Grammars {
 pub(super) fn compile(
     factory: &ParserFactory,
     top: TopLevelGrammar,
-) -> Result<Grammar, BadGrammar> {
-    let parser = factory.create_parser(top).map_err(|error| said(&error))?;
+) -> Result<Grammar, GrammarError> {
+    let parser = factory.create_parser(top).map_err(|error| source_error(&error))?;
     let size_bytes = parser.parser.lexer_stats().num_bytes;
     let mut matcher = Matcher::new(Ok(parser));
-    // Also finds out whether there is a way to begin at all.
+    // Computing a mask also shows whether any text is possible.
     let can_begin = matcher.is_accepting().unwrap_or(false) || matcher.compute_mask().is_ok();
     if !can_begin {
         let why = matcher.get_error().filter(|why| !why.starts_with("NoExtension"));
-        let no_text = || BadGrammar::new("no text of this model's tokens has this form");
-        return Err(why.map_or_else(no_text, |why| said(&why)));
+        let no_text = || GrammarError::new("no text of this model's tokens matches the grammar");
+        return Err(why.map_or_else(no_text, |why| source_error(&why)));
     }
     Ok(Grammar { start: Arc::new(matcher), size_bytes })
 }
 
-/// The tree of all tokens. Those that steer the model are no text, and none of them is the end: a reply's
-/// stop tokens are its own matter.
+/// Builds the trie of all tokens. Special tokens are not text, and none of them is the end token: stop tokens are
+/// handled per request.
 fn trie(tokenizer: &Tokenizer, end_tokens: &[TokenId]) -> TokTrie {
-    let bytes = |token: TokenId| match tokenizer.piece(token) {
-        Some(piece) if piece.len() > LONGEST_TOKEN => Vec::new(),
+    let bytes = |token: TokenId| match tokenizer.token_bytes(token) {
+        Some(piece) if piece.len() > MAX_TOKEN_BYTES => Vec::new(),
         Some(piece) if tokenizer.is_special(token) || end_tokens.contains(&token) => {
             [&[TokTrie::SPECIAL_TOKEN_MARKER], piece].concat()
         }
@@ -167,14 +169,14 @@ fn trie(tokenizer: &Tokenizer, end_tokens: &[TokenId]) -> TokTrie {
     TokTrie::from(&TokRxInfo::new(tokens.len() as u32, INVALID_TOKEN), &tokens)
 }
 
-fn top_level(source: &GrammarSource) -> Result<TopLevelGrammar, BadGrammar> {
+fn top_level(source: &GrammarSource) -> Result<TopLevelGrammar, GrammarError> {
     Ok(match source {
         GrammarSource::JsonSchema(schema) => {
             let mut schema = schema.clone();
             narrow(&mut schema);
             top_level_of_schema(schema)?
         }
-        GrammarSource::Calls(calls) => TopLevelGrammar::from_lark(calls.to_lark()?),
+        GrammarSource::ToolCalls(calls) => TopLevelGrammar::from_lark(calls.to_lark()?),
         GrammarSource::Regex(regex) => TopLevelGrammar::from_regex(regex),
         GrammarSource::Grammar(grammar) => {
             let lark = if is_bnf(grammar) { to_lark(grammar)? } else { grammar.clone() };
@@ -189,19 +191,19 @@ fn top_level(source: &GrammarSource) -> Result<TopLevelGrammar, BadGrammar> {
     })
 }
 
-/// Values of a schema, as it stands.
-pub(super) fn top_level_of_schema(schema: Value) -> Result<TopLevelGrammar, BadGrammar> {
+/// Returns the grammar of a schema as it is.
+pub(super) fn top_level_of_schema(schema: Value) -> Result<TopLevelGrammar, GrammarError> {
     Ok(TopLevelGrammar::from_json_schema(prepared(schema)?))
 }
 
-/// A schema as `llguidance` is to follow it.
-pub(super) fn prepared(mut schema: Value) -> Result<Value, BadGrammar> {
-    drop_idle_words(&mut schema);
+/// Returns a schema with the options of `llguidance`.
+pub(super) fn prepared(mut schema: Value) -> Result<Value, GrammarError> {
+    drop_idle_keywords(&mut schema);
     check_multiples(&schema, joins(&schema))?;
     let mut fields = match schema {
         Value::Object(fields) => fields,
         Value::Bool(true) => Map::new(),
-        _ => return Err(BadGrammar::new("no value is of this schema")),
+        _ => return Err(GrammarError::new("no value matches this schema")),
     };
     let [item, key] = SEPARATORS;
     let options =
@@ -210,33 +212,31 @@ pub(super) fn prepared(mut schema: Value) -> Result<Value, BadGrammar> {
     Ok(fields.into())
 }
 
-/// What `llguidance` says of a source, in one line. What comes after a tag is for its own authors.
-fn said(error: &impl std::fmt::Display) -> BadGrammar {
+/// Formats an error of `llguidance` in one line. What follows a tag is for its authors.
+fn source_error(error: &impl std::fmt::Display) -> GrammarError {
     let text = error.to_string();
     if text.starts_with("panic") {
-        return BadGrammar::new("it cannot be compiled");
+        return GrammarError::new("the grammar cannot be compiled");
     }
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with('<'));
     let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    BadGrammar::new(in_our_words(&line).chars().take(MOST_SAID).collect::<String>())
+    GrammarError::new(reworded(&line).chars().take(MAX_MESSAGE).collect::<String>())
 }
 
-/// Messages that name options which nobody has here.
-fn in_our_words(line: &str) -> String {
+/// Rewrites messages that name options which do not exist here.
+fn reworded(line: &str) -> String {
     if let Some(words) = line.strip_prefix("Unimplemented keys: ") {
-        return format!("these words of JSON Schema are not supported: {words}");
+        return format!("JSON Schema keywords that are not supported: {words}");
     }
     if line.starts_with("Unable to determine if regex is empty") {
-        return "its patterns are too complex together".into();
+        return "its patterns are too complex in combination".into();
     }
     if line.starts_with("oneOf constraints are not supported") {
-        return "oneOf is supported only where no value can be of two of its schemas: use anyOf"
+        return "oneOf is supported only if no value can match two of its schemas: use anyOf"
             .into();
     }
     if let Some((_, reference)) = line.split_once("without 'referencing' feature; ref ") {
-        return format!(
-            "$ref {reference}: only references into the schema itself, #/…, are supported"
-        );
+        return format!("$ref {reference}: must be a reference into the schema itself, #/…");
     }
     line.to_owned()
 }

@@ -1,7 +1,7 @@
-//! What is too much: refused before anything is made of it.
+//! Limits of grammars, checked before compiling.
 //!
-//! Compiling cannot be stopped, so nothing may take long by its form. The numbers are from what was
-//! measured (`tests/bombs.rs`): what is allowed compiles within some tens of milliseconds and 16 MiB.
+//! Compiling cannot be interrupted, so no source may take long by its structure. The limits are measured
+//! (`tests/bombs.rs`): an allowed source compiles within some tens of milliseconds and 16 MiB.
 
 use std::collections::HashMap;
 
@@ -9,23 +9,23 @@ use llguidance::api::ParserLimits;
 use serde_json::{Map, Value};
 
 use super::schema::NAMED;
-use super::{BadGrammar, GrammarSource};
+use super::{GrammarError, GrammarSource};
 
-/// The longest schema, counted as JSON, and the longest grammar and list of texts.
-const MOST_BYTES: usize = 64 << 10;
-/// The longest regular expression, names of other ones in it written out.
-const MOST_REGEX_BYTES: usize = 4 << 10;
-/// The deepest nesting of brackets.
-const MOST_NESTED: usize = 64;
-/// The most rules of a grammar.
-const MOST_RULES: usize = 500;
-/// The most texts to choose from.
-const MOST_TEXTS: usize = 2000;
-/// The most patterns that one value has to match all at once: finding out whether any text does takes
-/// time that doubles with each.
-const MOST_JOINED: usize = 12;
-/// The most entries of a list or an object in a schema, by the word that it belongs to.
-const MOST_ENTRIES: [(&str, usize); 8] = [
+/// Maximum size of a schema as JSON, of a grammar, and of a list of choices.
+const MAX_BYTES: usize = 64 << 10;
+/// Maximum size of a regular expression with referenced terminals expanded.
+const MAX_REGEX_BYTES: usize = 4 << 10;
+/// Maximum nesting of brackets.
+const MAX_NESTING: usize = 64;
+/// Maximum number of rules of a grammar.
+const MAX_RULES: usize = 500;
+/// Maximum number of choices.
+const MAX_CHOICES: usize = 2000;
+/// Maximum number of patterns that one value must match at once: the time to decide whether any text does
+/// doubles with each.
+const MAX_JOINED: usize = 12;
+/// Maximum number of entries of a list or an object in a schema, by keyword.
+const MAX_ENTRIES: [(&str, usize); 8] = [
     ("properties", 256),
     ("patternProperties", 32),
     ("anyOf", 128),
@@ -36,123 +36,123 @@ const MOST_ENTRIES: [(&str, usize); 8] = [
     ("$defs", 512),
 ];
 
-/// The work that `llguidance` may put into a grammar, when it is compiled and at every token.
-pub(super) fn of_the_parser() -> ParserLimits {
+/// Returns the limits of `llguidance` for compiling a grammar and for every token.
+pub(super) fn parser_limits() -> ParserLimits {
     ParserLimits {
-        // A state takes a kilobyte or two, and every reply has its own.
+        // A state takes one or two kilobytes, and every completion has its own.
         max_lexer_states: 8_000,
         initial_lexer_fuel: 500_000,
-        // A token's mask is time in which nobody else is served. A record of 200 tokens needs a third of
-        // this for its longest.
+        // Computing a mask delays all other sequences. A record of 200 tokens needs at most a third of this.
         step_lexer_fuel: 30_000,
         step_max_items: 4_000,
         max_items_in_row: 2_000,
         max_grammar_size: 50_000,
-        // What was written so far and how the grammar looks inside is for nobody to read.
+        // Errors must not contain the completion or the internals of the grammar.
         verbose_errors: false,
         ..ParserLimits::default()
     }
 }
 
-/// Refuses a source that is too long or too deep to be looked at.
-pub(super) fn check(source: &GrammarSource) -> Result<(), BadGrammar> {
+/// Checks the size and the nesting of a source.
+pub(super) fn check(source: &GrammarSource) -> Result<(), GrammarError> {
     match source {
         GrammarSource::JsonSchema(schema) => {
             let text = schema.to_string();
-            check_len("", text.len(), MOST_BYTES)?;
+            check_len("", text.len(), MAX_BYTES)?;
             check_nesting(&text)?;
             check_entries(schema)?;
             match (Weights { root: schema, known: HashMap::new() }).of(schema) {
-                few if few <= MOST_JOINED => Ok(()),
-                _ => refuse(&format!(
-                    "allOf: at most {MOST_JOINED} patterns for one value are allowed"
+                few if few <= MAX_JOINED => Ok(()),
+                _ => reject(&format!(
+                    "allOf: one value must match more than {MAX_JOINED} patterns, which is the limit"
                 )),
             }
         }
-        GrammarSource::Calls(calls) => {
+        GrammarSource::ToolCalls(calls) => {
             let schemas = || calls.schemas().map(|schema| schema.to_string().len());
-            check_len("", schemas().sum(), MOST_BYTES)?;
+            check_len("", schemas().sum(), MAX_BYTES)?;
             calls.schemas().try_for_each(|schema| check(&GrammarSource::JsonSchema(schema.clone())))
         }
         GrammarSource::Regex(text) => {
-            check_len("", text.len(), MOST_REGEX_BYTES)?;
+            check_len("", text.len(), MAX_REGEX_BYTES)?;
             check_nesting(text)
         }
         GrammarSource::Grammar(text) => {
-            check_len("", text.len(), MOST_BYTES)?;
+            check_len("", text.len(), MAX_BYTES)?;
             check_nesting(text)
         }
         GrammarSource::Choice(texts) if texts.iter().all(String::is_empty) => {
-            refuse("at least one text that is not empty is needed")
+            reject("choices are empty: at least one must not be the empty string")
         }
-        GrammarSource::Choice(texts) if texts.len() > MOST_TEXTS => {
-            refuse(&format!("{} texts: at most {MOST_TEXTS} are allowed", texts.len()))
+        GrammarSource::Choice(texts) if texts.len() > MAX_CHOICES => {
+            reject(&format!("{} choices: must be at most {MAX_CHOICES}", texts.len()))
         }
         GrammarSource::Choice(texts) => {
-            check_len("", texts.iter().map(String::len).sum(), MOST_BYTES)
+            check_len("", texts.iter().map(String::len).sum(), MAX_BYTES)
         }
     }
 }
 
-/// Refuses a grammar in Lark with too many rules, or with expressions that grow too long by the names in
-/// them.
-pub(super) fn check_lark(source: &str) -> Result<(), BadGrammar> {
+/// Checks the number of rules of a Lark grammar and the expanded length of its terminals.
+pub(super) fn check_lark(source: &str) -> Result<(), GrammarError> {
     let definitions = definitions(source);
-    if definitions.len() > MOST_RULES {
-        return refuse(&format!("{} rules: at most {MOST_RULES} are allowed", definitions.len()));
+    if definitions.len() > MAX_RULES {
+        return reject(&format!("{} rules: must be at most {MAX_RULES}", definitions.len()));
     }
     let bodies: HashMap<_, _> = definitions.iter().map(|(name, body)| (*name, body)).collect();
     let mut lengths = HashMap::new();
     for (name, _) in definitions.iter().filter(|(name, _)| is_terminal(name)) {
-        check_len(name, length_of(name, &bodies, &mut lengths), MOST_REGEX_BYTES)?;
+        check_len(name, length_of(name, &bodies, &mut lengths), MAX_REGEX_BYTES)?;
     }
     Ok(())
 }
 
-fn refuse(what: &str) -> Result<(), BadGrammar> {
-    Err(BadGrammar::new(what))
+fn reject(what: &str) -> Result<(), GrammarError> {
+    Err(GrammarError::new(what))
 }
 
-fn check_len(what: &str, len: usize, most: usize) -> Result<(), BadGrammar> {
+fn check_len(what: &str, len: usize, max: usize) -> Result<(), GrammarError> {
     let of = if what.is_empty() { String::new() } else { format!("{what}: ") };
-    match len <= most {
+    match len <= max {
         true => Ok(()),
-        false => refuse(&format!("{of}{len} bytes: at most {most} are allowed")),
+        false => reject(&format!("{of}{len} bytes: must be at most {max}")),
     }
 }
 
-/// Brackets in quotes count too: that is no loss, with so many allowed.
-fn check_nesting(text: &str) -> Result<(), BadGrammar> {
-    let (mut depth, mut most) = (0_usize, 0);
+/// Checks the nesting of brackets. Those in quotes count too, which does no harm at this limit.
+fn check_nesting(text: &str) -> Result<(), GrammarError> {
+    let (mut depth, mut deepest) = (0_usize, 0);
     for byte in text.bytes() {
         match byte {
             b'(' | b'[' | b'{' => depth += 1,
             b')' | b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        most = most.max(depth);
+        deepest = deepest.max(depth);
     }
-    match most <= MOST_NESTED {
+    match deepest <= MAX_NESTING {
         true => Ok(()),
-        false => refuse(&format!("brackets {most} deep: at most {MOST_NESTED} are allowed")),
+        false => {
+            reject(&format!("brackets are nested {deepest} deep: must be at most {MAX_NESTING}"))
+        }
     }
 }
 
-/// What is a property's name is counted as if it were a word: that is no loss either.
-fn check_entries(schema: &Value) -> Result<(), BadGrammar> {
+/// Checks the number of entries of lists and objects. A property's name counts like a keyword, which does no harm.
+fn check_entries(schema: &Value) -> Result<(), GrammarError> {
     let inner: Vec<&Value> = match schema {
         Value::Object(words) => {
             for (word, value) in words {
                 let entries = value.as_object().map(Map::len).or(value.as_array().map(Vec::len));
-                let most = MOST_ENTRIES.iter().find(|(name, _)| name == word);
-                if let (Some(entries), Some(&(_, most))) = (entries, most)
-                    && entries > most
+                let max = MAX_ENTRIES.iter().find(|(name, _)| name == word);
+                if let (Some(entries), Some(&(_, max))) = (entries, max)
+                    && entries > max
                 {
-                    let message = format!("{word}: {entries} entries: at most {most} are allowed");
-                    return refuse(&message);
+                    let message = format!("{word}: {entries} entries: must be at most {max}");
+                    return reject(&message);
                 }
                 if let ("pattern", Value::String(pattern)) = (word.as_str(), value) {
-                    check_len("pattern", pattern.len(), MOST_REGEX_BYTES)?;
+                    check_len("pattern", pattern.len(), MAX_REGEX_BYTES)?;
                 }
             }
             words.values().collect()
@@ -163,10 +163,10 @@ fn check_entries(schema: &Value) -> Result<(), BadGrammar> {
     inner.into_iter().try_for_each(check_entries)
 }
 
-/// How many patterns, at most, one value of a schema has to match all at once.
+/// Computes the maximum number of patterns that one value of a schema must match at once.
 struct Weights<'a> {
     root: &'a Value,
-    /// Of what references lead to; of those that are being looked at, nothing.
+    /// Results by reference; 0 while a reference is being resolved.
     known: HashMap<&'a str, usize>,
 }
 
@@ -206,7 +206,7 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// The rules of a grammar in Lark: a name at the start of a line, and what comes before the next one.
+/// Returns the rules of a Lark grammar: a name at the start of a line, and everything up to the next one.
 fn definitions(source: &str) -> Vec<(&str, String)> {
     let mut all: Vec<(&str, String)> = Vec::new();
     for line in source.lines() {
@@ -227,8 +227,7 @@ fn is_terminal(name: &str) -> bool {
     name.trim_start_matches('_').starts_with(|c: char| c.is_ascii_uppercase())
 }
 
-/// How long an expression is with the names in it written out. One that leads back to itself is refused
-/// later.
+/// Returns the length of a terminal with referenced terminals expanded. Recursive ones are rejected later.
 fn length_of<'a>(
     name: &'a str,
     bodies: &HashMap<&'a str, &'a String>,
@@ -253,40 +252,46 @@ mod tests {
 
     use super::*;
 
-    fn said(source: &GrammarSource) -> String {
+    fn message(source: &GrammarSource) -> String {
         check(source).map_or_else(|error| error.to_string(), |()| String::new())
     }
 
     fn schema(schema: Value) -> String {
-        said(&GrammarSource::JsonSchema(schema))
+        message(&GrammarSource::JsonSchema(schema))
     }
 
     #[test]
-    fn what_is_too_much_is_named() {
+    fn sources_beyond_a_limit_are_rejected() {
         for (source, expected) in [
-            (GrammarSource::Regex("a".repeat(5000)), "5000 bytes: at most 4096"),
-            (GrammarSource::Regex("(".repeat(65)), "brackets 65 deep: at most 64"),
-            (GrammarSource::Grammar("x".repeat(70_000)), "70000 bytes: at most 65536"),
-            (GrammarSource::Choice(vec![String::new()]), "at least one text"),
-            (GrammarSource::Choice(vec!["x".into(); 2001]), "2001 texts: at most 2000"),
+            (GrammarSource::Regex("a".repeat(5000)), "5000 bytes: must be at most 4096"),
+            (
+                GrammarSource::Regex("(".repeat(65)),
+                "brackets are nested 65 deep: must be at most 64",
+            ),
+            (GrammarSource::Grammar("x".repeat(70_000)), "70000 bytes: must be at most 65536"),
+            (
+                GrammarSource::Choice(vec![String::new()]),
+                "at least one must not be the empty string",
+            ),
+            (GrammarSource::Choice(vec!["x".into(); 2001]), "2001 choices: must be at most 2000"),
         ] {
-            assert!(said(&source).contains(expected), "{}", said(&source));
+            assert!(message(&source).contains(expected), "{}", message(&source));
         }
         let fields: Map<_, _> = (0..257).map(|i| (format!("f{i}"), json!(true))).collect();
         let wide = json!({"items": {"properties": fields}});
-        assert!(schema(wide).contains("properties: 257 entries: at most 256"));
+        assert!(schema(wide).contains("properties: 257 entries: must be at most 256"));
         let long = json!({"anyOf": [{"pattern": "a".repeat(5000)}]});
-        assert!(schema(long).contains("pattern: 5000 bytes: at most 4096"));
+        assert!(schema(long).contains("pattern: 5000 bytes: must be at most 4096"));
     }
 
     #[test]
-    fn patterns_count_for_one_value_however_they_are_referred_to() {
+    fn patterns_are_counted_per_value_through_references() {
         let dates: Map<_, _> = (0..40)
             .map(|i| (format!("d{i}"), json!({"type": "string", "format": "date"})))
             .collect();
         let base = json!({"type": "object", "properties": dates});
         let inherits = json!({"allOf": [{"$ref": "#/$defs/a"}, base], "$defs": {"a": base}});
-        assert_eq!(schema(inherits), "", "each field is a value of its own");
+        assert_eq!(schema(inherits), "", "each field is a separate value");
         let doubled: Map<_, _> = (0..5)
             .map(|i| match i {
                 4 => ("d4".to_owned(), json!({"pattern": "a"})),
@@ -297,18 +302,20 @@ mod tests {
             })
             .collect();
         let doubled = json!({"$ref": "#/$defs/d0", "$defs": doubled});
-        assert!(schema(doubled).contains("at most 12 patterns"));
+        assert!(schema(doubled).contains("more than 12 patterns"));
         let tree = json!({"$ref": "#", "items": {"$ref": "#"}, "pattern": "a"});
-        assert_eq!(schema(tree), "", "what leads back to itself is counted once");
+        assert_eq!(schema(tree), "", "a recursive reference is counted once");
     }
 
     #[test]
-    fn expressions_are_as_long_as_the_names_in_them() {
+    fn terminals_are_measured_with_references_expanded() {
         let doubled: String = (0..12).map(|i| format!("T{i}: T{} T{}\n", i + 1, i + 1)).collect();
         let message = check_lark(&format!("start: T0\n{doubled}T12: \"x\"")).unwrap_err();
         assert!(message.to_string().starts_with("T0: "), "{message}");
         let rules: String = (0..501).map(|i| format!("r{i}: \"x\"\n")).collect();
-        assert!(check_lark(&rules).unwrap_err().to_string().contains("501 rules: at most 500"));
+        assert!(
+            check_lark(&rules).unwrap_err().to_string().contains("501 rules: must be at most 500")
+        );
         let fine =
             "start: a+\na: T0 | \"b\"\n   | a T1\nT0: /[a-z]+: T1/ T1\n_T1: \"x\"\nT1: T0 T1\n";
         assert!(check_lark(fine).is_ok());

@@ -1,9 +1,8 @@
-//! Replies that have to have a form: JSON of a schema, a regular expression, a grammar, a choice.
+//! Constrained completions: a JSON schema, a regular expression, a grammar, a choice, or tool calls.
 //!
-//! Three parts. A [`GrammarSource`] is what was asked for; [`Grammars`] makes a [`Grammar`] of it, on
-//! the caller's thread, against the bytes of the model's tokens (`compile.rs`); and the sampler of a
-//! reply follows it with token numbers alone (`follow.rs`). What a text may be is decided by the crate
-//! `llguidance`, which nothing outside this folder names.
+//! [`Grammars`] compiles a [`GrammarSource`] to a [`Grammar`] on the caller's thread, against the bytes of the
+//! model's tokens (`compile.rs`); the sampler follows it by token ids alone (`follow.rs`). The crate `llguidance`
+//! decides which text matches; nothing outside this folder names it.
 
 mod bnf;
 mod calls;
@@ -20,69 +19,69 @@ use std::sync::Arc;
 use llguidance::Matcher;
 use serde_json::Value;
 
-pub use calls::{Calls, Fixed, Instead, ToolCall};
+pub use calls::{CallGrammar, Literal, NoCall, ToolCallGrammar};
 pub use compile::Grammars;
 pub(crate) use follow::{DeadEnd, Follower};
 
-/// What form a reply must have.
+/// Source of a grammar.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GrammarSource {
-    /// A JSON value of this schema.
+    /// A JSON value that matches this schema.
     JsonSchema(Value),
-    /// A text that a regular expression matches as a whole.
+    /// A text that a regular expression matches entirely.
     Regex(String),
-    /// A text of a grammar, in the notation of Lark or in that of GBNF, which has `::=`.
+    /// A text of a grammar in the notation of Lark, or of GBNF, which contains `::=`.
     Grammar(String),
     /// One of several texts.
     Choice(Vec<String>),
-    /// Calls of tools.
-    Calls(Calls),
+    /// Tool calls.
+    ToolCalls(ToolCallGrammar),
 }
 
 impl GrammarSource {
-    /// Any JSON object.
+    /// Returns the grammar of any JSON object.
     pub fn json_object() -> Self {
         Self::JsonSchema(serde_json::json!({"type": "object"}))
     }
 }
 
 impl GrammarSource {
-    /// What it takes in memory, about.
+    /// Returns its approximate size in memory.
     fn size_bytes(&self) -> usize {
         match self {
             Self::JsonSchema(schema) => 8 * schema.to_string().len(),
             Self::Regex(text) | Self::Grammar(text) => text.len(),
             Self::Choice(texts) => texts.iter().map(|text| 32 + text.len()).sum(),
-            Self::Calls(calls) => {
+            Self::ToolCalls(calls) => {
                 calls.schemas().map(|schema| 256 + 8 * schema.to_string().len()).sum()
             }
         }
     }
 }
 
-/// Why a form cannot be followed.
+/// Error of compiling a grammar.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadGrammar {
-    /// What is wrong with it.
+pub enum GrammarError {
+    /// The source is invalid or exceeds a limit.
     #[error("{0}")]
-    Source(String),
-    /// Nobody looked at it.
-    #[error("{0} grammars are being compiled already: try again later")]
+    Invalid(String),
+    /// Too many grammars compile at once.
+    #[error("{0} grammars are being compiled, which is the limit: try again later")]
     Busy(usize),
 }
 
-impl BadGrammar {
+impl GrammarError {
     fn new(what: impl Into<String>) -> Self {
-        Self::Source(what.into())
+        Self::Invalid(what.into())
     }
 }
 
-/// A form that replies can follow. Cheap to clone; each reply follows a copy of its own.
+/// A compiled grammar. Cheap to clone; each completion follows its own copy.
 #[derive(Clone)]
 pub struct Grammar {
-    /// At the start of a reply.
+    /// Matcher at the start of a completion.
     start: Arc<Matcher>,
-    /// What it takes in memory, about.
+    /// Approximate size in memory.
     size_bytes: usize,
 }
 

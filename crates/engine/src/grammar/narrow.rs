@@ -1,21 +1,20 @@
-//! A schema as it is meant, where it says less than it means.
+//! Narrows schemas to their usual intent.
 //!
-//! Whoever names the fields of an object seldom wants others beside them, and no number needs a hundred
-//! digits; but a small model goes on with both for as long as it may. So an object that names its fields
-//! has no others, unless it says so, and numbers without bounds get some. What is written is of the
-//! schema all the same.
+//! A schema that names the fields of an object seldom wants others, and no number needs a hundred digits, but a
+//! small model writes both for as long as it is allowed to. So an object with named fields has no others unless
+//! the schema says so, and unbounded numbers get bounds. Every completion still matches the original schema.
 
 use serde_json::{Map, Value};
 
 use super::schema::{inner, inner_mut};
 
-/// The largest integer up to which all of them are numbers of every JSON reader.
+/// Largest integer that every JSON parser represents exactly.
 const LARGEST: i64 = (1 << 53) - 1;
-/// The last place after the point, and the smallest bound that leaves something to say with it.
+/// Smallest decimal place, and the smallest bound that is still useful with it.
 const LAST_PLACE: f64 = 1e-8;
 const SMALL_BOUND: f64 = 1e-6;
 
-/// Words that join a schema with others about the same value.
+/// Keywords that apply several schemas to one value.
 const JOINING: [&str; 10] = [
     "allOf",
     "anyOf",
@@ -28,7 +27,7 @@ const JOINING: [&str; 10] = [
     "unevaluatedProperties",
     "not",
 ];
-/// Words about objects and numbers that such a schema can say the opposite of.
+/// Keywords of objects and numbers that those schemas may contradict.
 const JOINED: [&str; 13] = [
     "properties",
     "required",
@@ -44,15 +43,16 @@ const JOINED: [&str; 13] = [
     "multipleOf",
     "dependentRequired",
 ];
-/// Closes the objects of a schema, and bounds its numbers. Where several schemas are about one value,
-/// none of them knows what the others allow, and all is left as it is.
+
+/// Closes the objects of a schema and bounds its numbers. Where several schemas apply to one value, none of them
+/// knows what the others allow, and nothing is changed.
 pub(super) fn narrow(schema: &mut Value) {
     if !joins(schema) {
         narrow_all(schema);
     }
 }
 
-/// Whether several schemas are about one value.
+/// Returns `true` if several schemas apply to one value.
 pub(super) fn joins(schema: &Value) -> bool {
     let Value::Object(words) = schema else { return false };
     let has = |names: &[&str]| names.iter().any(|name| words.contains_key(*name));
@@ -84,13 +84,13 @@ fn narrow_all(schema: &mut Value) {
     );
 }
 
-/// How large the bounds of a number are.
+/// Returns the absolute values of the bounds of a number.
 fn bounds(words: &Map<String, Value>) -> impl Iterator<Item = f64> {
     let names = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
     names.into_iter().filter_map(|name| words.get(name)?.as_f64()).map(f64::abs)
 }
 
-/// Whether fields are named.
+/// Returns `true` if any field is named.
 fn is_full(properties: &Value) -> bool {
     properties.as_object().is_some_and(|all| !all.is_empty())
 }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_name_their_fields_have_no_others_and_numbers_have_an_end() {
+    fn objects_are_closed_and_numbers_bounded() {
         let schema = json!({
             "properties": {
                 "a": {"type": "integer"},
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_and_what_is_joined_stays() {
+    fn explicit_and_joined_schemas_are_unchanged() {
         for schema in [
             json!({"properties": {"a": {}}, "additionalProperties": {}}),
             json!({"properties": {"a": {}}, "patternProperties": {"b": {}}}),

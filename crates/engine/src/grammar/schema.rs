@@ -1,15 +1,15 @@
-//! JSON schemas: where there are others inside, and words that ask for nothing.
+//! JSON schemas: traversal, and keywords without effect.
 
 use serde_json::{Map, Value, json};
 
-use super::BadGrammar;
+use super::GrammarError;
 
-/// Words whose values are schemas, lists of them, or schemas by name.
+/// Keywords whose values are schemas, lists of schemas, or schemas by name.
 const ONE: [&str; 3] = ["items", "additionalProperties", "contains"];
 const LIST: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 pub(super) const NAMED: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
 
-/// Formats that have a meaning. All others are notes to the reader, by the rules of JSON Schema.
+/// Supported formats. By the rules of JSON Schema, all others are annotations.
 const FORMATS: [&str; 19] = [
     "date-time",
     "date",
@@ -32,7 +32,7 @@ const FORMATS: [&str; 19] = [
     "regex",
 ];
 
-/// The schemas that a schema of these words has inside.
+/// Returns the subschemas of a schema.
 pub(super) fn inner(words: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     words.iter().flat_map(|(word, value)| -> Box<dyn Iterator<Item = &Value>> {
         match (word.as_str(), value) {
@@ -44,7 +44,7 @@ pub(super) fn inner(words: &Map<String, Value>) -> impl Iterator<Item = &Value> 
     })
 }
 
-/// The same, to be changed.
+/// Returns the subschemas of a schema, mutably.
 pub(super) fn inner_mut(words: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
     words.iter_mut().flat_map(|(word, value)| -> Box<dyn Iterator<Item = &mut Value>> {
         match (word.as_str(), value) {
@@ -56,38 +56,38 @@ pub(super) fn inner_mut(words: &mut Map<String, Value>) -> impl Iterator<Item = 
     })
 }
 
-/// Takes words away that allow everything. Those who read schemas may not know them, and would refuse.
-pub(super) fn drop_idle_words(schema: &mut Value) {
+/// Removes keywords that allow everything, which `llguidance` might reject as unknown.
+pub(super) fn drop_idle_keywords(schema: &mut Value) {
     let Value::Object(words) = schema else { return };
     words.retain(|word, value| !is_idle(word, value));
-    inner_mut(words).for_each(drop_idle_words);
+    inner_mut(words).for_each(drop_idle_keywords);
 }
 
-/// The most digits that a multiple may have after the point, because `llguidance` counts remainders in
-/// 32 bits; and the largest multiple as a whole number then, because it has a state for each remainder.
-const MOST_PLACES: i32 = 8;
-const LARGEST_MULTIPLE: f64 = 1000.0;
-/// The largest of two for one value, which are multiplied with each other.
-const LARGEST_JOINED: f64 = 65_535.0;
+/// Maximum number of decimal places of a multiple, because `llguidance` computes remainders in 32 bits, and the
+/// largest multiple as an integer, because it has a state for each remainder.
+const MAX_PLACES: i32 = 8;
+const MAX_MULTIPLE: f64 = 1000.0;
+/// Largest of two multiples for one value, which are multiplied.
+const MAX_JOINED: f64 = 65_535.0;
 
-/// Refuses multiples that cannot be counted.
-pub(super) fn check_multiples(schema: &Value, is_joined: bool) -> Result<(), BadGrammar> {
+/// Rejects multiples beyond the limits.
+pub(super) fn check_multiples(schema: &Value, is_joined: bool) -> Result<(), GrammarError> {
     let mut all = Vec::new();
     multiples(schema, &mut all);
     all.sort_unstable_by(f64::total_cmp);
     all.dedup();
     let is_whole = |value: f64| (value - value.round()).abs() <= value * 1e-12;
-    let places = |value: f64| (0..=MOST_PLACES).find(|&n| is_whole(value * 10_f64.powi(n)));
+    let places = |value: f64| (0..=MAX_PLACES).find(|&n| is_whole(value * 10_f64.powi(n)));
     let most = all.iter().filter_map(|&value| places(value)).max().unwrap_or(0);
     let bad = all.iter().find(|&&value| {
-        let alone = places(value).is_none_or(|n| value * 10_f64.powi(n) > LARGEST_MULTIPLE);
-        let joined = is_joined && value * 10_f64.powi(most) > LARGEST_JOINED;
+        let alone = places(value).is_none_or(|n| value * 10_f64.powi(n) > MAX_MULTIPLE);
+        let joined = is_joined && value * 10_f64.powi(most) > MAX_JOINED;
         alone || (joined && all.len() > 1) || (is_joined && all.len() > 2)
     });
     match bad {
         None => Ok(()),
-        Some(value) => Err(BadGrammar::new(format!(
-            "multipleOf: {value} has too many digits, or is one too many where schemas are joined"
+        Some(value) => Err(GrammarError::new(format!(
+            "multipleOf is {value}: it has too many digits, or too many of them apply to one value"
         ))),
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn multiples_that_cannot_be_counted_are_named() {
+    fn multiples_beyond_the_limits_are_rejected() {
         let check = |schema: Value, joined| check_multiples(&schema, joined).is_ok();
         let one = |value: f64| json!({"items": {"multipleOf": value}});
         for value in [1.0, 0.01, 1e-8, 2.5, 1000.0, 0.1, 0.3, 7.0] {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_words_that_allow_everything_go() {
+    fn only_keywords_without_effect_are_removed() {
         let mut schema = json!({
             "uniqueItems": false,
             "items": {"format": "password", "propertyNames": {"type": "string"}},
@@ -140,7 +140,7 @@ mod tests {
             "properties": {"format": {"format": "date"}, "uniqueItems": {"uniqueItems": true}},
             "enum": [{"uniqueItems": false}],
         });
-        drop_idle_words(&mut schema);
+        drop_idle_keywords(&mut schema);
         assert_eq!(schema, expected);
     }
 }

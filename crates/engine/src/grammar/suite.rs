@@ -1,4 +1,4 @@
-//! The cases of the JSON Schema Test Suite, followed token by token.
+//! The JSON Schema Test Suite, token by token.
 //!
 //! `tests/data/json-schema-suite.json` holds all that draft 2020-12 requires: for each file a list of
 //! `[description, schema, [[value, whether it is of the schema], …]]`.
@@ -11,18 +11,18 @@ use serde_json::Value;
 use wf_formats::{ModelFile, OpenOptions};
 
 use super::compile::{compile, top_level_of_schema};
-use super::{BadGrammar, Follower, Grammar, Grammars};
-use crate::open::{ModelText, read_text};
+use super::{Follower, Grammar, GrammarError, Grammars};
+use crate::{ModelText, read_text};
 
 const SUITE: &str = include_str!("../../tests/data/json-schema-suite.json");
 
-/// What comes out otherwise than the suite has it, and why.
-const OTHERWISE: [(&str, &str); 2] = [
-    ("format: ", "a format is a promise here, and to the suite a note that any string may ignore"),
-    ("vocabulary: ", "the dialect that a schema names is not looked up"),
+/// Known differences from the suite, with reasons.
+const DIFFERENCES: [(&str, &str); 2] = [
+    ("format: ", "formats are enforced here, but are annotations in the suite"),
+    ("vocabulary: ", "the dialect of a schema is not resolved"),
 ];
 
-/// A case: its description, its schema, and values with what is to come of them.
+/// A case: description, schema, and values with the expected result.
 type Case = (String, Value, Vec<(Value, bool)>);
 
 fn text() -> ModelText {
@@ -31,7 +31,7 @@ fn text() -> ModelText {
     read_text(&file).unwrap()
 }
 
-/// The ways to write a value down that a grammar may have chosen from: it decides the order of fields.
+/// Returns the spellings of a value: a grammar decides the order of fields.
 fn spellings(value: &Value) -> Vec<String> {
     match value {
         Value::Object(fields) => {
@@ -52,7 +52,7 @@ fn spellings(value: &Value) -> Vec<String> {
         }
         Value::Array(items) => joined("[", items.iter().map(spellings), "]"),
         Value::Number(number) => match number.as_f64() {
-            // 1.0 is an integer to JSON Schema, and written as one here.
+            // 1.0 is an integer in JSON Schema and written as one here.
             Some(n) if n.fract() == 0.0 && n.abs() < 1e17 => vec![(n as i64).to_string()],
             _ => vec![number.to_string()],
         },
@@ -60,7 +60,7 @@ fn spellings(value: &Value) -> Vec<String> {
     }
 }
 
-/// Every way to choose one of each part.
+/// Returns every combination of one spelling per part.
 fn joined(open: &str, parts: impl Iterator<Item = Vec<String>>, close: &str) -> Vec<String> {
     let mut all = vec![open.to_owned()];
     for (at, part) in parts.enumerate() {
@@ -73,7 +73,7 @@ fn joined(open: &str, parts: impl Iterator<Item = Vec<String>>, close: &str) -> 
     all.into_iter().map(|text| text + close).collect()
 }
 
-/// All orders of up to five things, one of more.
+/// Returns all permutations of up to five items, one of more.
 fn orders(len: usize) -> Vec<Vec<usize>> {
     if len > 5 {
         return vec![(0..len).collect()];
@@ -94,36 +94,36 @@ fn accepts(text: &ModelText, grammar: &Grammar, spelled: &str) -> bool {
     let tokens = text.tokenizer.encode(spelled);
     let mut follower = Follower::new(grammar);
     tokens.into_iter().for_each(|token| follower.consume(token));
-    follower.is_whole()
+    follower.is_accepting()
 }
 
-/// Whether a message names a word of the schema.
-fn names_a_word(schema: &Value, message: &str) -> bool {
+/// Returns `true` if a message names a keyword of the schema.
+fn names_a_keyword(schema: &Value, message: &str) -> bool {
     match schema {
-        Value::Object(words) => words
-            .iter()
-            .any(|(word, value)| message.contains(word.as_str()) || names_a_word(value, message)),
-        Value::Array(all) => all.iter().any(|one| names_a_word(one, message)),
+        Value::Object(words) => words.iter().any(|(word, value)| {
+            message.contains(word.as_str()) || names_a_keyword(value, message)
+        }),
+        Value::Array(all) => all.iter().any(|one| names_a_keyword(one, message)),
         _ => false,
     }
 }
 
 #[test]
-fn every_schema_is_followed_or_refused_by_name() {
+fn every_schema_is_followed_or_rejected_by_keyword() {
     let text = text();
     let grammars = Grammars::new(&text.tokenizer, &text.end_tokens).unwrap();
     let suite: BTreeMap<String, Vec<Case>> = serde_json::from_str(SUITE).unwrap();
-    let (mut followed, mut refused, mut wrong) = (0, 0, Vec::new());
+    let (mut followed, mut rejected, mut wrong) = (0, 0, Vec::new());
     for (file, cases) in &suite {
         for (case, schema, values) in cases {
             let top = top_level_of_schema(schema.clone());
             let grammar = match top.and_then(|top| compile(&grammars.factory, top)) {
                 Ok(grammar) => grammar,
-                Err(BadGrammar::Source(message)) => {
-                    refused += 1;
+                Err(GrammarError::Invalid(message)) => {
+                    rejected += 1;
                     let has_values = values.iter().any(|(_, is_valid)| *is_valid);
-                    if has_values && !names_a_word(schema, &message) {
-                        wrong.push(format!("{file}: {case}: refused with {message}"));
+                    if has_values && !names_a_keyword(schema, &message) {
+                        wrong.push(format!("{file}: {case}: rejected with {message}"));
                     }
                     continue;
                 }
@@ -138,11 +138,11 @@ fn every_schema_is_followed_or_refused_by_name() {
             }
         }
     }
-    println!("{followed} values followed, {refused} schemas refused");
-    let is_known = |wrong: &&String| OTHERWISE.iter().any(|(start, _)| wrong.starts_with(start));
+    println!("{followed} values followed, {rejected} schemas rejected");
+    let is_known = |wrong: &&String| DIFFERENCES.iter().any(|(start, _)| wrong.starts_with(start));
     assert_eq!(wrong.iter().find(|wrong| !is_known(wrong)), None);
-    for (start, why) in OTHERWISE {
+    for (start, why) in DIFFERENCES {
         assert!(wrong.iter().any(|wrong| wrong.starts_with(start)), "{why}: no longer so");
     }
-    assert!(followed > 550 && refused < 240, "{followed} values followed, {refused} refused");
+    assert!(followed > 550 && rejected < 240, "{followed} values followed, {rejected} rejected");
 }

@@ -1,37 +1,39 @@
-//! How a model fills blocks, where its file does not say or says it wrongly.
+//! Overrides of the block layout that a model file declares.
 
 use wf_model::{BlockDiffusion, MASK_TEXT, TokenId};
 use wf_text::Tokenizer;
 
-use crate::decode::Unsupported;
+use crate::decode::UnsupportedMode;
 
-/// What is known of blocks beside the file. Whatever is not set is the file's.
+/// Block layout given beside the file. Absent fields keep the file's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BlockChoice {
-    /// The token that stands for "not yet known".
+pub struct BlockOverrides {
+    /// Mask token.
     pub mask_token: Option<TokenId>,
-    /// Whether a row scores the token after it (and not its own).
+    /// True if a row predicts the token after it, false if it predicts its own.
     pub token_shift: Option<bool>,
-    /// Whether finished text sees what is before it (and not its whole block).
+    /// True if finished text attends causally, false if it attends to its whole block.
     pub causal_context: Option<bool>,
 }
 
-impl BlockChoice {
-    /// What holds for a model whose file says `own`. A mask token that is named here, or that the
-    /// vocabulary has by its usual text, makes a model one that fills blocks.
+impl BlockOverrides {
+    /// Returns the block layout of a model whose file declares `own`. A model fills blocks if a mask token is
+    /// named here, or if its vocabulary has one of the usual text.
     ///
     /// # Errors
     ///
-    /// A mask token that does not exist, or none where one is needed.
+    /// If the mask token does not exist, or none is known where one is needed.
     pub fn apply(
         &self,
         own: Option<BlockDiffusion>,
         tokenizer: &Tokenizer,
         vocab_len: usize,
-    ) -> Result<Option<BlockDiffusion>, Unsupported> {
+    ) -> Result<Option<BlockDiffusion>, UnsupportedMode> {
         if let Some(mask) = self.mask_token.filter(|&mask| mask as usize >= vocab_len) {
             let last = vocab_len - 1;
-            return Err(Unsupported(format!("mask token {mask} does not exist: 0 to {last} do")));
+            return Err(UnsupportedMode(format!(
+                "mask token is {mask}: must be between 0 and {last}"
+            )));
         }
         let in_vocabulary = || tokenizer.id_of(MASK_TEXT).filter(|&id| (id as usize) < vocab_len);
         let mask = self.mask_token.or(own.map(|own| own.mask_token)).or_else(in_vocabulary);
@@ -39,11 +41,12 @@ impl BlockChoice {
             if *self == Self::default() {
                 return Ok(None);
             }
-            return Err(Unsupported(format!(
-                "no mask token: the file names none and the vocabulary has no {MASK_TEXT}; name it with --mask-token"
+            return Err(UnsupportedMode(format!(
+                "no mask token: the file declares none and the vocabulary has no {MASK_TEXT}; set it with \
+                 --mask-token"
             )));
         };
-        // As those trainers do it: blocks of 32 on a model whose attention stays causal.
+        // Models with a mask token and no declaration are trained this way.
         let own = own.unwrap_or(BlockDiffusion {
             mask_token,
             block_len: 32,

@@ -1,0 +1,118 @@
+//! Interface of decoders: a [`Decoder`] plans tokens to run and absorbs their logits.
+//!
+//! [`Outcome::keep`] is the only K/V rollback: tokens that ran and were not kept are overwritten by a later step.
+
+use wf_model::{Scoring, TokenId, Visibility};
+
+use crate::output::{Logprobs, SampledToken};
+use crate::sample::Sampler;
+
+/// State of a sequence as its decoder sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct SeqView<'a> {
+    /// Prompt and completion so far.
+    pub tokens: &'a [TokenId],
+    /// Number of prompt tokens.
+    pub prompt_len: usize,
+    /// Number of tokens whose K/V is in the pages.
+    pub kv_len: usize,
+    /// Maximum number of tokens of prompt and completion.
+    pub max_len: usize,
+    /// Number of positions of the context.
+    pub context_len: usize,
+    /// Number of alternatives to report for each prompt token, if prompt logprobs are requested.
+    pub prompt_logprobs: Option<usize>,
+    /// Tokens that a draft model proposes to follow `tokens`.
+    pub draft: &'a [TokenId],
+}
+
+/// Share of a step that a sequence can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenDemand {
+    /// Number of tokens it can run.
+    pub tokens: usize,
+    /// Minimum number of tokens it can run: blocks run whole.
+    pub min_tokens: usize,
+    /// True if it reads known text and does not yet sample.
+    pub is_prefill: bool,
+}
+
+/// Tokens to run in the next forward pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Position of the first token: `kv_len`, or later when part of a block runs again.
+    pub start: usize,
+    /// Tokens to run; at least one.
+    pub tokens: Vec<TokenId>,
+    /// Positions that each token attends to.
+    pub visibility: Visibility,
+    /// Indices of the tokens whose logits are needed, ascending.
+    pub scored: Vec<usize>,
+    /// Logits to compute, if not those the sampler needs.
+    pub scoring: Option<Scoring>,
+}
+
+impl Plan {
+    /// Runs known text with causal attention.
+    pub(super) fn causal(start: usize, tokens: &[TokenId], scored: Vec<usize>) -> Self {
+        Self {
+            start,
+            tokens: tokens.to_vec(),
+            visibility: Visibility::Causal,
+            scored,
+            scoring: None,
+        }
+    }
+}
+
+/// Result of absorbing a plan's logits.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Number of tokens after `kv_len` that keep their K/V.
+    pub keep: usize,
+    /// Logprobs of the prompt tokens that follow those that ran, if requested.
+    pub prompt_logprobs: Vec<Logprobs>,
+    /// Sampled tokens to append.
+    pub commit: Vec<SampledToken>,
+    /// Number of draft tokens that were verified.
+    pub drafted: usize,
+    /// Number of draft tokens that were accepted.
+    pub accepted: usize,
+    /// Block in progress, if a preview is requested; `None` stands for a mask.
+    pub preview: Vec<Option<TokenId>>,
+}
+
+/// Turns the logits of one sequence into its tokens. Each sequence owns one value.
+pub trait Decoder: Send {
+    /// Returns the share of the next step that the sequence can use.
+    fn demand(&self, seq: SeqView<'_>) -> TokenDemand;
+
+    /// Plans the next pass with at most `budget` tokens, which is at least the minimum of `demand`.
+    ///
+    /// A plan may be dropped without running because no page was free; the next call plans again.
+    fn plan(&mut self, seq: SeqView<'_>, budget: usize) -> Plan;
+
+    /// Absorbs the logits of the plan's wanted tokens, one row after another. Rows may be modified.
+    /// Returns `None` if no token can be sampled.
+    fn absorb(
+        &mut self,
+        seq: SeqView<'_>,
+        plan: &Plan,
+        logits: &mut [f32],
+        sampler: &mut Sampler,
+    ) -> Option<Outcome>;
+
+    /// Returns the number of tokens that a draft model should propose before the next plan, or `None` if
+    /// this decoder uses no draft model.
+    fn draft_len(&mut self, _seq: SeqView<'_>) -> Option<usize> {
+        None
+    }
+
+    /// Called when the sequence has given up its pages, including what lay behind `kv_len`.
+    fn pages_released(&mut self) {}
+
+    /// Returns the attention of finished text. K/V is shared only between sequences that agree on it.
+    fn context(&self) -> Visibility {
+        Visibility::Causal
+    }
+}

@@ -1,0 +1,202 @@
+//! The text side of a model: everything between strings and token ids.
+
+use serde_json::{Map, Value};
+use wf_formats::{ModelFile, TokenizerSource};
+use wf_model::{Pooling, TokenId};
+use wf_text::{ChatMessage, ChatTemplate, Prompt, RenderOptions, Tokenizer, ToolFormat};
+
+use crate::error::{FrontendError, OpenError};
+
+/// Tokenizer, chat template and special tokens of a model.
+pub struct ModelText {
+    /// Tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Chat template, if the model has one.
+    pub template: Option<ChatTemplate>,
+    /// Source of the chat template.
+    pub template_source: Option<String>,
+    /// Tokens that end a completion.
+    pub end_tokens: Vec<TokenId>,
+    /// Tokens that precede a raw prompt.
+    pub prompt_prefix: Vec<TokenId>,
+    /// Pooling for embeddings, if the model declares one.
+    pub pooling: Option<Pooling>,
+    /// Text of the begin token.
+    pub bos_text: Option<String>,
+    /// Text of the end token.
+    pub eos_text: Option<String>,
+}
+
+/// Input of a generation.
+#[derive(Clone, Debug)]
+pub enum PromptInput {
+    /// Plain text, preceded by the model's begin token.
+    Text(String),
+    /// Text in which the names of special tokens stand for those tokens.
+    TextWithSpecials(String),
+    /// A conversation, rendered by the chat template.
+    Chat(Vec<ChatMessage>),
+    /// Token ids.
+    Tokens(Vec<TokenId>),
+}
+
+impl Default for PromptInput {
+    fn default() -> Self {
+        Self::Tokens(Vec::new())
+    }
+}
+
+/// Options of rendering a conversation.
+#[derive(Clone, Debug)]
+pub struct ChatOptions {
+    /// Ends the prompt with the header of an assistant message.
+    pub add_generation_prompt: bool,
+    /// Leaves the last message open for continuation.
+    pub continue_final: bool,
+    /// Tools, each as in the OpenAI API.
+    pub tools: Vec<Value>,
+    /// Additional variables of the template.
+    pub extra: Map<String, Value>,
+}
+
+impl Default for ChatOptions {
+    fn default() -> Self {
+        Self {
+            add_generation_prompt: true,
+            continue_final: false,
+            tools: Vec::new(),
+            extra: Map::new(),
+        }
+    }
+}
+
+impl ModelText {
+    /// Renders a conversation with the model's template.
+    pub fn chat_prompt(
+        &self,
+        messages: &[ChatMessage],
+        options: ChatOptions,
+    ) -> Result<Prompt, FrontendError> {
+        let template = self.template.as_ref().ok_or(FrontendError::NoTemplate)?;
+        Ok(template.render_chat(messages, &self.render_options(options))?)
+    }
+
+    /// Returns the format in which the model writes tool calls.
+    pub fn tool_format(&self) -> ToolFormat {
+        self.template.as_ref().map_or_else(ToolFormat::default, ChatTemplate::tool_format)
+    }
+
+    /// Returns the special tokens that delimit tool calls.
+    pub fn tool_call_tokens(&self) -> Vec<TokenId> {
+        let format = self.tool_format();
+        let marks = format.call_start().into_iter().chain(format.call_end());
+        let ids = marks.filter_map(|mark| self.tokenizer.id_of(mark));
+        ids.filter(|&id| self.tokenizer.is_special(id)).collect()
+    }
+
+    /// Encodes a text. `add_prefix` puts the model's begin token before it; with `parse_specials`, names of
+    /// special tokens stand for those tokens.
+    pub fn text_ids(&self, text: &str, add_prefix: bool, parse_specials: bool) -> Vec<TokenId> {
+        let ids = match parse_specials {
+            true => self.tokenizer.encode_with_specials(text),
+            false => self.tokenizer.encode(text),
+        };
+        if add_prefix { [&self.prompt_prefix[..], &ids].concat() } else { ids }
+    }
+
+    /// Encodes a prompt.
+    pub fn prompt_ids(&self, input: &PromptInput) -> Result<Vec<TokenId>, FrontendError> {
+        match input {
+            PromptInput::Tokens(ids) => Ok(ids.clone()),
+            PromptInput::Text(text) => Ok(self.text_ids(text, true, false)),
+            PromptInput::TextWithSpecials(text) => Ok(self.text_ids(text, true, true)),
+            PromptInput::Chat(messages) => {
+                let prompt = self.chat_prompt(messages, ChatOptions::default())?;
+                Ok(self.tokenizer.encode_prompt(&prompt))
+            }
+        }
+    }
+
+    /// Encodes a text for embedding: with the tokenizer's prefix and suffix, and with special tokens parsed.
+    pub fn embed_ids(&self, text: &str) -> Vec<TokenId> {
+        let mut ids = self.text_ids(text, true, true);
+        let end = self.tokenizer.prompt_suffix();
+        if !ids.ends_with(end) {
+            ids.extend_from_slice(end);
+        }
+        ids
+    }
+
+    fn render_options(&self, options: ChatOptions) -> RenderOptions {
+        RenderOptions {
+            add_generation_prompt: options.add_generation_prompt && !options.continue_final,
+            continue_final: options.continue_final,
+            tools: (!options.tools.is_empty()).then(|| options.tools.into()),
+            extra: options.extra,
+            bos_token: self.bos_text.clone(),
+            eos_token: self.eos_text.clone(),
+            specials: self.tokenizer.special_texts().clone(),
+            ..RenderOptions::default()
+        }
+    }
+
+    /// Returns the tokens before a raw prompt: those of the tokenizer, or else the begin token if the chat
+    /// template starts with it, because the model was then never trained on text without it.
+    fn find_prompt_prefix(&self, bos: Option<TokenId>) -> Vec<TokenId> {
+        let prefix = self.tokenizer.prompt_prefix();
+        if !prefix.is_empty() {
+            return prefix.to_vec();
+        }
+        let Some(bos) = bos else { return Vec::new() };
+        let message = ChatMessage::new("user", "x");
+        let rendered = self.chat_prompt(&[message], ChatOptions::default());
+        match rendered.map(|prompt| self.tokenizer.encode_prompt(&prompt)) {
+            Ok(ids) if ids.first() == Some(&bos) => vec![bos],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Reads the tokenizer and the chat template of a model file.
+pub fn read_text(file: &ModelFile) -> Result<ModelText, OpenError> {
+    let named = |source| OpenError::Text { file: file_name(file), source };
+    let tokenizer = match file.tokenizer() {
+        TokenizerSource::Json(json) => Tokenizer::from_json(json),
+        TokenizerSource::Gguf(vocabulary) => Tokenizer::from_gguf(vocabulary.clone()),
+        TokenizerSource::Missing { looked } => {
+            return Err(OpenError::NoTokenizer { file: file_name(file), looked: looked.clone() });
+        }
+    }
+    .map_err(named)?;
+    let (info, vocab_len) = (file.info(), file.network().vocab_len);
+    if tokenizer.len() > vocab_len {
+        return Err(OpenError::TokenizerTooLarge {
+            file: file_name(file),
+            tokens: tokenizer.len(),
+            rows: vocab_len,
+        });
+    }
+    let name_of = |id: Option<TokenId>| tokenizer.token_text(id?).map(str::to_owned);
+    let texts = file.special_token_texts();
+    let mut text = ModelText {
+        bos_text: texts.bos.clone().or_else(|| name_of(info.bos)),
+        eos_text: texts.eos.clone().or_else(|| name_of(info.eos.last().copied())),
+        template: file.chat_template().map(ChatTemplate::new).transpose().map_err(named)?,
+        template_source: file.chat_template().map(str::to_owned),
+        end_tokens: info.eos.clone(),
+        prompt_prefix: Vec::new(),
+        pooling: info.pooling,
+        tokenizer,
+    };
+    let never_bos =
+        matches!(file.tokenizer(), TokenizerSource::Gguf(v) if v.add_bos == Some(false));
+    if !never_bos {
+        text.prompt_prefix = text.find_prompt_prefix(info.bos);
+    }
+    Ok(text)
+}
+
+/// Returns the name of a model in messages: its first file.
+pub(crate) fn file_name(file: &ModelFile) -> String {
+    file.format().files.first().map_or_else(|| "the model".to_owned(), |file| file.path.clone())
+}
