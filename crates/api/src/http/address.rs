@@ -1,4 +1,4 @@
-//! Where a server is.
+//! Addresses of servers.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use hyper::Uri;
 
 use super::Error;
 
-/// Where a server is, and what comes before each path.
+/// Address of a server, with the prefix of all its paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
     Tcp {
         host: String,
         port: u16,
-        /// Without the slash at its end.
+        /// Without a trailing slash.
         path: String,
     },
     #[cfg(unix)]
@@ -23,41 +23,39 @@ impl Address {
     pub(super) fn parse(base: &str) -> Result<Self, Error> {
         let wrong = |reason| Error::Url { url: base.to_owned(), reason };
         if let Some(path) = base.strip_prefix("unix:") {
-            // `unix:///run/x` and `unix:/run/x` mean the same.
+            // `unix:///run/x` and `unix:/run/x` are the same path.
             let path = path.strip_prefix("//").unwrap_or(path);
             if path.is_empty() {
-                return Err(wrong("a path is needed after unix:"));
+                return Err(wrong("expected a path after unix:"));
             }
             #[cfg(unix)]
             return Ok(Self::Unix(path.into()));
             #[cfg(not(unix))]
-            return Err(wrong("this system has no Unix sockets"));
+            return Err(wrong("this system does not support Unix sockets"));
         }
         if base.starts_with("https://") {
-            return Err(wrong(
-                "https is not spoken here: use http, or a proxy that ends TLS in between",
-            ));
+            return Err(wrong("https is not supported: use http, or a proxy that terminates TLS"));
         }
         if !base.starts_with("http://") {
-            return Err(wrong("use http://host:port or unix:/path"));
+            return Err(wrong("expected http://host:port or unix:/path"));
         }
-        let uri: Uri = base.parse().map_err(|_| wrong("use http://host:port"))?;
+        let uri: Uri = base.parse().map_err(|_| wrong("expected http://host:port"))?;
         if uri.query().is_some() {
-            return Err(wrong("a base address has no query"));
+            return Err(wrong("a base URL must not have a query"));
         }
-        let authority = uri.authority().ok_or_else(|| wrong("a host is missing"))?;
+        let authority = uri.authority().ok_or_else(|| wrong("the host is missing"))?;
         if authority.as_str().contains('@') {
-            return Err(wrong("no names or passwords in the address: use an API key"));
+            return Err(wrong("user names and passwords are not supported: use an API key"));
         }
         let (host, port) = (authority.host().to_owned(), authority.port_u16());
         if host.is_empty() || (port.is_none() && authority.as_str() != host) {
-            return Err(wrong("use http://host:port, with a port from 1 to 65535"));
+            return Err(wrong("expected http://host:port with a port from 1 to 65535"));
         }
         let path = uri.path().trim_end_matches('/').to_owned();
         Ok(Self::Tcp { host, port: port.unwrap_or(80), path })
     }
 
-    /// What the Host header says.
+    /// Returns the value of the `Host` header.
     pub(super) fn host(&self) -> String {
         match self {
             Self::Tcp { host, port: 80, .. } => host.clone(),
@@ -67,7 +65,7 @@ impl Address {
         }
     }
 
-    /// What comes before each path.
+    /// Returns the prefix of all paths.
     pub(super) fn path(&self) -> &str {
         match self {
             Self::Tcp { path, .. } => path,
@@ -96,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read() {
+    fn addresses_are_parsed() {
         for (text, address, host) in [
             ("http://127.0.0.1:30000", tcp("127.0.0.1", 30000, ""), "127.0.0.1:30000"),
             ("http://localhost", tcp("localhost", 80, ""), "localhost"),
@@ -110,22 +108,22 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_socket_has_a_path() {
+    fn unix_sockets_have_a_path() {
         for text in ["unix:/run/wf.sock", "unix:///run/wf.sock"] {
             assert_eq!(Address::parse(text).unwrap(), Address::Unix("/run/wf.sock".into()));
         }
     }
 
     #[test]
-    fn what_is_no_address_is_told_so() {
+    fn invalid_addresses_are_rejected() {
         for (text, word) in [
-            ("https://127.0.0.1", "https is not spoken"),
+            ("https://127.0.0.1", "https is not supported"),
             ("127.0.0.1:30000", "http://host:port"),
             ("http://", "http://host:port"),
             ("http://host:99999", "port"),
             ("http://host:", "port"),
             ("http://me:secret@host", "API key"),
-            ("http://host/?x=1", "no query"),
+            ("http://host/?x=1", "query"),
             ("unix:", "path"),
         ] {
             let message = Address::parse(text).unwrap_err().to_string();

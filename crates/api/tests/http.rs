@@ -6,8 +6,8 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use wf_client::http::{Client, Error, Mishap, Pace, Timeouts};
-use wf_client::wire::{ChatMessage, ChatRequest, CompletionRequest, Prompt};
+use wf_api::http::{Client, Error, Faults, ReadFault, Timeouts};
+use wf_api::wire::{ChatMessage, ChatRequest, CompletionRequest, Prompt};
 
 /// A server that answers one request with `pieces`, each sent by itself, and returns what it was
 /// asked.
@@ -73,7 +73,7 @@ fn chunked(events: &[String], ended: bool) -> Vec<u8> {
 }
 
 fn data(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| wf_client::sse::event(text)).collect()
+    texts.iter().map(|text| wf_api::sse::event(text)).collect()
 }
 
 const TEXTS: [&str; 3] = [r#"{"a":"é🦀"}"#, r#"{"a":2}"#, "[DONE]"];
@@ -96,7 +96,7 @@ async fn collect(client: &Client) -> (Vec<Value>, Option<Error>) {
 #[tokio::test]
 async fn a_stream_is_read_however_it_is_cut_into_packets() {
     let mut events = data(&TEXTS);
-    events.insert(1, wf_client::sse::comment("still here"));
+    events.insert(1, wf_api::sse::comment("still here"));
     let whole = chunked(&events, true);
     for size in 1..whole.len() {
         let (client, _server) = play(whole.chunks(size).map(<[u8]>::to_vec).collect()).await;
@@ -112,7 +112,7 @@ async fn a_stream_that_ends_anywhere_before_its_end_is_an_error() {
     for length in 0..whole.len() {
         let (client, _server) = play(vec![whole[..length].to_vec()]).await;
         let (_, error) = collect(&client).await;
-        assert!(matches!(error, Some(Error::Broken(_))), "{length}: {error:?}");
+        assert!(matches!(error, Some(Error::Connection(_))), "{length}: {error:?}");
     }
 }
 
@@ -121,7 +121,7 @@ async fn a_stream_without_done_is_an_error() {
     let (client, _server) = play(vec![chunked(&data(&TEXTS[..2]), true)]).await;
     let (found, error) = collect(&client).await;
     assert_eq!(found.len(), 2);
-    assert!(matches!(error, Some(Error::Cut { events: 2 })), "{error:?}");
+    assert!(matches!(error, Some(Error::Truncated { events: 2 })), "{error:?}");
 }
 
 #[tokio::test]
@@ -147,13 +147,13 @@ async fn an_error_event_ends_a_stream_with_its_message() {
     assert_eq!(events.next().await.unwrap().unwrap().id, "a");
     let error = events.next().await.unwrap_err();
     assert!(
-        matches!(&error, Error::InStream(detail) if detail.param.as_deref() == Some("max_tokens"))
+        matches!(&error, Error::Stream(detail) if detail.param.as_deref() == Some("max_tokens"))
     );
     assert!(error.to_string().contains("max_tokens is 0"), "{error}");
 }
 
 #[tokio::test]
-async fn a_refusal_carries_status_words_and_when_to_try_again() {
+async fn errors_have_status_message_and_retry_delay() {
     let answer = response("429 Too Many Requests", "retry-after: 3\r\n", REFUSAL);
     let (client, _server) = play(vec![answer]).await;
     let error = client.chat(&ChatRequest::default()).await.unwrap_err();
@@ -162,7 +162,7 @@ async fn a_refusal_carries_status_words_and_when_to_try_again() {
     assert!(message.contains("429: max_tokens is 0 (max_tokens)"), "{message}");
 
     // Also where the body is none of ours, or breaks off.
-    for (body, kept) in [("<html>busy</html>", "<html>busy</html>"), ("", "nothing more")] {
+    for (body, kept) in [("<html>busy</html>", "<html>busy</html>"), ("", "empty body")] {
         let (client, _server) = play(vec![response("503 Busy", "", body)]).await;
         let (_, error) = collect(&client).await;
         let error = error.unwrap();
@@ -179,7 +179,7 @@ async fn a_refusal_carries_status_words_and_when_to_try_again() {
 }
 
 #[tokio::test]
-async fn a_request_says_who_asks_for_what() {
+async fn requests_have_key_path_and_body() {
     let (client, server) =
         play(vec![response("200 OK", "", r#"{"count":1,"max_model_len":2,"tokens":[3]}"#)]).await;
     let client = client.with_api_key("secret").unwrap();
@@ -218,10 +218,9 @@ async fn the_typed_calls_ask_for_streams_or_not() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_what_was_asked_for_is_quoted() {
+async fn an_unexpected_response_is_quoted() {
     let (client, _server) = play(vec![response("200 OK", "", "{\"count\":\"many\"}")]).await;
-    let error =
-        client.get_json::<wf_client::wire::TokenizeResponse>("/tokenize").await.unwrap_err();
+    let error = client.get_json::<wf_api::wire::TokenizeResponse>("/tokenize").await.unwrap_err();
     let message = error.to_string();
     assert!(message.contains("/tokenize") && message.contains("{\"count\":\"many\"}"), "{message}");
 }
@@ -256,11 +255,14 @@ async fn nobody_listens() {
 #[tokio::test]
 async fn silence_has_an_end() {
     let brief = Duration::from_millis(20);
-    for (bytes, word) in [(vec![], "no answer"), (chunked(&data(&TEXTS[..1]), false), "no more")] {
+    for (bytes, word) in [
+        (vec![], "waiting for the response"),
+        (chunked(&data(&TEXTS[..1]), false), "reading the response"),
+    ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = client_of(&listener);
         let client =
-            client.with_timeouts(Timeouts { connect: 100 * brief, answer: brief, silence: brief });
+            client.with_timeouts(Timeouts { connect: 100 * brief, response: brief, idle: brief });
         let _server = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             read_request(&mut stream).await;
@@ -273,17 +275,19 @@ async fn silence_has_an_end() {
 }
 
 #[tokio::test]
-async fn slow_and_broken_readers_get_what_there_is_of_the_stream() {
+async fn faults_end_or_delay_a_stream() {
     let whole = chunked(&data(&TEXTS), true);
     let pause = Duration::from_micros(100);
-    for mishap in [Mishap::Stall(pause), Mishap::Dribble(pause), Mishap::Drop] {
+    for read_fault in [ReadFault::Stall(pause), ReadFault::Dribble(pause), ReadFault::Drop] {
         for at in [0, 1, 90, whole.len() as u64 - 1] {
             let (client, _server) = play(vec![whole.clone()]).await;
-            let pace = Pace { mishap: Some((at, mishap)), send_pause: None };
-            let (found, error) = collect(&client.with_pace(pace)).await;
-            match mishap {
-                Mishap::Drop => assert!(matches!(error, Some(Error::Broken(_))), "{at}: {error:?}"),
-                _ => assert!(error.is_none() && found.len() == 2, "{mishap:?} {at}: {error:?}"),
+            let faults = Faults { read_fault: Some((at, read_fault)), send_pause: None };
+            let (found, error) = collect(&client.with_faults(faults)).await;
+            match read_fault {
+                ReadFault::Drop => {
+                    assert!(matches!(error, Some(Error::Connection(_))), "{at}: {error:?}")
+                }
+                _ => assert!(error.is_none() && found.len() == 2, "{read_fault:?} {at}: {error:?}"),
             }
         }
     }
@@ -293,7 +297,7 @@ async fn slow_and_broken_readers_get_what_there_is_of_the_stream() {
 async fn a_request_sent_slowly_arrives_whole() {
     let (client, server) = play(vec![response("200 OK", "", "7")]).await;
     let pause = Some(Duration::from_micros(100));
-    let client = client.with_pace(Pace { mishap: None, send_pause: pause });
+    let client = client.with_faults(Faults { read_fault: None, send_pause: pause });
     assert_eq!(client.post_json::<i32>("/x", &"body").await.unwrap(), 7);
     assert!(server.await.unwrap().ends_with("\r\n\r\n\"body\""));
 }
@@ -301,7 +305,7 @@ async fn a_request_sent_slowly_arrives_whole() {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_unix_socket_is_as_good() {
-    let directory = std::env::temp_dir().join(format!("wf-client-{}", std::process::id()));
+    let directory = std::env::temp_dir().join(format!("wf-api-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let path = directory.join("socket");
     let listener = tokio::net::UnixListener::bind(&path).unwrap();

@@ -1,14 +1,14 @@
-//! Server-sent events: one event to bytes, bytes to events.
+//! Encoder and decoder of server-sent events.
 
 use serde::Serialize;
 
-/// What ends a stream.
+/// Data of the event that ends a stream.
 pub const DONE: &str = "[DONE]";
 
-/// The bytes of an event that says `data`.
+/// Encodes an event.
 pub fn event(data: &str) -> String {
     let mut bytes = String::with_capacity(data.len() + 8);
-    // A line break would begin a new field, so each line of the data is a field of its own.
+    // A line break begins a new field, so each line of the data is a field of its own.
     for line in data.split('\n') {
         bytes.push_str("data: ");
         bytes.push_str(line);
@@ -18,32 +18,32 @@ pub fn event(data: &str) -> String {
     bytes
 }
 
-/// The bytes of an event that says `value` as JSON.
+/// Encodes an event whose data is `value` as JSON.
 pub fn json_event(value: &impl Serialize) -> String {
     event(&serde_json::to_string(value).expect("wire types have string keys"))
 }
 
-/// The same, under a name.
+/// Encodes a named event whose data is `value` as JSON.
 pub fn named_event(name: &str, value: &impl Serialize) -> String {
     format!("event: {name}\n{}", json_event(value))
 }
 
-/// The bytes of a line that means nothing and shows that the connection is alive.
+/// Encodes a comment, which carries no data and keeps the connection open.
 pub fn comment(text: &str) -> String {
     format!(": {text}\n\n")
 }
 
-/// Puts events together from bytes that come in any pieces.
+/// Decodes events from bytes that arrive in chunks of any size.
 #[derive(Debug, Default)]
 pub struct EventReader {
     line: Vec<u8>,
     data: Option<String>,
-    /// The last byte was a carriage return, so a line feed now would be part of the same break.
+    /// True if the last byte was a carriage return: a line feed now belongs to the same line break.
     after_return: bool,
 }
 
 impl EventReader {
-    /// Takes in more bytes. Returns the data of the events that are complete with them.
+    /// Adds bytes, and returns the data of the events they complete.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<String> {
         let mut events = Vec::new();
         for &byte in bytes {
@@ -60,13 +60,13 @@ impl EventReader {
         events
     }
 
-    /// Whether bytes of an event are waiting for the rest of it.
+    /// Returns `true` if an event has begun and not ended.
     pub fn is_inside_event(&self) -> bool {
         !self.line.is_empty() || self.data.is_some()
     }
 
-    /// Bytes of an event that wait for the rest of it.
-    pub fn unfinished_bytes(&self) -> usize {
+    /// Returns the number of bytes buffered for an event that has not ended.
+    pub fn pending_len(&self) -> usize {
         self.line.len() + self.data.as_ref().map_or(0, String::len)
     }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_however_it_is_cut() {
+    fn events_survive_any_chunking() {
         let texts = ["a", "", "zwei\nZeilen", "\n", "emoji 🦀, 中文", "{\"a\":\"b: c\"}", DONE];
         let mut bytes = String::new();
         for text in texts {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn other_fields_are_no_data() {
+    fn fields_other_than_data_are_ignored() {
         let mut reader = EventReader::default();
         let events =
             reader.push(b"id: 7\nevent: x\ndata\nretry: 5\n\nid: 8\n\ndata:y\n\ndata: cut");

@@ -1,4 +1,4 @@
-//! Connections that behave badly on purpose: what a server has to bear from the world.
+//! Fault injection: connections that misbehave on purpose, to test servers.
 
 use std::io;
 use std::pin::Pin;
@@ -8,45 +8,47 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::connection::ByteStream;
+/// A connection of any kind.
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send {}
+impl<T: AsyncRead + AsyncWrite + Send> ByteStream for T {}
 
-/// How the bytes of a connection move. By default as fast as they can.
+/// Faults of a connection. There are none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pace {
-    /// What happens once that many bytes of the answer, its head among them, have been read.
-    pub mishap: Option<(u64, Mishap)>,
-    /// Send the request one byte at a time, with this pause after each.
+pub struct Faults {
+    /// Fault after so many bytes of the response, its head included.
+    pub read_fault: Option<(u64, ReadFault)>,
+    /// Sends the request one byte at a time, with this pause after each.
     pub send_pause: Option<Duration>,
 }
 
-/// What a reader does that it should not.
+/// Fault of a client that reads a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mishap {
-    /// Close the connection.
+pub enum ReadFault {
+    /// Closes the connection.
     Drop,
-    /// Read nothing for a time, then go on.
+    /// Reads nothing for some time, then continues.
     Stall(Duration),
-    /// Read one byte at a time from here on, with this pause after each.
+    /// Reads one byte at a time from here on, with this pause after each.
     Dribble(Duration),
 }
 
-/// A stream of bytes that keeps to a pace.
-pub(super) struct Paced {
+/// A connection with faults.
+pub(super) struct FaultyStream {
     stream: Pin<Box<dyn ByteStream>>,
-    pace: Pace,
+    faults: Faults,
     bytes_read: u64,
     bytes_sent: u64,
     stalled: bool,
-    /// When reading and sending go on.
+    /// Running while reading or sending is paused.
     read_pause: Option<Pin<Box<Sleep>>>,
     send_pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl Paced {
-    pub(super) fn new(stream: Pin<Box<dyn ByteStream>>, pace: Pace) -> Self {
+impl FaultyStream {
+    pub(super) fn new(stream: Pin<Box<dyn ByteStream>>, faults: Faults) -> Self {
         Self {
             stream,
-            pace,
+            faults,
             bytes_read: 0,
             bytes_sent: 0,
             stalled: false,
@@ -55,28 +57,30 @@ impl Paced {
         }
     }
 
-    /// How many bytes may be read now, or the error of a connection that is to be closed.
+    /// Returns the number of bytes that may be read now, or the error of a connection to be closed.
     fn read_allowance(&mut self) -> io::Result<usize> {
-        let Some((at, mishap)) = self.pace.mishap else { return Ok(usize::MAX) };
+        let Some((at, read_fault)) = self.faults.read_fault else { return Ok(usize::MAX) };
         if self.bytes_read < at {
             return Ok(usize::try_from(at - self.bytes_read).unwrap_or(usize::MAX));
         }
-        match mishap {
-            // An answer of which nothing is to be read still has a question before it.
-            Mishap::Drop if self.bytes_sent == 0 => Ok(usize::MAX),
-            Mishap::Drop => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "closed by us")),
-            Mishap::Stall(_) => Ok(usize::MAX),
-            Mishap::Dribble(_) => Ok(1),
+        match read_fault {
+            // The request is sent even if nothing of the response is to be read.
+            ReadFault::Drop if self.bytes_sent == 0 => Ok(usize::MAX),
+            ReadFault::Drop => {
+                Err(io::Error::new(io::ErrorKind::ConnectionAborted, "closed by fault injection"))
+            }
+            ReadFault::Stall(_) => Ok(usize::MAX),
+            ReadFault::Dribble(_) => Ok(1),
         }
     }
 
-    /// What to wait for now that `new` bytes have been read.
+    /// Starts the pause that follows `new` bytes.
     fn after_read(&mut self, new: u64) {
         self.bytes_read += new;
-        let pause = match self.pace.mishap {
+        let pause = match self.faults.read_fault {
             Some((at, _)) if self.bytes_read < at => return,
-            Some((_, Mishap::Stall(pause))) if !self.stalled => pause,
-            Some((_, Mishap::Dribble(pause))) => pause,
+            Some((_, ReadFault::Stall(pause))) if !self.stalled => pause,
+            Some((_, ReadFault::Dribble(pause))) => pause,
             _ => return,
         };
         self.stalled = true;
@@ -85,7 +89,7 @@ impl Paced {
 }
 
 /// Waits for the end of a pause.
-fn rest(pause: &mut Option<Pin<Box<Sleep>>>, context: &mut Context<'_>) -> Poll<()> {
+fn poll_pause(pause: &mut Option<Pin<Box<Sleep>>>, context: &mut Context<'_>) -> Poll<()> {
     if let Some(sleep) = pause {
         ready!(sleep.as_mut().poll(context));
         *pause = None;
@@ -93,13 +97,13 @@ fn rest(pause: &mut Option<Pin<Box<Sleep>>>, context: &mut Context<'_>) -> Poll<
     Poll::Ready(())
 }
 
-impl AsyncRead for Paced {
+impl AsyncRead for FaultyStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(rest(&mut self.read_pause, context));
+        ready!(poll_pause(&mut self.read_pause, context));
         let allowance = self.read_allowance()?.min(buffer.remaining());
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(allowance));
         ready!(self.stream.as_mut().poll_read(context, &mut part))?;
@@ -110,17 +114,17 @@ impl AsyncRead for Paced {
     }
 }
 
-impl AsyncWrite for Paced {
+impl AsyncWrite for FaultyStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(rest(&mut self.send_pause, context));
-        let most = if self.pace.send_pause.is_some() { bytes.len().min(1) } else { bytes.len() };
-        let sent = ready!(self.stream.as_mut().poll_write(context, &bytes[..most]))?;
+        ready!(poll_pause(&mut self.send_pause, context));
+        let max = if self.faults.send_pause.is_some() { bytes.len().min(1) } else { bytes.len() };
+        let sent = ready!(self.stream.as_mut().poll_write(context, &bytes[..max]))?;
         self.bytes_sent += sent as u64;
-        if let Some(pause) = self.pace.send_pause {
+        if let Some(pause) = self.faults.send_pause {
             self.send_pause = Some(Box::pin(sleep_until(Instant::now() + pause)));
         }
         Poll::Ready(Ok(sent))
@@ -143,19 +147,19 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn paced(pace: Pace) -> (Paced, DuplexStream) {
+    fn faulty(faults: Faults) -> (FaultyStream, DuplexStream) {
         let (ours, theirs) = duplex(1024);
-        (Paced::new(Box::pin(ours), pace), theirs)
+        (FaultyStream::new(Box::pin(ours), faults), theirs)
     }
 
-    fn mishap(at: u64, mishap: Mishap) -> Pace {
-        Pace { mishap: Some((at, mishap)), ..Pace::default() }
+    fn read_fault(at: u64, read_fault: ReadFault) -> Faults {
+        Faults { read_fault: Some((at, read_fault)), ..Faults::default() }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_dropper_reads_that_many_bytes_and_no_more() {
+    async fn drop_closes_after_so_many_bytes() {
         for at in 0..5 {
-            let (mut ours, mut theirs) = paced(mishap(at, Mishap::Drop));
+            let (mut ours, mut theirs) = faulty(read_fault(at, ReadFault::Drop));
             ours.write_all(b"?").await.unwrap();
             theirs.write_all(b"answer").await.unwrap();
             let mut read = Vec::new();
@@ -166,9 +170,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_staller_waits_once_and_misses_nothing() {
+    async fn stall_pauses_once_and_loses_nothing() {
         for at in 0..6 {
-            let (mut ours, mut theirs) = paced(mishap(at, Mishap::Stall(50 * MS)));
+            let (mut ours, mut theirs) = faulty(read_fault(at, ReadFault::Stall(50 * MS)));
             theirs.write_all(b"answer").await.unwrap();
             drop(theirs);
             let (start, mut read) = (Instant::now(), Vec::new());
@@ -179,20 +183,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_dribbler_pauses_after_each_byte() {
-        let (mut ours, mut theirs) = paced(mishap(2, Mishap::Dribble(10 * MS)));
+    async fn dribble_pauses_after_each_byte() {
+        let (mut ours, mut theirs) = faulty(read_fault(2, ReadFault::Dribble(10 * MS)));
         theirs.write_all(b"answer").await.unwrap();
         drop(theirs);
         let (start, mut read) = (Instant::now(), Vec::new());
         ours.read_to_end(&mut read).await.unwrap();
         assert_eq!(read, b"answer");
-        // After the two that came at once, and after each of the four others.
+        // One pause after the first two bytes, and one after each of the four others.
         assert!((50..60).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_sender_pauses_after_each_byte() {
-        let (mut ours, mut theirs) = paced(Pace { send_pause: Some(10 * MS), ..Pace::default() });
+    async fn slow_send_pauses_after_each_byte() {
+        let (mut ours, mut theirs) =
+            faulty(Faults { send_pause: Some(10 * MS), ..Faults::default() });
         let start = Instant::now();
         ours.write_all(b"question").await.unwrap();
         drop(ours);

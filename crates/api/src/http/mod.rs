@@ -1,14 +1,13 @@
-//! A small client: questions and answers as JSON, replies as streams of events.
+//! A small client: requests and responses in JSON, and streams of events.
 //!
-//! Each request has a connection of its own. So dropping an answer cancels its request, and no
-//! request can meet a connection that the server is just about to close. There is no TLS: put a
-//! proxy that ends it in between.
+//! Each request has a connection of its own. Dropping a response therefore cancels its request, and no request
+//! meets a connection that the server is about to close. TLS is not supported: use a proxy that terminates it.
 
 mod address;
 mod connection;
 mod error;
 mod events;
-mod pace;
+mod faults;
 
 use std::time::Duration;
 
@@ -17,126 +16,133 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, Heade
 use hyper::{Method, Request};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::wire::{ChatChunk, ChatCompletion, ChatRequest, Completion, CompletionRequest};
 
 use address::Address;
-use connection::Answer;
+use connection::ResponseBody;
 pub use error::Error;
 pub use events::Events;
-pub use pace::{Mishap, Pace};
+pub use faults::{Faults, ReadFault};
 
-/// How long to wait for what.
+/// Timeouts of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until the connection stands.
+    /// Time to establish the connection.
     pub connect: Duration,
-    /// Until an answer begins. Without streaming that is when the whole reply is written.
-    pub answer: Duration,
-    /// From one piece of an answer to the next.
-    pub silence: Duration,
+    /// Time until the response begins. Without streaming, that is when all of it has been generated.
+    pub response: Duration,
+    /// Time between two chunks of the response.
+    pub idle: Duration,
 }
 
 impl Default for Timeouts {
-    /// A server on the same machine, a long reply on a slow one, and servers that send a sign of
-    /// life every 15 seconds.
+    /// Returns timeouts for a local server, long completions, and streams with a keep-alive every 15 seconds.
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Self { connect: seconds(5), answer: seconds(600), silence: seconds(60) }
+        Self { connect: seconds(5), response: seconds(600), idle: seconds(60) }
     }
 }
 
-/// A way to reach one server. Cheap to clone.
+/// A client of one server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
     address: Address,
     authorization: Option<HeaderValue>,
     timeouts: Timeouts,
-    pace: Pace,
+    faults: Faults,
 }
 
 impl Client {
-    /// A client of the server at `base`: `http://host:port`, with a path if all its routes lie
-    /// below one, or `unix:/path/to/socket`.
+    /// Creates a client of the server at `base`: `http://host:port`, optionally with a path prefix, or
+    /// `unix:/path/to/socket`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `base` is not of that form.
     pub fn new(base: &str) -> Result<Self, Error> {
         let address = Address::parse(base)?;
-        let pace = Pace::default();
-        Ok(Self { address, authorization: None, timeouts: Timeouts::default(), pace })
+        let faults = Faults::default();
+        Ok(Self { address, authorization: None, timeouts: Timeouts::default(), faults })
     }
 
-    /// The same with a key that every request shows.
+    /// Sets the API key.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the key has characters that are not allowed in a header.
     pub fn with_api_key(mut self, key: &str) -> Result<Self, Error> {
         let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| Error::Key)?;
-        // Not for anyone who prints a request.
+        // Keeps the key out of debug output.
         value.set_sensitive(true);
         self.authorization = Some(value);
         Ok(self)
     }
 
-    /// The same with other timeouts.
+    /// Sets the timeouts.
     pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;
         self
     }
 
-    /// The same with connections that do what `pace` says: for tests of a server.
-    pub fn with_pace(mut self, pace: Pace) -> Self {
-        self.pace = pace;
+    /// Injects faults into connections, to test a server.
+    pub fn with_faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
         self
     }
 
-    /// The answer to `GET path`.
+    /// Requests `GET path` and parses the response as JSON.
     pub async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
         parse(path, &self.get(path).await?)
     }
 
-    /// The answer to `GET path`, as text.
+    /// Requests `GET path` and returns the response as text.
     pub async fn get_text(&self, path: &str) -> Result<String, Error> {
         Ok(String::from_utf8_lossy(&self.get(path).await?).into_owned())
     }
 
-    /// The answer to `POST path`.
+    /// Requests `POST path` and parses the response as JSON.
     pub async fn post_json<T: DeserializeOwned>(
         &self,
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Error> {
-        let answer = self.send(Method::POST, path, json(body)).await?;
-        parse(path, &answer.whole().await?)
+        let response = self.send(Method::POST, path, json(body)).await?;
+        parse(path, &response.read().await?)
     }
 
-    /// The answer to `POST path`, which is events that end with `[DONE]`. Dropping it cancels the
-    /// request.
+    /// Requests `POST path` and returns the stream of events. Dropping it cancels the request.
     pub async fn stream<T: DeserializeOwned>(
         &self,
         path: &str,
         body: &impl Serialize,
     ) -> Result<Events<T>, Error> {
-        Ok(Events::of(self.send(Method::POST, path, json(body)).await?))
+        Ok(Events::new(self.send(Method::POST, path, json(body)).await?))
     }
 
-    /// A reply to a conversation.
+    /// Requests a chat completion.
     pub async fn chat(&self, request: &ChatRequest) -> Result<ChatCompletion, Error> {
         let mut request = request.clone();
         request.sampling.stream = Some(false);
         self.post_json("/v1/chat/completions", &request).await
     }
 
-    /// A reply to a conversation, as it is written.
+    /// Requests a streamed chat completion.
     pub async fn chat_stream(&self, request: &ChatRequest) -> Result<Events<ChatChunk>, Error> {
         let mut request = request.clone();
         request.sampling.stream = Some(true);
         self.stream("/v1/chat/completions", &request).await
     }
 
-    /// The continuation of a text.
+    /// Requests a text completion.
     pub async fn complete(&self, request: &CompletionRequest) -> Result<Completion, Error> {
         let mut request = request.clone();
         request.sampling.stream = Some(false);
         self.post_json("/v1/completions", &request).await
     }
 
-    /// The continuation of a text, as it is written.
+    /// Requests a streamed text completion.
     pub async fn complete_stream(
         &self,
         request: &CompletionRequest,
@@ -147,10 +153,10 @@ impl Client {
     }
 
     async fn get(&self, path: &str) -> Result<Bytes, Error> {
-        self.send(Method::GET, path, Bytes::new()).await?.whole().await
+        self.send(Method::GET, path, Bytes::new()).await?.read().await
     }
 
-    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Error> {
+    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<ResponseBody, Error> {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.address.path()))
@@ -164,12 +170,17 @@ impl Client {
             request = request.header(AUTHORIZATION, value);
         }
         let request = request.body(body).map_err(|_| Error::Path(path.to_owned()))?;
-        connection::ask(&self.address, request, self.timeouts, self.pace).await
+        connection::send(&self.address, request, self.timeouts, self.faults).await
     }
 }
 
+/// Encodes a body without the fields that are null: other servers may reject those.
 fn json(body: &impl Serialize) -> Bytes {
-    serde_json::to_vec(body).expect("wire types have string keys").into()
+    let mut body = serde_json::to_value(body).expect("wire types have string keys");
+    if let Value::Object(fields) = &mut body {
+        fields.retain(|_, value| !value.is_null());
+    }
+    body.to_string().into()
 }
 
 fn parse<T: DeserializeOwned>(path: &str, body: &[u8]) -> Result<T, Error> {

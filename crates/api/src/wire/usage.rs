@@ -1,0 +1,69 @@
+//! Token counts and timings.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Token counts of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Usage {
+    /// Tokens of all prompts.
+    pub prompt_tokens: u32,
+    /// Tokens of all completions.
+    pub completion_tokens: u32,
+    /// Sum of both.
+    pub total_tokens: u32,
+    /// Details of the prompt tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_tokens_details: Option<PromptTokensDetails>,
+}
+
+/// Details of prompt tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PromptTokensDetails {
+    /// Tokens found in the prefix cache, which were not computed again.
+    pub cached_tokens: u32,
+    /// The other tokens, which are now in the prefix cache.
+    #[serde(default)]
+    pub cache_write_tokens: u32,
+}
+
+/// Time spent on a completion, under the names of llama-server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Timings {
+    /// Milliseconds in the queue.
+    pub queue_ms: f64,
+    /// Prompt tokens found in the prefix cache.
+    pub cache_n: u32,
+    /// Prompt tokens computed.
+    pub prompt_n: u32,
+    /// Milliseconds of prefill.
+    pub prompt_ms: f64,
+    /// Prefill speed in tokens per second.
+    pub prompt_per_second: f64,
+    /// Tokens generated.
+    pub predicted_n: u32,
+    /// Milliseconds of decoding, from the first token to the last.
+    pub predicted_ms: f64,
+    /// Decoding speed in tokens per second.
+    pub predicted_per_second: f64,
+    /// Forward passes of decoding.
+    #[serde(default)]
+    pub passes_n: u32,
+    /// Draft tokens verified.
+    #[serde(default)]
+    pub draft_n: u32,
+    /// Draft tokens accepted.
+    #[serde(default)]
+    pub draft_n_accepted: u32,
+}
+
+/// Prefill progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Progress {
+    /// Tokens of the prompt.
+    pub total: u32,
+    /// Tokens processed so far, cached ones included.
+    pub processed: u32,
+    /// Tokens found in the prefix cache.
+    pub cache: u32,
+}
