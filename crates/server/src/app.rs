@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State that all requests share: the model, options, metrics, and shutdown.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,66 +6,80 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
+use wf_core::{SamplingParams, TokenId};
 use wf_engine::{DecodeMode, Frontend};
 
-use crate::auth::Caller;
+use crate::access::Caller;
 use crate::error::ApiError;
-use crate::in_flight::InFlight;
-use crate::metrics::Metrics;
-use crate::options::{SamplingDefaults, ServerOptions};
+use crate::observe::in_flight::InFlight;
+use crate::observe::metrics::Metrics;
+use crate::options::ServerOptions;
 
-/// A model that is ready, and what is told of it.
+/// A loaded model, and its description.
 pub struct ServedModel {
-    /// Takes prompts, gives text.
+    /// The engine with its tokenizer and chat template.
     pub frontend: Frontend,
-    /// What requests call it; the first is told.
+    /// Names that requests may use; responses have the first.
     pub names: Vec<String>,
-    /// The file or directory it came from.
+    /// File or directory it was loaded from.
     pub path: String,
-    /// What kind of network it is.
+    /// Architecture of the network.
     pub architecture: String,
-    /// What its exact bytes are called.
+    /// Digest of its weights.
     pub digest: String,
-    /// The instruction set in use.
+    /// Instruction set in use.
     pub isa: String,
-    /// Threads at work.
+    /// Number of worker threads.
     pub threads: usize,
-    /// How keys and values are kept.
+    /// Data type of the KV cache.
     pub kv: String,
-    /// Requests that run at once.
+    /// Maximum number of sequences that run at once.
     pub max_running: usize,
-    /// How tokens are drawn where a request does not say.
-    pub defaults: SamplingDefaults,
-    /// How they are found where it does not.
+    /// Sampling parameters of requests that do not set them.
+    pub defaults: SamplingParams,
+    /// Decoding mode of requests that do not set it.
     pub decode: DecodeMode,
 }
 
 impl ServedModel {
-    /// What requests call it.
+    /// Returns the name that responses have.
     pub(crate) fn name(&self) -> &str {
         self.names.first().map_or("default", String::as_str)
     }
 
-    /// Equal fingerprints, equal requests: equal answers.
+    /// Returns the fingerprint: equal requests with equal fingerprints get equal responses.
     pub(crate) fn fingerprint(&self) -> String {
         let digest = self.digest.get(..12).unwrap_or(&self.digest);
         format!("wf-n{}-{}-{digest}", wf_engine::NUMERICS, self.kv)
     }
 
-    /// Refuses the name of another model. Gateways that do not know a name send one that says so.
-    pub(crate) fn check_name(&self, asked: Option<&str>) -> Result<(), ApiError> {
-        match asked {
+    /// Rejects token ids that are not in the vocabulary.
+    pub(crate) fn check_tokens(&self, field: &str, tokens: &[TokenId]) -> Result<(), ApiError> {
+        let vocab_len = self.frontend.engine().vocab_len();
+        match tokens.iter().find(|&&token| token as usize >= vocab_len) {
+            None => Ok(()),
+            Some(token) => {
+                let what =
+                    format!("{token} is not a token id: must be between 0 and {}", vocab_len - 1);
+                Err(ApiError::at(field, &what))
+            }
+        }
+    }
+
+    /// Rejects the name of another model. Gateways send `default` or `unknown` for any model.
+    pub(crate) fn check_name(&self, name: Option<&str>) -> Result<(), ApiError> {
+        match name {
             None | Some("" | "default" | "unknown") => Ok(()),
             Some(name) if self.names.iter().any(|ours| ours == name) => Ok(()),
             Some(_) => {
                 let names = self.names.join(", ");
-                Err(ApiError::no_such_model(format!("no such model: this server has {names}")))
+                Err(ApiError::no_such_model(format!("model not found: this server has {names}")))
             }
         }
     }
 }
 
-/// What all requests share. Cheap to clone.
+/// State that all requests share. Cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Shared>);
 
@@ -74,11 +88,11 @@ pub struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) metrics: Metrics,
     pub(crate) in_flight: InFlight,
-    /// When the server started, in seconds since 1970.
+    /// Start of the server, in seconds since 1970.
     pub(crate) created: u64,
     model: OnceLock<ServedModel>,
     draining: AtomicBool,
-    /// True once replies must end, finished or not.
+    /// True once sequences must end, finished or not.
     stop: watch::Sender<bool>,
     salts: RandomState,
 }
@@ -92,7 +106,7 @@ impl std::ops::Deref for App {
 }
 
 impl App {
-    /// A server without a model yet.
+    /// Creates a server that has no model yet.
     pub fn new(options: ServerOptions) -> Self {
         Self(Arc::new(Shared {
             options,
@@ -106,22 +120,21 @@ impl App {
         }))
     }
 
-    /// Lets requests in. A second model is not taken.
+    /// Sets the model, and begins to accept requests. A second call has no effect.
     pub fn set_model(&self, model: ServedModel) {
         self.metrics.watch(model.frontend.engine().clone());
-        // Whoever comes second has lost a race that nobody runs.
         let _ = self.model.set(model);
     }
 }
 
 impl Shared {
-    /// The model, once it is loaded.
+    /// Returns the model, once it is loaded.
     pub(crate) fn model(&self) -> Result<&ServedModel, ApiError> {
-        let loading = || ApiError::unavailable("loading", "the model is being loaded");
+        let loading = || ApiError::unavailable("loading", "the model is still loading");
         self.model.get().ok_or_else(loading)
     }
 
-    /// The model, for a request that makes it work: not while the server is stopping.
+    /// Returns the model for a request that computes, unless the server is shutting down.
     pub(crate) fn model_for_work(&self) -> Result<&ServedModel, ApiError> {
         if self.is_draining() {
             return Err(ApiError::stopping());
@@ -129,7 +142,7 @@ impl Shared {
         self.model()
     }
 
-    /// Takes no new work from now on.
+    /// Rejects new work from now on.
     pub(crate) fn start_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -138,30 +151,30 @@ impl Shared {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Ends all replies.
-    pub(crate) fn stop_replies(&self) {
+    /// Cancels all sequences.
+    pub(crate) fn cancel_sequences(&self) {
         self.stop.send_replace(true);
     }
 
-    /// Tells when replies must end.
+    /// Returns a signal that turns true when sequences must end.
     pub(crate) fn stop_signal(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 
-    /// What separates the caches of callers, and of what they want separated. Keyed anew in every
-    /// process, so nobody can aim at another's.
+    /// Returns the salt that separates the prefix caches of callers. It is keyed anew in every process, so
+    /// that no caller can aim at another's cache.
     pub(crate) fn salt(&self, caller: Caller, cache_salt: Option<&str>) -> u64 {
         self.salts.hash_one((caller, cache_salt))
     }
 }
 
-/// Waits until a switch is on.
+/// Waits until a signal is true.
 pub(crate) async fn is_on(switch: &mut watch::Receiver<bool>) {
-    // If nobody can turn it any more, the process is ending.
+    // An error means that the sender is gone: the process is ending.
     let _ = switch.wait_for(|on| *on).await;
 }
 
-/// Seconds since 1970.
+/// Returns the time in seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }

@@ -1,13 +1,14 @@
-//! Every refusal, as a status and a body in OpenAI's form. The words are fixed here: no path, no
-//! address and no text of another request can get into them.
+//! API errors: a status and a body in OpenAI's shape, which dialects may render in their own.
+//!
+//! Messages are composed from checked values. No path, address or text of another request gets into them.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use wf_client::wire::{ErrorBody, ErrorDetail};
-use wf_engine::{FrontendError, Refused};
+use wf_api::wire::{ErrorBody, ErrorDetail};
+use wf_engine::{FrontendError, RequestError};
 
-/// Why a request was not served.
+/// The reason a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
@@ -15,13 +16,13 @@ pub(crate) struct ApiError {
     pub(crate) code: &'static str,
     pub(crate) param: Option<String>,
     pub(crate) message: String,
-    /// After how many seconds to try again.
+    /// Seconds after which a client should retry.
     pub(crate) retry_after: Option<u32>,
 }
 
-/// When to come back if the queue is full: a reply takes seconds.
+/// Retry delay when the queue is full: a completion takes seconds.
 const RETRY_WHEN_BUSY: u32 = 1;
-/// When to come back if the server is loading or stopping: others may have taken its place.
+/// Retry delay while the server is loading or shutting down.
 const RETRY_WHEN_UNAVAILABLE: u32 = 5;
 
 impl ApiError {
@@ -29,24 +30,38 @@ impl ApiError {
         Self { status, kind, code, param: None, message, retry_after: None }
     }
 
-    /// The request is wrong.
+    /// Reports an invalid request.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         let (kind, code) = ("invalid_request_error", "invalid_request");
         Self::new(StatusCode::BAD_REQUEST, kind, code, message.into())
     }
 
-    /// A field of the request is wrong.
+    /// Reports an invalid field.
     pub(crate) fn field(param: impl Into<String>, message: impl Into<String>) -> Self {
         let param = Some(param.into());
         Self { param, code: "invalid_value", ..Self::invalid(message) }
     }
 
-    /// A field that this server does not offer.
+    /// Reports an invalid field in a message that begins with its path.
+    pub(crate) fn at(param: impl Into<String>, what: &str) -> Self {
+        let param = param.into();
+        let message = format!("{param}: {what}");
+        Self::field(param, message)
+    }
+
+    /// Reports a missing field.
+    pub(crate) fn required(param: impl Into<String>) -> Self {
+        let param = param.into();
+        let message = format!("{param} is required");
+        Self::field(param, message)
+    }
+
+    /// Reports a field that this server does not support.
     pub(crate) fn unsupported(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: "unsupported_parameter", ..Self::field(param, message) }
     }
 
-    /// A status and a code of its own.
+    /// Reports an invalid request with a status and a code of its own.
     pub(crate) fn status(status: StatusCode, code: &'static str, message: &str) -> Self {
         Self::new(status, "invalid_request_error", code, message.to_owned())
     }
@@ -58,44 +73,55 @@ impl ApiError {
     }
 
     pub(crate) fn unauthorized() -> Self {
-        let message = "a key is needed: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`";
+        let message =
+            "invalid or missing API key: send `Authorization: Bearer KEY` or `x-api-key: KEY`";
         let (kind, code) = ("authentication_error", "invalid_api_key");
         Self::new(StatusCode::UNAUTHORIZED, kind, code, message.into())
     }
 
     pub(crate) fn internal() -> Self {
-        let message = "an internal error ended this request; others are not touched by it";
+        let message = "internal error; other requests are not affected";
         let (kind, code) = ("server_error", "internal_error");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, kind, code, message.into())
     }
 
-    /// Too many ask at once.
+    /// Reports a full queue.
     pub(crate) fn busy(message: String) -> Self {
         let (status, retry_after) = (StatusCode::TOO_MANY_REQUESTS, Some(RETRY_WHEN_BUSY));
         Self { retry_after, ..Self::new(status, "rate_limit_error", "queue_full", message) }
     }
 
-    /// Not now.
+    /// Reports a server that cannot serve at the moment.
     pub(crate) fn unavailable(code: &'static str, message: &str) -> Self {
         let status = StatusCode::SERVICE_UNAVAILABLE;
         let retry_after = Some(RETRY_WHEN_UNAVAILABLE);
         Self { retry_after, ..Self::new(status, "server_error", code, message.into()) }
     }
 
-    /// The server stops before the reply is written.
     pub(crate) fn stopping() -> Self {
         Self::unavailable("shutting_down", "the server is shutting down")
     }
 
-    /// The same of a field that the request calls otherwise. Messages begin with the field's name.
-    pub(crate) fn renamed(mut self, ours: &str, theirs: &str) -> Self {
-        if self.param.as_deref() == Some(ours) {
-            self.message = self.message.replacen(ours, theirs, 1);
-            self.param = Some(theirs.to_owned());
+    /// Renames fields to what the request calls them, as pairs of our name and theirs.
+    pub(crate) fn renamed(mut self, aliases: &[(&str, &str)]) -> Self {
+        // An unknown field is named as the request names it.
+        if self.code == "unknown_parameter" {
+            return self;
+        }
+        for (ours, theirs) in aliases {
+            let is_param = self.param.as_deref() == Some(ours);
+            if is_param {
+                self.param = Some((*theirs).to_owned());
+            }
+            // A message may mention other fields. Names with an underscore are not English words.
+            if is_param || ours.contains('_') {
+                self.message = self.message.replacen(ours, theirs, 1);
+            }
         }
         self
     }
 
+    /// Returns the body in OpenAI's shape.
     pub(crate) fn body(&self) -> ErrorBody {
         ErrorBody {
             error: ErrorDetail {
@@ -108,23 +134,23 @@ impl ApiError {
     }
 }
 
-impl From<Refused> for ApiError {
-    fn from(refused: Refused) -> Self {
-        let message = refused.to_string();
-        match refused {
-            Refused::EmptyPrompt => Self::field("prompt", message),
-            Refused::TooLong { .. } => {
+impl From<RequestError> for ApiError {
+    fn from(error: RequestError) -> Self {
+        let message = error.to_string();
+        match error {
+            RequestError::EmptyPrompt => Self::field("prompt", message),
+            RequestError::PromptTooLong { .. } => {
                 Self { code: "context_length_exceeded", ..Self::field("messages", message) }
             }
-            Refused::TextTooLong { .. } => {
+            RequestError::TextTooLong { .. } => {
                 Self { code: "context_length_exceeded", ..Self::field("input", message) }
             }
-            Refused::UnknownToken { .. } => Self::field("prompt", message),
-            Refused::NothingToWrite => Self::field("max_tokens", message),
-            Refused::Unsupported(_) => Self::field("decode", message),
-            Refused::Sampling(bad) => Self::field(bad.field, message),
-            Refused::Busy { .. } => Self::busy(message),
-            Refused::Stopped => Self::stopping(),
+            RequestError::UnknownToken { .. } => Self::field("prompt", message),
+            RequestError::ZeroMaxTokens => Self::field("max_tokens", message),
+            RequestError::UnsupportedMode(_) => Self::field("decode", message),
+            RequestError::Sampling(bad) => Self::field(bad.field, message),
+            RequestError::QueueFull { .. } => Self::busy(message),
+            RequestError::EngineStopped => Self::stopping(),
         }
     }
 }
@@ -133,9 +159,9 @@ impl From<FrontendError> for ApiError {
     fn from(error: FrontendError) -> Self {
         let message = error.to_string();
         match error {
-            FrontendError::Refused(refused) => refused.into(),
+            FrontendError::Request(error) => error.into(),
             FrontendError::Text(_) | FrontendError::NoTemplate => Self::field("messages", message),
-            FrontendError::NoFiniteScore { .. } => Self { message, ..Self::internal() },
+            FrontendError::NonFiniteLogits { .. } => Self { message, ..Self::internal() },
             FrontendError::DeadEnd { .. } => {
                 Self { code: "grammar_dead_end", ..Self::invalid(message) }
             }
@@ -156,7 +182,7 @@ impl IntoResponse for ApiError {
             let bearer = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
         }
-        // For the dialects, which say it in their own form.
+        // Dialects with another shape of errors render it again.
         response.extensions_mut().insert(self);
         response
     }

@@ -1,118 +1,98 @@
-//! What an operator decides.
+//! Options and limits that the operator sets.
 
 use std::time::Duration;
 
-use wf_engine::SamplingParams;
+use wf_core::SamplingParams;
 
-use crate::auth::Keys;
-use crate::guard::Hosts;
-use crate::tls::Tls;
+use crate::access::{Hosts, Keys, Tls};
 
-/// How the server behaves. Each limit has a test at its border.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Who may use it.
+    /// API keys.
     pub keys: Keys,
-    /// By which names it may be called, and from which pages.
+    /// Host names and origins.
     pub hosts: Hosts,
-    /// What no request may exceed.
+    /// Limits on requests and connections.
     pub limits: Limits,
-    /// How long a stopping server waits for the replies it is writing.
+    /// Time that requests in flight have to finish during shutdown.
     pub drain: Duration,
-    /// Whether `/metrics` is there.
+    /// Enables `/metrics`.
     pub metrics: bool,
-    /// Whether the chat page is there.
+    /// Enables the chat page.
     pub page: bool,
-    /// Encrypts connections, where it is there.
+    /// Certificate and key; connections are not encrypted without it.
     pub tls: Option<Tls>,
 }
 
-/// What no request may exceed.
+/// Limits on requests and connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a body.
-    pub body_bytes: usize,
-    /// How deep JSON may be nested.
+    /// Maximum length of a body in bytes.
+    pub body_len: usize,
+    /// Maximum nesting depth of JSON.
     pub json_depth: usize,
-    /// Bytes of a request's target.
-    pub uri_bytes: usize,
-    /// Fields of a request's head.
+    /// Maximum length of a request target in bytes.
+    pub uri_len: usize,
+    /// Maximum number of header fields.
     pub headers: usize,
-    /// Bytes of a request's head.
-    pub head_bytes: usize,
-    /// How long a handshake may take, a head to arrive, and each kilobyte of a body.
-    pub arrival: Duration,
-    /// How long a client may take nothing of what is sent to it.
-    pub stall: Duration,
-    /// How long a request may take in all.
+    /// Maximum length of a request head in bytes.
+    pub head_len: usize,
+    /// Time limit for a TLS handshake, for a request head, and for each kilobyte of a body.
+    pub read_timeout: Duration,
+    /// Time after which a client that reads nothing is disconnected.
+    pub write_timeout: Duration,
+    /// Time limit for a request.
     pub deadline: Duration,
-    /// How often a stream says that it is alive.
+    /// Interval of keep-alive events in streams.
     pub keep_alive: Duration,
-    /// Connections at once.
+    /// Maximum number of open connections.
     pub connections: usize,
-    /// Replies to one prompt.
+    /// Maximum number of completions per prompt.
     pub choices: u32,
-    /// Prompts of one request, times replies to each.
-    pub replies: usize,
-    /// Texts of one request for vectors.
-    pub inputs: usize,
-    /// Texts that end a reply.
-    pub stops: usize,
-    /// Bytes of such a text.
-    pub stop_bytes: usize,
-    /// Tokens whose scores are changed.
-    pub biases: usize,
-    /// Likeliest tokens told of.
+    /// Maximum number of sequences per request: prompts times completions of each.
+    pub sequences: usize,
+    /// Maximum number of texts per embedding request.
+    pub embedding_inputs: usize,
+    /// Maximum number of stop strings.
+    pub stop_strings: usize,
+    /// Maximum length of a stop string in bytes.
+    pub stop_len: usize,
+    /// Maximum number of logit biases, and of stop tokens.
+    pub logit_biases: usize,
+    /// Maximum number of top logprobs per token.
     pub top_logprobs: u32,
-    /// Messages of a conversation.
+    /// Maximum number of messages in a conversation.
     pub messages: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            body_bytes: 4 << 20,
+            body_len: 4 << 20,
             json_depth: 64,
-            uri_bytes: 8 << 10,
+            uri_len: 8 << 10,
             headers: 64,
-            head_bytes: 16 << 10,
-            arrival: Duration::from_secs(10),
-            stall: Duration::from_secs(30),
+            head_len: 16 << 10,
+            read_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(30),
             deadline: Duration::from_secs(600),
             keep_alive: Duration::from_secs(15),
             connections: 16 << 10,
             choices: 8,
-            replies: 256,
-            inputs: 2048,
-            stops: 16,
-            stop_bytes: 256,
-            biases: 1024,
+            sequences: 256,
+            embedding_inputs: 2048,
+            stop_strings: 16,
+            stop_len: 256,
+            logit_biases: 1024,
             top_logprobs: 20,
             messages: 4096,
         }
     }
 }
 
-/// How tokens are drawn where a request does not say.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SamplingDefaults {
-    /// 0 takes the likeliest token each time.
-    pub temperature: f32,
-    /// Only this many of the likeliest tokens; 0 is all.
-    pub top_k: usize,
-    /// Only the likeliest tokens that together have this probability.
-    pub top_p: f32,
-    /// Only tokens at least this likely, relative to the likeliest.
-    pub min_p: f32,
-    /// Divides the scores of tokens already seen.
-    pub repetition_penalty: f32,
-}
-
-impl Default for SamplingDefaults {
-    /// Those of OpenAI's API.
-    fn default() -> Self {
-        let SamplingParams { top_k, top_p, min_p, repetition_penalty, .. } =
-            SamplingParams::default();
-        Self { temperature: 1.0, top_k, top_p, min_p, repetition_penalty }
-    }
+/// Returns the sampling parameters of OpenAI's API, which hold where neither the request, the model
+/// nor the command line sets one.
+pub fn default_sampling() -> SamplingParams {
+    SamplingParams { temperature: 1.0, ..SamplingParams::default() }
 }

@@ -1,34 +1,215 @@
-//! Other people's JSON for the same work.
+//! API dialects: the JSON of other servers for the same work.
+//!
+//! A dialect is a folder. Its requests are read into a [`Generation`], and its [`Writer`] turns the events of
+//! sequences into frames of a stream; a response that is not streamed is the same frames folded together. One
+//! handler (`handler.rs`) does everything else. To add a dialect, add its folder and its line in
+//! [`DIALECTS`].
 
-pub(crate) mod anthropic;
-pub(crate) mod ollama;
-pub(crate) mod responses;
-pub(crate) mod sglang;
+mod anthropic;
+mod handler;
+mod ollama;
+mod openai;
+mod openai_chat;
+mod openai_completions;
+mod openai_responses;
+mod sglang;
+mod suggest;
 
 use axum::body::Body;
 use axum::http::{Request, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use wf_api::sse;
 
+use crate::app::App;
 use crate::error::ApiError;
-use crate::request_id::RequestId;
+use crate::generation::sequences::{SequenceEvent, Sequences};
+use crate::generation::{Context, Generation};
+use crate::http::request_id;
 
-/// Says errors in the form that clients of a path expect, wherever on the way they arose.
-pub(crate) async fn say_errors(request: Request<Body>, next: Next) -> Response {
-    let path = request.uri().path();
-    let is_anthropic = path == "/v1/messages" || path.starts_with("/v1/messages/");
-    let is_ollama = path.starts_with("/api/");
-    if !is_anthropic && !is_ollama {
-        return next.run(request).await;
+pub(crate) use openai::CHAT_TOOLS;
+
+/// All dialects.
+const DIALECTS: &[Registration] = &[
+    openai_chat::DIALECT,
+    openai_completions::DIALECT,
+    openai_responses::DIALECT,
+    anthropic::DIALECT,
+    ollama::DIALECT,
+    sglang::DIALECT,
+];
+
+/// Routes of a dialect, and the shape of its errors.
+struct Registration {
+    routes: fn() -> OpenApiRouter<App>,
+    /// Renders an error under these paths, if it has another shape than OpenAI's.
+    errors: Option<ErrorFormat>,
+}
+
+/// Shape of the errors of all requests below a path.
+struct ErrorFormat {
+    path: &'static str,
+    body: fn(&ApiError, request_id: String) -> Vec<u8>,
+}
+
+impl ErrorFormat {
+    fn applies_to(&self, path: &str) -> bool {
+        let below = path.strip_prefix(self.path);
+        below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
     }
-    let id = request.extensions().get::<RequestId>().cloned();
+}
+
+/// A request type that generates text.
+trait Dialect: Sized + Send + 'static {
+    /// JSON body of a request.
+    type Request: DeserializeOwned + ToSchema + Send;
+
+    /// Writer of the responses.
+    type Writer: Writer;
+
+    /// Fields that this dialect names differently, as pairs of OpenAI's name and its own.
+    const ALIASES: &'static [(&'static str, &'static str)] = &[];
+
+    /// Reads a request. `Self` keeps the values that the writer needs.
+    fn read(request: Self::Request, cx: &Context<'_>) -> Result<(Self, Generation), ApiError>;
+
+    /// Creates the writer of the response to a request whose sequences have been started.
+    fn writer(
+        self,
+        cx: &Context<'_>,
+        generation: &Generation,
+        sequences: &Sequences,
+    ) -> Self::Writer;
+}
+
+/// Turns events of sequences into frames of a stream.
+trait Writer: Send + 'static {
+    /// Unit of a stream.
+    type Frame: Send;
+
+    /// Response that is not streamed: all frames folded together.
+    type Response: Serialize + Send;
+
+    /// Media type of the stream.
+    const CONTENT_TYPE: &'static str = "text/event-stream";
+
+    /// Returns the frames before the first event.
+    fn start(&mut self, _sequences: &Sequences) -> Vec<Self::Frame> {
+        Vec::new()
+    }
+
+    /// Returns the frames of an event of the sequence at index `at`.
+    fn event(&mut self, sequences: &Sequences, at: usize, event: SequenceEvent)
+    -> Vec<Self::Frame>;
+
+    /// Returns the frames after the last event.
+    fn end(&mut self, _sequences: &Sequences) -> Vec<Self::Frame> {
+        Vec::new()
+    }
+
+    /// Returns the response that frames are folded into.
+    fn response(&self) -> Self::Response;
+
+    /// Adds a frame to a response.
+    fn fold(response: &mut Self::Response, frame: Self::Frame);
+
+    /// Returns the bytes of a frame.
+    fn encode(&mut self, frame: Self::Frame) -> String;
+
+    /// Returns the bytes that report an error inside a stream.
+    fn error(&mut self, error: &ApiError) -> String {
+        sse::json_event(&error.body())
+    }
+
+    /// Returns the bytes that end every stream.
+    fn close(&self) -> String {
+        sse::event(sse::DONE)
+    }
+
+    /// Returns bytes that carry no data and keep the connection open.
+    fn keep_alive(&self) -> String {
+        sse::comment("keep-alive")
+    }
+}
+
+/// Returns the routes of all dialects.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    DIALECTS.iter().fold(OpenApiRouter::new(), |all, dialect| all.merge((dialect.routes)()))
+}
+
+/// Renders errors in the shape that clients of a path expect, wherever they come from.
+pub(crate) async fn render_errors(request: Request<Body>, next: Next) -> Response {
+    let path = request.uri().path();
+    let mut formats = DIALECTS.iter().filter_map(|dialect| dialect.errors.as_ref());
+    let Some(format) = formats.find(|format| format.applies_to(path)) else {
+        return next.run(request).await;
+    };
+    let id = request_id::of(request.extensions());
     let mut response = next.run(request).await;
     let Some(error) = response.extensions_mut().remove::<ApiError>() else { return response };
-    let body = match is_ollama {
-        true => ollama::error_body(&error),
-        false => anthropic::error_body(&error, id.as_ref()),
-    };
     let (mut head, _) = response.into_parts();
     head.headers.remove(header::CONTENT_LENGTH);
-    Response::from_parts(head, Body::from(body))
+    Response::from_parts(head, Body::from((format.body)(&error, id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use wf_engine::GrammarSource;
+
+    use super::anthropic::CONSTRAINTS as ANTHROPIC;
+    use super::ollama::CONSTRAINTS as OLLAMA;
+    use super::openai_responses::CONSTRAINTS as RESPONSES;
+    use crate::generation::constraint::{ConstraintField, take};
+
+    fn taken(by: &[ConstraintField], fields: &Value) -> Result<Option<GrammarSource>, String> {
+        let Value::Object(mut extra) = fields.clone() else { panic!("an object") };
+        let taken = take(by, &mut extra).map_err(|error| error.message);
+        assert!(taken.is_err() || extra.is_empty(), "the field is removed");
+        taken.map(|taken| taken.map(|taken| taken.source))
+    }
+
+    #[test]
+    fn every_dialect_reads_its_constraints() {
+        let schema = json!({"type": "integer"});
+        let flat = json!({"type": "json_schema", "name": "x", "strict": true, "schema": schema});
+        let expected = Ok(Some(GrammarSource::JsonSchema(schema.clone())));
+        for (by, fields) in [
+            (OLLAMA, json!({"format": schema})),
+            (RESPONSES, json!({"text": {"format": flat, "verbosity": "low"}})),
+            (ANTHROPIC, json!({"output_config": {"format": flat, "effort": "low"}})),
+            (ANTHROPIC, json!({"output_format": flat})),
+        ] {
+            assert_eq!(taken(by, &fields), expected, "{fields}");
+        }
+        let object = Ok(Some(GrammarSource::json_object()));
+        assert_eq!(taken(OLLAMA, &json!({"format": "json"})), object);
+        assert_eq!(taken(RESPONSES, &json!({"text": {"format": {"type": "json_object"}}})), object);
+        for (by, fields) in [
+            (OLLAMA, json!({"format": ""})),
+            (RESPONSES, json!({"text": {}})),
+            (RESPONSES, json!({"text": {"format": {"type": "text"}}})),
+            (ANTHROPIC, json!({"output_config": {"effort": "high", "format": null}})),
+        ] {
+            assert_eq!(taken(by, &fields), Ok(None), "{fields}");
+        }
+    }
+
+    #[test]
+    fn invalid_constraints_are_rejected_by_name() {
+        for (by, fields, expected) in [
+            (OLLAMA, json!({"format": "yaml"}), "format: must be \"json\" or a JSON schema"),
+            (RESPONSES, json!({"text": "json"}), "text: must be an object"),
+            (RESPONSES, json!({"text": {"format": {"type": "xml"}}}), "text: format: type must be"),
+            (RESPONSES, json!({"text": {"formats": {}}}), "text: unknown field \"formats\""),
+            (ANTHROPIC, json!({"output_format": {"type": "json_schema"}}), "schema is required"),
+        ] {
+            let message = taken(by, &fields).unwrap_err();
+            assert!(message.contains(expected), "{fields}: {message}");
+        }
+    }
 }

@@ -1,34 +1,49 @@
-//! `/openapi.json`, and a page that shows it without fetching anything.
+//! The OpenAPI document at `/openapi.json`, and `/docs`, a page that shows it without fetching anything.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
 use serde_json::Value;
+use utoipa::openapi::OpenApi;
 
 use crate::app::App;
-use crate::openapi::document;
 
-/// Nothing but what the page itself holds.
+/// Allows the page nothing but its own style.
 const CSP: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
                    form-action 'none'; frame-ancestors 'none'";
 
-/// The description of this API.
-pub(crate) async fn openapi() -> Json<Value> {
-    Json(document().clone())
+/// Serves the document, which is made from the routes themselves.
+pub(super) fn routes(document: OpenApi) -> Router<App> {
+    let document = Arc::new(describe(document));
+    let json = Arc::clone(&document);
+    let page = async move |State(app): State<App>| page(&app, &document);
+    Router::new()
+        .route("/openapi.json", get(async move || Json(Value::clone(&json))))
+        .route("/docs", get(page))
 }
 
-/// The same for people.
-pub(crate) async fn page(State(app): State<App>) -> Response {
+/// Adds the name of the server, and returns the document as JSON.
+fn describe(mut document: OpenApi) -> Value {
+    document.info.title = "WrinkleFree".to_owned();
+    document.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    document.info.description =
+        Some("Runs 1.58-bit language models. The same request gives the same answer.".into());
+    serde_json::to_value(&document).unwrap_or_default()
+}
+
+fn page(app: &App, document: &Value) -> Response {
     let model = app.model().map_or("loading", |model| model.name());
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, CSP),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
-    (headers, html(document(), model)).into_response()
+    (headers, html(document, model)).into_response()
 }
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;\
@@ -70,7 +85,7 @@ fn html(document: &Value, model: &str) -> String {
     page
 }
 
-/// All operations, those of one tag together.
+/// Lists all operations, grouped by tag.
 fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
     let mut all = Vec::new();
     for (path, methods) in document["paths"].as_object().into_iter().flatten() {
@@ -83,7 +98,7 @@ fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
     all
 }
 
-/// The fields of a request, in a table.
+/// Renders the fields of a request as a table.
 fn fields(document: &Value, operation: &Value) -> String {
     let body = &operation["requestBody"]["content"]["application/json"]["schema"];
     let mut rows = String::new();
@@ -112,13 +127,37 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn document() -> Value {
+        describe(crate::routes::api().merge(crate::dialects::routes()).into_openapi())
+    }
+
     #[test]
     fn every_operation_and_field_is_on_the_page() {
-        let page = html(document(), "<m>");
+        let page = html(&document(), "<m>");
         for word in ["/v1/chat/completions", "/tokenize", "temperature", "cache_salt", "&lt;m&gt;"]
         {
             assert!(page.contains(word), "{word}");
         }
         assert!(!page.contains("<m>") && !page.contains("<script"));
+    }
+
+    #[test]
+    fn every_reference_has_a_target() {
+        fn walk(value: &Value, document: &Value) {
+            match value {
+                Value::Object(fields) => {
+                    if let Some(Value::String(path)) = fields.get("$ref") {
+                        let pointer = path.strip_prefix('#').expect("a local reference");
+                        assert!(document.pointer(pointer).is_some(), "{path}");
+                    }
+                    fields.values().for_each(|field| walk(field, document));
+                }
+                Value::Array(items) => items.iter().for_each(|item| walk(item, document)),
+                _ => {}
+            }
+        }
+        let document = document();
+        walk(&document, &document);
+        assert!(document["paths"].as_object().is_some_and(|paths| paths.len() > 15));
     }
 }

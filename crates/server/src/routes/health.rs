@@ -1,4 +1,4 @@
-//! Whether the server can be used: `/health`, `/livez`, `/metrics`.
+//! Health and metrics: `/health`, `/livez`, `/metrics`.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,37 +6,37 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wf_client::wire::ErrorBody;
+use wf_api::wire::ErrorBody;
 
 use crate::app::App;
 use crate::error::ApiError;
 
-/// How the server is.
+/// State of the server.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Health {
+pub(super) struct Health {
     /// `healthy`.
     status: &'static str,
-    /// Always true: there is no slow way to fall back to.
+    /// Always true.
     native_kernel: bool,
-    /// The model served.
+    /// Name of the model.
     model: String,
-    /// The instruction set in use.
+    /// Instruction set in use.
     isa: String,
-    /// Threads at work.
+    /// Number of worker threads.
     threads: usize,
-    /// Replies being computed.
+    /// Sequences being computed.
     running: usize,
-    /// Replies that wait for their turn.
+    /// Sequences in the queue.
     waiting: usize,
 }
 
-/// Whether requests are answered: 503 while the model is loaded and while the server stops.
+/// Reports whether requests are served.
 #[utoipa::path(get, path = "/health", tag = "Operations", responses(
-    (status = 200, description = "They are", body = Health),
-    (status = 503, description = "Not now", body = ErrorBody),
-    (status = "default", description = "What is wrong", body = ErrorBody),
+    (status = 200, description = "The server is ready", body = Health),
+    (status = 503, description = "The model is loading, or the server is shutting down", body = ErrorBody),
+    (status = "default", description = "Error", body = ErrorBody),
 ))]
-pub(crate) async fn health(State(app): State<App>) -> Result<Json<Health>, ApiError> {
+pub(super) async fn health(State(app): State<App>) -> Result<Json<Health>, ApiError> {
     let model = app.model_for_work()?;
     let stats = model.frontend.engine().stats();
     Ok(Json(Health {
@@ -50,24 +50,24 @@ pub(crate) async fn health(State(app): State<App>) -> Result<Json<Health>, ApiEr
     }))
 }
 
-/// Whether the process lives.
+/// Reports that the process runs.
 #[utoipa::path(get, path = "/livez", tag = "Operations", responses(
-    (status = 200, description = "It does", body = String, content_type = "text/plain"),
-    (status = "default", description = "What is wrong", body = ErrorBody),
+    (status = 200, description = "The process runs", body = String, content_type = "text/plain"),
+    (status = "default", description = "Error", body = ErrorBody),
 ))]
-pub(crate) async fn livez() -> &'static str {
+pub(super) async fn livez() -> &'static str {
     "ok"
 }
 
-/// Everything counted, as Prometheus reads it.
+/// Returns Prometheus metrics.
 #[utoipa::path(get, path = "/metrics", tag = "Operations", responses(
     (status = 200, description = "Counters, gauges and histograms", body = String,
      content_type = "application/openmetrics-text"),
-    (status = "default", description = "What is wrong", body = ErrorBody),
+    (status = "default", description = "Error", body = ErrorBody),
 ))]
-pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
+pub(super) async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
     if !app.options.metrics {
-        let message = "metrics are turned off here";
+        let message = "metrics are disabled on this server";
         return Err(ApiError::status(StatusCode::NOT_FOUND, "not_found", message));
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

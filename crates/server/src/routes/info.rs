@@ -1,67 +1,114 @@
-//! What the server is and does: `/props`, `/slots`, `/version`.
+//! Properties of the server: `/props`, `/slots`, `/version`.
 
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
-use wf_client::wire::ErrorBody;
-use wf_engine::{Abilities, DecodeMode, Rule};
+use wf_api::wire::ErrorBody;
+use wf_core::{SamplingOverrides, SamplingParams};
+use wf_engine::{Capabilities, MODES, UnmaskRule};
 
 use crate::app::{App, ServedModel};
 use crate::error::ApiError;
 
-/// What the server offers.
+/// Model, defaults and limits.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Props {
-    /// How tokens are drawn where a request does not say.
+pub(super) struct Props {
+    /// Sampling parameters of requests that do not set them.
     default_generation_settings: Defaults,
-    /// What no request may exceed.
+    /// Sampling parameters that requests may set, in the order to present them.
+    sampling_params: Vec<ParamInfo>,
+    /// Limits on requests.
     limits: PropLimits,
-    /// How replies can be decoded.
-    decode: DecodeFacts,
-    /// Requests that run at once.
+    /// Decoding modes.
+    decode: DecodeInfo,
+    /// Maximum number of sequences that run at once.
     total_slots: usize,
-    /// The file or directory of the model.
+    /// File or directory of the model.
     model_path: String,
-    /// What requests call the model.
+    /// Names of the model.
     model_names: Vec<String>,
-    /// What the exact bytes of the model are called.
+    /// Digest of the weights.
     model_digest: String,
-    /// What kind of network it is.
+    /// Architecture of the network.
     architecture: String,
-    /// The template of conversations.
+    /// Chat template.
     chat_template: Option<String>,
-    /// The begin token.
+    /// BOS token.
     bos_token: Option<String>,
-    /// The end token.
+    /// EOS token.
     eos_token: Option<String>,
-    /// The instruction set in use.
+    /// Instruction set in use.
     isa: String,
-    /// Threads at work.
+    /// Number of worker threads.
     threads: usize,
-    /// How keys and values are kept.
+    /// Data type of the KV cache.
     kv: String,
-    /// Tokens whose keys and values there is room for.
+    /// Capacity of the KV cache in tokens.
     kv_tokens: usize,
-    /// Equal fingerprints, equal requests: equal answers.
+    /// Equal requests with equal fingerprints get equal responses.
     system_fingerprint: String,
-    /// The version of this program.
+    /// Version of the server.
     build_info: String,
 }
 
-/// How tokens are drawn where a request does not say.
+/// Sampling parameters of requests that do not set them.
 #[derive(Serialize, ToSchema)]
 struct Defaults {
-    /// The most tokens that prompt and reply may have together.
+    /// Maximum number of tokens of prompt and completion together.
     n_ctx: usize,
-    temperature: f32,
-    top_k: usize,
-    top_p: f32,
-    min_p: f32,
-    repetition_penalty: f32,
+    #[serde(flatten)]
+    params: SamplingOverrides,
 }
 
-/// What no request may exceed.
+/// A sampling parameter that requests may set.
+#[derive(Serialize, ToSchema)]
+struct ParamInfo {
+    /// Name of the field.
+    name: &'static str,
+    /// Documentation in one line.
+    doc: &'static str,
+    /// Value where a request does not set it.
+    #[schema(value_type = f64)]
+    default: Number,
+    /// Smallest value; with `exclusive_min`, values must be greater.
+    min: f64,
+    /// Excludes `min` itself.
+    exclusive_min: bool,
+    /// Largest value, if there is a limit.
+    max: Option<f64>,
+    /// Takes whole numbers only.
+    integer: bool,
+}
+
+/// Lists the sampling parameters with the defaults of this server.
+fn sampling_params(defaults: &SamplingParams) -> Vec<ParamInfo> {
+    let specs = SamplingParams::SPECS.iter().zip(defaults.values());
+    let info = specs.map(|(spec, value)| ParamInfo {
+        name: spec.name,
+        doc: spec.help,
+        default: if spec.is_integer {
+            Number::Integer(value as i64)
+        } else {
+            Number::Float(value as f32)
+        },
+        min: spec.range.min,
+        exclusive_min: spec.range.excludes_min,
+        max: spec.range.max,
+        integer: spec.is_integer,
+    });
+    info.collect()
+}
+
+/// Number that is written with the digits of its own type.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Number {
+    Integer(i64),
+    Float(f32),
+}
+
+/// Limits on requests.
 #[derive(Serialize, ToSchema)]
 struct PropLimits {
     body_bytes: usize,
@@ -75,35 +122,32 @@ struct PropLimits {
     deadline_seconds: u64,
 }
 
-/// What the server offers.
+/// Returns model, defaults and limits.
 #[utoipa::path(get, path = "/props", tag = "Operations", responses(
     (status = 200, description = "Model, defaults and limits", body = Props),
-    (status = "default", description = "What is wrong", body = ErrorBody),
+    (status = "default", description = "Error", body = ErrorBody),
 ))]
-pub(crate) async fn props(State(app): State<App>) -> Result<Json<Props>, ApiError> {
+pub(super) async fn props(State(app): State<App>) -> Result<Json<Props>, ApiError> {
     let model = app.model()?;
     let (text, limits, defaults) = (model.frontend.text(), &app.options.limits, &model.defaults);
     Ok(Json(Props {
         default_generation_settings: Defaults {
             n_ctx: model.frontend.context_len(),
-            temperature: defaults.temperature,
-            top_k: defaults.top_k,
-            top_p: defaults.top_p,
-            min_p: defaults.min_p,
-            repetition_penalty: defaults.repetition_penalty,
+            params: SamplingOverrides::from(defaults),
         },
+        sampling_params: sampling_params(defaults),
         limits: PropLimits {
-            body_bytes: limits.body_bytes,
+            body_bytes: limits.body_len,
             json_depth: limits.json_depth,
             n: limits.choices,
-            stop: limits.stops,
-            stop_bytes: limits.stop_bytes,
-            logit_bias: limits.biases,
+            stop: limits.stop_strings,
+            stop_bytes: limits.stop_len,
+            logit_bias: limits.logit_biases,
             top_logprobs: limits.top_logprobs,
             messages: limits.messages,
             deadline_seconds: limits.deadline.as_secs(),
         },
-        decode: decode_facts(model),
+        decode: decode_info(model),
         total_slots: model.max_running,
         model_path: model.path.clone(),
         model_names: model.names.clone(),
@@ -121,88 +165,87 @@ pub(crate) async fn props(State(app): State<App>) -> Result<Json<Props>, ApiErro
     }))
 }
 
-/// How replies can be decoded.
+/// Decoding modes.
 #[derive(Serialize, ToSchema)]
-struct DecodeFacts {
-    /// What is done where a request does not say.
+struct DecodeInfo {
+    /// Mode of requests that do not set it.
     default: &'static str,
-    /// What may be asked for.
+    /// Modes that requests may set.
     modes: Vec<&'static str>,
-    /// Rules for filling blocks, if the model fills blocks.
+    /// Rules that requests may set, if the model decodes by diffusion.
     rules: Vec<&'static str>,
-    /// Tokens of a block.
+    /// Tokens per block.
     block_size: Option<usize>,
-    /// Tokens of its parts.
+    /// Tokens per sub-block.
     sub_block_size: Option<usize>,
-    /// Whether a draft model guesses for it.
+    /// True if a draft model is loaded.
     draft_model: bool,
 }
 
-fn decode_facts(model: &ServedModel) -> DecodeFacts {
+fn decode_info(model: &ServedModel) -> DecodeInfo {
     let engine = model.frontend.engine();
-    let can =
-        |name: &&str| DecodeMode::named(name).is_some_and(|mode| engine.check_mode(mode).is_ok());
-    let Abilities { blocks, draft_model, .. } = engine.abilities();
-    DecodeFacts {
+    let supported = MODES.into_iter().filter(|mode| engine.check_mode(*mode).is_ok());
+    let Capabilities { blocks, draft_model, .. } = engine.capabilities();
+    DecodeInfo {
         default: model.decode.name(),
-        modes: DecodeMode::NAMES.into_iter().filter(can).collect(),
-        rules: blocks.map(|_| Rule::NAMES.to_vec()).unwrap_or_default(),
+        modes: supported.map(|mode| mode.name()).collect(),
+        rules: blocks.map(|_| UnmaskRule::names().to_vec()).unwrap_or_default(),
         block_size: blocks.map(|b| b.block_len),
         sub_block_size: blocks.and_then(|b| b.sub_block_len),
         draft_model,
     }
 }
 
-/// The version of this program.
+/// Name and version of the program.
 const VERSION: &str = concat!("wf ", env!("CARGO_PKG_VERSION"));
 
-/// A reply being written.
+/// A sequence in flight.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Slot {
-    /// Its number.
+pub(super) struct Slot {
+    /// Number of the sequence.
     id: u64,
-    /// The name of its request.
+    /// Id of its request.
     request_id: String,
-    /// Whether it is being computed, or waits.
+    /// True if it is being computed, false if it waits.
     is_processing: bool,
-    /// Tokens of its prompt.
+    /// Prompt tokens.
     n_prompt_tokens: usize,
-    /// Tokens written.
+    /// Tokens generated.
     n_decoded: usize,
-    /// Seconds since it arrived.
+    /// Seconds since arrival.
     seconds: f64,
 }
 
-/// The replies being written.
+/// Lists the sequences in flight.
 #[utoipa::path(get, path = "/slots", tag = "Operations", responses(
-    (status = 200, description = "All of them, oldest first", body = Vec<Slot>),
-    (status = "default", description = "What is wrong", body = ErrorBody),
+    (status = 200, description = "All sequences, oldest first", body = Vec<Slot>),
+    (status = "default", description = "Error", body = ErrorBody),
 ))]
-pub(crate) async fn slots(State(app): State<App>) -> Json<Vec<Slot>> {
-    let slots = app.in_flight.list().into_iter().map(|(id, reply)| Slot {
+pub(super) async fn slots(State(app): State<App>) -> Json<Vec<Slot>> {
+    let slots = app.in_flight.list().into_iter().map(|(id, entry)| Slot {
         id,
-        request_id: reply.request_id.clone(),
-        is_processing: reply.is_started(),
-        n_prompt_tokens: reply.prompt_tokens,
-        n_decoded: reply.written(),
-        seconds: reply.since.elapsed().as_secs_f64(),
+        request_id: entry.request_id.clone(),
+        is_processing: entry.is_started(),
+        n_prompt_tokens: entry.prompt_tokens,
+        n_decoded: entry.completion_tokens(),
+        seconds: entry.since.elapsed().as_secs_f64(),
     });
     Json(slots.collect())
 }
 
-/// Which program this is.
+/// Version of the server.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Version {
+pub(super) struct Version {
     version: &'static str,
-    /// The arithmetic: answers change only with this.
+    /// Version of the arithmetic: outputs change only with this.
     numerics: u32,
 }
 
-/// Which program this is.
+/// Returns the version of the server.
 #[utoipa::path(get, path = "/version", tag = "Operations", responses(
-    (status = 200, description = "Its version", body = Version),
-    (status = "default", description = "What is wrong", body = ErrorBody),
+    (status = 200, description = "The version", body = Version),
+    (status = "default", description = "Error", body = ErrorBody),
 ))]
-pub(crate) async fn version() -> Json<Version> {
+pub(super) async fn version() -> Json<Version> {
     Json(Version { version: env!("CARGO_PKG_VERSION"), numerics: wf_engine::NUMERICS })
 }

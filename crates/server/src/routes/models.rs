@@ -2,30 +2,30 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use wf_client::wire::{ErrorBody, ModelCard, ModelList};
+use wf_api::wire::{ErrorBody, ModelCard, ModelList};
 
 use crate::app::{App, ServedModel};
 use crate::error::ApiError;
 
-/// The models there are.
+/// Lists the models.
 #[utoipa::path(get, path = "/v1/models", tag = "OpenAI", responses(
-    (status = 200, description = "All of them", body = ModelList),
-    (status = "default", description = "What is wrong", body = ErrorBody),
+    (status = 200, description = "All models", body = ModelList),
+    (status = "default", description = "Error", body = ErrorBody),
 ))]
-pub(crate) async fn models(State(app): State<App>) -> Result<Json<ModelList>, ApiError> {
+pub(super) async fn models(State(app): State<App>) -> Result<Json<ModelList>, ApiError> {
     let model = app.model()?;
     let data = model.names.iter().map(|name| card(&app, model, name)).collect();
     Ok(Json(ModelList { object: "list".into(), data }))
 }
 
-/// One model.
+/// Describes a model.
 #[utoipa::path(get, path = "/v1/models/{model}", tag = "OpenAI",
-    params(("model" = String, Path, description = "Its name")),
+    params(("model" = String, Path, description = "Name of the model")),
     responses(
         (status = 200, description = "The model", body = ModelCard),
-        (status = "default", description = "What is wrong", body = ErrorBody),
+        (status = "default", description = "Error", body = ErrorBody),
     ))]
-pub(crate) async fn model(
+pub(super) async fn model(
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Result<Json<ModelCard>, ApiError> {

@@ -1,8 +1,8 @@
-//! The chat page: one document, which holds all it needs.
+//! The chat page, a single HTML document.
 //!
-//! `web/` has its sources; what is here was built from them. The policy names the page's one script
-//! and its styles by digest, so nothing else runs in it, whatever a model writes. It needs no key:
-//! it asks for one, and sends it with its requests.
+//! It is built from `web/`. The content security policy names its script and styles by digest, so that nothing
+//! else runs in it, whatever a model generates. The page itself needs no key: it asks for one, and sends it with
+//! its requests.
 
 use std::sync::OnceLock;
 
@@ -17,8 +17,8 @@ const PLAIN: &[u8] = include_bytes!("../../assets/page.html");
 const PACKED: &[u8] = include_bytes!("../../assets/page.html.gz");
 const POLICY: &str = include_str!("../../assets/page.csp");
 
-/// The page; where it is turned off, the way to the description of the API.
-pub(crate) async fn page(State(app): State<App>, headers: HeaderMap) -> Response {
+/// Serves the page, or redirects to `/docs` if it is disabled.
+pub(super) async fn page(State(app): State<App>, headers: HeaderMap) -> Response {
     if !app.options.page {
         return Redirect::temporary("/docs").into_response();
     }
@@ -29,12 +29,12 @@ pub(crate) async fn page(State(app): State<App>, headers: HeaderMap) -> Response
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
-        // Kept, but asked for each time: a new program has a new page.
+        // The browser checks for a new version each time.
         (header::CACHE_CONTROL, "no-cache"),
         (header::VARY, "accept-encoding"),
         (header::ETAG, tag),
         (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
-        // Links in answers are not looked up before somebody follows them.
+        // Links in messages are not resolved before somebody follows them.
         (HeaderName::from_static("x-dns-prefetch-control"), "off"),
     ];
     if is_known(&headers, tag) {
@@ -46,7 +46,7 @@ pub(crate) async fn page(State(app): State<App>, headers: HeaderMap) -> Response
     }
 }
 
-/// What the bytes of each form are called.
+/// Entity tags of both encodings.
 struct Tags {
     plain: String,
     packed: String,
@@ -63,7 +63,7 @@ fn tag(bytes: &[u8]) -> String {
     format!("\"{hex}\"")
 }
 
-/// Whether a browser says that it takes gzip. One that weighs it with nought does not.
+/// Returns `true` if the browser accepts gzip. A weight of 0 means that it does not.
 fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter();
     values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|part| {
@@ -73,7 +73,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Whether the browser has these very bytes.
+/// Returns `true` if the browser has this version already.
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let values = headers.get_all(header::IF_NONE_MATCH).iter();
     let mut known = values.filter_map(|value| value.to_str().ok()).flat_map(|all| all.split(','));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_is_for_who_asks_for_it() {
+    fn gzip_is_for_browsers_that_accept_it() {
         for yes in ["gzip", "deflate, GZIP", "br;q=1, gzip;q=0.5", "gzip; q=0.1"] {
             assert!(takes(yes), "{yes}");
         }

@@ -1,5 +1,4 @@
-//! Between text and tokens, without computing: `/tokenize`, `/detokenize`, `/apply-template`,
-//! `/tokenizer_info`.
+//! Tokenizer and chat template: `/tokenize`, `/detokenize`, `/apply-template`, `/tokenizer_info`.
 
 use axum::Json;
 use axum::body::Body;
@@ -7,25 +6,27 @@ use axum::extract::State;
 use axum::http::Request;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
-use wf_client::wire::{
+use wf_api::wire::{
     ApplyTemplateRequest, ApplyTemplateResponse, DetokenizeRequest, DetokenizeResponse, ErrorBody,
-    Rest, TokenizeRequest, TokenizeResponse, TokenizerInfo,
+    JsonObject, TokenizeRequest, TokenizeResponse, TokenizerInfo,
 };
 use wf_engine::ChatOptions;
 
 use crate::app::{App, ServedModel};
-use crate::body::read_json;
+use crate::dialects::CHAT_TOOLS;
 use crate::error::ApiError;
-use crate::logprobs::name;
-use crate::routes::chat::{check_options, messages, prompt_ids};
-use crate::tools::{self, Tools};
+use crate::generation::Prompt;
+use crate::generation::conversation::{check_options, read_messages};
+use crate::generation::logprobs::token_name;
+use crate::generation::tools::{ToolChoice, Tools};
+use crate::http::body::read_json;
 
-/// Cut a text or a conversation into tokens.
+/// Tokenizes a text or a conversation.
 #[utoipa::path(post, path = "/tokenize", tag = "Text", request_body = TokenizeRequest, responses(
     (status = 200, description = "The tokens", body = TokenizeResponse),
-    (status = "default", description = "What is wrong", body = ErrorBody),
+    (status = "default", description = "Error", body = ErrorBody),
 ))]
-pub(crate) async fn tokenize(
+pub(super) async fn tokenize(
     State(app): State<App>,
     request: Request<Body>,
 ) -> Result<Json<TokenizeResponse>, ApiError> {
@@ -34,9 +35,9 @@ pub(crate) async fn tokenize(
     model.check_name(request.model.as_deref())?;
     let tokens = match (request.prompt, request.messages) {
         (Some(text), None) => {
-            let begins = request.add_special_tokens.unwrap_or(false);
-            let specials = request.parse_special.unwrap_or(false);
-            text_ids(model, text, begins, specials).await?
+            let add_bos = request.add_special_tokens.unwrap_or(false);
+            let parse_specials = request.parse_special.unwrap_or(false);
+            text_ids(model, text, add_bos, parse_specials).await?
         }
         (None, Some(chat)) => {
             let options = ChatOptions {
@@ -45,15 +46,16 @@ pub(crate) async fn tokenize(
                 extra: request.chat_template_kwargs.unwrap_or_default(),
                 ..ChatOptions::default()
             };
-            prompt_ids(model, messages(&app, chat)?, options).await?
+            let messages = read_messages(&app, chat)?;
+            Prompt::Chat { messages, options }.tokenize(model).await?.concat()
         }
         _ => {
-            let message = "give either prompt (or content) or messages";
+            let message = "expected either prompt (or content) or messages";
             return Err(ApiError::field("prompt", message));
         }
     };
     let tokenizer = model.frontend.tokenizer();
-    let names = || tokens.iter().map(|&id| name(tokenizer, id)).collect();
+    let names = || tokens.iter().map(|&id| token_name(tokenizer, id)).collect();
     Ok(Json(TokenizeResponse {
         count: tokens.len(),
         max_model_len: model.frontend.context_len(),
@@ -62,30 +64,30 @@ pub(crate) async fn tokenize(
     }))
 }
 
-/// Tools as templates expect them.
-fn tools_in_template(tools: Option<Vec<Rest>>) -> Result<Vec<Value>, ApiError> {
-    let tools = tools::read::of_chat(tools, None, None)?;
-    Ok(tools.as_ref().map(Tools::for_template).unwrap_or_default())
+/// Converts tools for the chat template.
+fn tools_in_template(tools: Option<Vec<JsonObject>>) -> Result<Vec<Value>, ApiError> {
+    let tools = Tools::new(CHAT_TOOLS.read(tools)?, ToolChoice::Auto, true)?;
+    Ok(Tools::for_template(tools.as_ref()))
 }
 
 async fn text_ids(
     model: &ServedModel,
     text: String,
-    begins: bool,
-    specials: bool,
+    add_bos: bool,
+    parse_specials: bool,
 ) -> Result<Vec<u32>, ApiError> {
     let frontend = model.frontend.clone();
-    let ids = spawn_blocking(move || frontend.text().text_ids(&text, begins, specials));
+    let ids = spawn_blocking(move || frontend.text().text_ids(&text, add_bos, parse_specials));
     ids.await.map_err(|_| ApiError::internal())
 }
 
-/// Join tokens to a text.
+/// Detokenizes.
 #[utoipa::path(post, path = "/detokenize", tag = "Text", request_body = DetokenizeRequest,
     responses(
         (status = 200, description = "The text", body = DetokenizeResponse),
-        (status = "default", description = "What is wrong", body = ErrorBody),
+        (status = "default", description = "Error", body = ErrorBody),
     ))]
-pub(crate) async fn detokenize(
+pub(super) async fn detokenize(
     State(app): State<App>,
     request: Request<Body>,
 ) -> Result<Json<DetokenizeResponse>, ApiError> {
@@ -102,14 +104,14 @@ pub(crate) async fn detokenize(
     Ok(Json(DetokenizeResponse { content: text.clone(), prompt: text }))
 }
 
-/// Write a conversation as the model sees it.
+/// Renders a conversation with the chat template.
 #[utoipa::path(post, path = "/apply-template", tag = "Text",
     request_body = ApplyTemplateRequest,
     responses(
         (status = 200, description = "The text", body = ApplyTemplateResponse),
-        (status = "default", description = "What is wrong", body = ErrorBody),
+        (status = "default", description = "Error", body = ErrorBody),
     ))]
-pub(crate) async fn apply_template(
+pub(super) async fn apply_template(
     State(app): State<App>,
     request: Request<Body>,
 ) -> Result<Json<ApplyTemplateResponse>, ApiError> {
@@ -123,19 +125,19 @@ pub(crate) async fn apply_template(
         extra: request.chat_template_kwargs.unwrap_or_default(),
     };
     check_options(&options, request.add_generation_prompt)?;
-    let messages = messages(&app, request.messages)?;
+    let messages = read_messages(&app, request.messages)?;
     let frontend = model.frontend.clone();
     let rendered = spawn_blocking(move || frontend.text().chat_prompt(&messages, options));
     let prompt = rendered.await.map_err(|_| ApiError::internal())??;
     Ok(Json(ApplyTemplateResponse { prompt: prompt.text().to_owned() }))
 }
 
-/// What a client that counts tokens for itself needs to know.
+/// Describes the tokenizer.
 #[utoipa::path(get, path = "/tokenizer_info", tag = "Text", responses(
     (status = 200, description = "The tokenizer", body = TokenizerInfo),
-    (status = "default", description = "What is wrong", body = ErrorBody),
+    (status = "default", description = "Error", body = ErrorBody),
 ))]
-pub(crate) async fn tokenizer_info(
+pub(super) async fn tokenizer_info(
     State(app): State<App>,
 ) -> Result<Json<TokenizerInfo>, ApiError> {
     let model = app.model()?;

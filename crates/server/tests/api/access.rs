@@ -1,4 +1,4 @@
-//! Who gets in, and to what.
+//! Access: keys, hosts, origins, request ids.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -7,7 +7,7 @@ use tower::ServiceExt;
 use wf_server::{App, Hosts, Keys, PUBLIC, ServerOptions, router};
 
 use crate::support::{
-    CHAT, COMPLETE, METHODS, app, bytes, call, concrete, frontend, get, options, post, refusal,
+    CHAT, COMPLETE, METHODS, app, bytes, call, concrete, frontend, get, options, post, rejection,
     server, with_key,
 };
 
@@ -24,7 +24,7 @@ async fn paths() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn without_a_key_only_the_public_list_answers() {
+async fn only_public_paths_need_no_key() {
     let server = guarded();
     for path in paths().await {
         for method in METHODS {
@@ -100,11 +100,11 @@ async fn callers_with_different_keys_share_no_cache() {
 }
 
 #[tokio::test]
-async fn other_hosts_and_pages_are_refused() {
+async fn other_hosts_and_origins_are_rejected() {
     let server = server();
     let mut request = get("/v1/models");
     request.headers_mut().insert("host", "evil.example".parse().unwrap());
-    assert_eq!(refusal(&server, request).await.0, 421);
+    assert_eq!(rejection(&server, request).await.0, 421);
     let mut request = post(CHAT, "{}");
     request.headers_mut().insert("origin", "http://evil.example".parse().unwrap());
     let response = server.clone().oneshot(request).await.unwrap();
@@ -113,7 +113,7 @@ async fn other_hosts_and_pages_are_refused() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_allowed_gets_what_browsers_ask_for() {
+async fn allowed_origins_get_cors_headers() {
     let hosts = Hosts { origins: vec!["https://chat.example".into()], ..options().hosts };
     let keys = Keys::new(["secret"]);
     let server = router(&app(ServerOptions { hosts, keys, ..options() }, frontend()));
@@ -130,7 +130,7 @@ async fn a_page_that_is_allowed_gets_what_browsers_ask_for() {
 }
 
 #[tokio::test]
-async fn every_answer_names_its_request() {
+async fn every_response_has_a_request_id() {
     let server = server();
     let mut request = get("/v1/models");
     request.headers_mut().insert("x-request-id", "my-request.1".parse().unwrap());
@@ -149,22 +149,22 @@ async fn every_answer_names_its_request() {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_methods_are_told_so() {
+async fn unknown_paths_and_methods_are_rejected() {
     let server = server();
-    assert_eq!(refusal(&server, get("/v1/chat")).await.0, 404);
-    assert_eq!(refusal(&server, get(CHAT)).await.0, 405);
+    assert_eq!(rejection(&server, get("/v1/chat")).await.0, 404);
+    assert_eq!(rejection(&server, get(CHAT)).await.0, 405);
     let long = format!("/{}", "x".repeat(8191));
-    assert_eq!(refusal(&server, get(&long)).await.0, 404);
-    assert_eq!(refusal(&server, get(&format!("{long}x"))).await.0, 414);
-    let (status, code, param) = refusal(&server, get("/v1/models/nobody")).await;
+    assert_eq!(rejection(&server, get(&long)).await.0, 404);
+    assert_eq!(rejection(&server, get(&format!("{long}x"))).await.0, 414);
+    let (status, code, param) = rejection(&server, get("/v1/models/nobody")).await;
     assert_eq!((status, code.as_str(), param.as_str()), (404, "model_not_found", Some("model")));
 }
 
 #[tokio::test]
-async fn a_server_without_its_model_says_that_it_loads() {
+async fn a_server_without_a_model_is_loading() {
     let server = router(&App::new(options()));
     for request in [get("/health"), get("/v1/models"), post(CHAT, "{}"), get("/props")] {
-        let (status, code, _) = refusal(&server, request).await;
+        let (status, code, _) = rejection(&server, request).await;
         assert_eq!((status, code.as_str()), (503, "loading"));
     }
     let response = server.oneshot(get("/livez")).await.unwrap();

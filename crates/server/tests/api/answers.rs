@@ -1,11 +1,11 @@
-//! What is answered.
+//! Chat and text completions.
 
 use serde_json::{Value, json};
-use wf_engine::{KvRoom, RunOptions};
+use wf_engine::{KvCapacity, RunOptions};
 use wf_server::router;
 
 use crate::support::{
-    CHAT, COMPLETE, app, ask, bytes, call, events, frontend, get, open, options, post, refusal,
+    CHAT, COMPLETE, app, ask, bytes, call, events, frontend, get, open, options, post, rejection,
     server,
 };
 
@@ -22,14 +22,14 @@ fn with(mut body: Value, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_chat_is_answered_as_openai_does() {
+async fn chat_completions_have_openais_format() {
     let answer = ask(&server(), CHAT, &story()).await;
     assert_eq!(answer["object"], "chat.completion");
     assert_eq!(answer["model"], "demo");
     assert_eq!(answer["seed"], 7);
     let choice = &answer["choices"][0];
     assert_eq!(choice["message"]["role"], "assistant");
-    assert_eq!(choice["message"]["refusal"], Value::Null);
+    assert_eq!(choice["message"]["rejection"], Value::Null);
     assert_eq!(choice["finish_reason"], "length");
     assert!(choice["message"]["content"].as_str().unwrap().len() > 40);
     let tokens = choice["logprobs"]["content"].as_array().unwrap();
@@ -43,7 +43,7 @@ async fn a_chat_is_answered_as_openai_does() {
 }
 
 #[tokio::test]
-async fn a_stream_says_what_a_whole_answer_says() {
+async fn streams_and_whole_responses_agree() {
     let server = server();
     for n in [1, 3] {
         let whole = ask(&server, CHAT, &with(story(), json!({"n": n}))).await;
@@ -105,7 +105,7 @@ async fn a_seed_that_was_drawn_draws_the_same_again() {
 }
 
 #[tokio::test]
-async fn stops_end_a_reply_and_are_not_part_of_it() {
+async fn stop_strings_end_a_completion_and_are_not_part_of_it() {
     let server = server();
     let greedy = json!({"prompt": "Once upon a time", "max_tokens": 40, "temperature": 0});
     let whole = ask(&server, COMPLETE, &greedy).await;
@@ -256,10 +256,13 @@ async fn a_full_queue_refuses_and_says_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_small_pool_makes_replies_wait_and_changes_nothing() {
+async fn a_small_kv_cache_delays_completions_and_changes_nothing() {
     let server_with = |bytes: usize| {
-        let kv_room = KvRoom::Bytes(bytes);
-        router(&app(options(), open(&RunOptions { kv_room, threads: 2, ..RunOptions::default() })))
+        let kv_capacity = KvCapacity::Bytes(bytes);
+        router(&app(
+            options(),
+            open(&RunOptions { kv_capacity, threads: 2, ..RunOptions::default() }),
+        ))
     };
     let token_bytes = 12 << 10;
     let (small, large) = (server_with(256 * token_bytes), server_with(8192 * token_bytes));
@@ -270,12 +273,12 @@ async fn a_small_pool_makes_replies_wait_and_changes_nothing() {
     let (_, props) = call(&small, get("/props")).await;
     assert_eq!(props["kv_tokens"], 256);
     let request = post(COMPLETE, json!({"prompt": "a", "max_tokens": 256}).to_string());
-    let (status, code, _) = refusal(&small, request).await;
+    let (status, code, _) = rejection(&small, request).await;
     assert_eq!((status, code.as_str()), (400, "context_length_exceeded"));
 }
 
 #[tokio::test]
-async fn counts_are_those_of_the_answers() {
+async fn metrics_agree_with_usage() {
     let app = app(options(), frontend());
     let server = router(&app);
     let (mut prompt, mut reply) = (0, 0);

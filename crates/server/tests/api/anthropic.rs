@@ -1,10 +1,10 @@
-//! Anthropic's API says what OpenAI's says, in its own form.
+//! Anthropic's API generates the same text as OpenAI's.
 
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 use tower::ServiceExt;
-use wf_client::sse::EventReader;
+use wf_api::sse::EventReader;
 use wf_server::{App, Keys, ServerOptions, router};
 
 use crate::support::{CHAT, app, ask, bytes, call, frontend, get, options, post, server};
@@ -23,8 +23,8 @@ fn with(field: &str, value: Value) -> Value {
     body
 }
 
-/// The kind and the message of a refusal, which must be in Anthropic's form.
-async fn refusal(server: &axum::Router, request: Request<Body>) -> (u16, String, String) {
+/// The kind and the message of a rejection, which must be in Anthropic's form.
+async fn rejection(server: &axum::Router, request: Request<Body>) -> (u16, String, String) {
     let (status, answer) = call(server, request).await;
     assert_eq!(answer["type"], "error", "{answer}");
     assert!(!answer["request_id"].as_str().unwrap().is_empty());
@@ -33,7 +33,7 @@ async fn refusal(server: &axum::Router, request: Request<Body>) -> (u16, String,
 }
 
 #[tokio::test]
-async fn the_answer_is_that_of_chat_completions() {
+async fn the_text_equals_that_of_chat_completions() {
     let server = server();
     let openai = ask(
         &server,
@@ -62,7 +62,7 @@ async fn the_answer_is_that_of_chat_completions() {
 }
 
 #[tokio::test]
-async fn a_stream_says_what_a_whole_answer_says() {
+async fn streams_and_whole_responses_agree() {
     let server = server();
     let whole = ask(&server, MESSAGES, &story()).await;
     let request = post(MESSAGES, with("stream", json!(true)).to_string());
@@ -90,7 +90,7 @@ async fn a_stream_says_what_a_whole_answer_says() {
 }
 
 #[tokio::test]
-async fn a_stop_sequence_is_named_and_an_open_answer_continued() {
+async fn stop_sequences_are_named_and_open_messages_continued() {
     let server = server();
     let whole = ask(&server, MESSAGES, &story()).await;
     let text = whole["content"][0]["text"].as_str().unwrap();
@@ -112,34 +112,38 @@ async fn a_stop_sequence_is_named_and_an_open_answer_continued() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named() {
+async fn invalid_fields_are_named() {
     let server = server();
     let image = json!([{"role": "user", "content": [{"type": "image", "source": {}}]}]);
     let tool = json!([{"type": "web_search_20250305", "name": "web_search"}]);
     for (field, value, says) in [
-        ("max_tokens", Value::Null, "max_tokens is needed"),
+        ("max_tokens", Value::Null, "max_tokens is required"),
         ("max_tokens", json!(0), "max_tokens is 0"),
-        ("max_tokens", json!(5000), "the context of this model is 2048"),
-        ("temperature", json!(1.5), "temperature is 1.5: 0 to 1 is allowed"),
+        (
+            "max_tokens",
+            json!(5000),
+            "the prompt has 22 tokens and max_tokens is 5000, which exceeds the context of 2048",
+        ),
+        ("temperature", json!(1.5), "temperature is 1.5: must be between 0 and 1"),
         ("temperature", json!(-0.5), "temperature is -0.5"),
         ("top_p", json!(1.5), "top_p"),
         ("top_k", json!(-1), "top_k"),
-        ("stop_sequences", json!([""]), "stop_sequences: an empty text"),
+        ("stop_sequences", json!([""]), "stop_sequences: must not contain an empty string"),
         ("stop_sequences", json!(vec!["x"; 17]), "stop_sequences has 17 entries"),
-        ("messages", json!([]), "messages: at least one"),
-        ("messages", image, "messages[0].content[0].type: this model reads parts of type text"),
+        ("messages", json!([]), "messages: must have at least one"),
+        ("messages", image, "messages[0].content[0].type: \"image\" is not supported"),
         ("messages", json!([{"role": "system", "content": "x"}]), "messages[0].role"),
         ("system", json!([{"type": "image"}]), "system[0].type"),
         ("tools", tool, "tools[0].type is \"web_search_20250305\""),
-        ("tools", json!([{"input_schema": {}}]), "tools[0].name: 1 to 128"),
-        ("tool_choice", json!({"type": "all"}), "tool_choice.type: use one of"),
-        ("tool_choice", json!({"type": "tool", "name": "x"}), "tool_choice: \"x\" is none of"),
-        ("tool_choice", json!({"type": "any"}), "tool_choice: there are no tools"),
+        ("tools", json!([{"input_schema": {}}]), "tools[0].name: must have 1 to 128"),
+        ("tool_choice", json!({"type": "all"}), "tool_choice.type: must be auto"),
+        ("tool_choice", json!({"type": "tool", "name": "x"}), "tool_choice: \"x\" is not one of"),
+        ("tool_choice", json!({"type": "any"}), "tool_choice: \"required\" needs"),
         ("thinking", json!({"type": "enabled", "budget_tokens": 1024}), "thinking"),
-        ("max_token", json!(1), "\"max_token\" is not a field"),
+        ("max_token", json!(1), "unknown field \"max_token\"; did you mean \"max_tokens\"?"),
     ] {
         let request = post(MESSAGES, with(field, value.clone()).to_string());
-        let (status, kind, message) = refusal(&server, request).await;
+        let (status, kind, message) = rejection(&server, request).await;
         assert_eq!((status, kind.as_str()), (400, "invalid_request_error"), "{field}: {value}");
         assert!(message.starts_with(says), "{field}: {value}: {message}");
     }
@@ -157,7 +161,7 @@ async fn what_is_wrong_is_named() {
 async fn errors_from_before_the_route_are_in_the_same_form() {
     let server = server();
     let status = async |request| {
-        let (status, kind, _) = refusal(&server, request).await;
+        let (status, kind, _) = rejection(&server, request).await;
         (status, kind)
     };
     assert_eq!(status(get(MESSAGES)).await, (405, "invalid_request_error".into()));
@@ -165,13 +169,13 @@ async fn errors_from_before_the_route_are_in_the_same_form() {
     let request = post(MESSAGES, with("model", json!("claude")).to_string());
     assert_eq!(status(request).await, (404, "not_found_error".into()));
     let loading = router(&App::new(options()));
-    let (code, kind, _) = refusal(&loading, post(MESSAGES, story().to_string())).await;
+    let (code, kind, _) = rejection(&loading, post(MESSAGES, story().to_string())).await;
     assert_eq!((code, kind.as_str()), (503, "overloaded_error"));
 
     let keys = Keys::new(["secret"]);
     let guarded = router(&app(ServerOptions { keys, ..options() }, frontend()));
     let request = || post(MESSAGES, story().to_string());
-    let (code, kind, _) = refusal(&guarded, request()).await;
+    let (code, kind, _) = rejection(&guarded, request()).await;
     assert_eq!((code, kind.as_str()), (401, "authentication_error"));
     let mut keyed = request();
     keyed.headers_mut().insert("x-api-key", "secret".parse().unwrap());

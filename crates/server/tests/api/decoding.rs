@@ -1,8 +1,8 @@
-//! Ways to decode, asked for by requests.
+//! Decoding modes of requests.
 
 use serde_json::{Value, json};
 
-use crate::support::{CHAT, COMPLETE, ask, bytes, call, events, get, post, refusal, server};
+use crate::support::{CHAT, COMPLETE, ask, bytes, call, events, get, post, rejection, server};
 
 fn story(more: &Value) -> Value {
     let mut body = json!({
@@ -18,7 +18,7 @@ fn tokens(answer: &Value) -> &Value {
 }
 
 #[tokio::test]
-async fn drafts_give_the_same_answer_in_fewer_passes() {
+async fn drafting_gives_the_same_output_in_fewer_passes() {
     let server = server();
     for temperature in [0.0, 0.9] {
         let seeded = json!({"temperature": temperature, "seed": 5});
@@ -90,7 +90,7 @@ async fn nothing_after_a_stop_is_sent_and_a_stream_says_the_same() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_named() {
+async fn unsupported_modes_are_rejected() {
     let server = server();
     for (more, param) in [
         (json!({"decode": "fast"}), "decode"),
@@ -101,16 +101,16 @@ async fn what_does_not_fit_is_named() {
         (json!({"decode": "lookup", "draft": {"tokens": 0}}), "decode"),
         (json!({"metadata": {"diffusion": "{}}"}}), "diffusion"),
     ] {
-        let (status, _, at) = refusal(&server, post(CHAT, story(&more).to_string())).await;
+        let (status, _, at) = rejection(&server, post(CHAT, story(&more).to_string())).await;
         assert_eq!((status, at), (400, json!(param)), "{more}");
     }
     let echo = json!({"prompt": "Once", "echo": true, "logprobs": 0, "max_tokens": 4, "decode": "diffusion"});
-    let (status, _, at) = refusal(&server, post(COMPLETE, echo.to_string())).await;
+    let (status, _, at) = rejection(&server, post(COMPLETE, echo.to_string())).await;
     assert_eq!((status, at), (400, json!("decode")));
 }
 
 #[tokio::test]
-async fn the_server_tells_what_it_can_and_counts_it() {
+async fn props_and_metrics_report_decoding_modes() {
     let server = server();
     let (_, props) = call(&server, get("/props")).await;
     assert_eq!(props["decode"]["default"], "autoregressive");

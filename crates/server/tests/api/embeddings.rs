@@ -1,10 +1,10 @@
-//! A text has one vector, in every form it is asked for and beside whatever else runs.
+//! A text has one embedding, in every format and under load.
 
 use serde_json::{Value, json};
-use wf_engine::{KvRoom, RunOptions};
+use wf_engine::{KvCapacity, RunOptions};
 use wf_server::{Limits, ServerOptions, router};
 
-use crate::support::{CHAT, app, ask, call, frontend, open, options, post, refusal, server};
+use crate::support::{CHAT, app, ask, call, frontend, open, options, post, rejection, server};
 
 const EMBED: &str = "/v1/embeddings";
 
@@ -61,7 +61,7 @@ async fn base64_is_the_bytes_of_the_numbers() {
     }
 }
 
-/// What base64 stands for.
+/// Decodes base64.
 fn decoded(text: &str) -> Vec<u8> {
     let letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let (mut bits, mut held, mut bytes) = (0u32, 0, Vec::new());
@@ -94,8 +94,8 @@ async fn chats_beside_it_change_nothing() {
 
 #[tokio::test]
 async fn a_short_queue_is_enough_for_many_texts() {
-    let kv_room = KvRoom::Contexts { count: 1, at_most: None };
-    let small = RunOptions { max_running: 2, max_waiting: 1, kv_room, ..RunOptions::default() };
+    let kv_capacity = KvCapacity::Contexts { count: 1, max_bytes: None };
+    let small = RunOptions { max_running: 2, max_waiting: 1, kv_capacity, ..RunOptions::default() };
     let small = router(&app(options(), open(&small)));
     let body = json!({"input": texts()});
     assert_eq!(ask(&small, EMBED, &body).await, ask(&server(), EMBED, &body).await);
@@ -130,8 +130,8 @@ async fn a_vector_can_be_shorter_and_of_other_states() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_embedded_is_named() {
-    let limits = Limits { inputs: 4, ..Limits::default() };
+async fn invalid_embedding_inputs_are_named() {
+    let limits = Limits { embedding_inputs: 4, ..Limits::default() };
     let server = router(&app(ServerOptions { limits, ..options() }, frontend()));
     let longer = frontend().context_len() + 1;
     let invalid = "invalid_value";
@@ -157,7 +157,7 @@ async fn what_cannot_be_embedded_is_named() {
         (json!({"input": "a", "inptu": "b"}), "unknown_parameter", "inptu"),
         (json!({"input": "a", "model": "gpt-4"}), "model_not_found", "model"),
     ] {
-        let found = refusal(&server, post(EMBED, body.to_string())).await;
+        let found = rejection(&server, post(EMBED, body.to_string())).await;
         let (status, found_code, param) = &found;
         assert!(matches!(status, 400 | 404), "{body:.80}: {found:?}");
         assert_eq!((found_code.as_str(), param), (code, &json!(field)), "{body:.80}");
@@ -191,5 +191,5 @@ async fn ollama_gets_the_same_vectors() {
     let whole = json!({"input": long, "truncate": false});
     let (status, refused) = call(&server, post("/api/embed", whole.to_string())).await;
     assert_eq!(status, 400);
-    assert!(refused["error"].as_str().unwrap().starts_with("input[0]: "), "{refused}");
+    assert!(refused["error"].as_str().unwrap().starts_with("input[0] has "), "{refused}");
 }

@@ -1,9 +1,9 @@
-//! Every field out of its range is refused by name, and nothing is computed.
+//! Fields out of range are rejected by name.
 
 use serde_json::{Value, json};
 use wf_server::{Limits, ServerOptions, router};
 
-use crate::support::{CHAT, COMPLETE, app, call, frontend, options, post, refusal, server};
+use crate::support::{CHAT, COMPLETE, app, call, frontend, options, post, rejection, server};
 
 fn chat(field: &str, value: &Value) -> Value {
     let mut body = json!({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1});
@@ -33,14 +33,14 @@ async fn numbers_are_numbers() {
     for field in NUMBERS {
         for value in [json!("1"), json!([1]), json!({}), json!(true), json!([])] {
             let request = post(CHAT, chat(field, &value).to_string());
-            let (status, _, param) = refusal(&server, request).await;
+            let (status, _, param) = rejection(&server, request).await;
             assert_eq!((status, param.as_str()), (400, Some(field)), "{field}: {value}");
         }
     }
 }
 
 #[tokio::test]
-async fn ranges_have_borders() {
+async fn values_out_of_range_are_rejected() {
     let server = server();
     let long = "x".repeat(257);
     for (field, wrong) in [
@@ -68,7 +68,7 @@ async fn ranges_have_borders() {
     ] {
         for value in wrong {
             let request = post(CHAT, chat(field, &value).to_string());
-            let (status, _, param) = refusal(&server, request).await;
+            let (status, _, param) = rejection(&server, request).await;
             assert!(matches!(status, 400 | 404), "{field}: {value}: {status}");
             assert!(
                 param.as_str().is_some_and(|param| param.starts_with(field)),
@@ -98,7 +98,7 @@ async fn ranges_have_borders() {
 }
 
 #[tokio::test]
-async fn messages_say_who_and_what() {
+async fn invalid_messages_are_rejected_by_path() {
     let server = server();
     let image = json!([{"type": "image_url", "image_url": {"url": "http://x/y.png"}}]);
     for (messages, at) in [
@@ -110,7 +110,7 @@ async fn messages_say_who_and_what() {
         (json!([{"role": "user", "content": "x"}, 7]), "messages[1]"),
     ] {
         let request = post(CHAT, json!({"messages": messages}).to_string());
-        let (status, _, param) = refusal(&server, request).await;
+        let (status, _, param) = rejection(&server, request).await;
         assert_eq!((status, param.as_str()), (400, Some(at)), "{messages}");
     }
     let parts = json!([{"type": "text", "text": "Tell me"}, {"type": "text", "text": "a story"}]);
@@ -120,7 +120,7 @@ async fn messages_say_who_and_what() {
 }
 
 #[tokio::test]
-async fn prompts_are_there_and_fit() {
+async fn invalid_prompts_are_rejected() {
     let server = server();
     for (body, code) in [
         (json!({}), "invalid_value"),
@@ -137,7 +137,7 @@ async fn prompts_are_there_and_fit() {
         (json!({"prompt": vec![5; 2000], "max_tokens": 49}), "context_length_exceeded"),
         (json!({"prompt": "word ".repeat(3000)}), "context_length_exceeded"),
     ] {
-        let (status, found, _) = refusal(&server, post(COMPLETE, body.to_string())).await;
+        let (status, found, _) = rejection(&server, post(COMPLETE, body.to_string())).await;
         assert_eq!((status, found.as_str()), (400, code));
     }
     let fits = json!({"prompt": vec![5; 2000], "max_tokens": 48});
@@ -145,7 +145,7 @@ async fn prompts_are_there_and_fit() {
 }
 
 #[tokio::test]
-async fn what_comes_with_its_own_time_is_refused_until_then() {
+async fn unsupported_fields_are_rejected_unless_harmless() {
     let server = server();
     for (field, value) in [
         ("functions", json!([{}])),
@@ -155,7 +155,7 @@ async fn what_comes_with_its_own_time_is_refused_until_then() {
         ("chat_template", json!("{{ x }}")),
     ] {
         let request = post(CHAT, chat(field, &value).to_string());
-        let (status, code, param) = refusal(&server, request).await;
+        let (status, code, param) = rejection(&server, request).await;
         let found = (status, code.as_str(), param.as_str());
         assert_eq!(found, (400, "unsupported_parameter", Some(field)));
     }
@@ -178,8 +178,8 @@ async fn what_comes_with_its_own_time_is_refused_until_then() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_none_are_refused() {
-    let limits = Limits { body_bytes: 1000, ..Limits::default() };
+async fn invalid_bodies_are_rejected() {
+    let limits = Limits { body_len: 1000, ..Limits::default() };
     let server = router(&app(ServerOptions { limits, ..options() }, frontend()));
     let sized = |len: usize| {
         let body = chat("user", &json!(""));
@@ -187,15 +187,15 @@ async fn bodies_that_are_none_are_refused() {
         chat("user", &json!("x".repeat(room))).to_string()
     };
     assert_eq!(call(&server, post(CHAT, sized(1000))).await.0, 200);
-    assert_eq!(refusal(&server, post(CHAT, sized(1001))).await.0, 413);
+    assert_eq!(rejection(&server, post(CHAT, sized(1001))).await.0, 413);
     for body in ["", "{", "[]", "null", "\"x\"", "{\"messages\": [}", "\u{0}", "{}}", "[[[[["] {
-        assert_eq!(refusal(&server, post(CHAT, body)).await.0, 400, "{body:?}");
+        assert_eq!(rejection(&server, post(CHAT, body)).await.0, 400, "{body:?}");
     }
     let invalid =
         [b"{\"messages\": [{\"role\": \"user\", \"content\": \"".as_slice(), b"\xff\"}]}"];
-    assert_eq!(refusal(&server, post(CHAT, invalid.concat())).await.0, 400);
+    assert_eq!(rejection(&server, post(CHAT, invalid.concat())).await.0, 400);
     let surrogate = r#"{"messages": [{"role": "user", "content": "\ud800"}]}"#;
-    assert_eq!(refusal(&server, post(CHAT, surrogate)).await.0, 400);
+    assert_eq!(rejection(&server, post(CHAT, surrogate)).await.0, 400);
     for (name, value, expected) in [
         ("content-type", "text/plain", 415),
         ("content-type", "application/x-www-form-urlencoded", 415),

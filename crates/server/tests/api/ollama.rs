@@ -1,4 +1,4 @@
-//! Ollama's API says what OpenAI's says, in its own form.
+//! Ollama's API generates the same text as OpenAI's.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -24,8 +24,8 @@ fn with_option(name: &str, value: Value) -> Value {
     body
 }
 
-/// The message of a refusal, which must be in Ollama's form.
-async fn refusal(server: &axum::Router, request: Request<Body>) -> (u16, String) {
+/// The message of a rejection, which must be in Ollama's form.
+async fn rejection(server: &axum::Router, request: Request<Body>) -> (u16, String) {
     let (status, answer) = call(server, request).await;
     assert_eq!(answer.as_object().unwrap().len(), 1, "{answer}");
     (status, answer["error"].as_str().unwrap().to_owned())
@@ -66,7 +66,7 @@ async fn a_chat_is_that_of_chat_completions_whole_and_in_lines() {
 }
 
 #[tokio::test]
-async fn a_text_is_answered_or_continued() {
+async fn generate_answers_or_continues_a_text() {
     let server = server();
     let openai = json!({"max_tokens": 24, "temperature": 0,
         "messages": [{"role": "system", "content": "Be kind"},
@@ -89,7 +89,7 @@ async fn a_text_is_answered_or_continued() {
 }
 
 #[tokio::test]
-async fn options_do_what_theirs_do() {
+async fn options_have_ollamas_meaning() {
     let server = server();
     let greedy = ask(&server, OLLAMA_CHAT, &story()).await;
     let text = greedy["message"]["content"].as_str().unwrap();
@@ -116,42 +116,42 @@ async fn options_do_what_theirs_do() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named() {
+async fn invalid_fields_are_named() {
     let server = server();
     let image = json!([{"role": "user", "content": "x", "images": ["aGk="]}]);
     let long = json!([{"role": "user", "content": "x ".repeat(3000)}]);
     for (field, value, says) in [
-        ("tools", json!([{"type": "function"}]), "tools[0].function: an object"),
-        ("format", json!("yaml"), "format: \"json\" or a JSON schema is needed"),
-        ("think", json!(true), "think is not supported but as false"),
-        ("messages", image, "messages[0].images: this model reads text alone"),
-        ("messages", long, "the context of this model is 2048"),
-        ("option", json!({}), "\"option\" is not a field"),
+        ("tools", json!([{"type": "function"}]), "tools[0].function: must be an object"),
+        ("format", json!("yaml"), "format: must be \"json\" or a JSON schema"),
+        ("think", json!(true), "think is only supported as false"),
+        ("messages", image, "messages[0].images: images are not supported"),
+        ("messages", long, "the prompt has "),
+        ("option", json!({}), "unknown field \"option\""),
     ] {
         let mut body = story();
         body[field] = value;
-        let (status, message) = refusal(&server, post(OLLAMA_CHAT, body.to_string())).await;
+        let (status, message) = rejection(&server, post(OLLAMA_CHAT, body.to_string())).await;
         assert!(status == 400 && message.starts_with(says), "{field}: {message}");
     }
     for (option, value, says) in [
         ("temperature", json!(-1), "temperature"),
         ("repeat_penalty", json!(0), "repeat_penalty"),
-        ("mirostat", json!(2), "mirostat is not supported but as 0"),
-        ("temprature", json!(1), "\"temprature\" is not a field"),
+        ("mirostat", json!(2), "mirostat is only supported as 0"),
+        ("temprature", json!(1), "unknown field \"temprature\""),
         ("num_predict", json!("x"), "options"),
     ] {
         let body = with_option(option, value).to_string();
-        let (status, message) = refusal(&server, post(OLLAMA_CHAT, body)).await;
+        let (status, message) = rejection(&server, post(OLLAMA_CHAT, body)).await;
         assert!(status == 400 && message.starts_with(says), "{option}: {message}");
     }
     let mut named = story();
     named["model"] = json!("demo:latest");
     ask(&server, OLLAMA_CHAT, &named).await;
     named["model"] = json!("llama3:latest");
-    assert_eq!(refusal(&server, post(OLLAMA_CHAT, named.to_string())).await.0, 404);
-    assert_eq!(refusal(&server, get("/api/none")).await.0, 404);
+    assert_eq!(rejection(&server, post(OLLAMA_CHAT, named.to_string())).await.0, 404);
+    assert_eq!(rejection(&server, get("/api/none")).await.0, 404);
     let loading = router(&App::new(options()));
-    assert_eq!(refusal(&loading, get("/api/tags")).await.0, 503);
+    assert_eq!(rejection(&loading, get("/api/tags")).await.0, 503);
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn a_model_can_be_asked_for_before_there_is_anything_to_say() {
 }
 
 #[tokio::test]
-async fn the_model_is_told_of() {
+async fn models_are_described() {
     let server = server();
     let (_, tags) = call(&server, get("/api/tags")).await;
     let names: Vec<&Value> =
@@ -180,11 +180,11 @@ async fn the_model_is_told_of() {
     assert_eq!(shown["capabilities"], json!(["completion", "tools"]));
     assert_eq!(shown["model_info"]["bitnet-b1.58.context_length"], 2048);
     assert!(shown["template"].as_str().unwrap().contains("messages"));
-    assert_eq!(refusal(&server, post("/api/show", r#"{"model": "x"}"#)).await.0, 404);
+    assert_eq!(rejection(&server, post("/api/show", r#"{"model": "x"}"#)).await.0, 404);
     let (status, version) = call(&server, get("/api/version")).await;
     assert!(status == 200 && version["version"].is_string());
     let keys = Keys::new(["secret"]);
     let guarded = router(&app(ServerOptions { keys, ..options() }, frontend()));
-    assert_eq!(refusal(&guarded, get("/api/tags")).await.0, 401);
+    assert_eq!(rejection(&guarded, get("/api/tags")).await.0, 401);
     assert_eq!(call(&guarded, with_key(get("/api/tags"), "secret")).await.0, 200);
 }

@@ -1,10 +1,10 @@
-//! OpenAI's newer API says what its older one says.
+//! The responses API generates the same text as chat completions.
 
 use serde_json::{Value, json};
 use tower::ServiceExt;
-use wf_client::sse::EventReader;
+use wf_api::sse::EventReader;
 
-use crate::support::{CHAT, ask, bytes, post, refusal, server};
+use crate::support::{CHAT, ask, bytes, post, rejection, server};
 
 const RESPONSES: &str = "/v1/responses";
 
@@ -20,7 +20,7 @@ fn with(field: &str, value: Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_answer_is_that_of_chat_completions() {
+async fn the_text_equals_that_of_chat_completions() {
     let server = server();
     let openai = json!({"max_tokens": 24, "temperature": 0,
         "messages": [{"role": "system", "content": "Be kind"},
@@ -48,7 +48,7 @@ async fn the_answer_is_that_of_chat_completions() {
 }
 
 #[tokio::test]
-async fn an_answer_can_be_sent_back_as_what_was_said() {
+async fn output_can_be_sent_back_as_input() {
     let server = server();
     let first = ask(&server, RESPONSES, &story()).await;
     let asked = json!({"role": "user", "content": "Tell me a story about a cat"});
@@ -65,7 +65,7 @@ async fn an_answer_can_be_sent_back_as_what_was_said() {
 }
 
 #[tokio::test]
-async fn a_stream_says_what_a_whole_answer_says() {
+async fn streams_and_whole_responses_agree() {
     let server = server();
     let whole = ask(&server, RESPONSES, &story()).await;
     let request = post(RESPONSES, with("stream", json!(true)).to_string());
@@ -97,7 +97,7 @@ async fn a_stream_says_what_a_whole_answer_says() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named() {
+async fn invalid_fields_are_named() {
     let server = server();
     let image = json!([{"role": "user", "content": [{"type": "input_image"}]}]);
     for (field, value, at) in [
@@ -121,11 +121,11 @@ async fn what_is_wrong_is_named() {
         ("max_tokens", json!(5), "max_tokens"),
     ] {
         let request = post(RESPONSES, with(field, value.clone()).to_string());
-        let (status, _, param) = refusal(&server, request).await;
+        let (status, _, param) = rejection(&server, request).await;
         assert_eq!((status, param.as_str()), (400, Some(at)), "{field}: {value}");
     }
     let request = post(RESPONSES, with("max_output_tokens", json!(5000)).to_string());
-    let (status, code, param) = refusal(&server, request).await;
+    let (status, code, param) = rejection(&server, request).await;
     assert_eq!((status, code.as_str()), (400, "context_length_exceeded"));
     assert_eq!(param, "input");
 }

@@ -1,4 +1,4 @@
-//! Replies that have to have a form.
+//! Structured output.
 
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ fn strict(schema: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_chat_answers_in_json_of_the_schema() {
+async fn chat_output_follows_a_json_schema() {
     let server = server();
     for (seed, temperature) in [(1, 0.0), (2, 1.0), (3, 2.0)] {
         let mut body = chat(&strict(&person()));
@@ -71,7 +71,7 @@ async fn a_chat_answers_in_json_of_the_schema() {
 }
 
 #[tokio::test]
-async fn all_routes_and_forms_are_followed() {
+async fn all_routes_follow_all_constraints() {
     let server = server();
     let choices = ["a cat", "a dog"];
     for form in [
@@ -105,7 +105,7 @@ async fn all_routes_and_forms_are_followed() {
 }
 
 #[tokio::test]
-async fn every_dialect_has_the_same_answer() {
+async fn all_dialects_generate_the_same_text() {
     let server = server();
     let mut openai = chat(&strict(&person()));
     openai["temperature"] = json!(0);
@@ -152,7 +152,7 @@ async fn every_dialect_has_the_same_answer() {
 }
 
 #[tokio::test]
-async fn one_of_is_followed_where_it_can_be_told_apart() {
+async fn one_of_needs_schemas_that_exclude_each_other() {
     let server = server();
     let kind = |name: &str, field: &str| {
         json!({
@@ -192,7 +192,7 @@ async fn a_limit_cuts_and_a_stop_string_ends() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_followed_is_refused_by_name() {
+async fn unsupported_constraints_are_rejected_by_name() {
     let server = server();
     for (field, form, said) in [
         ("response_format", strict(&json!({"type": "nonsense"})), "nonsense"),

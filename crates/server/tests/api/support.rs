@@ -10,9 +10,9 @@ use axum::http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
-use wf_client::sse::{DONE, EventReader};
-use wf_engine::{Frontend, KvRoom, ModelSource, RunOptions, open_model};
-use wf_server::{App, Hosts, Keys, Limits, SamplingDefaults, ServedModel, ServerOptions, router};
+use wf_api::sse::{DONE, EventReader};
+use wf_engine::{Frontend, KvCapacity, ModelSource, RunOptions, open_model};
+use wf_server::{App, Hosts, Keys, Limits, ServedModel, ServerOptions, default_sampling, router};
 
 /// A model of its own.
 pub(crate) fn open(options: &RunOptions) -> Frontend {
@@ -23,8 +23,8 @@ pub(crate) fn open(options: &RunOptions) -> Frontend {
 /// The model that most tests share.
 pub(crate) fn frontend() -> Frontend {
     static FRONTEND: OnceLock<Frontend> = OnceLock::new();
-    let kv_room = KvRoom::Contexts { count: 4, at_most: None };
-    let options = RunOptions { threads: 2, kv_room, ..RunOptions::default() };
+    let kv_capacity = KvCapacity::Contexts { count: 4, max_bytes: None };
+    let options = RunOptions { threads: 2, kv_capacity, ..RunOptions::default() };
     FRONTEND.get_or_init(|| open(&options)).clone()
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn app(options: ServerOptions, frontend: Frontend) -> App {
         kv: "f32".into(),
         max_running: 16,
         decode: wf_engine::DecodeMode::Autoregressive,
-        defaults: SamplingDefaults::default(),
+        defaults: default_sampling(),
     });
     app
 }
@@ -90,7 +90,7 @@ pub(crate) async fn call(server: &Router, request: Request<Body>) -> (u16, Value
     (status, serde_json::from_slice(&bytes(response).await).unwrap_or_default())
 }
 
-/// What a JSON request is answered with, which must be 200.
+/// Sends a JSON request, whose status must be 200, and returns the response.
 pub(crate) async fn ask(server: &Router, path: &str, body: &Value) -> Value {
     let (status, answer) = call(server, post(path, body.to_string())).await;
     assert_eq!(status, 200, "{body}: {answer}");
@@ -98,7 +98,7 @@ pub(crate) async fn ask(server: &Router, path: &str, body: &Value) -> Value {
 }
 
 /// The error a JSON request is answered with: status, code and field.
-pub(crate) async fn refusal(server: &Router, request: Request<Body>) -> (u16, String, Value) {
+pub(crate) async fn rejection(server: &Router, request: Request<Body>) -> (u16, String, Value) {
     let (status, answer) = call(server, request).await;
     let error = &answer["error"];
     let fields: Vec<_> = error.as_object().unwrap().keys().cloned().collect();

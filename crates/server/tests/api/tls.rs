@@ -1,4 +1,4 @@
-//! Encrypted connections, and what comes to a port that has them alone.
+//! TLS connections.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ impl Pair {
         Self { folder, certificate: cert.der().clone() }
     }
 
-    /// What is made of two files of the folder.
+    /// Reads a certificate and a key from files of the folder.
     fn tls(&self, certificate: &str, key: &str) -> Result<Tls, String> {
         let file = |name: &str| self.folder.path().join(name);
         Tls::from_files(&file(certificate), &file(key)).map_err(|error| error.to_string())
@@ -63,7 +63,7 @@ async fn start(arrival: Duration) -> Running {
     let address = bound.address().unwrap();
     let (signals, mut receiver) = mpsc::channel(1);
     let options = ServerOptions {
-        limits: Limits { arrival, ..Limits::default() },
+        limits: Limits { read_timeout: arrival, ..Limits::default() },
         tls: Some(pair.tls("cert.pem", "key.pem").unwrap()),
         drain: LONG,
         ..options()
@@ -104,7 +104,7 @@ impl Running {
 }
 
 #[tokio::test]
-async fn tls_carries_answers_and_streams() {
+async fn tls_carries_responses_and_streams() {
     let server = start(LONG).await;
     let body = r#"{"prompt": "Once", "max_tokens": 40, "ignore_eos": true, "stream": true}"#;
     let stream = format!(
@@ -168,7 +168,7 @@ async fn a_stopping_server_waits_for_no_tls_handshake() {
 }
 
 #[test]
-fn tls_files_that_are_wrong_are_named() {
+fn invalid_tls_files_are_named() {
     let pair = Pair::new();
     let key = std::fs::read_to_string(pair.folder.path().join("key.pem")).unwrap();
     pair.write("empty.pem", "");
@@ -181,11 +181,11 @@ fn tls_files_that_are_wrong_are_named() {
         ("cert.pem", "absent.pem", "absent.pem", "No such file"),
         ("empty.pem", "key.pem", "empty.pem", "BEGIN CERTIFICATE"),
         ("key.pem", "key.pem", "key.pem", "BEGIN CERTIFICATE"),
-        ("cut-cert.pem", "key.pem", "cut-cert.pem", "cut short"),
+        ("cut-cert.pem", "key.pem", "cut-cert.pem", "truncated"),
         ("cert.pem", "empty.pem", "empty.pem", "BEGIN PRIVATE KEY"),
         ("cert.pem", "cert.pem", "cert.pem", "BEGIN PRIVATE KEY"),
         ("cert.pem", "locked.pem", "locked.pem", "passphrase"),
-        ("cert.pem", "cut-key.pem", "cut-key.pem", "not sound PEM"),
+        ("cert.pem", "cut-key.pem", "cut-key.pem", "not valid PEM"),
         ("cert.pem", "other-key.pem", "other-key.pem", "KeyMismatch"),
     ] {
         let said = pair.tls(certificate, private).unwrap_err();

@@ -1,8 +1,8 @@
-//! Calls of tools: always of their schema where they must be, found where they may be.
+//! Tool calls in chat completions.
 
 use serde_json::{Map, Value, json};
 
-use crate::support::{CHAT, ask, events, post, refusal, server};
+use crate::support::{CHAT, ask, events, post, rejection, server};
 
 fn weather() -> Value {
     json!({"type": "function", "function": {
@@ -162,7 +162,7 @@ async fn a_call_that_is_cut_says_so() {
 }
 
 #[tokio::test]
-async fn a_free_reply_is_text_unless_it_calls() {
+async fn with_auto_the_output_is_text_unless_it_calls() {
     let server = server();
     for more in [
         json!({"temperature": 0, "max_tokens": 30}),
@@ -183,7 +183,7 @@ async fn a_free_reply_is_text_unless_it_calls() {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_on_with_what_the_tool_gave() {
+async fn a_conversation_continues_with_tool_results() {
     let server = server();
     let called = json!({"id": "call_1", "type": "function",
         "function": {"name": "get_weather", "arguments": "{\"place\": \"Paris\", \"unit\": \"C\"}"}});
@@ -224,7 +224,7 @@ async fn a_conversation_goes_on_with_what_the_tool_gave() {
 }
 
 #[tokio::test]
-async fn a_reply_in_json_may_call_instead() {
+async fn json_output_may_be_replaced_by_calls() {
     let server = server();
     let schema = json!({"type": "object", "properties": {"a": {"enum": [1, 2]}},
                         "required": ["a"], "additionalProperties": false});
@@ -250,7 +250,7 @@ async fn a_reply_in_json_may_call_instead() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named() {
+async fn invalid_fields_are_named() {
     let server = server();
     let function = |function: Value| json!([weather(), {"type": "function", "function": function}]);
     let named = json!({"type": "function", "function": {"name": "other"}});
@@ -287,10 +287,10 @@ async fn what_is_wrong_is_named() {
     ] {
         let mut body = chat(&json!({"tool_choice": "required"}));
         body[field] = value.clone();
-        let (status, _, param) = refusal(&server, post(CHAT, body.to_string())).await;
+        let (status, _, param) = rejection(&server, post(CHAT, body.to_string())).await;
         assert_eq!((status, param.as_str()), (400, Some(at)), "{field}: {value}");
     }
-    let (status, _, param) = refusal(
+    let (status, _, param) = rejection(
         &server,
         post(CHAT, chat(&json!({"tools": [], "tool_choice": "required"})).to_string()),
     )
@@ -306,7 +306,7 @@ async fn what_is_wrong_is_named() {
     ] {
         let messages = json!([{"role": "assistant", "content": null, "tool_calls": calls}]);
         let (status, _, param) =
-            refusal(&server, post(CHAT, chat(&json!({"messages": messages})).to_string())).await;
+            rejection(&server, post(CHAT, chat(&json!({"messages": messages})).to_string())).await;
         assert_eq!((status, param.as_str()), (400, Some(at)), "{calls}");
     }
     // Nothing of them is asked for.

@@ -1,9 +1,9 @@
-//! Tools in the words of other APIs: the calls are those of OpenAI's chats.
+//! Tool calls in other dialects equal those in chat completions.
 
 use axum::Router;
 use serde_json::{Value, json};
 use tower::ServiceExt;
-use wf_client::sse::EventReader;
+use wf_api::sse::EventReader;
 
 use crate::support::{CHAT, ask, bytes, call, post, server};
 

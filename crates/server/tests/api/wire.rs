@@ -1,4 +1,4 @@
-//! Real connections: slow, cut, stalled, too large, and a server that stops.
+//! Connections: slow, closed, stalled and too large requests, and shutdown.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use wf_client::sse::{DONE, EventReader};
+use wf_api::sse::{DONE, EventReader};
 use wf_engine::Frontend;
 use wf_server::{App, Limits, ServerOptions, bind, serve};
 
@@ -82,7 +82,7 @@ const SHORT: Duration = Duration::from_millis(300);
 
 #[tokio::test]
 async fn heads_that_are_too_large_or_too_slow_end() {
-    let server = start(Limits { arrival: SHORT, ..Limits::default() }).await;
+    let server = start(Limits { read_timeout: SHORT, ..Limits::default() }).await;
     let fields = |count: usize| {
         let fields: String = (2..count).map(|i| format!("x-{i}: y\r\n")).collect();
         format!("GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{fields}\r\n")
@@ -103,7 +103,7 @@ async fn heads_that_are_too_large_or_too_slow_end() {
 
 #[tokio::test]
 async fn protocol_abuse_is_answered_or_closed() {
-    let server = start(Limits { arrival: SHORT, ..Limits::default() }).await;
+    let server = start(Limits { read_timeout: SHORT, ..Limits::default() }).await;
     for abuse in [
         &b"\0\0\0\0\r\n\r\n"[..],
         b"GET\r\n\r\n",
@@ -150,7 +150,7 @@ async fn a_client_that_goes_away_frees_its_pages() {
 
 #[tokio::test]
 async fn a_reader_that_takes_nothing_is_left() {
-    let server = start(Limits { stall: SHORT, ..Limits::default() }).await;
+    let server = start(Limits { write_timeout: SHORT, ..Limits::default() }).await;
     // More than the system's buffers hold.
     let body = json!({"prompt": vec!["Once"; 64], "max_tokens": 1500, "ignore_eos": true,
                       "stream": true, "logprobs": 20});
@@ -173,7 +173,7 @@ fn complete(answer: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_stopping_server_finishes_what_it_writes() {
+async fn shutdown_finishes_responses_in_flight() {
     let server = start(Limits::default()).await;
     let body = json!({"prompt": "Once", "max_tokens": 200, "ignore_eos": true, "stream": true});
     let bytes = request("/v1/completions", &body, "");
@@ -196,7 +196,7 @@ async fn a_stopping_server_finishes_what_it_writes() {
 }
 
 #[tokio::test]
-async fn replies_that_take_too_long_are_told_that_the_server_stops() {
+async fn streams_end_with_an_error_after_the_drain_timeout() {
     let drain = Duration::from_millis(100);
     let server = start_with(ServerOptions { drain, ..options() }, frontend()).await;
     let mut stream = server.connect().await;
@@ -209,7 +209,7 @@ async fn replies_that_take_too_long_are_told_that_the_server_stops() {
 }
 
 #[tokio::test]
-async fn a_deadline_ends_a_reply_and_is_named() {
+async fn a_deadline_is_a_finish_reason() {
     let deadline = Duration::from_millis(200);
     let server = start(Limits { deadline, ..Limits::default() }).await;
     let events = complete(&server.say(&long_stream()).await);

@@ -1,137 +1,127 @@
-//! `POST /api/embed`, and `/api/embeddings` as it was before.
+//! Embeddings in Ollama's API: `POST /api/embed`, and the older `/api/embeddings`.
 
 use std::time::Instant;
 
+use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Request;
-use axum::{Extension, Json};
 use tokio::task::spawn_blocking;
-use wf_client::wire::{
-    OllamaEmbedRequest, OllamaEmbedResponse, OllamaEmbeddingsRequest, OllamaEmbeddingsResponse,
-    OllamaError, OllamaOptions, OneOrMany,
-};
+use wf_api::wire::OneOrMany;
 use wf_engine::ModelText;
 
-use super::{IGNORED_OPTIONS, REFUSED_OPTIONS, check_name};
-use crate::app::{App, ServedModel};
-use crate::asked::check_rest_by;
-use crate::auth::Caller;
-use crate::body::read_json;
-use crate::embeddings::{Text, Wanted, embed};
+use super::wire::{
+    OllamaEmbedRequest, OllamaEmbedResponse, OllamaEmbeddingsRequest, OllamaEmbeddingsResponse,
+    OllamaError, OllamaOptions,
+};
+use super::{OPTIONS, check_name};
+use crate::app::App;
 use crate::error::ApiError;
-use crate::request_id::RequestId;
+use crate::generation::Context;
+use crate::generation::embed::{EmbedOptions, Text, embed};
+use crate::generation::fields::FieldRules;
+use crate::http::body::read_json;
 
-/// Fields that are read by nobody: the model is always there.
-const IGNORED: [&str; 1] = ["keep_alive"];
+const FIELDS: FieldRules = FieldRules { ignored: &["keep_alive"], unsupported: &[] };
 
-/// Turn texts into vectors.
+/// Computes embeddings.
 #[utoipa::path(post, path = "/api/embed", tag = "Ollama", request_body = OllamaEmbedRequest,
     operation_id = "ollama_embed",
     responses(
-        (status = 200, description = "A vector for each text", body = OllamaEmbedResponse),
-        (status = "default", description = "What is wrong", body = OllamaError),
+        (status = 200, description = "One vector per text", body = OllamaEmbedResponse),
+        (status = "default", description = "Error", body = OllamaError),
     ))]
-pub(crate) async fn embed_texts(
+pub(super) async fn embed_texts(
     State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    Extension(caller): Extension<Caller>,
     request: Request<Body>,
 ) -> Result<Json<OllamaEmbedResponse>, ApiError> {
-    let begun = Instant::now();
-    let model = app.model_for_work()?;
+    let start = Instant::now();
+    let cx = Context::new(&app, &request)?;
     let request: OllamaEmbedRequest = read_json(request, &app.options.limits).await?;
-    check_name(model, request.model.as_deref())?;
-    check_rest_by(&IGNORED, &[], &request.rest)?;
+    check_name(cx.model, request.model.as_deref())?;
+    FIELDS.check(&request.extra)?;
     check_options(request.options)?;
-    let wanted = Wanted {
+    let options = EmbedOptions {
         dimensions: request.dimensions.filter(|len| *len > 0).map(|len| len as usize),
-        cache_salt: app.salt(caller, None),
-        ..Wanted::default()
+        cache_salt: app.salt(cx.caller, None),
+        ..EmbedOptions::default()
     };
-    wanted.check_dimensions(model)?;
-    // Without a text, Ollama answers with nothing, as programs do that only load a model.
-    let inputs: Vec<String> = match request.input {
+    options.check_dimensions(cx.model)?;
+    // Clients that only load the model send no text, and get no vectors.
+    let texts: Vec<String> = match request.input {
         None => Vec::new(),
         Some(OneOrMany::One(text)) if text.is_empty() => Vec::new(),
         Some(input) => input.into(),
     };
-    let most = app.options.limits.inputs;
-    if inputs.len() > most {
-        let count = inputs.len();
-        let message = format!("input: {count} texts in one request, at most {most} are allowed");
+    let (count, max) = (texts.len(), app.options.limits.embedding_inputs);
+    if count > max {
+        let message = format!("input has {count} texts: must have at most {max}");
         return Err(ApiError::field("input", message));
     }
-    let cut = request.truncate.unwrap_or(true);
-    let (embeddings, tokens) = vectors(&app, model, &id, (inputs, "input", cut), wanted).await?;
+    let texts = tokenize(&cx, texts, "input", request.truncate.unwrap_or(true)).await?;
+    let prompt_eval_count = texts.iter().map(|text| text.tokens.len()).sum::<usize>() as u32;
     Ok(Json(OllamaEmbedResponse {
-        model: model.name().to_owned(),
-        embeddings,
-        total_duration: begun.elapsed().as_nanos() as u64,
+        model: cx.model.name().to_owned(),
+        embeddings: embed(&cx, texts, options).await?,
+        total_duration: start.elapsed().as_nanos() as u64,
         load_duration: 0,
-        prompt_eval_count: tokens as u32,
+        prompt_eval_count,
     }))
 }
 
-/// Turn a text into a vector, as it was done before `/api/embed`.
+/// Computes one embedding, in the format before `/api/embed`.
 #[utoipa::path(post, path = "/api/embeddings", tag = "Ollama",
     request_body = OllamaEmbeddingsRequest, operation_id = "ollama_embeddings",
     responses(
         (status = 200, description = "The vector", body = OllamaEmbeddingsResponse),
-        (status = "default", description = "What is wrong", body = OllamaError),
+        (status = "default", description = "Error", body = OllamaError),
     ))]
-pub(crate) async fn embed_prompt(
+pub(super) async fn embed_prompt(
     State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    Extension(caller): Extension<Caller>,
     request: Request<Body>,
 ) -> Result<Json<OllamaEmbeddingsResponse>, ApiError> {
-    let model = app.model_for_work()?;
+    let cx = Context::new(&app, &request)?;
     let request: OllamaEmbeddingsRequest = read_json(request, &app.options.limits).await?;
-    check_name(model, request.model.as_deref())?;
-    check_rest_by(&IGNORED, &[], &request.rest)?;
+    check_name(cx.model, request.model.as_deref())?;
+    FIELDS.check(&request.extra)?;
     check_options(request.options)?;
     let prompt = request.prompt.filter(|prompt| !prompt.is_empty());
-    let wanted = Wanted { cache_salt: app.salt(caller, None), ..Wanted::default() };
-    let texts = (prompt.into_iter().collect(), "prompt", true);
-    let (vectors, _) = vectors(&app, model, &id, texts, wanted).await?;
+    let options = EmbedOptions { cache_salt: app.salt(cx.caller, None), ..EmbedOptions::default() };
+    let texts = tokenize(&cx, prompt.into_iter().collect(), "prompt", true).await?;
+    let vectors = embed(&cx, texts, options).await?;
     Ok(Json(OllamaEmbeddingsResponse { embedding: vectors.into_iter().next().unwrap_or_default() }))
 }
 
-/// Options say how tokens are drawn, and none are.
+/// Rejects unknown options. Those that are known change how tokens are sampled, and none are.
 fn check_options(options: Option<OllamaOptions>) -> Result<(), ApiError> {
-    let rest = options.map(|options| options.rest).unwrap_or_default();
-    check_rest_by(&IGNORED_OPTIONS, &REFUSED_OPTIONS, &rest)
+    OPTIONS.check(&options.map(|options| options.extra).unwrap_or_default())
 }
 
-/// The vectors of the texts in a field, and how many tokens they have. Texts that the context cannot
-/// hold may be cut.
-async fn vectors(
-    app: &App,
-    model: &ServedModel,
-    id: &RequestId,
-    (inputs, field, cut): (Vec<String>, &'static str, bool),
-    wanted: Wanted,
-) -> Result<(Vec<Vec<f32>>, usize), ApiError> {
-    let (frontend, most) = (model.frontend.clone(), model.frontend.context_len());
+/// Tokenizes the texts of a field, and truncates those that the context cannot hold.
+async fn tokenize(
+    cx: &Context<'_>,
+    texts: Vec<String>,
+    field: &'static str,
+    truncates: bool,
+) -> Result<Vec<Text>, ApiError> {
+    let frontend = cx.model.frontend.clone();
+    let max_len = truncates.then(|| frontend.context_len());
     let encoded = spawn_blocking(move || {
         let encode = |(at, text): (usize, &String)| Text {
             field: format!("{field}[{at}]"),
-            tokens: ids(frontend.text(), text, cut.then_some(most)),
+            tokens: token_ids(frontend.text(), text, max_len),
         };
-        inputs.iter().enumerate().map(encode).collect::<Vec<_>>()
+        texts.iter().enumerate().map(encode).collect()
     });
-    let texts = encoded.await.map_err(|_| ApiError::internal())?;
-    let tokens = texts.iter().map(|text| text.tokens.len()).sum();
-    Ok((embed(app, model, id.as_str(), texts, wanted).await?, tokens))
+    encoded.await.map_err(|_| ApiError::internal())
 }
 
-/// The token numbers of a text, at most so many. What is cut off is text, not the end token.
-fn ids(model: &ModelText, text: &str, most: Option<usize>) -> Vec<u32> {
+/// Tokenizes a text. Truncation removes text and keeps the end tokens.
+fn token_ids(model: &ModelText, text: &str, max_len: Option<usize>) -> Vec<u32> {
     let mut ids = model.embed_ids(text);
     let end = model.tokenizer.prompt_suffix();
-    if let Some(most) = most.filter(|most| ids.len() > *most) {
-        ids.truncate(most.saturating_sub(end.len()));
+    if let Some(max_len) = max_len.filter(|max_len| ids.len() > *max_len) {
+        ids.truncate(max_len.saturating_sub(end.len()));
         ids.extend_from_slice(end);
     }
     ids

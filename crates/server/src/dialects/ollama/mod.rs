@@ -1,241 +1,278 @@
-//! Ollama's API: `/api/chat` and `/api/generate` here, vectors in `embed.rs`, what it tells of models in
-//! `models.rs`.
+//! Ollama's API: `/api/chat` and `/api/generate` here, embeddings in `embed.rs`, models in `models.rs`.
 
-mod date;
-pub(crate) mod embed;
-pub(crate) mod models;
+mod embed;
+mod models;
+mod wire;
 mod write;
 
-use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Request;
-use axum::response::{IntoResponse, Response};
-use tokio::task::spawn_blocking;
-use wf_client::wire::{
-    OllamaChatRequest, OllamaError, OllamaGenerateRequest, OllamaOptions, OllamaReply, Rest,
-    Sampling,
-};
-use wf_engine::{ChatOptions, Input, TokenId};
+use axum::response::Response;
+use jiff::Timestamp;
+use serde_json::Value;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use wf_api::wire::{JsonObject, Sampling};
+use wf_core::SamplingOverrides;
+use wf_engine::{ChatOptions, GrammarSource};
 use wf_text::ChatMessage;
 
+use super::handler::generate;
+use super::openai::CHAT_TOOLS;
+use super::{Dialect, ErrorFormat, Registration};
 use crate::app::{App, ServedModel};
-use crate::asked::{Asked, RefusedField, check_rest_by};
-use crate::auth::Caller;
-use crate::body::read_json;
 use crate::error::ApiError;
-use crate::replies::Replies;
-use crate::request_id::RequestId;
-use crate::routes::chat;
-use crate::stream;
-use crate::structured::{self, dialects::OLLAMA};
-use crate::tools::{self, Parts, Tools};
+use crate::generation::constraint::{self, ConstraintField, schema};
+use crate::generation::conversation::read_messages;
+use crate::generation::fields::FieldRules;
+use crate::generation::sequences::Sequences;
+use crate::generation::tools::{ToolChoice, Tools};
+use crate::generation::{Context, Generation, Prompt};
+use wire::{OllamaChatRequest, OllamaError, OllamaGenerateRequest, OllamaOptions, OllamaResponse};
+use write::{OllamaWriter, TextField};
 
-use write::{Kind, OllamaWriter, Said};
+pub(super) const DIALECT: Registration = Registration {
+    routes: || {
+        OpenApiRouter::new()
+            .routes(routes!(chat))
+            .routes(routes!(generate_text))
+            .routes(routes!(embed::embed_texts))
+            .routes(routes!(embed::embed_prompt))
+            .routes(routes!(models::tags))
+            .routes(routes!(models::show))
+            .routes(routes!(models::ps))
+            .routes(routes!(models::version))
+    },
+    errors: Some(ErrorFormat {
+        path: "/api",
+        body: |error, _| {
+            let body = OllamaError { error: error.message.clone() };
+            serde_json::to_vec(&body).unwrap_or_default()
+        },
+    }),
+};
 
-/// Fields that are read by nobody: the model is always there.
-const IGNORED: [&str; 3] = ["keep_alive", "truncate", "shift"];
+const FIELDS: FieldRules = FieldRules {
+    ignored: &["keep_alive", "truncate", "shift"],
+    unsupported: &[
+        ("tools", &["[]"]),
+        ("think", &["false"]),
+        ("logprobs", &["false"]),
+        ("top_logprobs", &["0"]),
+        ("suffix", &[r#""""#]),
+        ("template", &[r#""""#]),
+        ("context", &["[]"]),
+        ("images", &["[]"]),
+        ("width", &["0"]),
+        ("height", &["0"]),
+        ("steps", &["0"]),
+    ],
+};
 
-/// Fields that would change the answer, with the values that would not.
-const REFUSED: [RefusedField; 11] = [
-    ("tools", &["[]"]),
-    ("think", &["false"]),
-    ("logprobs", &["false"]),
-    ("top_logprobs", &["0"]),
-    ("suffix", &[r#""""#]),
-    ("template", &[r#""""#]),
-    ("context", &["[]"]),
-    ("images", &["[]"]),
-    ("width", &["0"]),
-    ("height", &["0"]),
-    ("steps", &["0"]),
-];
+/// Untyped fields of `options`. Those that say how to compute are ignored; the server decides that.
+const OPTIONS: FieldRules = FieldRules {
+    ignored: &[
+        "num_ctx",
+        "num_batch",
+        "num_gpu",
+        "main_gpu",
+        "num_thread",
+        "num_keep",
+        "numa",
+        "low_vram",
+        "f16_kv",
+        "logits_all",
+        "vocab_only",
+        "use_mmap",
+        "use_mlock",
+        "embedding_only",
+        "mirostat_tau",
+        "mirostat_eta",
+    ],
+    unsupported: &[
+        ("mirostat", &["0"]),
+        ("tfs_z", &["1", "1.0"]),
+        ("typical_p", &["1", "1.0"]),
+        ("repeat_last_n", &["-1"]),
+        ("penalize_newline", &["true"]),
+    ],
+};
 
-/// Options that say how to compute, not what. The context is the server's to decide.
-const IGNORED_OPTIONS: [&str; 16] = [
-    "num_ctx",
-    "num_batch",
-    "num_gpu",
-    "main_gpu",
-    "num_thread",
-    "num_keep",
-    "numa",
-    "low_vram",
-    "f16_kv",
-    "logits_all",
-    "vocab_only",
-    "use_mmap",
-    "use_mlock",
-    "embedding_only",
-    "mirostat_tau",
-    "mirostat_eta",
-];
+pub(super) const CONSTRAINTS: &[ConstraintField] = &[("format", read_format)];
 
-/// Options that would change the answer, with the values that would not.
-const REFUSED_OPTIONS: [RefusedField; 5] = [
-    ("mirostat", &["0"]),
-    ("tfs_z", &["1", "1.0"]),
-    ("typical_p", &["1", "1.0"]),
-    ("repeat_last_n", &["-1"]),
-    ("penalize_newline", &["true"]),
-];
+const ALIASES: &[(&str, &str)] =
+    &[("repetition_penalty", "repeat_penalty"), ("max_tokens", "num_predict")];
 
-/// Continue a conversation.
+/// Reads `"json"` or a schema.
+fn read_format(value: &Value) -> Result<Option<GrammarSource>, String> {
+    match value {
+        Value::String(name) if name.is_empty() => Ok(None),
+        Value::String(name) if name == "json" => Ok(Some(GrammarSource::json_object())),
+        Value::Object(_) => schema(value),
+        _ => Err("must be \"json\" or a JSON schema".to_owned()),
+    }
+}
+
+/// Generates a message.
 #[utoipa::path(post, path = "/api/chat", tag = "Ollama", request_body = OllamaChatRequest,
     operation_id = "ollama_chat",
     responses(
-        (status = 200, description = "The reply, in lines of JSON unless `stream` is false",
-         content((OllamaReply = "application/x-ndjson"), (OllamaReply = "application/json"))),
-        (status = "default", description = "What is wrong", body = OllamaError),
+        (status = 200, description = "The response, in lines of JSON unless `stream` is false",
+         content((OllamaResponse = "application/x-ndjson"), (OllamaResponse = "application/json"))),
+        (status = "default", description = "Error", body = OllamaError),
     ))]
-pub(crate) async fn chat(
-    State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    Extension(caller): Extension<Caller>,
-    request: Request<Body>,
-) -> Result<Response, ApiError> {
-    let model = app.model_for_work()?;
-    let mut request: OllamaChatRequest = read_json(request, &app.options.limits).await?;
-    check_name(model, request.model.as_deref())?;
-    let structured = structured::take_by(OLLAMA, &mut request.rest)?;
-    check_rest_by(&IGNORED, &REFUSED, &request.rest)?;
-    let asked = asked(&app, model, caller, request.options, request.stream)?;
-    let tools = tools::read::of_chat(request.tools, None, None)?;
-    let asked = Asked { structured, tools, ..asked };
-    let Some(mut messages) = request.messages.filter(|messages| !messages.is_empty()) else {
-        return Ok(write::nothing(model, Kind::Chat));
-    };
-    for (at, message) in messages.iter_mut().enumerate() {
-        check_images(&format!("messages[{at}].images"), &message.rest)?;
-        if let Some(name) = message.rest.remove("tool_name") {
-            message.rest.insert("name".into(), name);
-        }
-    }
-    let messages = chat::messages(&app, messages)?;
-    let tools = asked.tools.as_ref().map(Tools::for_template).unwrap_or_default();
-    let options = ChatOptions { tools, ..answer() };
-    let prompt = chat::prompt_ids(model, messages, options).await?;
-    respond(&app, model, &id, asked, prompt, Kind::Chat).await
+async fn chat(State(app): State<App>, request: Request<Body>) -> Result<Response, ApiError> {
+    generate::<OllamaChat>(app, request).await
 }
 
-/// Answer a text, or continue it.
+struct OllamaChat;
+
+impl Dialect for OllamaChat {
+    type Request = OllamaChatRequest;
+    type Writer = OllamaWriter;
+
+    const ALIASES: &'static [(&'static str, &'static str)] = ALIASES;
+
+    fn read(
+        mut request: OllamaChatRequest,
+        cx: &Context<'_>,
+    ) -> Result<(Self, Generation), ApiError> {
+        check_name(cx.model, request.model.as_deref())?;
+        let constraint = constraint::take(CONSTRAINTS, &mut request.extra)?;
+        FIELDS.check(&request.extra)?;
+        let tools = Tools::new(CHAT_TOOLS.read(request.tools)?, ToolChoice::Auto, true)?;
+        let mut messages = request.messages.unwrap_or_default();
+        for (at, message) in messages.iter_mut().enumerate() {
+            check_images(&format!("messages[{at}].images"), &message.extra)?;
+            if let Some(name) = message.extra.remove("tool_name") {
+                message.extra.insert("name".into(), name);
+            }
+        }
+        let prompt = if messages.is_empty() {
+            Prompt::Empty
+        } else {
+            let tools = Tools::for_template(tools.as_ref());
+            let options =
+                ChatOptions { add_generation_prompt: true, tools, ..ChatOptions::default() };
+            Prompt::Chat { messages: read_messages(cx.app, messages)?, options }
+        };
+        let (params, sampling) = sampling(request.options, request.stream)?;
+        let generation = Generation::new(cx, &params, sampling, "messages", prompt)?;
+        Ok((Self, Generation { constraint, tools, clamp_max_tokens: true, ..generation }))
+    }
+
+    fn writer(self, cx: &Context<'_>, _: &Generation, sequences: &Sequences) -> OllamaWriter {
+        OllamaWriter::new(cx.model, TextField::Message, sequences.len() > 0)
+    }
+}
+
+/// Answers a text, or continues it.
 #[utoipa::path(post, path = "/api/generate", tag = "Ollama", request_body = OllamaGenerateRequest,
     operation_id = "ollama_generate",
     responses(
-        (status = 200, description = "The reply, in lines of JSON unless `stream` is false",
-         content((OllamaReply = "application/x-ndjson"), (OllamaReply = "application/json"))),
-        (status = "default", description = "What is wrong", body = OllamaError),
+        (status = 200, description = "The response, in lines of JSON unless `stream` is false",
+         content((OllamaResponse = "application/x-ndjson"), (OllamaResponse = "application/json"))),
+        (status = "default", description = "Error", body = OllamaError),
     ))]
-pub(crate) async fn generate(
+async fn generate_text(
     State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    Extension(caller): Extension<Caller>,
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
-    let model = app.model_for_work()?;
-    let mut request: OllamaGenerateRequest = read_json(request, &app.options.limits).await?;
-    check_name(model, request.model.as_deref())?;
-    let structured = structured::take_by(OLLAMA, &mut request.rest)?;
-    check_rest_by(&IGNORED, &REFUSED, &request.rest)?;
-    let asked = asked(&app, model, caller, request.options, request.stream)?;
-    let asked = Asked { structured, ..asked };
-    let Some(text) = request.prompt.filter(|text| !text.is_empty()) else {
-        return Ok(write::nothing(model, Kind::Text));
-    };
-    let system = request.system.filter(|system| !system.is_empty());
-    let prompt = if request.raw.unwrap_or(false) {
-        if system.is_some() {
-            let message = "system: a raw prompt is all there is, so there is no place for it";
-            return Err(ApiError::field("system", message));
-        }
-        let (frontend, input) = (model.frontend.clone(), Input::RawWithSpecials(text));
-        let encoded = spawn_blocking(move || frontend.text().prompt_ids(&input));
-        encoded.await.map_err(|_| ApiError::internal())??
-    } else {
-        let system = system.map(|system| ChatMessage::new("system", system));
-        let messages = system.into_iter().chain([ChatMessage::new("user", text)]).collect();
-        chat::prompt_ids(model, messages, answer()).await?
-    };
-    respond(&app, model, &id, asked, prompt, Kind::Text).await
+    generate::<OllamaGenerate>(app, request).await
 }
 
-/// Options of a prompt that ends where the answer begins.
-fn answer() -> ChatOptions {
-    ChatOptions { add_generation_prompt: true, ..ChatOptions::default() }
+struct OllamaGenerate;
+
+impl Dialect for OllamaGenerate {
+    type Request = OllamaGenerateRequest;
+    type Writer = OllamaWriter;
+
+    const ALIASES: &'static [(&'static str, &'static str)] = ALIASES;
+
+    fn read(
+        mut request: OllamaGenerateRequest,
+        cx: &Context<'_>,
+    ) -> Result<(Self, Generation), ApiError> {
+        check_name(cx.model, request.model.as_deref())?;
+        let constraint = constraint::take(CONSTRAINTS, &mut request.extra)?;
+        FIELDS.check(&request.extra)?;
+        let system = request.system.filter(|system| !system.is_empty());
+        let prompt = match request.prompt.filter(|text| !text.is_empty()) {
+            None => Prompt::Empty,
+            Some(_) if request.raw == Some(true) && system.is_some() => {
+                return Err(ApiError::at("system", "cannot be combined with raw"));
+            }
+            Some(text) if request.raw == Some(true) => {
+                Prompt::Texts { texts: vec![text], add_bos: true }
+            }
+            Some(text) => {
+                let system = system.map(|system| ChatMessage::new("system", system));
+                let messages = system.into_iter().chain([ChatMessage::new("user", text)]).collect();
+                let options = ChatOptions { add_generation_prompt: true, ..ChatOptions::default() };
+                Prompt::Chat { messages, options }
+            }
+        };
+        let (params, sampling) = sampling(request.options, request.stream)?;
+        let generation = Generation::new(cx, &params, sampling, "prompt", prompt)?;
+        Ok((Self, Generation { constraint, clamp_max_tokens: true, ..generation }))
+    }
+
+    fn writer(self, cx: &Context<'_>, _: &Generation, sequences: &Sequences) -> OllamaWriter {
+        OllamaWriter::new(cx.model, TextField::Response, sequences.len() > 0)
+    }
 }
 
-/// Refuses the name of another model. Clients may name its latest version.
+/// Rejects the name of another model. Clients may add the tag `:latest`.
 fn check_name(model: &ServedModel, name: Option<&str>) -> Result<(), ApiError> {
     let plain = name.map(|name| name.strip_suffix(":latest").unwrap_or(name));
     model.check_name(name).or_else(|_| model.check_name(plain))
 }
 
-fn check_images(field: &str, rest: &Rest) -> Result<(), ApiError> {
-    match rest.get("images") {
-        None | Some(serde_json::Value::Null) => Ok(()),
-        Some(serde_json::Value::Array(images)) if images.is_empty() => Ok(()),
-        Some(_) => {
-            Err(ApiError::unsupported(field, format!("{field}: this model reads text alone")))
-        }
+fn check_images(field: &str, message: &JsonObject) -> Result<(), ApiError> {
+    match message.get("images") {
+        None | Some(Value::Null) => Ok(()),
+        Some(Value::Array(images)) if images.is_empty() => Ok(()),
+        Some(_) => Err(ApiError::unsupported(field, format!("{field}: images are not supported"))),
     }
 }
 
-/// The settings under OpenAI's names.
-fn asked(
-    app: &App,
-    model: &ServedModel,
-    caller: Caller,
+fn sampling(
     options: Option<OllamaOptions>,
     stream: Option<bool>,
-) -> Result<Asked, ApiError> {
+) -> Result<(SamplingOverrides, Sampling), ApiError> {
     let o = options.unwrap_or_default();
-    check_rest_by(&IGNORED_OPTIONS, &REFUSED_OPTIONS, &o.rest)?;
-    let most = o.num_predict.filter(|most| *most > 0);
+    OPTIONS.check(&o.extra)?;
+    let max_tokens = o.num_predict.filter(|max| *max > 0);
     let sampling = Sampling {
-        temperature: o.temperature,
-        top_k: o.top_k,
-        top_p: o.top_p,
-        min_p: o.min_p,
-        repetition_penalty: o.repeat_penalty,
-        presence_penalty: o.presence_penalty,
-        frequency_penalty: o.frequency_penalty,
         seed: o.seed.filter(|seed| *seed != -1),
-        max_tokens: most.map(|most| u32::try_from(most).unwrap_or(u32::MAX)),
+        max_tokens: max_tokens.map(|max| u32::try_from(max).unwrap_or(u32::MAX)),
         stop: o.stop,
         stream: Some(stream.unwrap_or(true)),
         ..Sampling::default()
     };
-    Asked::new(app, model, caller, sampling)
+    Ok((o.params, sampling))
 }
 
-async fn respond(
-    app: &App,
-    model: &ServedModel,
-    id: &RequestId,
-    mut asked: Asked,
-    prompt: Vec<TokenId>,
-    kind: Kind,
-) -> Result<Response, ApiError> {
-    // More than there is room for means all of it.
-    let room = model.frontend.context_len().saturating_sub(prompt.len()).max(1);
-    asked.generate.max_tokens = asked.generate.max_tokens.map(|most| most.min(room));
-    let prompts = vec![prompt];
-    let param = if kind == Kind::Chat { "messages" } else { "prompt" };
-    asked.check_room(model, &prompts, param)?;
-    asked.compile(model).await?;
-    let mut replies = Replies::start(app, model, id.as_str(), prompts, 1, &asked.generate)
-        .map_err(|error| error.renamed("repetition_penalty", "repeat_penalty"))?;
-    let parts = Parts::new(&asked, model.frontend.text().tool_format(), 1);
-    let mut writer = OllamaWriter::new(model, kind, parts);
-    if asked.stream {
-        return Ok(stream::respond(app, replies, writer));
+/// Formats a time in seconds since 1970 by RFC 3339.
+fn rfc3339(seconds: u64) -> String {
+    let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.unwrap_or_default().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_formatted_by_rfc_3339() {
+        for (seconds, date) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(rfc3339(seconds), date);
+        }
     }
-    let mut whole = writer.part(Said::default());
-    stream::collect(app, &mut replies, |_, _, piece| writer.add(&mut whole, piece)).await?;
-    Ok(axum::Json(whole).into_response())
-}
-
-/// An error in Ollama's form.
-pub(crate) fn error_body(error: &ApiError) -> Vec<u8> {
-    serde_json::to_vec(&OllamaError { error: error.message.clone() }).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What Ollama tells of models: `/api/tags`, `/api/show`, `/api/ps`, `/api/version`.
+//! Models in Ollama's API: `/api/tags`, `/api/show`, `/api/ps`, `/api/version`.
 
 use std::fs;
 use std::path::Path;
@@ -11,53 +11,54 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
-use wf_client::wire::{OllamaError, Rest};
+use wf_api::wire::JsonObject;
+use wf_core::SamplingParams;
 
-use super::check_name;
-use super::date::rfc3339;
+use super::wire::OllamaError;
+use super::{check_name, rfc3339};
 use crate::app::{App, ServedModel};
-use crate::body::read_json;
 use crate::error::ApiError;
+use crate::http::body::read_json;
 
-/// When a model goes that never goes: the last second that all clients can read.
-const NEVER: u64 = 253_402_300_799;
+/// Expiry of a model that is never unloaded: the last second that all clients can parse.
+const NEVER: &str = "9999-12-31T23:59:59Z";
 
-/// The models there are.
+/// List of models.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct OllamaModels {
     models: Vec<OllamaModel>,
 }
 
-/// A model.
+/// Description of a model.
 #[derive(Serialize, ToSchema)]
 struct OllamaModel {
     name: String,
     model: String,
     modified_at: String,
-    /// Bytes of its files; 0 where it is part of the program.
+    /// Size of its files in bytes; 0 for the built-in model.
     size: u64,
     digest: String,
     details: OllamaDetails,
-    /// How it is in memory, where that was asked.
+    /// Memory state, in `/api/ps`.
     #[serde(flatten)]
     running: OllamaRunning,
 }
 
-/// How a model is in memory. All of it is there, or nothing.
+/// Memory state of a model. All fields are set, or none.
 #[derive(Clone, Default, Serialize, ToSchema)]
 struct OllamaRunning {
-    /// Until when.
+    /// Time at which it is unloaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
-    /// Always 0: it is the CPU that computes.
+    /// Always 0: models run on the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     size_vram: Option<u64>,
-    /// The most tokens that prompt and reply may have together.
+    /// Maximum number of tokens of prompt and completion together.
     #[serde(skip_serializing_if = "Option::is_none")]
     context_length: Option<usize>,
 }
 
-/// What kind of model it is.
+/// Properties of a model.
 #[derive(Serialize, ToSchema)]
 struct OllamaDetails {
     parent_model: String,
@@ -82,25 +83,25 @@ impl OllamaDetails {
     }
 }
 
-/// The models there are.
+/// Lists the models.
 #[utoipa::path(get, path = "/api/tags", tag = "Ollama", responses(
-    (status = 200, description = "All of them", body = OllamaModels),
-    (status = "default", description = "What is wrong", body = OllamaError),
+    (status = 200, description = "All models", body = OllamaModels),
+    (status = "default", description = "Error", body = OllamaError),
 ))]
 pub(crate) async fn tags(State(app): State<App>) -> Result<Json<OllamaModels>, ApiError> {
     let model = app.model()?;
     list(&app, model, OllamaRunning::default()).await
 }
 
-/// The models in memory: the same.
+/// Lists the models in memory.
 #[utoipa::path(get, path = "/api/ps", tag = "Ollama", responses(
-    (status = 200, description = "All of them", body = OllamaModels),
-    (status = "default", description = "What is wrong", body = OllamaError),
+    (status = 200, description = "All models", body = OllamaModels),
+    (status = "default", description = "Error", body = OllamaError),
 ))]
 pub(crate) async fn ps(State(app): State<App>) -> Result<Json<OllamaModels>, ApiError> {
     let model = app.model()?;
     let running = OllamaRunning {
-        expires_at: Some(rfc3339(NEVER)),
+        expires_at: Some(NEVER.to_owned()),
         size_vram: Some(0),
         context_length: Some(model.frontend.context_len()),
     };
@@ -113,7 +114,7 @@ async fn list(
     running: OllamaRunning,
 ) -> Result<Json<OllamaModels>, ApiError> {
     let path = model.path.clone();
-    let size = spawn_blocking(move || bytes_of_files(Path::new(&path)));
+    let size = spawn_blocking(move || file_size(Path::new(&path)));
     let size = size.await.map_err(|_| ApiError::internal())?;
     let one = |name: &String| OllamaModel {
         name: name.clone(),
@@ -127,8 +128,8 @@ async fn list(
     Ok(Json(OllamaModels { models: model.names.iter().map(one).collect() }))
 }
 
-/// Bytes of a file, or of the files of a directory; 0 of what is neither.
-fn bytes_of_files(path: &Path) -> u64 {
+/// Returns the size of a file, or of the files in a directory.
+fn file_size(path: &Path) -> u64 {
     let len = |path: &Path| fs::metadata(path).ok().filter(|file| file.is_file()).map(|f| f.len());
     if let Some(len) = len(path) {
         return len;
@@ -137,39 +138,39 @@ fn bytes_of_files(path: &Path) -> u64 {
     files.filter_map(|file| len(&file.path())).sum()
 }
 
-/// Which model.
+/// Name of a model.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(default)]
 pub(crate) struct OllamaShowRequest {
-    /// Its name.
+    /// Name of the model.
     model: Option<String>,
-    /// The older name of the same field.
+    /// Former name of `model`.
     name: Option<String>,
-    /// Accepted; all there is is told anyway.
+    /// Accepted and ignored.
     #[serde(rename = "verbose")]
     _verbose: Option<bool>,
 }
 
-/// A model, in detail.
+/// Details of a model.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct OllamaShown {
     modelfile: String,
-    /// How tokens are drawn where a request does not say, a line each.
+    /// Default sampling parameters, one per line.
     parameters: String,
-    /// The template of conversations.
+    /// Chat template.
     template: String,
     details: OllamaDetails,
     #[schema(value_type = Object)]
-    model_info: Rest,
+    model_info: JsonObject,
     capabilities: Vec<String>,
     modified_at: String,
 }
 
-/// Tell of a model.
+/// Describes a model.
 #[utoipa::path(post, path = "/api/show", tag = "Ollama", request_body = OllamaShowRequest,
     responses(
         (status = 200, description = "The model", body = OllamaShown),
-        (status = "default", description = "What is wrong", body = OllamaError),
+        (status = "default", description = "Error", body = OllamaError),
     ))]
 pub(crate) async fn show(
     State(app): State<App>,
@@ -179,13 +180,13 @@ pub(crate) async fn show(
     let request: OllamaShowRequest = read_json(request, &app.options.limits).await?;
     check_name(model, request.model.as_deref().or(request.name.as_deref()))?;
     let (text, kind, defaults) = (model.frontend.text(), &model.architecture, &model.defaults);
-    let parameters = [
-        format!("temperature {}", defaults.temperature),
-        format!("top_k {}", defaults.top_k),
-        format!("top_p {}", defaults.top_p),
-        format!("min_p {}", defaults.min_p),
-        format!("repeat_penalty {}", defaults.repetition_penalty),
-    ];
+    let specs = SamplingParams::SPECS.iter().zip(defaults.values());
+    let parameters: Vec<_> = specs
+        .map(|(spec, value)| match spec.name {
+            "repetition_penalty" => format!("repeat_penalty {}", value as f32),
+            name => format!("{name} {}", value as f32),
+        })
+        .collect();
     let model_info = [
         ("general.architecture".to_owned(), Value::from(kind.as_str())),
         (format!("{kind}.context_length"), Value::from(model.frontend.context_len())),
@@ -196,23 +197,23 @@ pub(crate) async fn show(
         parameters: parameters.join("\n"),
         template: text.template_source.clone().unwrap_or_default(),
         details: OllamaDetails::new(model),
-        model_info: Rest::from_iter(model_info),
+        model_info: JsonObject::from_iter(model_info),
         capabilities: vec!["completion".to_owned(), "tools".to_owned()],
         modified_at: rfc3339(app.created),
     }))
 }
 
-/// The version of this program.
+/// Version of the server.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct OllamaVersion {
     version: &'static str,
 }
 
-/// The version of this program.
+/// Returns the version of the server.
 #[utoipa::path(get, path = "/api/version", tag = "Ollama", operation_id = "ollama_version",
     responses(
         (status = 200, description = "The version", body = OllamaVersion),
-        (status = "default", description = "What is wrong", body = OllamaError),
+        (status = "default", description = "Error", body = OllamaError),
     ))]
 pub(crate) async fn version() -> Json<OllamaVersion> {
     Json(OllamaVersion { version: env!("CARGO_PKG_VERSION") })

@@ -1,193 +1,167 @@
-//! Replies as Ollama writes them: one JSON object, or lines of JSON.
+//! Ollama's responses: one JSON object, or a stream of lines of JSON.
 
-use std::mem;
 use std::time::Duration;
 
-use axum::Json;
-use axum::response::{IntoResponse, Response};
-use wf_client::wire::{
-    OllamaCall, OllamaCalledFunction, OllamaCost, OllamaError, OllamaMessage, OllamaReply,
+use wf_engine::{Finish, Timings};
+use wf_text::ToolCallEvent;
+
+use super::super::Writer;
+use super::rfc3339;
+use super::wire::{
+    OllamaCall, OllamaCalledFunction, OllamaError, OllamaMessage, OllamaMetrics, OllamaResponse,
 };
-use wf_engine::{Finish, Piece, Timings};
-use wf_text::CallPart;
-
-use super::date::rfc3339_now;
-use crate::app::ServedModel;
+use crate::app::{ServedModel, now};
 use crate::error::ApiError;
-use crate::replies::Replies;
-use crate::stream::Writer;
-use crate::tools::Parts;
+use crate::generation::sequences::{SequenceEvent, Sequences};
 
-/// Where the text of a reply stands.
+/// Field that holds the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// In `message`.
-    Chat,
-    /// In `response`.
-    Text,
+pub(super) enum TextField {
+    /// `message`, in chats.
+    Message,
+    /// `response`.
+    Response,
 }
 
-/// Writes each piece as a line.
 pub(super) struct OllamaWriter {
     model: String,
-    kind: Kind,
-    parts: Parts,
-    /// The call that goes on: its name, and its arguments so far.
+    field: TextField,
+    /// False for a request without a prompt, which only loads the model.
+    has_prompt: bool,
+    /// Name and arguments of the call being written: calls are sent as a whole.
     call: (String, String),
 }
 
-/// What is new of a reply.
-#[derive(Default)]
-pub(super) struct Said {
-    text: String,
-    calls: Vec<OllamaCall>,
-}
-
-impl Said {
-    fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.calls.is_empty()
-    }
-}
-
 impl OllamaWriter {
-    pub(super) fn new(model: &ServedModel, kind: Kind, parts: Parts) -> Self {
-        Self { model: model.name().to_owned(), kind, parts, call: Default::default() }
+    pub(super) fn new(model: &ServedModel, field: TextField, has_prompt: bool) -> Self {
+        Self { model: model.name().to_owned(), field, has_prompt, call: Default::default() }
     }
 
-    /// A reply of this much that goes on.
-    pub(super) fn part(&self, Said { text, calls }: Said) -> OllamaReply {
-        let (message, response) = match self.kind {
-            Kind::Chat => {
-                let (role, tool_calls) = ("assistant".into(), calls);
+    fn line(&self, text: String, tool_calls: Vec<OllamaCall>) -> OllamaResponse {
+        let (message, response) = match self.field {
+            TextField::Message => {
+                let role = "assistant".into();
                 (Some(OllamaMessage { role, content: text, tool_calls }), None)
             }
-            Kind::Text => (None, Some(text)),
+            TextField::Response => (None, Some(text)),
         };
-        OllamaReply {
+        OllamaResponse {
             model: self.model.clone(),
-            created_at: rfc3339_now(),
+            created_at: rfc3339(now()),
             message,
             response,
             done: false,
             done_reason: None,
-            cost: OllamaCost::default(),
+            metrics: OllamaMetrics::default(),
         }
     }
 
-    /// What parts of a reply say. A call is said as a whole.
-    fn said(&mut self, parts: Vec<CallPart>) -> Said {
-        let mut said = Said::default();
+    fn empty_line(&self) -> OllamaResponse {
+        self.line(String::new(), Vec::new())
+    }
+
+    /// Separates text from calls that are complete.
+    fn split(&mut self, parts: Vec<ToolCallEvent>) -> (String, Vec<OllamaCall>) {
+        let (mut text, mut calls) = (String::new(), Vec::new());
         for part in parts {
             match part {
-                CallPart::Text(text) => said.text.push_str(&text),
-                CallPart::Begin { name } => self.call = (name, String::new()),
-                CallPart::Arguments(more) => self.call.1.push_str(&more),
-                CallPart::End => {
-                    let (name, json) = mem::take(&mut self.call);
+                ToolCallEvent::Text(more) => text.push_str(&more),
+                ToolCallEvent::Begin { name } => self.call = (name, String::new()),
+                ToolCallEvent::Arguments(more) => self.call.1.push_str(&more),
+                ToolCallEvent::End => {
+                    let (name, json) = std::mem::take(&mut self.call);
                     match serde_json::from_str(&json) {
                         Ok(arguments) => {
                             let function = OllamaCalledFunction { name, arguments };
-                            said.calls.push(OllamaCall { function });
+                            calls.push(OllamaCall { function });
                         }
-                        // It was cut.
-                        Err(_) => said.text.push_str(&json),
+                        // A call that was cut off is text.
+                        Err(_) => text.push_str(&json),
                     }
                 }
             }
         }
-        said
-    }
-
-    /// Adds a piece to a reply.
-    pub(super) fn add(&mut self, reply: &mut OllamaReply, piece: Piece) {
-        let said = match piece {
-            Piece::Text { text, .. } => self.parts.push(0, text),
-            Piece::Done(Finish { reason, timings, .. }) => {
-                reply.created_at = rfc3339_now();
-                reply.done = true;
-                reply.done_reason = Some(reason.name().to_owned());
-                reply.cost = cost(&timings);
-                self.parts.finish(0)
-            }
-            Piece::Started { .. }
-            | Piece::Progress { .. }
-            | Piece::Preview(_)
-            | Piece::PromptLogprobs(_) => return,
-        };
-        let Said { text, calls } = self.said(said);
-        if let Some(message) = &mut reply.message {
-            message.content.push_str(&text);
-            message.tool_calls.extend(calls);
-        } else if let Some(said) = &mut reply.response {
-            said.push_str(&text);
-        }
+        (text, calls)
     }
 }
 
-fn cost(t: &Timings) -> OllamaCost {
+fn metrics(t: &Timings) -> OllamaMetrics {
     let ns = |time: Duration| Some(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-    OllamaCost {
-        total_duration: ns(t.prompt + t.reply),
+    OllamaMetrics {
+        total_duration: ns(t.prompt + t.decode),
         load_duration: Some(0),
         prompt_eval_count: Some(t.prompt_tokens as u32),
         prompt_eval_duration: ns(t.prompt.saturating_sub(t.queued)),
-        eval_count: Some(t.reply_tokens as u32),
-        eval_duration: ns(t.reply),
+        eval_count: Some(t.completion_tokens as u32),
+        eval_duration: ns(t.decode),
     }
 }
 
-/// The answer to a request that only wants the model to be there.
-pub(super) fn nothing(model: &ServedModel, kind: Kind) -> Response {
-    let empty = OllamaWriter::new(model, kind, Parts::default()).part(Said::default());
-    Json(OllamaReply { done: true, done_reason: Some("load".into()), ..empty }).into_response()
-}
-
-fn line(value: &impl serde::Serialize) -> String {
+fn json_line(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).map_or_else(|_| String::new(), |line| line + "\n")
 }
 
 impl Writer for OllamaWriter {
-    fn begin(&mut self, _replies: &Replies) -> String {
-        String::new()
-    }
+    type Frame = OllamaResponse;
+    type Response = OllamaResponse;
 
-    fn piece(&mut self, _replies: &Replies, _at: usize, piece: Piece) -> String {
-        match piece {
-            Piece::Text { text, .. } => {
-                let parts = self.parts.push(0, text);
-                let said = self.said(parts);
-                if said.is_empty() { String::new() } else { line(&self.part(said)) }
+    const CONTENT_TYPE: &'static str = "application/x-ndjson";
+
+    fn event(&mut self, _: &Sequences, _: usize, event: SequenceEvent) -> Vec<OllamaResponse> {
+        match event {
+            SequenceEvent::Delta { parts, .. } => match self.split(parts) {
+                (text, calls) if text.is_empty() && calls.is_empty() => Vec::new(),
+                (text, calls) => vec![self.line(text, calls)],
+            },
+            SequenceEvent::Done { parts, finish: Finish { reason, timings, .. } } => {
+                let (text, calls) = self.split(parts);
+                vec![OllamaResponse {
+                    done: true,
+                    done_reason: Some(reason.name().to_owned()),
+                    metrics: metrics(&timings),
+                    ..self.line(text, calls)
+                }]
             }
-            Piece::Done(_) => {
-                let mut end = self.part(Said::default());
-                self.add(&mut end, piece);
-                line(&end)
-            }
-            Piece::Started { .. }
-            | Piece::Progress { .. }
-            | Piece::Preview(_)
-            | Piece::PromptLogprobs(_) => String::new(),
+            SequenceEvent::Started { .. }
+            | SequenceEvent::Progress { .. }
+            | SequenceEvent::Preview(_)
+            | SequenceEvent::PromptLogprobs(_) => Vec::new(),
         }
     }
 
-    fn end(&mut self, _replies: &Replies) -> String {
-        String::new()
+    fn response(&self) -> OllamaResponse {
+        let done_reason = (!self.has_prompt).then(|| "load".to_owned());
+        OllamaResponse { done: !self.has_prompt, done_reason, ..self.empty_line() }
     }
 
-    fn content_type(&self) -> &'static str {
-        "application/x-ndjson"
+    fn fold(response: &mut OllamaResponse, line: OllamaResponse) {
+        if let (Some(message), Some(more)) = (&mut response.message, line.message) {
+            message.content.push_str(&more.content);
+            message.tool_calls.extend(more.tool_calls);
+        }
+        if let (Some(text), Some(more)) = (&mut response.response, line.response) {
+            text.push_str(&more);
+        }
+        response.created_at = line.created_at;
+        response.done = line.done;
+        response.done_reason = line.done_reason;
+        response.metrics = line.metrics;
+    }
+
+    fn encode(&mut self, line: OllamaResponse) -> String {
+        json_line(&line)
+    }
+
+    fn error(&mut self, error: &ApiError) -> String {
+        json_line(&OllamaError { error: error.message.clone() })
     }
 
     fn close(&self) -> String {
         String::new()
     }
 
-    fn error(&mut self, error: &ApiError) -> String {
-        line(&OllamaError { error: error.message.clone() })
-    }
-
-    /// Lines of JSON know no comments, so it is a reply of nothing.
+    /// Lines of JSON have no comments, so this is a response without text.
     fn keep_alive(&self) -> String {
-        line(&self.part(Said::default()))
+        json_line(&self.empty_line())
     }
 }

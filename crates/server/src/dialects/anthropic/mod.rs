@@ -1,0 +1,302 @@
+//! Anthropic's messages API: `POST /v1/messages` and `/v1/messages/count_tokens`.
+
+mod wire;
+mod write;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request, StatusCode};
+use axum::response::Response;
+use serde_json::{Value, json};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use wf_api::wire::{
+    ChatMessage, Content, ContentPart, JsonObject, NamedEvent, OneOrMany, Sampling,
+};
+use wf_core::SamplingOverrides;
+use wf_engine::ChatOptions;
+
+use super::handler::generate;
+use super::{Dialect, ErrorFormat, Registration};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::generation::constraint::{self, ConstraintField, flat_format, nested_format};
+use crate::generation::conversation::{check_message_count, read_message, read_part, read_text};
+use crate::generation::decoding::read_forwarded;
+use crate::generation::fields::FieldRules;
+use crate::generation::sequences::Sequences;
+use crate::generation::tools::{ToolChoice, ToolSyntax, Tools};
+use crate::generation::{Context, Generation, Prompt};
+use crate::http::body::read_json;
+use wire::{
+    CountTokensRequest, CountTokensResponse, Message, MessageStopInfo, MessageUsage, MessagesError,
+    MessagesErrorDetail, MessagesRequest,
+};
+use write::MessageWriter;
+
+pub(super) const DIALECT: Registration = Registration {
+    routes: || OpenApiRouter::new().routes(routes!(messages)).routes(routes!(count_tokens)),
+    errors: Some(ErrorFormat { path: "/v1/messages", body: error_body }),
+};
+
+const FIELDS: FieldRules = FieldRules {
+    ignored: &[
+        "metadata",
+        "service_tier",
+        "cache_control",
+        "inference_geo",
+        "speed",
+        "diagnostics",
+        "user_profile_id",
+        "workspace_id",
+    ],
+    unsupported: &[
+        ("thinking", &[r#"{"type":"disabled"}"#]),
+        ("mcp_servers", &["[]"]),
+        ("container", &[]),
+        ("context_management", &["{}"]),
+    ],
+};
+
+pub(super) const CONSTRAINTS: &[ConstraintField] = &[
+    ("output_config", |value| nested_format(value, "effort")),
+    // The field's former name.
+    ("output_format", flat_format),
+];
+
+/// `{"name", "description", "input_schema"}`.
+const TOOLS: ToolSyntax = ToolSyntax { kind: "custom", nested: None, schema: "input_schema" };
+
+/// Generates a message.
+#[utoipa::path(
+    post,
+    path = "/v1/messages",
+    tag = "Anthropic",
+    request_body = MessagesRequest,
+    responses(
+        (status = 200, description = "The message; with `stream`, server-sent events",
+         content((Message = "application/json"), (NamedEvent = "text/event-stream"))),
+        (status = "default", description = "Error", body = MessagesError),
+    )
+)]
+async fn messages(State(app): State<App>, request: Request<Body>) -> Result<Response, ApiError> {
+    generate::<Messages>(app, request).await
+}
+
+/// Counts the tokens of a conversation.
+#[utoipa::path(
+    post,
+    path = "/v1/messages/count_tokens",
+    tag = "Anthropic",
+    request_body = CountTokensRequest,
+    responses(
+        (status = 200, description = "The number of tokens", body = CountTokensResponse),
+        (status = "default", description = "Error", body = MessagesError),
+    )
+)]
+async fn count_tokens(
+    State(app): State<App>,
+    request: Request<Body>,
+) -> Result<Json<CountTokensResponse>, ApiError> {
+    let model = app.model()?;
+    let mut request: CountTokensRequest = read_json(request, &app.options.limits).await?;
+    model.check_name(request.model.as_deref())?;
+    // Constraints are not part of the prompt.
+    constraint::take(CONSTRAINTS, &mut request.extra)?;
+    FIELDS.check(&request.extra)?;
+    let tools = read_tools(request.tools, request.tool_choice.as_ref())?;
+    let prompt = conversation(&app, request.system, request.messages, tools.as_ref())?;
+    let prompts = prompt.tokenize(model).await?;
+    let input_tokens = prompts.iter().map(Vec::len).sum::<usize>() as u32;
+    Ok(Json(CountTokensResponse { input_tokens }))
+}
+
+struct Messages;
+
+impl Dialect for Messages {
+    type Request = MessagesRequest;
+    type Writer = MessageWriter;
+
+    const ALIASES: &'static [(&'static str, &'static str)] = &[("stop", "stop_sequences")];
+
+    fn read(
+        mut request: MessagesRequest,
+        cx: &Context<'_>,
+    ) -> Result<(Self, Generation), ApiError> {
+        cx.model.check_name(request.model.as_deref())?;
+        let constraint = constraint::take(CONSTRAINTS, &mut request.extra)?;
+        FIELDS.check(&request.extra)?;
+        let sampling = sampling(&request)?;
+        let params = SamplingOverrides {
+            temperature: request.temperature,
+            top_p: request.top_p,
+            top_k: request.top_k.map(i64::from),
+            ..SamplingOverrides::default()
+        };
+        let tools = read_tools(request.tools, request.tool_choice.as_ref())?;
+        let prompt = conversation(cx.app, request.system, request.messages, tools.as_ref())?;
+        let generation = Generation::new(cx, &params, sampling, "messages", prompt)?;
+        Ok((Self, Generation { constraint, tools, ..generation }))
+    }
+
+    fn writer(self, cx: &Context<'_>, generation: &Generation, _: &Sequences) -> MessageWriter {
+        let message = Message {
+            id: format!("msg_{}", cx.request_id),
+            kind: "message".into(),
+            role: "assistant".into(),
+            model: cx.model.name().to_owned(),
+            content: Vec::new(),
+            stop: MessageStopInfo::default(),
+            usage: MessageUsage::default(),
+        };
+        let stop_strings = generation.settings.stop.clone();
+        MessageWriter::new(message, stop_strings, generation.tools.is_some())
+    }
+}
+
+fn sampling(request: &MessagesRequest) -> Result<Sampling, ApiError> {
+    match request.max_tokens {
+        Some(1..) => {}
+        Some(0) => {
+            return Err(ApiError::field("max_tokens", "max_tokens is 0: must be at least 1"));
+        }
+        None => return Err(ApiError::required("max_tokens")),
+    }
+    if let Some(temperature) = request.temperature.filter(|t| !(0.0..=1.0).contains(t)) {
+        let message = format!("temperature is {temperature}: must be between 0 and 1");
+        return Err(ApiError::field("temperature", message));
+    }
+    let mut sampling = Sampling {
+        max_tokens: request.max_tokens,
+        stop: request.stop_sequences.clone().map(OneOrMany::Many),
+        seed: request.seed,
+        stream: request.stream,
+        ..Sampling::default()
+    };
+    read_forwarded(&mut sampling, &request.extra, None)?;
+    Ok(sampling)
+}
+
+/// Reads tools, and `{"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"}`.
+fn read_tools(
+    tools: Option<Vec<JsonObject>>,
+    choice: Option<&JsonObject>,
+) -> Result<Option<Tools>, ApiError> {
+    let field = |name: &str| choice.and_then(|choice| choice.get(name));
+    let is_single = field("disable_parallel_tool_use").and_then(Value::as_bool).unwrap_or(false);
+    let chosen = match (choice, field("type").and_then(Value::as_str)) {
+        (None, _) | (_, Some("auto")) => ToolChoice::Auto,
+        (_, Some("any")) => ToolChoice::Required,
+        (_, Some("none")) => ToolChoice::None,
+        (_, Some("tool")) => match field("name").and_then(Value::as_str) {
+            Some(name) => ToolChoice::Named(name.to_owned()),
+            None => return Err(ApiError::at("tool_choice.name", "must be the name of a tool")),
+        },
+        _ => return Err(ApiError::at("tool_choice.type", "must be auto, any, tool or none")),
+    };
+    Tools::new(TOOLS.read(tools)?, chosen, !is_single)
+}
+
+fn conversation(
+    app: &App,
+    system: Option<Content>,
+    messages: Vec<ChatMessage>,
+    tools: Option<&Tools>,
+) -> Result<Prompt, ApiError> {
+    let is_known = |message: &ChatMessage| matches!(&*message.role, "user" | "assistant");
+    if let Some(at) = messages.iter().position(|message| !is_known(message)) {
+        let what = "must be user or assistant; use the field system for instructions";
+        return Err(ApiError::at(format!("messages[{at}].role"), what));
+    }
+    check_message_count(app, messages.len())?;
+    let options = ChatOptions {
+        add_generation_prompt: true,
+        continue_final: messages.last().is_some_and(|last| last.role == "assistant"),
+        tools: Tools::for_template(tools),
+        ..ChatOptions::default()
+    };
+    let mut all = Vec::with_capacity(messages.len() + 1);
+    if let Some(system) = system {
+        all.push(wf_text::ChatMessage::new("system", read_text("system", system)?));
+    }
+    for (at, message) in messages.into_iter().enumerate() {
+        all.extend(read_blocks(at, message)?);
+    }
+    Ok(Prompt::Chat { messages: all, options })
+}
+
+/// Reads a message. Results of tools become messages of their own, as templates expect them.
+fn read_blocks(at: usize, message: ChatMessage) -> Result<Vec<wf_text::ChatMessage>, ApiError> {
+    let is_tool = |part: &ContentPart| matches!(&*part.kind, "tool_use" | "tool_result");
+    let parts = match message.content {
+        Some(Content::Parts(parts)) if parts.iter().any(is_tool) => parts,
+        _ => return Ok(vec![read_message(at, message)?]),
+    };
+    let (mut calls, mut results, mut texts) = (Vec::new(), Vec::new(), Vec::new());
+    for (part_at, part) in parts.into_iter().enumerate() {
+        let field = format!("messages[{at}].content[{part_at}]");
+        match (part.kind.as_str(), message.role.as_str()) {
+            ("tool_use", "assistant") => calls.push(read_call(&field, &part.extra)?),
+            ("tool_result", "user") => results.push(read_result(&field, part.extra)?),
+            ("tool_use" | "tool_result", role) => {
+                let what = format!("{:?} is not allowed in messages of role {role}", part.kind);
+                return Err(ApiError::at(format!("{field}.type"), &what));
+            }
+            _ => texts.push(read_part(&field, part)?),
+        }
+    }
+    let has_own = !texts.is_empty() || !calls.is_empty();
+    let mut own = wf_text::ChatMessage::new(message.role.as_str(), texts.join("\n"));
+    if !calls.is_empty() {
+        own.extra.insert("tool_calls".into(), calls.into());
+    }
+    Ok(results.into_iter().chain(has_own.then_some(own)).collect())
+}
+
+fn read_call(field: &str, block: &JsonObject) -> Result<Value, ApiError> {
+    let text = |name: &str| block.get(name).and_then(Value::as_str);
+    let (Some(id), Some(name)) = (text("id"), text("name")) else {
+        return Err(ApiError::at(field, "must have an id and a name"));
+    };
+    let input = block.get("input").cloned().unwrap_or_else(|| json!({}));
+    Ok(json!({"id": id, "type": "function", "function": {"name": name, "arguments": input}}))
+}
+
+fn read_result(field: &str, mut block: JsonObject) -> Result<wf_text::ChatMessage, ApiError> {
+    let Some(Value::String(id)) = block.remove("tool_use_id") else {
+        let what = "must be the id of a tool_use block";
+        return Err(ApiError::at(format!("{field}.tool_use_id"), what));
+    };
+    let field = format!("{field}.content");
+    let content = match block.remove("content") {
+        None | Some(Value::Null) => String::new(),
+        Some(content) => {
+            let content = serde_json::from_value::<Content>(content)
+                .map_err(|error| ApiError::at(&field, &error.to_string()))?;
+            read_text(&field, content)?
+        }
+    };
+    let mut message = wf_text::ChatMessage::new("tool", content);
+    message.extra.insert("tool_call_id".into(), id.into());
+    Ok(message)
+}
+
+fn error_detail(error: &ApiError) -> MessagesErrorDetail {
+    let kind = match error.status {
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
+        StatusCode::NOT_FOUND => "not_found_error",
+        StatusCode::PAYLOAD_TOO_LARGE => "request_too_large",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+        StatusCode::SERVICE_UNAVAILABLE => "overloaded_error",
+        status if status.is_server_error() => "api_error",
+        _ => "invalid_request_error",
+    };
+    MessagesErrorDetail { kind: kind.to_owned(), message: error.message.clone() }
+}
+
+fn error_body(error: &ApiError, request_id: String) -> Vec<u8> {
+    let body = MessagesError { error: error_detail(error), request_id };
+    serde_json::to_vec(&body).unwrap_or_default()
+}

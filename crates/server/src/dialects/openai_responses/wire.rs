@@ -1,0 +1,330 @@
+//! Wire types of OpenAI's responses API.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+use wf_api::wire::{
+    Content, FlatResponseFormat, FunctionDefinition, JsonObject, PromptTokensDetails,
+    ToolChoiceMode,
+};
+
+/// Request for a response.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+pub(super) struct ResponsesRequest {
+    /// Name of the model; may be omitted, as there is only one.
+    pub(super) model: Option<String>,
+    /// Conversation so far.
+    #[schema(required = true, nullable = false)]
+    pub(super) input: Option<ResponsesInput>,
+    /// System prompt.
+    pub(super) instructions: Option<String>,
+    /// Maximum number of tokens to generate.
+    #[schema(minimum = 1)]
+    pub(super) max_output_tokens: Option<u32>,
+    /// Sampling temperature; 0 is greedy.
+    #[schema(minimum = 0.0, maximum = 100.0)]
+    pub(super) temperature: Option<f32>,
+    /// Samples among the most likely tokens that together have this probability.
+    #[schema(exclusive_minimum = 0.0, maximum = 1.0)]
+    pub(super) top_p: Option<f32>,
+    /// Seed of the random numbers, which OpenAI's own endpoint does not have.
+    pub(super) seed: Option<i64>,
+    /// Streams the response as it is generated.
+    pub(super) stream: Option<bool>,
+    /// Tools that the model may call.
+    #[schema(value_type = Option<Vec<ResponsesTool>>, max_items = 128)]
+    pub(super) tools: Option<Vec<JsonObject>>,
+    /// `none`, `auto` (default), `required`, or an object that names a tool.
+    #[schema(value_type = Option<ResponsesToolChoice>)]
+    pub(super) tool_choice: Option<Value>,
+    /// Allows several calls in one response; `true` by default.
+    pub(super) parallel_tool_calls: Option<bool>,
+    /// Labels, which the response repeats.
+    #[schema(value_type = Option<Object>)]
+    pub(super) metadata: Option<JsonObject>,
+    /// Fields without a type of their own.
+    #[serde(flatten)]
+    #[schema(value_type = ResponsesStructuredFields)]
+    pub(super) extra: JsonObject,
+}
+
+/// Conversation so far.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "expected a string or a list of messages")]
+pub(super) enum ResponsesInput {
+    /// One message of the user.
+    Text(String),
+    /// A list of messages, calls and results of calls.
+    Items(Vec<InputItem>),
+}
+
+/// An item of a conversation.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+pub(super) struct InputItem {
+    /// `message` (default), `function_call` or `function_call_output`.
+    #[serde(rename = "type")]
+    #[schema(example = "message")]
+    pub(super) kind: Option<String>,
+    /// Author of a message.
+    #[schema(example = "user")]
+    #[serde(default)]
+    pub(super) role: String,
+    /// Text of a message, or parts of type `input_text` or `output_text`.
+    pub(super) content: Option<Content>,
+    /// Other fields: `id`, `status`, `call_id`, `name`, `arguments`, `output`.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    pub(super) extra: JsonObject,
+}
+
+/// A response. Fields of OpenAI's that have only one value here are present with it.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct ResponseObject {
+    pub(super) id: String,
+    pub(super) object: String,
+    /// Creation time in seconds since 1970.
+    pub(super) created_at: u64,
+    /// `in_progress`, `completed`, `incomplete` or `failed`.
+    pub(super) status: String,
+    /// The error of a failed response.
+    pub(super) error: Option<ResponseError>,
+    /// The reason of an incomplete response.
+    pub(super) incomplete_details: Option<IncompleteDetails>,
+    /// System prompt of the request.
+    pub(super) instructions: Option<String>,
+    /// Limit of the request.
+    pub(super) max_output_tokens: Option<u32>,
+    pub(super) model: String,
+    pub(super) output: Vec<OutputItem>,
+    pub(super) parallel_tool_calls: bool,
+    /// Always null: nothing is stored.
+    pub(super) previous_response_id: Option<String>,
+    /// Always false: nothing is stored.
+    pub(super) store: bool,
+    pub(super) temperature: f32,
+    /// Format of the request.
+    pub(super) text: ResponseText,
+    #[schema(value_type = ResponsesToolChoice)]
+    pub(super) tool_choice: Value,
+    #[schema(value_type = Vec<Object>)]
+    pub(super) tools: Vec<JsonObject>,
+    pub(super) top_p: f32,
+    /// `disabled`.
+    pub(super) truncation: String,
+    /// Token counts, at the end.
+    pub(super) usage: Option<ResponseUsage>,
+    #[schema(value_type = Object)]
+    pub(super) metadata: JsonObject,
+    /// Seed of the request, or the one drawn for it.
+    pub(super) seed: i64,
+    /// Equal requests with equal fingerprints get equal responses.
+    pub(super) system_fingerprint: String,
+}
+
+/// Format of a response.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct ResponseText {
+    /// An object whose `type` is `text`, `json_object` or `json_schema`.
+    #[schema(value_type = Object)]
+    pub(super) format: Value,
+}
+
+/// The error of a failed response.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct ResponseError {
+    pub(super) code: String,
+    pub(super) message: String,
+}
+
+/// The reason of an incomplete response.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct IncompleteDetails {
+    /// `max_output_tokens` or `deadline`.
+    pub(super) reason: String,
+}
+
+/// An item of a response.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum OutputItem {
+    Message(OutputMessage),
+    FunctionCall(OutputCall),
+}
+
+/// A tool call.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct OutputCall {
+    pub(super) id: String,
+    /// Id of the call, which the item with the result refers to.
+    pub(super) call_id: String,
+    pub(super) name: String,
+    /// Arguments: a JSON object in a string.
+    pub(super) arguments: String,
+    /// `in_progress`, `completed` or `incomplete`.
+    pub(super) status: String,
+}
+
+/// A message of the assistant.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct OutputMessage {
+    pub(super) id: String,
+    /// `in_progress`, `completed` or `incomplete`.
+    pub(super) status: String,
+    pub(super) role: String,
+    /// One text, or nothing yet.
+    pub(super) content: Vec<OutputText>,
+}
+
+/// Text of a message.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[serde(tag = "type", rename = "output_text")]
+pub(super) struct OutputText {
+    pub(super) text: String,
+    /// Always empty.
+    #[schema(value_type = Vec<Object>)]
+    pub(super) annotations: Vec<JsonObject>,
+    /// Always empty.
+    #[schema(value_type = Vec<Object>)]
+    pub(super) logprobs: Vec<JsonObject>,
+}
+
+/// Token counts of a request.
+#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+pub(super) struct ResponseUsage {
+    pub(super) input_tokens: u32,
+    /// Details of the prompt tokens.
+    pub(super) input_tokens_details: PromptTokensDetails,
+    pub(super) output_tokens: u32,
+    /// Details of the generated tokens.
+    pub(super) output_tokens_details: OutputTokensDetails,
+    pub(super) total_tokens: u32,
+}
+
+/// Details of generated tokens.
+#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+pub(super) struct OutputTokensDetails {
+    /// Always 0.
+    pub(super) reasoning_tokens: u32,
+}
+
+/// An event of a streamed response.
+#[derive(Serialize)]
+pub(super) struct ResponseEvent {
+    /// `response.created`, `response.output_text.delta`, `response.completed`, …
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) sequence_number: u64,
+    #[serde(flatten)]
+    pub(super) data: ResponseEventData,
+}
+
+/// Data of an event.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum ResponseEventData {
+    /// The response as it is now.
+    Response {
+        response: Box<ResponseObject>,
+    },
+    /// An item begins or ends.
+    Item {
+        output_index: u32,
+        item: OutputItem,
+    },
+    /// A text begins or ends.
+    Part {
+        #[serde(flatten)]
+        location: ContentLocation,
+        part: OutputText,
+    },
+    Delta {
+        #[serde(flatten)]
+        location: ContentLocation,
+        delta: String,
+        /// Always empty.
+        logprobs: Vec<JsonObject>,
+    },
+    /// A complete text.
+    Text {
+        #[serde(flatten)]
+        location: ContentLocation,
+        text: String,
+        /// Always empty.
+        logprobs: Vec<JsonObject>,
+    },
+    ArgumentsDelta {
+        item_id: String,
+        output_index: u32,
+        delta: String,
+    },
+    /// Complete arguments of a call.
+    Arguments {
+        item_id: String,
+        output_index: u32,
+        name: String,
+        arguments: String,
+    },
+    Error {
+        code: String,
+        message: String,
+        param: Option<String>,
+    },
+}
+
+/// Location of a text.
+#[derive(Clone, Serialize)]
+pub(super) struct ContentLocation {
+    pub(super) item_id: String,
+    pub(super) output_index: u32,
+    pub(super) content_index: u32,
+}
+
+/// Choice of tool calls.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+#[serde(untagged)]
+pub(super) enum ResponsesToolChoice {
+    /// A mode.
+    Mode(ToolChoiceMode),
+    /// The tool to call.
+    Named {
+        /// `function`.
+        #[serde(rename = "type")]
+        #[schema(pattern = "^function$")]
+        kind: String,
+        /// Name of the function.
+        name: String,
+    },
+}
+
+/// A tool that the model may call.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) struct ResponsesTool {
+    /// `function`.
+    #[serde(rename = "type")]
+    #[schema(pattern = "^function$")]
+    pub(super) kind: String,
+    /// Definition of the function.
+    #[serde(flatten)]
+    pub(super) function: FunctionDefinition,
+}
+
+/// Constraint on the output.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+#[schema(as = ResponsesStructured)]
+pub(super) struct ResponsesStructuredFields {
+    /// Format and verbosity.
+    pub(super) text: Option<TextConfig>,
+}
+
+/// Configuration of the output.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) struct TextConfig {
+    /// Format of the output.
+    pub(super) format: Option<FlatResponseFormat>,
+    /// Ignored.
+    pub(super) verbosity: Option<String>,
+}

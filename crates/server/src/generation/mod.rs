@@ -1,0 +1,247 @@
+//! A request to generate text, independent of the API dialect it arrived in.
+//!
+//! A dialect reads its JSON into a [`Generation`]. From there on all requests take the same way: prompts are
+//! tokenized, grammars compiled, and one [`sequences::Sequences`] runs them in the engine.
+
+pub(crate) mod constraint;
+pub(crate) mod conversation;
+pub(crate) mod decoding;
+pub(crate) mod embed;
+pub(crate) mod fields;
+pub(crate) mod logprobs;
+pub(crate) mod sequences;
+pub(crate) mod tools;
+
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::http::Request;
+use tokio::task::spawn_blocking;
+use wf_api::wire::Sampling;
+use wf_core::{SamplingOverrides, SamplingParams, TokenId};
+use wf_engine::{
+    ChatOptions, FrontendError, GenerationRequest, ModelText, PromptInput, random_seed,
+};
+use wf_text::ChatMessage;
+
+use crate::access::Caller;
+use crate::app::{App, ServedModel};
+use crate::error::ApiError;
+use crate::http::request_id;
+use crate::options::Limits;
+use constraint::Constraint;
+use fields::check_count;
+use tools::Tools;
+
+/// A request that needs the model, and the server it arrived at.
+pub(crate) struct Context<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) model: &'a ServedModel,
+    pub(crate) caller: Caller,
+    pub(crate) request_id: String,
+}
+
+impl<'a> Context<'a> {
+    /// Rejects the request while the model is loading and while the server shuts down.
+    pub(crate) fn new(app: &'a App, request: &Request<Body>) -> Result<Self, ApiError> {
+        let model = app.model_for_work()?;
+        let caller = request.extensions().get::<Caller>().copied();
+        let caller = caller.ok_or_else(ApiError::unauthorized)?;
+        Ok(Self { app, model, caller, request_id: request_id::of(request.extensions()) })
+    }
+}
+
+/// Input of a generation, before tokenization.
+#[derive(Debug)]
+pub(crate) enum Prompt {
+    /// Nothing: the client only checks that the model is loaded.
+    Empty,
+    /// A conversation for the chat template.
+    Chat { messages: Vec<ChatMessage>, options: ChatOptions },
+    /// Texts in which names of special tokens stand for those tokens, as in other servers of this API.
+    Texts { texts: Vec<String>, add_bos: bool },
+    /// Token ids.
+    Tokens(Vec<Vec<TokenId>>),
+}
+
+impl Prompt {
+    fn encode(self, text: &ModelText) -> Result<Vec<Vec<TokenId>>, FrontendError> {
+        Ok(match self {
+            Self::Empty => Vec::new(),
+            Self::Chat { messages, options } => {
+                let prompt = text.chat_prompt(&messages, options)?;
+                vec![text.tokenizer.encode_prompt(&prompt)]
+            }
+            Self::Texts { texts, add_bos } => {
+                texts.iter().map(|one| text.text_ids(one, add_bos, true)).collect()
+            }
+            Self::Tokens(many) => many,
+        })
+    }
+
+    /// Tokenizes all prompts, on a thread where that may take long.
+    pub(crate) async fn tokenize(self, model: &ServedModel) -> Result<Vec<Vec<TokenId>>, ApiError> {
+        let frontend = model.frontend.clone();
+        let encoded = spawn_blocking(move || self.encode(frontend.text()));
+        Ok(encoded.await.map_err(|_| ApiError::internal())??)
+    }
+}
+
+/// Text to generate, and the way to send it.
+pub(crate) struct Generation {
+    pub(crate) prompt: Prompt,
+    /// Name of the request field that holds the prompt.
+    pub(crate) prompt_field: &'static str,
+    /// Engine settings. Their input is set from `prompt`.
+    pub(crate) settings: GenerationRequest,
+    pub(crate) seed: i64,
+    /// Completions per prompt.
+    pub(crate) choices: u32,
+    pub(crate) stream: bool,
+    pub(crate) include_usage: bool,
+    pub(crate) return_token_ids: bool,
+    pub(crate) return_progress: bool,
+    /// Lowers `max_tokens` to what the context has room for instead of rejecting the request.
+    pub(crate) clamp_max_tokens: bool,
+    /// Required shape of the output, until it is compiled.
+    pub(crate) constraint: Option<Constraint>,
+    pub(crate) tools: Option<Tools>,
+}
+
+impl Generation {
+    /// Checks the settings that all dialects share.
+    pub(crate) fn new(
+        cx: &Context<'_>,
+        params: &SamplingOverrides,
+        s: Sampling,
+        prompt_field: &'static str,
+        prompt: Prompt,
+    ) -> Result<Self, ApiError> {
+        let limits = &cx.app.options.limits;
+        let seed = s.seed.unwrap_or_else(|| random_seed() as i64);
+        let (max_tokens, min_tokens) = (s.max_tokens, s.min_tokens.unwrap_or(0));
+        if max_tokens.is_some_and(|max| min_tokens > max) {
+            let message = format!("min_tokens ({min_tokens}) must not exceed max_tokens");
+            return Err(ApiError::field("min_tokens", message));
+        }
+        let choices = s.n.unwrap_or(1);
+        if choices == 0 || choices > limits.choices {
+            let message = format!("n is {choices}: must be between 1 and {}", limits.choices);
+            return Err(ApiError::field("n", message));
+        }
+        let stream = s.stream.unwrap_or(false);
+        if s.stream_options.is_some() && !stream {
+            let message = "stream_options needs stream to be true";
+            return Err(ApiError::field("stream_options", message));
+        }
+        let settings = GenerationRequest {
+            sampling: SamplingParams {
+                logit_bias: logit_biases(&s, limits)?,
+                ..cx.model.defaults.clone().with(params)
+            },
+            decode: decoding::mode(&s, cx.model.decode)?,
+            seed: Some(seed.cast_unsigned()),
+            include_specials: !s.skip_special_tokens.unwrap_or(true),
+            max_tokens: max_tokens.map(|max| max as usize),
+            min_tokens: min_tokens as usize,
+            stop: stop_strings(s.stop.map(Vec::from).unwrap_or_default(), limits)?,
+            stop_tokens: stop_tokens(cx.model, s.stop_token_ids.unwrap_or_default(), limits)?,
+            ignore_eos: s.ignore_eos.unwrap_or(false),
+            cache_salt: cx.app.salt(cx.caller, s.cache_salt.as_deref()),
+            priority: s.priority.unwrap_or(0),
+            deadline: Some(Instant::now() + limits.deadline),
+            ..GenerationRequest::new(PromptInput::Tokens(Vec::new()))
+        };
+        Ok(Self {
+            prompt,
+            prompt_field,
+            settings,
+            seed,
+            choices,
+            stream,
+            include_usage: s.stream_options.and_then(|options| options.include_usage) == Some(true),
+            return_token_ids: s.return_token_ids.unwrap_or(false),
+            return_progress: s.return_progress.unwrap_or(false),
+            clamp_max_tokens: false,
+            constraint: None,
+            tools: None,
+        })
+    }
+
+    /// Tokenizes the prompts and checks that the context has room for them and for the output.
+    pub(crate) async fn tokenize(
+        &mut self,
+        model: &ServedModel,
+    ) -> Result<Vec<Vec<TokenId>>, ApiError> {
+        let prompts = std::mem::replace(&mut self.prompt, Prompt::Empty).tokenize(model).await?;
+        let context_len = model.frontend.context_len();
+        let prompt_len = prompts.iter().map(Vec::len).max().unwrap_or(0);
+        if self.clamp_max_tokens {
+            let room = context_len.saturating_sub(prompt_len).max(1);
+            self.settings.max_tokens = self.settings.max_tokens.map(|max| max.min(room));
+        }
+        // There has to be room for one token in any case.
+        let output_len = self.settings.max_tokens.unwrap_or(1).max(1);
+        if prompt_len + output_len <= context_len {
+            return Ok(prompts);
+        }
+        let output = match self.settings.max_tokens {
+            Some(max) => format!("max_tokens is {max}"),
+            None => "the output needs at least one more".to_owned(),
+        };
+        let message = format!(
+            "the prompt has {prompt_len} tokens and {output}, which exceeds the context of \
+             {context_len} tokens"
+        );
+        let error = ApiError::field(self.prompt_field, message);
+        Err(ApiError { code: "context_length_exceeded", ..error })
+    }
+
+    /// Compiles the grammar that the output has to follow, if there is one.
+    pub(crate) async fn compile(&mut self, model: &ServedModel) -> Result<(), ApiError> {
+        if let Some(tools) = &mut self.tools {
+            self.settings.visible_specials = model.frontend.text().tool_call_tokens();
+            self.settings.grammar = tools.compile(model, self.constraint.take()).await?;
+        }
+        if let Some(constraint) = self.constraint.take() {
+            self.settings.grammar = Some(constraint.compile(model).await?);
+        }
+        Ok(())
+    }
+}
+
+fn logit_biases(s: &Sampling, limits: &Limits) -> Result<Vec<(TokenId, f32)>, ApiError> {
+    let Some(biases) = &s.logit_bias else { return Ok(Vec::new()) };
+    check_count("logit_bias", biases.len(), limits.logit_biases)?;
+    let parse = |(token, bias): (&String, &f32)| match token.parse() {
+        Ok(token) => Ok((token, *bias)),
+        Err(_) => {
+            let what = format!("{token:?} is not a token id, such as \"42\"");
+            Err(ApiError::at("logit_bias", &what))
+        }
+    };
+    biases.iter().map(parse).collect()
+}
+
+fn stop_strings(stop: Vec<String>, limits: &Limits) -> Result<Vec<String>, ApiError> {
+    check_count("stop", stop.len(), limits.stop_strings)?;
+    if stop.iter().any(String::is_empty) {
+        return Err(ApiError::at("stop", "must not contain an empty string"));
+    }
+    if let Some(text) = stop.iter().find(|text| text.len() > limits.stop_len) {
+        let (len, max) = (text.len(), limits.stop_len);
+        let what = format!("a string has {len} bytes: must have at most {max}");
+        return Err(ApiError::at("stop", &what));
+    }
+    Ok(stop)
+}
+
+fn stop_tokens(
+    model: &ServedModel,
+    tokens: Vec<TokenId>,
+    limits: &Limits,
+) -> Result<Vec<TokenId>, ApiError> {
+    check_count("stop_token_ids", tokens.len(), limits.logit_biases)?;
+    model.check_tokens("stop_token_ids", &tokens)?;
+    Ok(tokens)
+}

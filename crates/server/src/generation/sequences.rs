@@ -1,0 +1,273 @@
+//! The sequences of one request, running side by side.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tracing::Span;
+use wf_api::wire::{Progress, PromptTokensDetails, Timings, Usage};
+use wf_engine::{
+    Finish, Frontend, FrontendError, Logprobs, SampledToken, TextEvent, TextStream, TokenId,
+};
+use wf_text::{Tokenizer, ToolCallEvent, ToolCallParser};
+
+use super::{Context, Generation};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::observe::in_flight::InFlightGuard;
+use crate::observe::trace::{GenerationStats, record_generation};
+
+/// Finish reason of a sequence whose client disconnected.
+const ABORTED: &str = "abort";
+
+/// Progress of one sequence.
+pub(crate) enum SequenceEvent {
+    /// Computing begins.
+    Started { cached: usize },
+    /// Logprobs of the next prompt tokens, from the second token on.
+    PromptLogprobs(Vec<Logprobs>),
+    /// Prefill of a long prompt.
+    Progress { done: usize, total: usize },
+    /// State of the block a diffusion decoder fills.
+    Preview(Vec<Option<String>>),
+    /// New text and tool calls, with the token that completed them.
+    Delta { parts: Vec<ToolCallEvent>, token: Option<SampledToken> },
+    /// The end, with text and tool calls that were held back.
+    Done { parts: Vec<ToolCallEvent>, finish: Finish },
+}
+
+/// Joins the text of parts, for dialects without tool calls.
+pub(crate) fn text_of(parts: Vec<ToolCallEvent>) -> String {
+    let text = |part| if let ToolCallEvent::Text(text) = part { Some(text) } else { None };
+    parts.into_iter().filter_map(text).collect()
+}
+
+/// The sequences of one request. Dropping it cancels those that have not ended.
+pub(crate) struct Sequences {
+    sequences: Vec<Sequence>,
+    /// Index polled first, so that all get their turn.
+    next: usize,
+    /// Sequences per prompt.
+    choices: usize,
+    frontend: Frontend,
+    /// Span of the request, which ends with its last sequence.
+    span: Span,
+}
+
+struct Sequence {
+    stream: TextStream,
+    parser: Option<ToolCallParser>,
+    app: App,
+    entry: InFlightGuard,
+    arrived: Instant,
+    last_token: Option<Instant>,
+    /// True for the first sequence of a prompt: prompts are counted once.
+    counts_prompt: bool,
+    /// Finish reason, once it is counted.
+    finish_reason: Option<&'static str>,
+}
+
+impl Sequences {
+    /// Starts all sequences of a request, or none.
+    pub(crate) fn start(
+        cx: &Context<'_>,
+        generation: &Generation,
+        prompts: Vec<Vec<TokenId>>,
+    ) -> Result<Self, ApiError> {
+        let (arrived, span, frontend) = (Instant::now(), Span::current(), &cx.model.frontend);
+        span.record("gen_ai.request.model", cx.model.name());
+        let format = frontend.text().tool_format();
+        let mut sequences = Vec::with_capacity(prompts.len() * generation.choices as usize);
+        for prompt in prompts {
+            for choice in 0..generation.choices {
+                let entry = cx.app.in_flight.enter(&cx.request_id, prompt.len());
+                let mut settings = generation.settings.clone();
+                settings.sampling.choice = choice;
+                sequences.push(Sequence {
+                    stream: frontend.generate_from(prompt.clone(), settings)?,
+                    parser: generation.tools.as_ref().map(|tools| tools.parser(format)),
+                    app: cx.app.clone(),
+                    entry,
+                    arrived,
+                    last_token: None,
+                    counts_prompt: choice == 0,
+                    finish_reason: None,
+                });
+            }
+        }
+        let choices = generation.choices as usize;
+        Ok(Self { sequences, next: 0, choices, frontend: frontend.clone(), span })
+    }
+
+    /// Returns the next event of any sequence with the index of that sequence, or `None` once all have
+    /// ended.
+    pub(crate) async fn next(&mut self) -> Option<(usize, Result<SequenceEvent, FrontendError>)> {
+        poll_fn(|cx| {
+            let count = self.sequences.len();
+            let mut all_ended = true;
+            for at in (0..count).map(|i| (self.next + i) % count) {
+                let sequence = &mut self.sequences[at];
+                if sequence.finish_reason.is_some() {
+                    continue;
+                }
+                // Dropping the future before it is ready loses no event.
+                let polled = pin!(sequence.stream.next_event()).poll(cx);
+                match polled {
+                    Poll::Pending => all_ended = false,
+                    Poll::Ready(None) => {}
+                    Poll::Ready(Some(event)) => {
+                        sequence.count(&event, self.choices);
+                        self.next = at + 1;
+                        return Poll::Ready(Some((at, event.map(|event| sequence.parse(event)))));
+                    }
+                }
+            }
+            if all_ended { Poll::Ready(None) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sequences.len()
+    }
+
+    pub(crate) fn tokenizer(&self) -> &Tokenizer {
+        self.frontend.tokenizer()
+    }
+
+    /// Returns the prompt of a sequence.
+    pub(crate) fn prompt(&self, at: usize) -> &[TokenId] {
+        self.sequences[at].stream.prompt_ids()
+    }
+
+    /// Describes how much of a prompt has been computed.
+    pub(crate) fn progress(&self, at: usize, done: usize, total: usize) -> Progress {
+        let cache = self.sequences[at].stream.timings().cached_tokens as u32;
+        Progress { total: total as u32, processed: done as u32, cache }
+    }
+
+    /// Counts the tokens of all sequences, and those of each prompt once.
+    pub(crate) fn usage(&self) -> Usage {
+        let streams = || self.sequences.iter().map(|sequence| &sequence.stream);
+        let firsts = || streams().step_by(self.choices);
+        let prompt_tokens = firsts().map(|stream| stream.prompt_ids().len()).sum::<usize>() as u32;
+        let completion_tokens = streams().map(|stream| stream.ids().len()).sum::<usize>() as u32;
+        let cached = firsts().map(|stream| stream.timings().cached_tokens).sum::<usize>() as u32;
+        Usage {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            prompt_tokens_details: Some(PromptTokensDetails {
+                cached_tokens: cached,
+                cache_write_tokens: prompt_tokens - cached,
+            }),
+        }
+    }
+}
+
+impl Drop for Sequences {
+    fn drop(&mut self) {
+        if self.span.is_disabled() {
+            return;
+        }
+        let mut stats = GenerationStats::default();
+        for sequence in &self.sequences {
+            if sequence.counts_prompt {
+                stats.prompt_tokens += sequence.stream.prompt_ids().len();
+            }
+            stats.completion_tokens += sequence.stream.ids().len();
+            stats.finish_reasons.push(sequence.finish_reason.unwrap_or(ABORTED));
+        }
+        record_generation(&self.span, &stats);
+    }
+}
+
+impl Sequence {
+    fn count(&mut self, event: &Result<TextEvent, FrontendError>, choices: usize) {
+        match event {
+            Ok(TextEvent::Started { .. }) => {
+                self.entry.start();
+                if self.counts_prompt {
+                    self.app.metrics.count_prompt(self.stream.prompt_ids().len(), choices);
+                }
+            }
+            Ok(TextEvent::Text { token: Some(_), .. }) => {
+                let now = Instant::now();
+                let since_last = self.last_token.map(|last| now - last);
+                self.app.metrics.count_token(now - self.arrived, since_last);
+                self.last_token = Some(now);
+                self.entry.count_token();
+            }
+            Ok(TextEvent::Done(Finish { reason, timings, .. })) => {
+                self.finish_reason = Some(reason.name());
+                self.app.metrics.count_end(reason.name(), Some(timings));
+            }
+            Err(_) => {
+                self.finish_reason = Some("error");
+                self.app.metrics.count_end("error", None);
+            }
+            Ok(_) => {}
+        }
+    }
+
+    /// Separates tool calls from text.
+    fn parse(&mut self, event: TextEvent) -> SequenceEvent {
+        match event {
+            TextEvent::Started { cached } => SequenceEvent::Started { cached },
+            TextEvent::PromptLogprobs(logprobs) => SequenceEvent::PromptLogprobs(logprobs),
+            TextEvent::Progress { done, total } => SequenceEvent::Progress { done, total },
+            TextEvent::Preview(block) => SequenceEvent::Preview(block),
+            TextEvent::Text { text, token } => {
+                let parts = match &mut self.parser {
+                    Some(parser) => parser.push(&text),
+                    None if text.is_empty() => Vec::new(),
+                    None => vec![ToolCallEvent::Text(text)],
+                };
+                SequenceEvent::Delta { parts, token }
+            }
+            TextEvent::Done(finish) => {
+                let parts = self.parser.as_mut().map(ToolCallParser::finish).unwrap_or_default();
+                SequenceEvent::Done { parts, finish }
+            }
+        }
+    }
+}
+
+impl Drop for Sequence {
+    fn drop(&mut self) {
+        if self.finish_reason.is_none() {
+            self.app.metrics.count_end(ABORTED, None);
+        }
+    }
+}
+
+/// Converts timings to their wire type.
+pub(crate) fn timings(t: &wf_engine::Timings) -> Timings {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let rate = |tokens: usize, time: Duration| match time.is_zero() {
+        true => 0.0,
+        false => tokens as f64 / time.as_secs_f64(),
+    };
+    let computed = t.prompt_tokens.saturating_sub(t.cached_tokens);
+    let prefill = t.prompt.saturating_sub(t.queued);
+    Timings {
+        queue_ms: ms(t.queued),
+        cache_n: t.cached_tokens as u32,
+        prompt_n: computed as u32,
+        prompt_ms: ms(prefill),
+        prompt_per_second: rate(computed, prefill),
+        predicted_n: t.completion_tokens as u32,
+        predicted_ms: ms(t.decode),
+        predicted_per_second: rate(t.timed_tokens, t.decode),
+        passes_n: t.stats.passes as u32,
+        draft_n: t.stats.drafted as u32,
+        draft_n_accepted: t.stats.accepted as u32,
+    }
+}
+
+/// Returns the timings of the sequence that took longer.
+pub(crate) fn longer(a: Timings, b: Timings) -> Timings {
+    let total = |t: &Timings| t.queue_ms + t.prompt_ms + t.predicted_ms;
+    if total(&a) > total(&b) { a } else { b }
+}

@@ -1,0 +1,143 @@
+//! The grammar of a response with tool calls.
+
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+use wf_engine::{
+    CallGrammar, Frontend, Grammar, GrammarSource, Literal, ModelText, NoCall, ToolCallGrammar,
+};
+use wf_text::ToolFormat;
+
+use super::{Tool, ToolChoice, Tools};
+use crate::app::ServedModel;
+use crate::error::ApiError;
+use crate::generation::constraint::{Constraint, grammar_error};
+
+/// Maximum number of calls in one response: a small model may not find the end by itself.
+const MAX_CALLS: usize = 8;
+
+impl Tools {
+    /// Compiles the grammar of calls, and of what may stand in their place. There is none if the output is
+    /// free.
+    pub(crate) async fn compile(
+        &mut self,
+        model: &ServedModel,
+        content: Option<Constraint>,
+    ) -> Result<Option<Grammar>, ApiError> {
+        let Some(calls) = self.call_grammar(model.frontend.text(), content)? else {
+            return Ok(None);
+        };
+        self.is_constrained = true;
+        let (frontend, tools) = (model.frontend.clone(), self.clone());
+        let compiled = spawn_blocking(move || tools.compile_calls(&frontend, calls));
+        Ok(Some(compiled.await.map_err(|_| ApiError::internal())??))
+    }
+
+    fn compile_calls(
+        &self,
+        frontend: &Frontend,
+        calls: ToolCallGrammar,
+    ) -> Result<Grammar, ApiError> {
+        let schemas: Vec<_> = calls.tools.iter().map(|tool| tool.schema.clone()).collect();
+        frontend.compile(&GrammarSource::ToolCalls(calls)).map_err(|error| {
+            // Compiling each schema alone shows which of them is at fault.
+            for schema in schemas {
+                let tool = self.tools.iter().find(|tool| tool.parameters == schema);
+                let alone = frontend.compile(&GrammarSource::JsonSchema(schema));
+                if let (Some(tool), Err(error)) = (tool, alone) {
+                    return grammar_error(&tool.field, error);
+                }
+            }
+            grammar_error("tools", error)
+        })
+    }
+
+    fn call_grammar(
+        &self,
+        text: &ModelText,
+        content: Option<Constraint>,
+    ) -> Result<Option<ToolCallGrammar>, ApiError> {
+        let is_callable = |tool: &&Tool| match &self.choice {
+            ToolChoice::Named(name) => tool.name == *name,
+            _ => true,
+        };
+        let is_auto = self.choice == ToolChoice::Auto;
+        let no_call = match content {
+            // There is no text that could be constrained.
+            _ if !is_auto => NoCall::Forbidden,
+            Some(Constraint { source: GrammarSource::JsonSchema(schema), .. }) => {
+                NoCall::Json(schema)
+            }
+            Some(Constraint { field, .. }) => {
+                let what = "only JSON constraints can be combined with tools";
+                return Err(ApiError::at(field, what));
+            }
+            None if self.parallel && !self.tools.iter().any(|tool| tool.strict) => return Ok(None),
+            None => NoCall::Text,
+        };
+        let arguments = |tool: &Tool| match is_auto && !tool.strict {
+            // A voluntary call follows its schema only if the tool is strict.
+            true => json!({"type": "object"}),
+            false => tool.parameters.clone(),
+        };
+        let tools = self.tools.iter().filter(is_callable);
+        let mut calls =
+            CallSyntax::new(text).grammar(tools.map(|tool| (tool.name.as_str(), arguments(tool))));
+        calls.no_call = no_call;
+        if !self.parallel || matches!(self.choice, ToolChoice::Named(_)) {
+            calls.max_calls = 1;
+        }
+        Ok(Some(calls))
+    }
+}
+
+/// The notation of calls, with the markers this model has.
+struct CallSyntax {
+    format: ToolFormat,
+    trigger: Option<Literal>,
+    end: Option<Literal>,
+}
+
+impl CallSyntax {
+    fn new(text: &ModelText) -> Self {
+        let format = text.tool_format();
+        let specials = text.tool_call_tokens();
+        let literal = |marker: &str| match text.tokenizer.id_of(marker) {
+            Some(id) if specials.contains(&id) => Literal::Token(id),
+            _ => Literal::Text(marker.to_owned()),
+        };
+        Self {
+            format,
+            trigger: format.call_start().map(literal),
+            end: format.call_end().map(literal),
+        }
+    }
+
+    fn grammar<'a>(&self, tools: impl Iterator<Item = (&'a str, Value)>) -> ToolCallGrammar {
+        let text = |text: &str| Literal::Text(text.to_owned());
+        let trigger = || self.trigger.clone();
+        let (trigger, begin, separator, end, max_calls) = match self.format {
+            ToolFormat::Hermes => {
+                let separator = [text("\n")].into_iter().chain(trigger()).collect();
+                (trigger(), "", separator, "", MAX_CALLS)
+            }
+            ToolFormat::Mistral => (trigger(), "[", vec![text(", ")], "]", MAX_CALLS),
+            // Templates of this kind have room for one call.
+            ToolFormat::Llama | ToolFormat::Json => (None, "", Vec::new(), "", 1),
+        };
+        let tools = tools.map(|(name, schema)| self.call(name, schema)).collect();
+        let (begin, end) = (begin.to_owned(), end.to_owned());
+        let no_call = NoCall::Forbidden;
+        ToolCallGrammar { trigger, begin, tools, separator, end, max_calls, no_call }
+    }
+
+    fn call(&self, name: &str, schema: Value) -> CallGrammar {
+        let newline = if self.format == ToolFormat::Hermes { "\n" } else { "" };
+        let (name, key) = (Value::from(name), self.format.arguments_key());
+        let closing = Literal::Text(format!("}}{newline}"));
+        CallGrammar {
+            begin: format!("{newline}{{\"name\": {name}, \"{key}\": "),
+            schema,
+            end: [closing].into_iter().chain(self.end.clone()).collect(),
+        }
+    }
+}

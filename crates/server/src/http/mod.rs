@@ -1,0 +1,7 @@
+//! HTTP: connections, the layers around all routes, and bodies.
+
+pub(crate) mod body;
+pub(crate) mod layers;
+pub(crate) mod request_id;
+pub(crate) mod serve;
+mod stall;

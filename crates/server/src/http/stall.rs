@@ -1,0 +1,82 @@
+//! A limit on how long a client may read nothing.
+
+use std::future::Future;
+use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// Fails a write that waits longer than a limit for the client.
+pub(crate) struct StallGuard<S> {
+    stream: S,
+    limit: Duration,
+    /// Running while a write waits.
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> StallGuard<S> {
+    pub(crate) fn new(stream: S, limit: Duration) -> Self {
+        Self { stream, limit, waiting: None }
+    }
+}
+
+impl<S: Unpin> StallGuard<S> {
+    /// Polls `write`, and fails if it has been pending for too long.
+    fn watch<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<Result<T>>,
+    ) -> Poll<Result<T>> {
+        let written = write(Pin::new(&mut self.stream), cx);
+        if written.is_ready() {
+            self.waiting = None;
+            return written;
+        }
+        let limit = self.limit;
+        ready!(self.waiting.get_or_insert_with(|| Box::pin(sleep(limit))).as_mut().poll(cx));
+        Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the client reads nothing")))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<Result<usize>> {
+        self.watch(cx, |stream, cx| stream.poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        self.watch(cx, |stream, cx| stream.poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.watch(cx, |stream, cx| stream.poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.watch(cx, |stream, cx| stream.poll_shutdown(cx))
+    }
+}

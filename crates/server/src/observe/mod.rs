@@ -1,0 +1,5 @@
+//! Metrics, traces and the list of requests in flight.
+
+pub(crate) mod in_flight;
+pub(crate) mod metrics;
+pub(crate) mod trace;
