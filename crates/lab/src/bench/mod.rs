@@ -1,0 +1,279 @@
+//! Measures how fast this machine runs a network, and how far that is from the machine's limits.
+//!
+//! The machine's limits come first (`limits.rs`), then whole passes of a network (`network.rs`): a
+//! model file, or random weights of a known shape (`shapes.rs`, `synthetic.rs`). Then each kernel on
+//! its own (`kernels.rs`), and optionally llama-cpp-python on the same shape (`compare/`). Every
+//! case is warmed up and repeated; reports have the median and the spread (`stats.rs`).
+
+mod args;
+mod compare;
+mod cost;
+mod decode;
+mod gates;
+mod kernels;
+mod limits;
+mod machine;
+mod network;
+mod plan;
+mod plot;
+mod report;
+mod shapes;
+mod stream;
+mod subject;
+mod synthetic;
+mod table;
+
+use anyhow::Result;
+use wf_engine::{ModelSource, RunOptions};
+use wf_model::{Forward, PAGE_LEN, Phase};
+
+pub use self::args::BenchArgs;
+use self::compare::Comparison;
+pub use self::decode::DecodeReport;
+pub use self::gates::Gates;
+use self::limits::Limits;
+use self::network::{Network, Split};
+use self::plan::Plan;
+pub use self::report::Report;
+use self::report::{Batch, Decode, PartShare, Prefill};
+pub use self::shapes::Shape;
+use self::stream::Stream;
+use self::subject::Subject;
+
+/// Everything a benchmark needs besides its flags.
+pub struct Setup<'a> {
+    /// Options for loading and running the network.
+    pub options: RunOptions,
+    /// The model of [`BenchArgs::model`].
+    pub model: Option<ModelSource>,
+    /// The model of [`BenchArgs::draft`].
+    pub draft: Option<ModelSource>,
+    /// The built-in demo model.
+    pub demo: ModelSource,
+    /// Free memory in bytes, if known.
+    pub free_bytes: Option<usize>,
+    /// Called with a description of each case before it is measured.
+    pub progress: &'a dyn Fn(&str),
+}
+
+/// Measures the speedup of each decoding mode, and the cost of a pass over several rows.
+pub fn measure_decoding(args: &BenchArgs, setup: &Setup<'_>) -> Result<DecodeReport> {
+    decode::measure(args, setup, &mut Plan::new(args))
+}
+
+/// Measures the machine, the network and the kernels.
+pub fn measure(args: &BenchArgs, setup: &Setup<'_>) -> Result<Report> {
+    let (plan, options, progress) = (&mut Plan::new(args), &setup.options, setup.progress);
+    let load_before = machine::load_average();
+    let threads = options.threads;
+    let isa = wf_engine::compute(options, threads)?.isa();
+    let kernel = wf_kernels::kernel(isa).expect("the kernel of a supported instruction set exists");
+
+    progress("the machine");
+    let clock_ghz = limits::clock_ghz();
+    let mut stream = Stream::new(plan.stream_bytes, options.cpus.clone());
+    let mut limits = limits::measure(kernel, &plan.thread_counts(threads), plan, &mut stream);
+    progress("loading the network");
+    let subject = Subject::choose(args, setup);
+    let model = subject.load(setup, plan)?;
+    let positions = [model.info().context_len, model.pages() * PAGE_LEN];
+    let positions = positions.into_iter().chain(options.context_len).min().unwrap_or(0);
+    let left_out = plan.trim(positions, model.pages());
+    let mut report = Report {
+        model: subject.name(),
+        weights_bytes: model.size_bytes(),
+        cpu: machine::cpu_name(),
+        isa: isa.name(),
+        kv: options.kv.to_string(),
+        threads,
+        clock_ghz,
+        left_out,
+        ..Report::default()
+    };
+
+    let mut network = Network::new(model, options.kv, options.max_batch_tokens, positions);
+    let mut comparison = start_comparison(args, &network, &mut report, progress);
+    for limits in limits.iter().rev() {
+        if limits.threads < threads {
+            network.set_compute(wf_engine::compute(options, limits.threads)?);
+        }
+        stream.set_threads(limits.threads, plan.limits);
+        let mut bench =
+            Bench { network: &mut network, plan, limits, stream: &mut stream, progress };
+        bench.run(limits.threads == threads, &mut report);
+        if let Some(comparison) =
+            comparison.as_mut().filter(|_| [1, threads].contains(&limits.threads))
+        {
+            progress("llama-cpp-python");
+            report.compare.extend(comparison.run(&mut network, plan)?);
+        }
+    }
+    limits::update(&mut limits, &stream);
+    drop(stream);
+    let all = limits.last().expect("limits for all threads");
+    (report.stream_gb_s, report.peak_gmac_s) = (all.stream_gb_s, all.peak_gmac_s);
+    report.limits = limits;
+    report.sparsity = network.sparsity();
+    progress("kernels");
+    report.kernels = kernels::measure(network.model(), plan, clock_ghz);
+    if let Some(price) = args.price {
+        add_cost(&mut report, price);
+    }
+    report.add_warnings(load_before);
+    Ok(report)
+}
+
+/// Starts llama-cpp-python with a model of the same shape, if requested. If it cannot be started,
+/// the report says so and everything else is measured all the same.
+fn start_comparison(
+    args: &BenchArgs,
+    network: &Network,
+    report: &mut Report,
+    progress: &dyn Fn(&str),
+) -> Option<Comparison> {
+    let python = args.compare.as_ref()?;
+    progress("loading the model for llama-cpp-python");
+    Comparison::start(python, network)
+        .inspect_err(|error| report.warnings.push(format!("nothing compared: {error:#}")))
+        .ok()
+}
+
+/// Measures a network on some number of threads.
+struct Bench<'a> {
+    network: &'a mut Network,
+    plan: &'a Plan,
+    limits: &'a Limits,
+    stream: &'a mut Stream,
+    progress: &'a dyn Fn(&str),
+}
+
+impl Bench<'_> {
+    /// Measures every case on all threads, some on fewer. Prefill comes first: it leaves the K/V
+    /// that decoding after a context needs.
+    fn run(&mut self, all_threads: bool, report: &mut Report) {
+        let (plan, threads) = (self.plan, self.limits.threads);
+        for &tokens in &plan.prompts {
+            if all_threads || tokens <= plan.max_prompt_on_fewer_threads {
+                (self.progress)(&format!("prefill of {tokens}, threads: {threads}"));
+                report.prefill.push(self.prefill(tokens));
+            }
+        }
+        for &context in &plan.contexts {
+            // Between one thread and all, how decoding grows with threads is enough.
+            if all_threads || threads == 1 || context == 0 {
+                (self.progress)(&format!("decode at context {context}, threads: {threads}"));
+                report.decode.extend(self.decode_each_way(context));
+            }
+        }
+        if all_threads {
+            self.parts(report);
+        }
+        for &sequences in &plan.sequences {
+            if all_threads || sequences == plan.sequences_on_fewer_threads {
+                (self.progress)(&format!("{sequences} sequences, threads: {threads}"));
+                let timing = self.network.batch(sequences, plan.passes);
+                let tok_s = timing.per_second(sequences);
+                report.batch.push(Batch { sequences, threads, tok_s, spread: timing.spread });
+            }
+        }
+    }
+
+    fn prefill(&mut self, tokens: usize) -> Prefill {
+        let timing = self.network.prefill(tokens, self.plan.passes);
+        let gmac_s = timing.per_second(tokens * self.network.trits()) / 1e9;
+        Prefill {
+            tokens,
+            threads: self.limits.threads,
+            tok_s: timing.per_second(tokens),
+            share_of_peak: gmac_s / self.limits.peak_gmac_s,
+            spread: timing.spread,
+        }
+    }
+
+    /// Decodes with zeros skipped and with zeros read, if the network can do both.
+    fn decode_each_way(&mut self, context: usize) -> Vec<Decode> {
+        let skips = self.network.sparsity().is_some();
+        let ways = if skips { &[true, false][..] } else { &[false] };
+        let decode = |sparse: &bool| {
+            self.network.skip_zeros(*sparse);
+            self.decode(context, *sparse)
+        };
+        let cases = ways.iter().map(decode).collect();
+        self.network.skip_zeros(skips);
+        cases
+    }
+
+    fn decode(&mut self, context: usize, sparse: bool) -> Decode {
+        let (timing, reading) = self.network.decode(context, self.plan.passes, self.stream);
+        let bytes_per_token = self.network.bytes_per_token(context);
+        let gb_s = timing.per_second(bytes_per_token) / 1e9;
+        let stream_gb_s = reading.per_second(self.stream.bytes_len()) / 1e9;
+        Decode {
+            context,
+            threads: self.limits.threads,
+            sparse,
+            tok_s: timing.per_second(1),
+            bytes_per_token,
+            gb_s,
+            stream_gb_s,
+            share_of_stream: gb_s / stream_gb_s,
+            spread: timing.spread,
+        }
+    }
+
+    /// Measures where the time of a token and of a prompt goes.
+    fn parts(&mut self, report: &mut Report) {
+        (self.progress)("where the time goes");
+        let (plan, limits) = (self.plan, self.limits);
+        let context = plan.contexts.iter().copied().filter(|&context| context <= 512).max();
+        if let Some(context) = context {
+            let split = self.network.split_decode(context, plan.passes);
+            report.parts.extend(parts("decode", context, &split, limits));
+        }
+        let prompt = plan.prompts.iter().copied().filter(|&tokens| tokens <= 128).max();
+        if let Some(tokens) = prompt {
+            let split = self.network.split_prefill(tokens, plan.passes);
+            report.parts.extend(parts("prefill", tokens, &split, limits));
+        }
+    }
+}
+
+/// Returns a row for each part, for sampling, and for the estimated cost of the barriers of a pass.
+///
+/// `tokens` is the context length of `decode`, or the prompt length of `prefill`.
+fn parts(pass: &'static str, tokens: usize, split: &Split, limits: &Limits) -> Vec<PartShare> {
+    let tokens_per_pass = if pass == "decode" { 1 } else { tokens };
+    let computed = (split.passes * tokens_per_pass) as f64;
+    let total = (split.parts.total() + split.sampling).as_secs_f64();
+    let row = |part, seconds: f64| PartShare {
+        pass,
+        tokens,
+        threads: limits.threads,
+        part,
+        us_per_token: seconds * 1e6 / computed,
+        share: seconds / total,
+    };
+    let timed = Phase::ALL.into_iter().map(|part| (part.name(), split.parts.of(part)));
+    let mut rows: Vec<_> = timed.map(|(name, time)| row(name, time.as_secs_f64())).collect();
+    rows.push(row("sampling", split.sampling.as_secs_f64()));
+    if let Some(barriers) = split.barriers {
+        rows.push(row("barriers", limits.barrier_us / 1e6 * (barriers * split.passes) as f64));
+    }
+    rows
+}
+
+/// Adds the cost of three workloads: one sequence, the fastest batch, and prompts.
+fn add_cost(report: &mut Report, usd_per_hour: f64) {
+    let threads = report.threads;
+    let decode = report.decode.iter().find(|case| case.threads == threads);
+    let batch = report.batch.iter().max_by(|a, b| a.tok_s.total_cmp(&b.tok_s));
+    let prefill = report.prefill.iter().rfind(|case| case.threads == threads);
+    let speeds = [
+        decode.map(|case| (format!("decode at context {}", case.context), case.tok_s)),
+        batch.map(|case| (format!("decode of {} sequences", case.sequences), case.tok_s)),
+        prefill.map(|case| (format!("prefill of {}", case.tokens), case.tok_s)),
+    ];
+    for (what, tok_s) in speeds.into_iter().flatten() {
+        report.cost.extend(cost::costs(&what, tok_s, usd_per_hour));
+    }
+}

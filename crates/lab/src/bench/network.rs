@@ -1,0 +1,279 @@
+//! A network with the tokens, pages and samplers that the engine would provide.
+//!
+//! Passes are those of the engine: prompts in chunks, with logits for the last token, and steps that
+//! decode one token of each sequence greedily.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use wf_engine::{Limits, Sampler, SamplingParams};
+use wf_kernels::TernaryMatrix;
+use wf_model::{
+    Compute, Forward, KvDtype, KvPool, LayerSparsity, Logits, Model, PAGE_LEN, PageId, PhaseTimes,
+    Segment, TokenId,
+};
+
+use super::stream::Stream;
+use crate::random::Random;
+use crate::stats::{Repeats, Timing, timed};
+
+pub(super) struct Network {
+    model: Model,
+    kv: KvDtype,
+    chunk: usize,
+    /// A prompt as long as the context.
+    tokens: Vec<TokenId>,
+    pages: Vec<PageId>,
+    logits: Logits,
+    /// Number of positions whose K and V have been computed.
+    filled: usize,
+    skips_zeros: bool,
+    sampling: Duration,
+    /// Number of prompts and steps so far.
+    passes: usize,
+}
+
+/// Zeros by squared ReLU in the layers that skip them.
+#[derive(Debug, Serialize)]
+pub(super) struct Sparsity {
+    pub(super) layers: usize,
+    /// Fraction of gates that were not positive.
+    pub(super) closed_gates: f64,
+    /// Fraction of the inputs of `down` whose int8 code was zero.
+    pub(super) zero_codes: f64,
+    /// Additional memory, in bytes.
+    pub(super) copies_bytes: usize,
+}
+
+/// Time of some passes, by part.
+pub(super) struct Split {
+    pub(super) parts: PhaseTimes,
+    pub(super) sampling: Duration,
+    pub(super) passes: usize,
+    /// Barriers of a pass; known for decoding alone.
+    pub(super) barriers: Option<usize>,
+}
+
+impl Network {
+    /// Creates a network that prefills prompts in chunks of `chunk` tokens, up to `positions` positions.
+    pub(super) fn new(model: Model, kv: KvDtype, chunk: usize, positions: usize) -> Self {
+        model.enter_thread();
+        let vocab_len = model.network().vocab_len;
+        let pages: Vec<PageId> = (0..model.pages() as PageId).collect();
+        Self {
+            chunk: chunk.min(model.max_batch_tokens()),
+            tokens: Random::new(0, 0).tokens(positions, vocab_len),
+            logits: Logits::new(vocab_len),
+            filled: 0,
+            skips_zeros: true,
+            sampling: Duration::ZERO,
+            passes: 0,
+            model,
+            kv,
+            pages,
+        }
+    }
+
+    pub(super) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    pub(super) fn positions(&self) -> usize {
+        self.tokens.len()
+    }
+
+    pub(super) fn set_compute(&mut self, compute: Compute) {
+        self.model.set_compute(compute);
+    }
+
+    pub(super) fn trits(&self) -> usize {
+        let layer = |layer: &wf_model::weights::Layer| {
+            let (a, m) = (&layer.attention, &layer.mlp);
+            let matrices = [&a.query, &a.key, &a.value, &a.output, &m.gate, &m.up, &m.down];
+            matrices.iter().map(|w| w.rows() * w.cols()).sum::<usize>()
+        };
+        self.model.weights().layers.iter().map(layer).sum()
+    }
+
+    pub(super) fn skip_zeros(&mut self, skips: bool) {
+        self.model.enable_sparse(skips);
+        self.skips_zeros = skips;
+    }
+
+    /// Returns the sparsity of the layers that skip zeros, if there are any.
+    pub(super) fn sparsity(&self) -> Option<Sparsity> {
+        let skipping: Vec<_> = self.model.layer_sparsity().filter(|layer| layer.skips).collect();
+        let mean = |share: fn(&LayerSparsity) -> f64| {
+            skipping.iter().map(share).sum::<f64>() / skipping.len() as f64
+        };
+        (!skipping.is_empty()).then(|| Sparsity {
+            layers: skipping.len(),
+            closed_gates: mean(LayerSparsity::closed_share),
+            zero_codes: mean(LayerSparsity::zero_share),
+            copies_bytes: self.model.sparse_size_bytes(),
+        })
+    }
+
+    /// Returns the bytes of `up` and `down` that a token skips, by the sparsity observed.
+    fn skipped_bytes(&self) -> usize {
+        let layers = self.model.layer_sparsity().zip(&self.model.weights().layers);
+        let skipping = layers.filter(|(seen, _)| self.skips_zeros && seen.skips);
+        let skipped = |w: &TernaryMatrix, zeros: f64| {
+            // The copy that is read instead has two bits per trit.
+            let copy = w.rows() * w.cols() / 4;
+            w.bytes_len().saturating_sub((copy as f64 * (1.0 - zeros)) as usize)
+        };
+        skipping
+            .map(|(seen, layer)| {
+                skipped(&layer.mlp.up, seen.closed_share())
+                    + skipped(&layer.mlp.down, seen.zero_share())
+            })
+            .sum()
+    }
+
+    /// Returns the bytes that decoding a token at `context` must read: every weight that is not skipped,
+    /// the head and the K/V of all positions, each once.
+    pub(super) fn bytes_per_token(&self, context: usize) -> usize {
+        let weights = self.model.weights();
+        let layers = weights.size_bytes()
+            - weights.embedding.size_bytes()
+            - weights.output.as_ref().map_or(0, |table| table.size_bytes());
+        let position = KvPool::size_bytes(self.model.network(), self.kv, 1) / PAGE_LEN;
+        layers - self.skipped_bytes() + self.model.head_bytes_per_pick() + position * (context + 1)
+    }
+
+    /// Times the prefill of a prompt of `len` tokens.
+    pub(super) fn prefill(&mut self, len: usize, repeats: Repeats) -> Timing {
+        repeats.time(|| self.run_prompt(0..len))
+    }
+
+    /// Times single steps after `context` tokens, alternating with reads of memory.
+    pub(super) fn decode(
+        &mut self,
+        context: usize,
+        repeats: Repeats,
+        stream: &mut Stream,
+    ) -> (Timing, Timing) {
+        let step = self.steps(context, repeats.max);
+        repeats.time_beside(step, || {
+            stream.read();
+        })
+    }
+
+    /// Returns the seconds of `count` steps from the first token on.
+    pub(super) fn decode_run(&mut self, count: usize) -> f64 {
+        let mut step = self.steps(0, count);
+        timed(|| (0..count).for_each(|_| step()))
+    }
+
+    /// Returns the seconds of the prefill of `len` tokens.
+    pub(super) fn prefill_run(&mut self, len: usize) -> f64 {
+        timed(|| self.run_prompt(0..len))
+    }
+
+    /// Returns the seconds of a pass over `rows` tokens after `context` others, with greedy logits for
+    /// each.
+    pub(super) fn rows_run(&mut self, context: usize, rows: usize) -> f64 {
+        self.fill(context);
+        let want: Vec<usize> = (0..rows).collect();
+        let tokens = &self.tokens[context..context + rows];
+        let causal = Segment::causal(tokens, context, &self.pages, &want);
+        let segment = Segment { scoring: sampler().scoring(rows), ..causal };
+        timed(|| {
+            self.model.forward(&[segment], &mut self.logits);
+        })
+    }
+
+    /// Returns a function that decodes the next token, starting after `context` tokens. After `max`
+    /// tokens, or at the end of the context, it starts over.
+    fn steps(&mut self, context: usize, max: usize) -> impl FnMut() {
+        self.fill(context);
+        let mut sampler = sampler();
+        let (mut token, mut position) = (self.tokens[context], context);
+        let last = (context + max).min(self.tokens.len() - 1);
+        move || {
+            token = self.step(token, position, &mut sampler);
+            position = if position < last { position + 1 } else { context };
+        }
+    }
+
+    /// Times steps of `sequences` sequences together, from their first tokens on.
+    pub(super) fn batch(&mut self, sequences: usize, repeats: Repeats) -> Timing {
+        let mut samplers: Vec<Sampler> = (0..sequences).map(|_| sampler()).collect();
+        let mut tokens = vec![self.tokens[0]; sequences];
+        let mut position = 0;
+        repeats.time(|| {
+            let segments: Vec<Segment<'_>> = (0..sequences)
+                .map(|i| Segment {
+                    scoring: samplers[i].scoring(1),
+                    ..Segment::causal(&tokens[i..=i], position, &self.pages[i..=i], &[0])
+                })
+                .collect();
+            self.model.forward(&segments, &mut self.logits);
+            for (i, (token, sampler)) in tokens.iter_mut().zip(&mut samplers).enumerate() {
+                let scores = self.logits.rows_mut(i, 1);
+                *token = sampler.sample(scores, position + 1).map_or(0, |picked| picked.token);
+            }
+            position = (position + 1) % PAGE_LEN.min(self.tokens.len());
+        })
+    }
+
+    /// Measures the parts of decoding after `context` tokens.
+    pub(super) fn split_decode(&mut self, context: usize, repeats: Repeats) -> Split {
+        self.fill(context);
+        let split = self.split(|network| repeats.time(network.steps(context, repeats.max)));
+        Split { barriers: Some(self.model.parallel_runs()), ..split }
+    }
+
+    /// Measures the parts of the prefill of `len` tokens.
+    pub(super) fn split_prefill(&mut self, len: usize, repeats: Repeats) -> Split {
+        self.split(|network| network.prefill(len, repeats))
+    }
+
+    /// Runs passes with the clock on, including the warm-up.
+    fn split(&mut self, run: impl FnOnce(&mut Self) -> Timing) -> Split {
+        (self.sampling, self.passes) = (Duration::ZERO, 0);
+        self.model.start_clock();
+        run(self);
+        let parts = self.model.stop_clock();
+        Split { parts, sampling: self.sampling, passes: self.passes, barriers: None }
+    }
+
+    /// Computes K and V of the first `len` positions, unless that is done already.
+    fn fill(&mut self, len: usize) {
+        if self.filled < len {
+            self.run_prompt(self.filled..len);
+        }
+    }
+
+    fn run_prompt(&mut self, positions: std::ops::Range<usize>) {
+        let end = positions.end;
+        let sampler = sampler();
+        for start in positions.step_by(self.chunk) {
+            let tokens = &self.tokens[start..end.min(start + self.chunk)];
+            let last = [tokens.len() - 1];
+            let want = if start + tokens.len() == end { &last[..] } else { &[] };
+            let causal = Segment::causal(tokens, start, &self.pages, want);
+            let segment = Segment { scoring: sampler.scoring(1), ..causal };
+            self.model.forward(&[segment], &mut self.logits);
+        }
+        self.filled = self.filled.max(end);
+        self.passes += 1;
+    }
+
+    fn step(&mut self, token: TokenId, position: usize, sampler: &mut Sampler) -> TokenId {
+        let causal = Segment::causal(std::slice::from_ref(&token), position, &self.pages, &[0]);
+        let segment = Segment { scoring: sampler.scoring(1), ..causal };
+        self.model.forward(&[segment], &mut self.logits);
+        let start = Instant::now();
+        let picked = sampler.sample(self.logits.rows_mut(0, 1), position + 1);
+        self.sampling += start.elapsed();
+        self.passes += 1;
+        picked.map_or(0, |picked| picked.token)
+    }
+}
+
+fn sampler() -> Sampler {
+    let limits = Limits { max_tokens: usize::MAX, ..Limits::default() };
+    Sampler::new(SamplingParams::default(), &limits, &[])
+}

@@ -1,0 +1,198 @@
+//! The cases of a benchmark, and their time limits.
+
+use std::time::Duration;
+
+use super::args::BenchArgs;
+use crate::stats::Repeats;
+
+/// Length of the prompt that is compared with another program.
+pub(super) const COMPARED_PROMPT: usize = 128;
+
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) contexts: Vec<usize>,
+    pub(super) prompts: Vec<usize>,
+    /// Maximum prompt length measured on fewer threads too.
+    pub(super) max_prompt_on_fewer_threads: usize,
+    pub(super) sequences: Vec<usize>,
+    /// Number of sequences measured on fewer threads too.
+    pub(super) sequences_on_fewer_threads: usize,
+    /// Enables numbers of threads between one and all.
+    pub(super) every_thread_count: bool,
+    /// Number of turns of a comparison with another program.
+    pub(super) turns: usize,
+    pub(super) min_positions: usize,
+    /// Repeats of passes of the network.
+    pub(super) passes: Repeats,
+    /// Repeats of single kernels.
+    pub(super) kernels: Repeats,
+    /// Restricts kernels to the largest matrix.
+    pub(super) largest_matrix_only: bool,
+    /// Repeats of the limits of the machine.
+    pub(super) limits: Repeats,
+    /// Minimum size of the buffer that bandwidth is measured on.
+    pub(super) stream_bytes: usize,
+}
+
+impl Plan {
+    pub(super) fn new(args: &BenchArgs) -> Self {
+        let mut plan = match args {
+            BenchArgs { smoke: true, .. } => Self::smoke(),
+            BenchArgs { quick: true, .. } => Self::quick(),
+            _ => Self::full(),
+        };
+        plan.narrow(args);
+        plan
+    }
+
+    /// Returns the cases of a run that takes a few minutes.
+    fn full() -> Self {
+        Self {
+            contexts: vec![0, 512, 2048],
+            prompts: vec![32, 128, 512, 2048],
+            max_prompt_on_fewer_threads: 128,
+            sequences: vec![1, 2, 4, 8, 16, 32],
+            sequences_on_fewer_threads: 16,
+            every_thread_count: true,
+            turns: 5,
+            min_positions: 0,
+            passes: Repeats { max: 25, budget: Duration::from_secs(4) },
+            kernels: Repeats { max: 200, budget: Duration::from_millis(250) },
+            largest_matrix_only: false,
+            limits: Repeats { max: 50, budget: Duration::from_secs(1) },
+            stream_bytes: 256 << 20,
+        }
+    }
+
+    /// Returns the cases of a run that takes less than a minute.
+    fn quick() -> Self {
+        Self {
+            contexts: vec![0, 512],
+            prompts: vec![32, 128],
+            max_prompt_on_fewer_threads: 32,
+            sequences: vec![1, 4, 16],
+            every_thread_count: false,
+            turns: 3,
+            passes: Repeats { max: 9, budget: Duration::from_millis(1500) },
+            kernels: Repeats { max: 50, budget: Duration::from_millis(100) },
+            largest_matrix_only: true,
+            limits: Repeats { max: 20, budget: Duration::from_millis(500) },
+            ..Self::full()
+        }
+    }
+
+    /// Returns the smallest cases, to test that everything runs.
+    fn smoke() -> Self {
+        let once = Repeats { max: 2, budget: Duration::from_millis(20) };
+        Self {
+            contexts: vec![0, 40],
+            prompts: vec![8, 48],
+            max_prompt_on_fewer_threads: 8,
+            sequences: vec![1, 2],
+            sequences_on_fewer_threads: 2,
+            every_thread_count: true,
+            turns: 1,
+            min_positions: 0,
+            passes: once,
+            kernels: once,
+            largest_matrix_only: true,
+            limits: once,
+            stream_bytes: 1 << 20,
+        }
+    }
+
+    fn narrow(&mut self, args: &BenchArgs) {
+        if args.compare.is_some() {
+            self.min_positions = COMPARED_PROMPT + 1;
+        }
+        if let Some(contexts) = &args.contexts {
+            self.contexts.clone_from(contexts);
+        }
+        if let Some(prompts) = &args.prompts {
+            self.prompts.clone_from(prompts);
+            self.max_prompt_on_fewer_threads = usize::MAX;
+        }
+        if let Some(sequences) = &args.sequences {
+            self.sequences.clone_from(sequences);
+            self.sequences_on_fewer_threads = sequences.iter().copied().max().unwrap_or(0);
+        }
+    }
+
+    /// Returns the numbers of threads to measure; the last is `max`.
+    pub(super) fn thread_counts(&self, max: usize) -> Vec<usize> {
+        let counts = thread_counts(max);
+        if self.every_thread_count || max == 1 { counts } else { vec![1, max] }
+    }
+
+    /// Returns the maximum number of positions of a sequence.
+    pub(super) fn positions(&self) -> usize {
+        let decoded = self.contexts.iter().max().map_or(0, |context| context + self.passes.max + 1);
+        let prompt = self.prompts.iter().max().copied().unwrap_or(0);
+        decoded.max(prompt).max(self.min_positions)
+    }
+
+    pub(super) fn max_sequences(&self) -> usize {
+        self.sequences.iter().max().copied().unwrap_or(1)
+    }
+
+    /// Removes the cases that do not fit into `positions` positions and `pages` pages. Returns their
+    /// descriptions.
+    pub(super) fn trim(&mut self, positions: usize, pages: usize) -> Vec<String> {
+        let mut left_out = Vec::new();
+        let mut keep = |cases: &mut Vec<usize>, what: &str, fits: &dyn Fn(usize) -> bool| {
+            let removed = cases.extract_if(.., |case| !fits(*case));
+            left_out.extend(removed.map(|case| format!("{what} {case}")));
+        };
+        keep(&mut self.contexts, "decode at context", &|context| context + 1 < positions);
+        keep(&mut self.prompts, "prefill of", &|prompt| prompt <= positions);
+        keep(&mut self.sequences, "sequences:", &|sequences| sequences <= pages);
+        left_out
+    }
+}
+
+/// Returns powers of two below `max`, and `max`.
+fn thread_counts(max: usize) -> Vec<usize> {
+    let mut counts: Vec<usize> =
+        std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|&n| n < max).collect();
+    counts.push(max);
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_counts_double_and_end_with_all() {
+        assert_eq!(thread_counts(1), [1]);
+        assert_eq!(thread_counts(2), [1, 2]);
+        assert_eq!(thread_counts(6), [1, 2, 4, 6]);
+        assert_eq!(thread_counts(8), [1, 2, 4, 8]);
+    }
+
+    #[test]
+    fn a_short_context_removes_long_cases() {
+        let mut plan = Plan::full();
+        let left_out = plan.trim(512, 16);
+        assert_eq!(plan.contexts, [0]);
+        assert_eq!(plan.prompts, [32, 128, 512]);
+        assert_eq!(plan.sequences, [1, 2, 4, 8, 16]);
+        assert_eq!(left_out.len(), 4, "{left_out:?}");
+        assert!(left_out.contains(&"prefill of 2048".to_owned()), "{left_out:?}");
+    }
+
+    #[test]
+    fn a_quick_run_measures_one_thread_and_all() {
+        assert_eq!(Plan::full().thread_counts(6), [1, 2, 4, 6]);
+        assert_eq!(Plan::quick().thread_counts(6), [1, 6]);
+        assert_eq!(Plan::quick().thread_counts(1), [1]);
+    }
+
+    #[test]
+    fn positions_cover_all_cases() {
+        for mut plan in [Plan::full(), Plan::quick(), Plan::smoke()] {
+            let positions = plan.positions();
+            assert_eq!(plan.trim(positions, plan.max_sequences()), Vec::<String>::new());
+        }
+    }
+}

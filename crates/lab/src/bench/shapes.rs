@@ -1,0 +1,141 @@
+//! The shapes of published ternary models, which determine their speed.
+
+use clap::ValueEnum;
+use wf_core::{Activation, Attention, Dense, Head, Layer, Network, Norm, Rope};
+use wf_formats::ModelInfo;
+
+/// A published model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shape {
+    /// bitnet_b1_58-large
+    #[value(name = "bitnet-700m")]
+    Bitnet700m,
+    /// BitNet b1.58 2B4T
+    #[value(name = "bitnet-2b")]
+    Bitnet2b,
+    /// bitnet_b1_58-3B
+    #[value(name = "bitnet-3b")]
+    Bitnet3b,
+    /// The 7B of the BitNet b1.58 paper
+    #[value(name = "bitnet-7b")]
+    Bitnet7b,
+    /// Llama3-8B-1.58
+    #[value(name = "llama3-8b")]
+    Llama3Of8b,
+    /// Falcon3-1B-Instruct-1.58bit
+    #[value(name = "falcon3-1b")]
+    Falcon3Of1b,
+    /// Falcon3-3B-Instruct-1.58bit
+    #[value(name = "falcon3-3b")]
+    Falcon3Of3b,
+    /// Falcon3-7B-Instruct-1.58bit
+    #[value(name = "falcon3-7b")]
+    Falcon3Of7b,
+    /// Falcon3-10B-Instruct-1.58bit
+    #[value(name = "falcon3-10b")]
+    Falcon3Of10b,
+}
+
+struct Sizes {
+    vocab: usize,
+    hidden: usize,
+    ffn: usize,
+    layers: usize,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    context: usize,
+}
+
+impl Shape {
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().expect("no shape is hidden").get_name().to_owned()
+    }
+
+    #[rustfmt::skip]
+    fn sizes(self) -> Sizes {
+        let row = |[vocab, hidden, ffn, layers, heads, kv_heads, head_dim, context]: [usize; 8]| {
+            Sizes { vocab, hidden, ffn, layers, heads, kv_heads, head_dim, context }
+        };
+        match self {
+            //                       vocabulary hidden    ffn layers heads kv_heads head_dim context
+            Self::Bitnet700m   => row([  32_002, 1_536,  4_096,   24,   16,      16,      96,  2_048]),
+            Self::Bitnet2b     => row([ 128_256, 2_560,  6_912,   30,   20,       5,     128,  4_096]),
+            Self::Bitnet3b     => row([  32_002, 3_200,  8_640,   26,   32,      32,     100,  2_048]),
+            Self::Bitnet7b     => row([  32_002, 4_096, 11_008,   32,   32,      32,     128,  2_048]),
+            Self::Llama3Of8b   => row([ 128_256, 4_096, 14_336,   32,   32,       8,     128,  8_192]),
+            Self::Falcon3Of1b  => row([ 131_072, 2_048,  8_192,   18,    8,       4,     256,  8_192]),
+            Self::Falcon3Of3b  => row([ 131_072, 3_072,  9_216,   22,   12,       4,     256, 32_768]),
+            Self::Falcon3Of7b  => row([ 131_072, 3_072, 23_040,   28,   12,       4,     256, 32_768]),
+            Self::Falcon3Of10b => row([ 131_072, 3_072, 23_040,   40,   12,       4,     256, 32_768]),
+        }
+    }
+
+    /// Returns the recipe of the network.
+    pub(crate) fn network(self) -> Network {
+        let sizes = self.sizes();
+        let bitnet = self.is_bitnet();
+        let sub_norm = bitnet.then(Norm::default);
+        let attention = Attention {
+            heads: sizes.heads,
+            kv_heads: sizes.kv_heads,
+            head_dim: sizes.head_dim,
+            rope: Some(Rope { theta: 500_000.0, ..Rope::default() }),
+            sub_norm,
+            ..Attention::default()
+        };
+        let activation = if self == Self::Bitnet2b { Activation::Relu2 } else { Activation::Silu };
+        let dense = Dense { ffn_len: sizes.ffn, activation, sub_norm, ..Dense::default() };
+        Network {
+            vocab_len: sizes.vocab,
+            hidden_len: sizes.hidden,
+            layers: vec![Layer::new(attention, dense); sizes.layers],
+            head: Head { tied: bitnet },
+            ..Network::default()
+        }
+    }
+
+    /// Returns the name and context length of the model.
+    pub(crate) fn info(self) -> ModelInfo {
+        ModelInfo {
+            architecture: "synthetic".to_owned(),
+            name: Some(self.name()),
+            context_len: self.sizes().context,
+            ..ModelInfo::default()
+        }
+    }
+
+    /// Returns `true` for models trained as BitNet, with sub-norms and a tied head.
+    fn is_bitnet(self) -> bool {
+        matches!(self, Self::Bitnet700m | Self::Bitnet2b | Self::Bitnet3b | Self::Bitnet7b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_have_as_many_trits_as_their_names_say() {
+        for (shape, expected) in [
+            (Shape::Bitnet700m, 679),
+            (Shape::Bitnet2b, 2_084),
+            (Shape::Bitnet3b, 3_221),
+            (Shape::Bitnet7b, 6_476),
+            (Shape::Llama3Of8b, 6_979),
+            (Shape::Falcon3Of7b, 6_650),
+        ] {
+            assert_eq!(shape.network().trits() / 1_000_000, expected, "{}", shape.name());
+        }
+    }
+
+    #[test]
+    fn heads_divide_the_hidden_state_and_share_keys_evenly() {
+        for shape in Shape::value_variants() {
+            let network = shape.network();
+            assert_eq!(network.check(), Ok(()), "{}", shape.name());
+            let query_len = network.layers[0].attention().query_len();
+            assert_eq!(query_len, network.hidden_len, "{}", shape.name());
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Random weights of a given shape.
+//!
+//! They are the same on every machine and for any number of threads: each strip of a matrix has its
+//! own stream of random numbers. A third of the trits are zero, as in trained models. Scales keep
+//! activations at a constant size. Gates can be closed more often than by chance (`gates.rs`).
+
+use std::convert::Infallible;
+
+use wf_core::Network;
+use wf_formats::encoding::FloatEncoding;
+use wf_formats::{LayerTensor, TensorName};
+use wf_kernels::{Layout, Pool, Scales, TernaryMatrix, half};
+use wf_model::weights::{FloatTable, WeightSource, Weights};
+
+use super::gates::{self, CONSTANT, Gates};
+use crate::random::Random;
+
+pub(super) fn weights(network: &Network, gates: Gates, pool: &Pool, layout: Layout) -> Weights {
+    let constant = if gates == Gates::Demo { CONSTANT } else { 0 };
+    let Ok(weights) = Weights::read(network, &mut Maker { pool, layout, tensors: 0, constant });
+    weights
+}
+
+struct Maker<'a> {
+    pool: &'a Pool,
+    layout: Layout,
+    /// Number of tensors so far; each has its own random numbers.
+    tensors: u64,
+    /// Number of constant elements of the hidden state.
+    constant: usize,
+}
+
+impl WeightSource for Maker<'_> {
+    type Error = Infallible;
+
+    fn matrix(
+        &mut self,
+        name: TensorName,
+        rows: usize,
+        cols: usize,
+    ) -> Result<TernaryMatrix, Infallible> {
+        let constant = self.constant;
+        let TensorName::Layer(_, tensor) = name else { unreachable!("a projection of a layer") };
+        Ok(self.edited(rows, cols, |row, trits| match tensor {
+            LayerTensor::Gate => trits[..constant].fill(-1),
+            LayerTensor::AttnOutput | LayerTensor::Down if row < constant => trits.fill(0),
+            _ => {}
+        }))
+    }
+
+    fn vector(&mut self, name: TensorName, len: usize) -> Result<Vec<f32>, Infallible> {
+        let mut weights = vec![1.0; len];
+        if let TensorName::Layer(layer, LayerTensor::FfnNorm) = name {
+            weights[..self.constant].fill(gates::norm_weight(layer, len));
+        }
+        Ok(weights)
+    }
+
+    /// Returns a table in bf16, as in published models.
+    fn table(&mut self, _: TensorName, rows: usize, cols: usize) -> Result<FloatTable, Infallible> {
+        self.tensors += 1;
+        let (tensor, constant) = (self.tensors, self.constant);
+        let mut bytes = vec![0; rows * cols * 2];
+        self.pool.rows(&mut bytes, cols * 2, |row, bytes| {
+            let mut random = Random::new(tensor, row as u64);
+            for value in bytes.as_chunks_mut().0 {
+                *value = half::f32_to_bf16(random.centred()).to_le_bytes();
+            }
+            bytes.as_chunks_mut().0[..constant].fill(half::f32_to_bf16(1.0).to_le_bytes());
+        });
+        Ok(FloatTable::new(self.pool, FloatEncoding::BF16, cols, &bytes))
+    }
+}
+
+impl Maker<'_> {
+    /// Returns random trits; `edit` can change each row, given its index.
+    fn edited(
+        &mut self,
+        rows: usize,
+        cols: usize,
+        edit: impl Fn(usize, &mut [i8]) + Sync,
+    ) -> TernaryMatrix {
+        self.tensors += 1;
+        let tensor = self.tensors;
+        // Two thirds of the trits are not zero, so outputs are as large as inputs.
+        let scale = (1.5 / cols as f32).sqrt();
+        let (shape, scale) = ((rows, cols), Scales::Tensor(scale));
+        let Ok(matrix) =
+            TernaryMatrix::read(self.pool, self.layout, shape, scale, |rows, trits| {
+                Random::new(tensor, rows.start as u64).fill_trits(trits);
+                for (row, trits) in rows.zip(trits.chunks_exact_mut(cols)) {
+                    edit(row, trits);
+                }
+                Ok::<(), Infallible>(())
+            });
+        matrix
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_third_of_a_matrix_is_zero_for_any_number_of_threads() {
+        let trits_of = |threads| {
+            let pool = Pool::new(threads);
+            let layout = Layout::QuadLines;
+            let matrix =
+                Maker { pool: &pool, layout, tensors: 0, constant: 0 }.edited(64, 300, |_, _| {});
+            let mut trits = vec![0; 64 * 300];
+            for (row, out) in trits.chunks_exact_mut(300).enumerate() {
+                matrix.unpack(row, out);
+            }
+            trits
+        };
+        let trits = trits_of(1);
+        assert_eq!(trits, trits_of(3));
+        for value in [-1, 0, 1] {
+            let share = trits.iter().filter(|&&t| t == value).count() as f64 / trits.len() as f64;
+            assert!((0.31..0.36).contains(&share), "{value}: {share}");
+        }
+    }
+}

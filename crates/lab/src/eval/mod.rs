@@ -1,0 +1,118 @@
+//! Measures a model: logits, perplexity, the cost of K/V types, and tasks.
+
+mod kv;
+mod logits;
+mod perplexity;
+pub mod tasks;
+
+use anyhow::{Result, ensure};
+use wf_engine::{RunOptions, TokenId, read_text};
+use wf_formats::ModelFile;
+use wf_model::{Forward, Logits, Model, PAGE_LEN, PageId, Segment, math};
+
+pub use self::kv::{KvReport, compare_kv};
+pub use self::logits::{LogitsReport, logits};
+pub use self::perplexity::{PerplexityReport, perplexity};
+
+/// Runs `ids` from position 0 and calls `each` with every position and its logits.
+pub fn score(
+    model: &mut Model,
+    ids: &[TokenId],
+    mut each: impl FnMut(usize, &[f32]),
+) -> Result<()> {
+    let (vocab_len, context_len) = (model.network().vocab_len, model.pages() * PAGE_LEN);
+    ensure!(!ids.is_empty(), "no tokens: at least one is required");
+    ensure!(
+        ids.len() <= context_len,
+        "{} tokens do not fit the context of {context_len}",
+        ids.len()
+    );
+    if let Some(id) = ids.iter().find(|&&id| id as usize >= vocab_len) {
+        anyhow::bail!("token id {id} is not in the vocabulary: must be 0 to {}", vocab_len - 1);
+    }
+    let pages: Vec<PageId> = (0..model.pages() as PageId).collect();
+    let mut logits = Logits::new(vocab_len);
+    let mut start = 0;
+    for tokens in ids.chunks(model.max_batch_tokens()) {
+        let want: Vec<usize> = (0..tokens.len()).collect();
+        let segment = Segment::causal(tokens, start, &pages, &want);
+        model.forward(&[segment], &mut logits);
+        for row in 0..tokens.len() {
+            each(start + row, logits.row(row));
+        }
+        start += tokens.len();
+    }
+    Ok(())
+}
+
+/// Returns the cosine of the angle between two vectors; 1 for two vectors of zeros.
+pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| -> f64 {
+        a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+    };
+    let (aa, bb) = (dot(a, a), dot(b, b));
+    if aa == 0.0 && bb == 0.0 { 1.0 } else { dot(a, b) / (aa * bb).sqrt() }
+}
+
+/// Returns −ln of the probability that `logits` give to `token`.
+fn nll(logits: &[f32], token: TokenId) -> f64 {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|&l| math::exp(f64::from(l) - f64::from(max))).sum();
+    math::ln(sum) + f64::from(max) - f64::from(logits[token as usize])
+}
+
+/// A text cut into windows that do not overlap, each with the model's prompt prefix before it.
+struct Windows {
+    /// Maximum number of tokens of a window.
+    len: usize,
+    ids: Vec<Vec<TokenId>>,
+}
+
+impl Windows {
+    fn new(file: &ModelFile, options: &RunOptions, text: &str, len: Option<usize>) -> Result<Self> {
+        let context_len = options.context_len.unwrap_or(file.info().context_len);
+        let len = len.unwrap_or(context_len).min(context_len);
+        let model_text = read_text(file)?;
+        let prefix = &model_text.prompt_prefix;
+        let min = prefix.len() + 2;
+        ensure!(len >= min, "a window of {len} tokens is too short: must be at least {min}");
+        let tokens = model_text.tokenizer.encode(text);
+        let ids: Vec<Vec<TokenId>> =
+            tokens.chunks(len - prefix.len()).map(|part| [&prefix[..], part].concat()).collect();
+        let windows = Self { len, ids };
+        let predicted = windows.predicted();
+        ensure!(predicted > 0, "the text has {} tokens: at least 2 are required", tokens.len());
+        Ok(windows)
+    }
+
+    /// Returns the number of tokens that are predicted: all but the first of each window.
+    fn predicted(&self) -> usize {
+        self.ids.iter().map(|ids| ids.len() - 1).sum()
+    }
+
+    /// Returns the mean of −ln p over all predicted tokens.
+    fn mean_nll(&self, model: &mut Model) -> Result<f64> {
+        let mut sum = 0.0;
+        for ids in &self.ids {
+            score(model, ids, |position, logits| {
+                if let Some(&next) = ids.get(position + 1) {
+                    sum += nll(logits, next);
+                }
+            })?;
+        }
+        Ok(sum / self.predicted() as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cosines_of_known_angles() {
+        assert_eq!(cosine(&[3.0, 4.0], &[6.0, 8.0]), 1.0);
+        assert_eq!(cosine(&[1.0, 0.0], &[0.0, 1.0]), 0.0);
+        assert_eq!(cosine(&[1.0, 0.0], &[-2.0, 0.0]), -1.0);
+        assert_eq!(cosine(&[0.0; 3], &[0.0; 3]), 1.0);
+    }
+}
