@@ -1,11 +1,11 @@
-//! Tells the program which commit it is built from.
+//! Sets `WF_BUILD` to the commit of a release build.
 
 use std::path::Path;
 use std::process::Command;
 
-#[expect(clippy::disallowed_methods, reason = "it is how cargo tells a build")]
+#[expect(clippy::disallowed_methods, reason = "cargo passes the profile in a variable")]
 fn main() {
-    // Only what is released: a build for tests would be made anew after each commit.
+    // Release builds only: other builds would be repeated after each commit.
     let is_release = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
     let commit = is_release.then(|| git(&["rev-parse", "--short=12", "HEAD"])).flatten();
     let build = match (commit, is_release) {
@@ -15,14 +15,14 @@ fn main() {
     };
     println!("cargo::rustc-env=WF_BUILD={build}");
     println!("cargo::rerun-if-changed=build.rs");
-    // The log of HEAD grows with every commit and every other branch that is checked out.
+    // The log of HEAD changes with every commit and checkout.
     let log = git(&["rev-parse", "--git-path", "logs/HEAD"]);
     if let Some(log) = log.filter(|log| is_release && Path::new(log).exists()) {
         println!("cargo::rerun-if-changed={log}");
     }
 }
 
-/// What git says, if there is a git and a repository.
+/// Returns the output of git, if it succeeds.
 fn git(args: &[&str]) -> Option<String> {
     let output = Command::new("git").args(args).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

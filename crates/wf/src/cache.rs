@@ -1,10 +1,10 @@
-//! `wf cache`: what is kept of models from the hub.
+//! `wf cache`: manages cached conversions of models from the Hub.
 
 use anyhow::Result;
 use clap::{Args as ClapArgs, Subcommand};
 use serde::Serialize;
 
-use crate::{hub, report};
+use crate::{hub, output};
 
 #[derive(ClapArgs)]
 pub(crate) struct CacheArgs {
@@ -14,23 +14,23 @@ pub(crate) struct CacheArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Show every conversion that is kept
+    /// List cached conversions
     List(ListArgs),
-    /// Remove what other versions of this program made, and what was never finished
+    /// Remove conversions of other versions of wf, and unfinished ones
     Prune(PruneArgs),
 }
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Examples:
-  wf cache list                             what is kept, and where
-  wf cache list --check                     and whether it is still what was written")]
+  wf cache list                             cached conversions, and their directory
+  wf cache list --check                     also verify their checksums")]
 pub(crate) struct ListArgs {
-    /// Read every byte, and say whether it is still what was written
+    /// Read every file and verify its checksum
     #[arg(long, env = "WF_CHECK")]
     pub(crate) check: bool,
 
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
 }
@@ -38,33 +38,33 @@ pub(crate) struct ListArgs {
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Examples:
-  wf cache prune                            what no command would use again
-  wf cache prune --all                      everything")]
+  wf cache prune                            conversions that no command would use
+  wf cache prune --all                      all conversions")]
 pub(crate) struct PruneArgs {
-    /// Remove all of them
+    /// Remove all conversions
     #[arg(long = "all")]
     pub(crate) all_kept: bool,
 
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct CacheList {
     folder: String,
-    models: Vec<Kept>,
+    models: Vec<CachedModel>,
 }
 
 #[derive(Serialize)]
-struct Kept {
+struct CachedModel {
     source: String,
     target: String,
     path: String,
     size_bytes: u64,
     age_days: u64,
     current: bool,
-    /// Nothing if its bytes were not read.
+    /// `None` if the file was not read.
     sound: Option<bool>,
 }
 
@@ -74,7 +74,6 @@ struct Removed {
     size_bytes: u64,
 }
 
-/// Runs the command.
 pub(crate) fn cache(args: &CacheArgs) -> Result<()> {
     match &args.command {
         CacheCommand::List(args) => list(args),
@@ -84,8 +83,8 @@ pub(crate) fn cache(args: &CacheArgs) -> Result<()> {
 
 fn list(args: &ListArgs) -> Result<()> {
     let conversions = hub::conversions()?;
-    let models = conversions.list().into_iter().map(|entry| Kept {
-        sound: args.check.then(|| conversions.is_sound(&entry)),
+    let models = conversions.list().into_iter().map(|entry| CachedModel {
+        sound: args.check.then(|| conversions.is_intact(&entry)),
         path: entry.path.display().to_string(),
         source: entry.source,
         target: entry.target,
@@ -94,18 +93,18 @@ fn list(args: &ListArgs) -> Result<()> {
         current: entry.is_current,
     });
     let folder = conversions.root().display().to_string();
-    let listed = Listed { folder, models: models.collect() };
+    let listed = CacheList { folder, models: models.collect() };
     if args.json {
-        return report::json(&listed);
+        return output::json(&listed);
     }
     let mut rows = vec![("folder", listed.folder.clone())];
     for model in &listed.models {
-        let size = report::megabytes(model.size_bytes);
-        let age = report::count(usize::try_from(model.age_days).unwrap_or(usize::MAX), "day");
+        let size = output::megabytes(model.size_bytes);
+        let age = output::count(usize::try_from(model.age_days).unwrap_or(usize::MAX), "day");
         let state = match (model.current, model.sound) {
             (_, Some(false)) => ", damaged",
-            (false, _) => ", of another version",
-            (true, Some(true)) => ", sound",
+            (false, _) => ", of another version of wf",
+            (true, Some(true)) => ", intact",
             (true, None) => "",
         };
         rows.push((
@@ -113,14 +112,14 @@ fn list(args: &ListArgs) -> Result<()> {
             format!("{}: {}, {size}, {age} old{state}", model.source, model.target),
         ));
     }
-    report::table(&rows)
+    output::table(&rows)
 }
 
 fn prune(args: &PruneArgs) -> Result<()> {
     let pruned = hub::conversions()?.prune(args.all_kept)?;
     if args.json {
-        return report::json(&Removed { models: pruned.entries, size_bytes: pruned.size_bytes });
+        return output::json(&Removed { models: pruned.entries, size_bytes: pruned.size_bytes });
     }
-    let size = report::megabytes(pruned.size_bytes);
-    report::table(&[("removed", format!("{}, {size}", report::count(pruned.entries, "model")))])
+    let size = output::megabytes(pruned.size_bytes);
+    output::table(&[("removed", format!("{}, {size}", output::count(pruned.entries, "model")))])
 }

@@ -1,10 +1,14 @@
-//! The demo model, inside the binary.
+//! The demo model inside the binary.
 
 use wf_engine::ModelSource;
 
-/// What the demo model is called in messages.
+/// Name of the demo model in messages.
 pub(crate) const NAME: &str = "built-in demo";
 
-/// The demo model: a GGUF file, exactly the one in `assets/`.
-pub(crate) const SOURCE: ModelSource =
-    ModelSource::Embedded { name: NAME, bytes: include_bytes!("../assets/demo.gguf") };
+/// The GGUF file in `assets/`. A `static` is in the binary once; a `const` would be copied into
+/// every codegen unit that uses it.
+static BYTES: &[u8] = include_bytes!("../assets/demo.gguf");
+
+pub(crate) fn source() -> ModelSource {
+    ModelSource::Embedded { name: NAME, bytes: BYTES }
+}

@@ -1,15 +1,15 @@
-//! `wf embed`: turn texts into vectors.
+//! `wf embed`: computes embeddings of texts.
 
 use anyhow::{Context, Result, ensure};
 use clap::Args as ClapArgs;
 use serde::Serialize;
-use wf_engine::{Embed, Embedding, Pooling, RunOptions};
+use wf_engine::{Embedding, EmbeddingRequest, Pooling, RunOptions};
 
-use crate::args::{ComputeArgs, FileArgs, HELP, ModelAndWord, parse_count};
-use crate::{open, report};
+use crate::args::{ComputeArgs, FileArgs, HELP, ModelAndInput, parse_count};
+use crate::{input, open, output};
 
-/// Texts the engine has at once: enough to fill its steps.
-const AT_ONCE: usize = 32;
+/// Number of texts in flight: enough to fill the engine's steps.
+const BATCH: usize = 32;
 
 #[derive(ClapArgs)]
 #[command(
@@ -17,8 +17,9 @@ const AT_ONCE: usize = 32;
     help_template = HELP,
     override_usage = "wf embed [OPTIONS] [MODEL] <TEXT>",
     before_help = "\
-MODEL is left out for WF_MODEL or the built-in demo. TEXT - reads standard input.
-A vector is one line: a JSON list of numbers. It has length 1, so a dot product is a cosine.",
+MODEL defaults to WF_MODEL, or the built-in demo. TEXT can be - for standard input.
+Each embedding is printed as a JSON array on one line. It has length 1, so the dot product of two
+is their cosine similarity.",
     after_help = "\
 Examples:
   wf embed \"The cat sat on the mat\"
@@ -26,22 +27,21 @@ Examples:
 )]
 pub(crate) struct EmbedArgs {
     #[command(flatten)]
-    pub(crate) words: ModelAndWord,
+    pub(crate) input: ModelAndInput,
 
-    /// Every line is a text of its own; empty ones are left out
+    /// Embed every line separately, except empty ones
     #[arg(long, env = "WF_LINES")]
     lines: bool,
 
-    /// Which hidden states a vector is made of: last, mean or cls [default: what the model's file
-    /// says, or else last]
+    /// Pooling of hidden states: last, mean or cls [default: that of the model, or last]
     #[arg(long, env = "WF_POOLING", value_name = "NAME", value_parser = parse_pooling)]
     pooling: Option<Pooling>,
 
-    /// Keep so many numbers of each vector, scaled to length 1 again [default: all]
+    /// Number of dimensions to keep, normalized to length 1 again [default: all]
     #[arg(long, env = "WF_DIMENSIONS", value_name = "COUNT", value_parser = parse_count)]
     dimensions: Option<usize>,
 
-    /// Print a JSON object for each text: index, tokens, embedding
+    /// Print a JSON object per text: index, tokens, embedding
     #[arg(long, env = "WF_JSON")]
     json: bool,
 
@@ -58,37 +58,42 @@ struct Vector {
     embedding: Vec<f32>,
 }
 
-/// Runs the command.
 pub(crate) fn embed(args: &EmbedArgs) -> Result<()> {
-    let (model, text) = args.words.split("text")?;
-    let text = open::text_or_stdin(text)?;
+    let (model, text) = args.input.split("text")?;
+    let text = input::text_or_stdin(text)?;
     let texts: Vec<&str> = match args.lines {
         true => text.lines().filter(|line| !line.is_empty()).collect(),
         false => vec![&text],
     };
     ensure!(texts.iter().any(|text| !text.is_empty()), "the text is empty");
-    let options = RunOptions { max_running: AT_ONCE, ..args.compute.options(&args.file) };
+    let options = RunOptions { max_running: BATCH, ..args.compute.options(&args.file) };
     let frontend = open::model(model, None, &options)?.frontend;
-    let most = frontend.embedding_len();
+    let max = frontend.embedding_len();
     if let Some(len) = args.dimensions {
-        ensure!(len <= most, "--dimensions is {len}: this model's vectors have {most} numbers");
+        ensure!(
+            len <= max,
+            "--dimensions is {len}: embeddings of this model have {max} dimensions"
+        );
     }
-    let begin = |index: usize| -> Result<(usize, Embedding)> {
+    let submit = |index: usize| -> Result<(usize, Embedding)> {
         let tokens = frontend.text().embed_ids(texts[index]);
         let count = tokens.len();
-        let embed =
-            Embed { pooling: args.pooling, dimensions: args.dimensions, ..Embed::new(tokens) };
-        let begun = frontend.embed(embed).with_context(|| format!("text {}", index + 1))?;
-        Ok((count, begun))
+        let embed = EmbeddingRequest {
+            pooling: args.pooling,
+            dimensions: args.dimensions,
+            ..EmbeddingRequest::new(tokens)
+        };
+        let pending = frontend.embed(embed).with_context(|| format!("text {}", index + 1))?;
+        Ok((count, pending))
     };
-    for first in (0..texts.len()).step_by(AT_ONCE) {
-        let indexes = first..texts.len().min(first + AT_ONCE);
-        let begun = indexes.clone().map(begin).collect::<Result<Vec<_>>>()?;
-        for (index, (tokens, embedding)) in indexes.zip(begun) {
+    for first in (0..texts.len()).step_by(BATCH) {
+        let indexes = first..texts.len().min(first + BATCH);
+        let pending = indexes.clone().map(submit).collect::<Result<Vec<_>>>()?;
+        for (index, (tokens, embedding)) in indexes.zip(pending) {
             let embedding = embedding.vector_blocking()?;
             match args.json {
-                true => report::json(&Vector { index, tokens, embedding })?,
-                false => report::json(&embedding)?,
+                true => output::json(&Vector { index, tokens, embedding })?,
+                false => output::json(&embedding)?,
             }
         }
     }
@@ -96,6 +101,6 @@ pub(crate) fn embed(args: &EmbedArgs) -> Result<()> {
 }
 
 fn parse_pooling(name: &str) -> Result<Pooling, String> {
-    let names = || format!("use {}", Pooling::ALL.map(Pooling::name).join(", "));
-    Pooling::named(name).ok_or_else(names)
+    let names = || format!("must be one of {}", Pooling::ALL.map(Pooling::name).join(", "));
+    Pooling::from_name(name).ok_or_else(names)
 }

@@ -1,4 +1,4 @@
-//! `wf inspect`: say what a model file is, and whether it is sound.
+//! `wf inspect`: describes and checks a model file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,20 +7,20 @@ use anyhow::{Result, bail};
 use clap::Args as ClapArgs;
 use serde::Serialize;
 use wf_engine::read_text;
-use wf_formats::encoding::TritScales;
-use wf_formats::{ModelConfig, ModelFile, Pooling, TensorInfo, TokenizerSource};
+use wf_formats::encoding::Scales;
+use wf_formats::{ModelFile, Pooling, TensorInfo, TokenizerSource};
 
 use crate::args::FileArgs;
-use crate::{open, report};
+use crate::{open, output};
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Examples:
-  wf inspect bitnet-2b.gguf                 what it is, and whether every weight is sound
-  wf inspect bitnet-2b.gguf --quick         its structure only
-  wf inspect --tensors --json               every tensor of the built-in demo, for a program")]
+  wf inspect bitnet-2b.gguf                 describe it, and check every weight
+  wf inspect bitnet-2b.gguf --quick         describe it only
+  wf inspect --tensors --json               every tensor of the built-in demo, as JSON")]
 pub(crate) struct InspectArgs {
-    /// The model [default: the built-in demo]
+    /// Model [default: the built-in demo]
     #[arg(env = "WF_MODEL")]
     pub(crate) model: Option<PathBuf>,
 
@@ -28,11 +28,11 @@ pub(crate) struct InspectArgs {
     #[arg(long, env = "WF_TENSORS")]
     pub(crate) tensors: bool,
 
-    /// Look at the structure only, not at every weight
+    /// Skip the check of every weight
     #[arg(long, env = "WF_QUICK")]
     pub(crate) quick: bool,
 
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
 
@@ -40,18 +40,18 @@ pub(crate) struct InspectArgs {
     pub(crate) file: FileArgs,
 }
 
-/// Rows read at once while checking weights: bounds the memory it takes.
-const ROWS_AT_ONCE: usize = 64;
+/// Number of rows to read at a time, which bounds memory.
+const ROWS_PER_READ: usize = 64;
 
 #[derive(Serialize)]
 struct Inspection {
     format: String,
     version: Option<u32>,
-    /// Nothing where the file has none.
+    /// `None` if the file has none.
     digest: Option<String>,
     files: Vec<File>,
     config: Config,
-    /// Encoding → tensors and bytes.
+    /// Number and size of tensors by encoding.
     encodings: BTreeMap<String, Share>,
     trits: u64,
     tokenizer: String,
@@ -60,9 +60,9 @@ struct Inspection {
     decisions: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tensors: Option<Vec<Tensor>>,
-    /// Share of zeros among the trits; nothing if weights were not read.
+    /// Fraction of trits that are zero; `None` if weights were not read.
     zeros: Option<f64>,
-    /// Nothing if weights were not read.
+    /// `None` if weights were not read.
     sound: Option<bool>,
     faults: Vec<String>,
 }
@@ -109,7 +109,7 @@ struct Config {
     bos: Option<u32>,
     eos: Vec<u32>,
     block_diffusion: Option<Blocks>,
-    /// How its makers want embeddings to be made.
+    /// Pooling of embeddings, if the file has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pooling: Option<&'static str>,
 }
@@ -123,7 +123,6 @@ struct Blocks {
     context: &'static str,
 }
 
-/// Runs the command.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
     let file = open::file(&open::original(args.model.as_deref())?, &args.file.options())?;
     let mut inspection = describe(&file, args.tensors);
@@ -131,7 +130,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
         check_weights(&file, &mut inspection);
     }
     if args.json {
-        report::json(&inspection)?;
+        output::json(&inspection)?;
     } else {
         print_text(&inspection)?;
     }
@@ -139,7 +138,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
         0 => Ok(()),
         faults => {
             let name = inspection.files.first().map_or("the model", |file| file.path.as_str());
-            bail!("{name}: not sound, {} found", report::count(faults, "fault"))
+            bail!("{name}: {} found", output::count(faults, "fault"))
         }
     }
 }
@@ -171,7 +170,7 @@ fn describe(file: &ModelFile, list_tensors: bool) -> Inspection {
             .iter()
             .map(|f| File { path: f.path.clone(), size_bytes: f.size_bytes })
             .collect(),
-        config: describe_config(file.config()),
+        config: describe_config(file),
         encodings,
         trits: trits.map(|t| t.rows as u64 * t.cols as u64).sum(),
         tokenizer,
@@ -185,56 +184,61 @@ fn describe(file: &ModelFile, list_tensors: bool) -> Inspection {
     }
 }
 
-fn describe_config(c: &ModelConfig) -> Config {
+fn describe_config(file: &ModelFile) -> Config {
+    let (network, info) = (file.network(), file.info());
+    // Layers of today's families are alike in what is shown here.
+    let layer = network.layers.first().copied().unwrap_or_default();
+    let attention = layer.attention();
+    let dense = layer.ffn.dense().copied().unwrap_or_default();
     Config {
-        architecture: c.architecture.clone(),
-        name: c.name.clone(),
-        layers: c.layers,
-        hidden: c.hidden_len,
-        feed_forward: c.ffn_len,
-        heads: c.heads,
-        kv_heads: c.kv_heads,
-        head_dim: c.head_dim,
-        vocabulary: c.vocab_len,
-        context: c.context_len,
-        rope_theta: c.rope_theta,
-        norm_eps: c.norm_eps,
-        activation: c.activation.key(),
-        sub_norms: c.sub_norms,
-        tied_head: c.tied_head,
-        bos: c.bos,
-        eos: c.eos.clone(),
-        block_diffusion: c.block_diffusion.map(|b| Blocks {
+        architecture: info.architecture.clone(),
+        name: info.name.clone(),
+        layers: network.layers.len(),
+        hidden: network.hidden_len,
+        feed_forward: dense.ffn_len,
+        heads: attention.heads,
+        kv_heads: attention.kv_heads,
+        head_dim: attention.head_dim,
+        vocabulary: network.vocab_len,
+        context: info.context_len,
+        rope_theta: attention.rope.unwrap_or_default().theta,
+        norm_eps: network.norm.eps,
+        activation: dense.activation.key(),
+        sub_norms: attention.sub_norm.is_some(),
+        tied_head: network.head.tied,
+        bos: info.bos,
+        eos: info.eos.clone(),
+        block_diffusion: info.block_diffusion.map(|b| Blocks {
             mask_token: b.mask_token,
             block: b.block_len,
             sub_block: b.sub_block_len,
             token_shift: b.token_shift,
             context: if b.causal_context { "causal" } else { "block" },
         }),
-        pooling: c.pooling.map(Pooling::name),
+        pooling: info.pooling.map(Pooling::name),
     }
 }
 
-/// Where the tokenizer is, and why it or the chat template cannot be used if so.
+/// Describes the tokenizer, with an error if it or the chat template is unusable.
 fn describe_tokenizer(file: &ModelFile) -> (String, Option<String>) {
-    let place = match file.tokenizer() {
+    let origin = match file.tokenizer() {
         TokenizerSource::Json(_) => "tokenizer.json".to_owned(),
         TokenizerSource::Gguf(v) => match &v.pre {
             Some(pre) => format!("in the file, {} ({pre})", v.model),
             None => format!("in the file, {}", v.model),
         },
         TokenizerSource::Missing { looked } => {
-            return (format!("missing: looked for {looked}"), None);
+            return (format!("missing (looked for {looked})"), None);
         }
     };
     match read_text(file) {
-        Ok(text) => (format!("{place}, {} tokens", text.tokenizer.len()), None),
-        Err(error) => (format!("{place}, cannot be used"), Some(error.to_string())),
+        Ok(text) => (format!("{origin}, {} tokens", text.tokenizer.len()), None),
+        Err(error) => (format!("{origin}, unusable"), Some(error.to_string())),
     }
 }
 
-/// Reads every weight: each code must be a trit, each scale and float finite, and all of them what
-/// was written where the file has checksums.
+/// Reads every weight: each code must be a trit, each scale and float finite, and checksums must
+/// match if the file has any.
 fn check_weights(file: &ModelFile, inspection: &mut Inspection) {
     let mut zeros = 0;
     for tensor in file.tensors() {
@@ -254,8 +258,8 @@ fn check_weights(file: &ModelFile, inspection: &mut Inspection) {
 }
 
 fn check_trits(file: &ModelFile, tensor: &TensorInfo, zeros: &mut u64) -> Result<()> {
-    let _: TritScales = file.scales(tensor)?;
-    let mut trits = vec![0; ROWS_AT_ONCE.min(tensor.rows) * tensor.cols];
+    let _: Scales = file.scales(tensor)?;
+    let mut trits = vec![0; ROWS_PER_READ.min(tensor.rows) * tensor.cols];
     for rows in row_ranges(tensor.rows) {
         let trits = &mut trits[..rows.len() * tensor.cols];
         file.trits(tensor, rows, trits)?;
@@ -265,7 +269,7 @@ fn check_trits(file: &ModelFile, tensor: &TensorInfo, zeros: &mut u64) -> Result
 }
 
 fn check_floats(file: &ModelFile, tensor: &TensorInfo) -> Result<()> {
-    let mut values = vec![0.0; ROWS_AT_ONCE.min(tensor.rows) * tensor.cols];
+    let mut values = vec![0.0; ROWS_PER_READ.min(tensor.rows) * tensor.cols];
     for rows in row_ranges(tensor.rows) {
         let first = rows.start;
         let values = &mut values[..rows.len() * tensor.cols];
@@ -280,7 +284,7 @@ fn check_floats(file: &ModelFile, tensor: &TensorInfo) -> Result<()> {
 }
 
 fn row_ranges(rows: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    (0..rows).step_by(ROWS_AT_ONCE).map(move |first| first..(first + ROWS_AT_ONCE).min(rows))
+    (0..rows).step_by(ROWS_PER_READ).map(move |first| first..(first + ROWS_PER_READ).min(rows))
 }
 
 fn print_text(i: &Inspection) -> Result<()> {
@@ -288,7 +292,7 @@ fn print_text(i: &Inspection) -> Result<()> {
     let version = i.version.map_or(String::new(), |version| format!(" version {version}"));
     let mut rows = vec![("format", format!("{}{version}", i.format))];
     for file in &i.files {
-        rows.push(("file", format!("{}, {}", file.path, report::megabytes(file.size_bytes))));
+        rows.push(("file", format!("{}, {}", file.path, output::megabytes(file.size_bytes))));
     }
     rows.extend(i.digest.iter().map(|digest| ("digest", digest.clone())));
     rows.push(("model", c.name.clone().unwrap_or_else(|| "(no name)".to_owned())));
@@ -302,7 +306,7 @@ fn print_text(i: &Inspection) -> Result<()> {
     ));
     let (sub_norms, head) = (
         if c.sub_norms { "sub-norms" } else { "no sub-norms" },
-        if c.tied_head { "tied head" } else { "own head" },
+        if c.tied_head { "tied head" } else { "separate head" },
     );
     rows.push(("", format!("{}, {sub_norms}, {head}, rope θ {}", c.activation, c.rope_theta)));
     rows.push(("context", format!("{} tokens", c.context)));
@@ -318,13 +322,13 @@ fn print_text(i: &Inspection) -> Result<()> {
         ));
     }
     for (encoding, share) in &i.encodings {
-        let size = report::megabytes(share.size_bytes);
+        let size = output::megabytes(share.size_bytes);
         rows.push(("tensors", format!("{} of {encoding}, {size}", share.tensors)));
     }
-    let zeros = i.zeros.map_or(String::new(), |z| format!(", {:.1} % of them zero", z * 100.0));
+    let zeros = i.zeros.map_or(String::new(), |z| format!(", {:.1} % zero", z * 100.0));
     rows.push(("trits", format!("{:.1} million{zeros}", i.trits as f64 / 1e6)));
     for name in &i.unused_tensors {
-        rows.push(("not used", name.clone()));
+        rows.push(("unused", name.clone()));
     }
     for decision in &i.decisions {
         rows.push(("decided", decision.clone()));
@@ -337,14 +341,14 @@ fn print_text(i: &Inspection) -> Result<()> {
         rows.push(("fault", fault.clone()));
     }
     rows.push((
-        "sound",
+        "check",
         match i.sound {
-            Some(true) => "yes: every weight was read",
-            Some(false) => "no",
-            None if i.faults.is_empty() => "not checked (--quick)",
-            None => "no",
+            Some(true) => "passed: every weight was read",
+            Some(false) => "failed",
+            None if i.faults.is_empty() => "skipped (--quick)",
+            None => "failed",
         }
         .to_owned(),
     ));
-    report::table(&rows)
+    output::table(&rows)
 }

@@ -1,37 +1,38 @@
-//! `wf`: run 1.58-bit language models on the CPU you have.
+//! `wf`: runs 1.58-bit language models on the CPU you have.
 //!
-//! This crate is the command line: it parses, calls the libraries and prints. The environment is
-//! read here and nowhere else.
+//! This crate is the command line: it parses arguments, calls the libraries and prints. The
+//! environment is read here and nowhere else.
 
 #![forbid(unsafe_code)]
 
-mod absent;
 mod args;
 mod bench;
 mod cache;
 mod chat;
 mod convert;
+mod cpu;
 mod demo;
 mod doctor;
 mod embed;
+mod env;
 mod environment;
 mod eval;
 mod hub;
+mod input;
 mod inspect;
 mod load;
-mod loading;
 mod man;
 mod memory;
-mod near;
+mod missing;
 mod open;
-mod overview;
-mod report;
+mod output;
+mod progress;
+mod quickstart;
 mod run;
 mod serve;
-mod svg;
+mod suggest;
 mod terminal;
 mod tokenize;
-mod validate;
 mod verify;
 mod version;
 
@@ -40,20 +41,19 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::args::Command;
-use crate::eval::args::EvalCommand;
-use crate::report::UsageError;
+use crate::output::UsageError;
 
 fn main() -> ExitCode {
     match run_command() {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read our output has gone: nothing went wrong on our side.
-        Err(error) if report::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        // The reader of the output closed it, which is no error.
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) if error.is::<UsageError>() => {
-            report::note(&format!("error: {error}\n\nFor more information, try '--help'."));
+            output::note(&format!("error: {error}\n\nFor more information, try '--help'."));
             ExitCode::from(2)
         }
         Err(error) => {
-            report::note(&format!("error: {}", report::explain(&error)));
+            output::note(&format!("error: {}", output::explain(&error)));
             ExitCode::FAILURE
         }
     }
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 
 fn run_command() -> Result<()> {
     if std::env::args_os().len() == 1 {
-        return overview::overview();
+        return output::stream(quickstart::TEXT);
     }
     match environment::parse()?.command {
         Command::Serve(args) => serve::serve(&args),
@@ -73,21 +73,16 @@ fn run_command() -> Result<()> {
         Command::Cache(args) => cache::cache(&args),
         Command::Embed(args) => embed::embed(&args),
         Command::Tokenize(args) => tokenize::tokenize(&args),
-        Command::Eval(args) => match args.command {
-            EvalCommand::Logits(args) => eval::logits::logits(&args),
-            EvalCommand::Perplexity(args) => eval::perplexity::perplexity(&args),
-            EvalCommand::Kv(args) => eval::kv::kv(&args),
-            EvalCommand::Tasks(args) => eval::tasks::tasks(&args),
-        },
-        Command::Bench(args) => bench::bench(&args),
+        Command::Eval(args) => eval::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Load(args) => load::load(&args),
-        Command::Validate(args) => validate::validate(&args),
+        Command::Validate(args) => load::validate(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut environment::command(), "wf", &mut script);
-            report::bytes(&script)
+            output::bytes(&script)
         }
-        Command::Man(args) => man::man(&args),
+        Command::Man(args) => man::man(&args, environment::command()),
     }
 }

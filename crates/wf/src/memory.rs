@@ -1,25 +1,25 @@
-//! Whether a model fits the memory, asked before it is loaded.
+//! Checks before loading that a model fits into memory.
 //!
-//! Linux would rather end a program than refuse it memory: without this question a model that is
-//! too large ends in a `Killed` without a reason.
+//! Linux kills a program rather than refusing it memory. Without this check, a model that is too large
+//! ends in `Killed` without a reason.
 
 use std::fs::read_to_string;
 
 use anyhow::{Result, bail};
-use wf_engine::{KvRoom, RunOptions};
+use wf_engine::{KvCapacity, RunOptions};
 use wf_formats::{Encoding, ModelFile};
 use wf_model::{KvPool, PAGE_LEN};
 
-/// The least bytes that a model takes.
+/// Minimum memory of a model, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Need {
     weights: usize,
-    /// Keys and values of the tokens.
+    /// K/V cache of the tokens.
     kv: usize,
     tokens: usize,
 }
 
-/// Refuses a model that cannot fit the memory there is, with its draft model if there is one.
+/// Returns an error if a model and its draft model cannot fit into the available memory.
 pub(crate) fn check(
     file: &ModelFile,
     draft: Option<&ModelFile>,
@@ -37,43 +37,43 @@ pub(crate) fn check(
 }
 
 impl Need {
-    /// Never more than will be used: what would fit must not be refused.
+    /// Returns a lower bound, so that no model that fits is rejected.
     fn of(file: &ModelFile, options: &RunOptions) -> Self {
         let weights = file.tensors().iter().map(|tensor| match tensor.encoding {
-            // Five trits a byte is the smallest layout.
+            // Five trits per byte is the smallest layout.
             Encoding::Ternary(_) | Encoding::MasterWeights(_) => tensor.rows * tensor.cols / 5,
             _ => usize::try_from(tensor.size).unwrap_or(usize::MAX),
         });
-        let config = file.config();
-        let context_len = options.context_len.unwrap_or(config.context_len);
-        let size_bytes = |pages| KvPool::size_bytes(config, options.kv, pages);
+        let network = file.network();
+        let context_len = options.context_len.unwrap_or(file.info().context_len);
+        let size_bytes = |pages| KvPool::size_bytes(network, options.kv, pages);
         let one_context = context_len.div_ceil(PAGE_LEN);
-        let kv = match options.kv_room {
-            KvRoom::Bytes(bytes) => bytes,
-            // The others are given up where memory is short.
-            KvRoom::Contexts { .. } => size_bytes(one_context),
+        let kv = match options.kv_capacity {
+            KvCapacity::Bytes(bytes) => bytes,
+            // Fewer contexts are used if memory is short.
+            KvCapacity::Contexts { .. } => size_bytes(one_context),
         };
         Self { weights: weights.fold(0, usize::saturating_add), kv, tokens: context_len }
     }
 }
 
-/// Says what is missing, and what would help.
+/// Returns an error that says how much is missing and what to do.
 fn compare(need: Need, available: usize) -> Result<()> {
-    let whole = need.weights.saturating_add(need.kv);
-    if whole <= available {
+    let total = need.weights.saturating_add(need.kv);
+    if total <= available {
         return Ok(());
     }
     let gigabytes = |bytes: usize| format!("{:.1} GB", bytes as f64 / 1e9);
-    let way_out = match available.checked_sub(need.weights) {
-        // Half of what is left, and a round number.
+    let remedy = match available.checked_sub(need.weights) {
+        // Half of what is left, rounded.
         Some(left) if left / 2 >= need.kv / need.tokens.max(1) * 64 => {
             let fits = (left / 2) / (need.kv / need.tokens.max(1)).max(1) / 64 * 64;
-            format!("--context {fits} fits, and --kv int8 takes a quarter for keys and values")
+            format!("--context {fits} fits, and --kv int8 needs a quarter for the K/V cache")
         }
-        _ => "end other programs, or take a smaller model".to_owned(),
+        _ => "close other programs, or use a smaller model".to_owned(),
     };
     bail!(
-        "not enough memory: weights take {}, keys and values of {} tokens {}, and {} are free: {way_out}",
+        "not enough memory: weights need {}, the K/V cache of {} tokens needs {}, and {} are free: {remedy}",
         gigabytes(need.weights),
         need.tokens,
         gigabytes(need.kv),
@@ -81,8 +81,8 @@ fn compare(need: Need, available: usize) -> Result<()> {
     )
 }
 
-/// Bytes that this process can still have, where the system tells: of the machine or of the
-/// container around it, whichever is less.
+/// Returns the bytes this process can still allocate, swap included: the minimum of those of the
+/// machine and of the container. `None` where the system does not tell.
 fn available() -> Option<usize> {
     let meminfo = read_to_string("/proc/meminfo").ok()?;
     let of_machine =
@@ -90,7 +90,7 @@ fn available() -> Option<usize> {
     Some(of_container().map_or(of_machine, |container| container.min(of_machine)))
 }
 
-/// Free memory without swap, to take a share of.
+/// Returns the free memory without swap, in bytes.
 pub(crate) fn free() -> Option<usize> {
     let free = field(&read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
     Some(of_container().map_or(free, |container| container.min(free)))
@@ -100,7 +100,7 @@ fn of_container() -> Option<usize> {
     let number = |name: &str| -> Option<usize> {
         read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse().ok()
     };
-    // What the files in the cache take can be had back; how much of it is not worth a second look.
+    // The page cache can be reclaimed.
     let used = number("memory.current")?;
     let cached = read_to_string("/sys/fs/cgroup/memory.stat").ok().and_then(|stat| {
         let line = stat.lines().find_map(|line| line.strip_prefix("file "))?;
@@ -109,7 +109,7 @@ fn of_container() -> Option<usize> {
     Some(number("memory.max")?.saturating_sub(used.saturating_sub(cached.unwrap_or(0))))
 }
 
-/// A number of kilobytes in `/proc/meminfo`.
+/// Returns a field of `/proc/meminfo`, in bytes.
 fn field(meminfo: &str, name: &str) -> Option<usize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -122,13 +122,13 @@ mod tests {
     use crate::demo;
 
     #[test]
-    fn what_does_not_fit_is_told_with_a_way_out() {
+    fn the_error_names_sizes_and_a_remedy() {
         let need = Need { weights: 1_000_000_000, kv: 4_000_000_000, tokens: 4096 };
         assert!(compare(need, 5_000_000_000).is_ok());
         let message = compare(need, 3_000_000_000).unwrap_err().to_string();
         for words in [
-            "weights take 1.0 GB",
-            "4096 tokens 4.0 GB",
+            "weights need 1.0 GB",
+            "4096 tokens needs 4.0 GB",
             "3.0 GB are free",
             "--context 1024",
             "--kv int8",
@@ -140,19 +140,20 @@ mod tests {
     }
 
     #[test]
-    fn the_demo_needs_about_what_it_weighs() {
+    fn the_demo_needs_about_its_file_size() {
         let options = RunOptions::default();
-        let file = demo::SOURCE.open(&options.open).unwrap();
+        let file = demo::source().open(&options.open).unwrap();
         let need = Need::of(&file, &options);
         assert!((10_000_000..30_000_000).contains(&need.weights), "{need:?}");
-        // 12 layers, 2 heads of 64 numbers, keys and values, 4 bytes each.
+        // 12 layers, 2 heads of 64 elements, keys and values, 4 bytes each.
         assert_eq!((need.kv, need.tokens), (2048 * 12 * 2 * 64 * 2 * 4, 2048));
-        let few = RunOptions { context_len: Some(64), kv_room: KvRoom::Bytes(12), ..options };
+        let few =
+            RunOptions { context_len: Some(64), kv_capacity: KvCapacity::Bytes(12), ..options };
         assert_eq!(Need::of(&file, &few).kv, 12);
     }
 
     #[test]
-    fn the_system_tells_in_kilobytes() {
+    fn meminfo_is_in_kilobytes() {
         let meminfo = "MemTotal:  8000 kB\nMemAvailable:    512 kB\n";
         assert_eq!(field(meminfo, "MemAvailable:"), Some(512 << 10));
         assert_eq!(field(meminfo, "SwapFree:"), None);

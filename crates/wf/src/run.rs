@@ -1,21 +1,17 @@
-//! `wf run`: write a reply to a prompt.
-
-use std::time::Duration;
+//! `wf run`: generates a response to a prompt.
 
 use anyhow::{Context, Result, ensure};
 use clap::Args as ClapArgs;
 use serde::Serialize;
 use wf_engine::{
-    Finish, FinishReason, Frontend, Generate, Input, OpenedModel, Piece, RunOptions, TextStream,
-    Timings, TokenId,
+    Finish, FinishReason, Frontend, GenerationRequest, OpenedModel, PromptInput, RunOptions,
+    TextEvent, TextStream, Timings, TokenId, required_logits,
 };
 use wf_model::{HeadCounts, HeadMode, Scoring};
 use wf_text::ChatMessage;
 
-use crate::args::{
-    ComputeArgs, DecodingArgs, FileArgs, FormArgs, HELP, HeadArgs, ModelAndWord, SamplingArgs,
-};
-use crate::{open, report};
+use crate::args::{ConstraintArgs, DecodingArgs, EngineArgs, HELP, ModelAndInput, SamplingArgs};
+use crate::{input, open, output};
 
 #[derive(ClapArgs)]
 #[command(
@@ -24,126 +20,120 @@ use crate::{open, report};
     override_usage = "wf run [OPTIONS] [MODEL] <PROMPT>",
     before_help = "\
 MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file or a Hugging Face directory
-[default: WF_MODEL, or the built-in demo]. PROMPT is a text; - reads it from standard input.",
+[default: WF_MODEL, or the built-in demo]. PROMPT is a text, or - for standard input.",
     after_help = "\
 Examples:
   wf run \"Once upon a time\"                          with the built-in demo model
-  wf run bitnet-2b.gguf \"Why is the sky blue?\"       with a model of your own
+  wf run bitnet-2b.gguf \"Why is the sky blue?\"       with another model
   wf run \"Tell me a story\" --temperature 0.8 --seed 7
-                                                     another story for each seed
-  wf run --raw \"The little dog\" --max-tokens 48      go on with a text
+                                                     a different story for each seed
+  wf run --raw \"The little dog\" --max-tokens 48      continue a text
   echo \"Who are you?\" | wf run -                     the prompt from standard input
-  wf run --json \"What is the capital of France?\"     ids, text and timings for a program
-  wf run \"Are cats animals?\" --regex \"yes|no\"      a reply of that form; also --json-schema"
+  wf run --json \"What is the capital of France?\"     ids, text and timings as JSON
+  wf run \"Are cats animals?\" --regex \"yes|no\"        constrained; also --json-schema"
 )]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) words: ModelAndWord,
+    pub(crate) input: ModelAndInput,
 
-    /// Continue the prompt as it is, without the chat template
+    /// Continue the prompt without the chat template
     #[arg(long, env = "WF_RAW")]
     pub(crate) raw: bool,
 
-    /// With --raw: let names such as <|eot_id|> in the prompt stand for those tokens
+    /// With --raw: parse special tokens such as <|eot_id|> in the prompt
     #[arg(long, env = "WF_SPECIALS")]
     pub(crate) specials: bool,
 
-    /// A system message before the prompt
+    /// System message
     #[arg(long, env = "WF_SYSTEM", value_name = "TEXT")]
     pub(crate) system: Option<String>,
 
-    /// Print one JSON object: prompt_ids, ids, text, finish_reason, seed, timings
+    /// Print a JSON object: prompt_ids, ids, text, finish_reason, seed, timings
     #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
 
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
     #[command(flatten)]
-    pub(crate) form: FormArgs,
+    pub(crate) constraint: ConstraintArgs,
     #[command(flatten)]
     pub(crate) decoding: DecodingArgs,
     #[command(flatten)]
-    pub(crate) compute: ComputeArgs,
-    #[command(flatten)]
-    pub(crate) head: HeadArgs,
-    #[command(flatten)]
-    pub(crate) file: FileArgs,
+    pub(crate) engine: EngineArgs,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
-    let (model, prompt) = args.words.split("prompt")?;
-    let prompt = open::text_or_stdin(prompt)?;
-    ensure!(!prompt.is_empty(), "the prompt is empty: give it a text to answer or to continue");
-    let form = args.form.source()?;
-    let head = args.head.head;
-    // No copy is made for picks that look at every score, unless asked for.
-    let looks_at_all = args.sampling.params().scoring() == Scoring::All;
-    let head = if looks_at_all && head == HeadMode::Auto { HeadMode::Full } else { head };
-    let sparse = args.head.sparse;
-    let options = RunOptions { head, sparse, ..args.compute.options(&args.file) };
+    let (model, prompt) = args.input.split("prompt")?;
+    let prompt = input::text_or_stdin(prompt)?;
+    ensure!(!prompt.is_empty(), "the prompt is empty");
+    let constraint = args.constraint.source()?;
+    let options = args.engine.options();
+    // Sampling that needs all logits has no use for an int8 copy.
+    let needs_all = required_logits(&args.sampling.params()) == Scoring::All;
+    let head = match options.head {
+        HeadMode::Auto if needs_all => HeadMode::Full,
+        head => head,
+    };
+    let options = RunOptions { head, ..options };
     let model = open::model(model, args.decoding.draft.as_deref(), &options)?;
     let decode = args.decoding.mode(&model.frontend)?;
-    let generate = args.sampling.generate(input(args, prompt, &model.frontend));
-    let grammar = form.map(|form| model.frontend.compile(&form)).transpose();
-    let grammar = grammar.with_context(|| args.form.flag())?;
-    let generate = Generate { decode, grammar, ..generate };
-    let reply = model.frontend.generate(generate)?;
+    let generate = args.sampling.generate(prompt_input(args, prompt, &model.frontend));
+    let grammar = constraint.map(|source| model.frontend.compile(&source)).transpose();
+    let grammar = grammar.with_context(|| args.constraint.flag())?;
+    let generate = GenerationRequest { decode, grammar, ..generate };
+    let stream = model.frontend.generate(generate)?;
     if args.json {
-        print_json(reply)?
+        print_json(stream)?
     } else {
-        print_text(reply, &model)?
+        print_text(stream, &model)?
     }
     if head == HeadMode::Check {
-        model.head_counts.iter().for_each(|(name, counts)| tell_counts(name, counts));
+        model.head_counts.iter().for_each(|(name, counts)| print_head_counts(name, counts));
     }
     Ok(())
 }
 
-/// What a check of the head saw.
-fn tell_counts(name: &str, counts: &HeadCounts) {
+/// Prints what `--head check` found.
+fn print_head_counts(name: &str, counts: &HeadCounts) {
     let (picks, candidates) = (counts.picks(), counts.candidates());
-    let each = candidates as f64 / picks.max(1) as f64;
-    report::note(&format!(
-        "head check: {name}: {} equal to the full head, {each:.1} candidates each, {} widened, {} read whole",
-        report::count(counts.checked() as usize, "pick"),
+    let mean = candidates as f64 / picks.max(1) as f64;
+    output::note(&format!(
+        "head check: {name}: {} equal to the full head, {mean:.1} candidates each, {} widened, {} read in full",
+        output::count(counts.checked() as usize, "pick"),
         counts.widened(),
         counts.whole(),
     ));
 }
 
-/// The chat template by default, where the model has one.
-fn input(args: &RunArgs, prompt: String, frontend: &Frontend) -> Input {
+/// Returns the input of the model: a chat, if it has a template, unless `--raw` is set.
+fn prompt_input(args: &RunArgs, prompt: String, frontend: &Frontend) -> PromptInput {
     if args.raw && args.specials {
-        return Input::RawWithSpecials(prompt);
+        return PromptInput::TextWithSpecials(prompt);
     }
-    // A system message makes no sense without a template: let the engine say so.
+    // A system message without a template is an error of the engine.
     if args.raw || (frontend.text().template.is_none() && args.system.is_none()) {
-        return Input::Raw(prompt);
+        return PromptInput::Text(prompt);
     }
     let system = args.system.iter().map(|text| ChatMessage::new("system", text));
-    Input::Chat(system.chain([ChatMessage::new("user", &prompt)]).collect())
+    PromptInput::Chat(system.chain([ChatMessage::new("user", &prompt)]).collect())
 }
 
-fn print_text(mut reply: TextStream, model: &OpenedModel) -> Result<()> {
+fn print_text(mut stream: TextStream, model: &OpenedModel) -> Result<()> {
     let mut ended_line = true;
-    while let Some(piece) = reply.next() {
+    while let Some(piece) = stream.next() {
         match piece? {
-            Piece::Started { .. }
-            | Piece::Progress { .. }
-            | Piece::Preview(_)
-            | Piece::PromptLogprobs(_) => {}
-            Piece::Text { text, .. } => {
-                report::stream(&text)?;
+            TextEvent::Text { text, .. } => {
+                output::stream(&text)?;
                 ended_line = text.chars().next_back().map_or(ended_line, |c| c == '\n');
             }
-            Piece::Done(finish) => {
+            TextEvent::Done(finish) => {
                 if !ended_line {
-                    report::stream("\n")?;
+                    output::stream("\n")?;
                 }
-                let summary = summary(&finish, reply.seed(), model);
-                report::note(&format!("\n{summary}"));
+                let summary = summary(&finish, stream.seed(), model);
+                output::note(&format!("\n{summary}"));
             }
+            _ => {}
         }
     }
     Ok(())
@@ -151,45 +141,40 @@ fn print_text(mut reply: TextStream, model: &OpenedModel) -> Result<()> {
 
 fn summary(finish: &Finish, seed: u64, model: &OpenedModel) -> String {
     let t = &finish.timings;
-    let ended = if finish.reason == FinishReason::Length { ", cut at the limit" } else { "" };
+    let ended = if finish.reason == FinishReason::Length { ", stopped at the limit" } else { "" };
     format!(
-        "prompt {}, {:.1} tok/s · reply {}{}, {:.1} tok/s{ended} · {} on {} · seed {seed}",
-        report::count(t.prompt_tokens, "token"),
-        rate(t.prompt_tokens, t.prompt),
-        report::count(t.reply_tokens, "token"),
+        "prompt {}, {:.1} tok/s · response {}{}, {:.1} tok/s{ended} · {} on {} · seed {seed}",
+        output::count(t.prompt_tokens, "token"),
+        output::rate(t.prompt_tokens, t.prompt),
+        output::count(t.completion_tokens, "token"),
         passes(t),
-        rate(t.timed_tokens, t.reply),
+        output::rate(t.timed_tokens, t.decode),
         model.isa,
-        report::count(model.threads, "thread"),
+        output::count(model.threads, "thread"),
     )
 }
 
-/// In how many passes a reply was written, where that is not one for each token.
+/// Returns the number of passes, if it is not one per token.
 fn passes(t: &Timings) -> String {
-    match t.work.passes {
-        passes if passes == t.reply_tokens => String::new(),
+    match t.stats.passes {
+        passes if passes == t.completion_tokens => String::new(),
         1 => " in 1 pass".to_owned(),
         passes => format!(" in {passes} passes"),
     }
 }
 
-/// Tokens a second; 0 where no time went by.
-fn rate(tokens: usize, time: Duration) -> f64 {
-    if time.is_zero() { 0.0 } else { tokens as f64 / time.as_secs_f64() }
-}
-
 #[derive(Serialize)]
-struct Reply<'a> {
+struct Response<'a> {
     prompt_ids: &'a [TokenId],
     ids: &'a [TokenId],
     text: &'a str,
     finish_reason: &'static str,
     seed: u64,
-    timings: ReplyTimings,
+    timings: ResponseTimings,
 }
 
 #[derive(Serialize)]
-struct ReplyTimings {
+struct ResponseTimings {
     prompt_tokens: usize,
     prompt_ms: f64,
     prompt_tokens_per_second: f64,
@@ -202,36 +187,33 @@ struct ReplyTimings {
     accepted_tokens: usize,
 }
 
-fn print_json(mut reply: TextStream) -> Result<()> {
+fn print_json(mut stream: TextStream) -> Result<()> {
     let mut text = String::new();
-    while let Some(piece) = reply.next() {
+    while let Some(piece) = stream.next() {
         match piece? {
-            Piece::Started { .. }
-            | Piece::Progress { .. }
-            | Piece::Preview(_)
-            | Piece::PromptLogprobs(_) => {}
-            Piece::Text { text: piece, .. } => text.push_str(&piece),
-            Piece::Done(Finish { reason, timings: t, .. }) => {
-                report::json(&Reply {
-                    prompt_ids: reply.prompt_ids(),
-                    ids: reply.ids(),
+            TextEvent::Text { text: piece, .. } => text.push_str(&piece),
+            TextEvent::Done(Finish { reason, timings: t, .. }) => {
+                output::json(&Response {
+                    prompt_ids: stream.prompt_ids(),
+                    ids: stream.ids(),
                     text: &text,
                     finish_reason: reason.name(),
-                    seed: reply.seed(),
-                    timings: ReplyTimings {
+                    seed: stream.seed(),
+                    timings: ResponseTimings {
                         prompt_tokens: t.prompt_tokens,
                         prompt_ms: t.prompt.as_secs_f64() * 1e3,
-                        prompt_tokens_per_second: rate(t.prompt_tokens, t.prompt),
-                        reply_tokens: t.reply_tokens,
-                        reply_ms: t.reply.as_secs_f64() * 1e3,
-                        reply_tokens_per_second: rate(t.timed_tokens, t.reply),
-                        passes: t.work.passes,
-                        rows: t.work.rows,
-                        drafted_tokens: t.work.drafted,
-                        accepted_tokens: t.work.agreed,
+                        prompt_tokens_per_second: output::rate(t.prompt_tokens, t.prompt),
+                        reply_tokens: t.completion_tokens,
+                        reply_ms: t.decode.as_secs_f64() * 1e3,
+                        reply_tokens_per_second: output::rate(t.timed_tokens, t.decode),
+                        passes: t.stats.passes,
+                        rows: t.stats.rows,
+                        drafted_tokens: t.stats.drafted,
+                        accepted_tokens: t.stats.accepted,
                     },
                 })?;
             }
+            _ => {}
         }
     }
     Ok(())

@@ -1,20 +1,20 @@
-//! Text that is shown on a terminal.
+//! Sanitizing of untrusted text for terminals.
 //!
-//! A terminal obeys what it is shown: escape sequences move the cursor, rename the window, answer
-//! questions as if the user had typed. Words of a model, of a file or of a server must not do that.
+//! Escape sequences can move the cursor, rename the window or fake typed input. Text from a model, a
+//! file or a server must not be able to do that.
 
 use std::borrow::Cow;
 
-/// `text` with every control character made visible, except the ends of lines and tabs. Carriage
-/// returns, which could write over what was read before, are left out.
-pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+/// Returns `text` with all control characters except line feeds and tabs made visible. Carriage
+/// returns, which could overwrite earlier text, are removed.
+pub(crate) fn sanitize(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);
     }
     let visible = text.chars().filter(|&c| c != '\r').map(|c| match c {
         c if is_plain(c) => c,
-        // Unicode has a picture of each of the first 32, in their order, and one of DEL.
+        // Unicode has symbols for the first 32, in order, and for DEL.
         '\0'..='\x1f' => {
             char::from_u32(0x2400 + u32::from(c)).unwrap_or(char::REPLACEMENT_CHARACTER)
         }
@@ -29,13 +29,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_is_left() {
-        assert_eq!(harmless("plain,\n\ttext: é 😀 \u{200d}"), "plain,\n\ttext: é 😀 \u{200d}");
-        assert_eq!(harmless("\x1b]0;mine\x07\x1b[2J"), "␛]0;mine␇␛[2J");
-        assert_eq!(harmless("yes\rno\r\n"), "yesno\n");
-        assert_eq!(harmless("\u{9b}2J\x7f\0"), "\u{fffd}2J␡␀");
+    fn no_control_characters_are_left() {
+        assert_eq!(sanitize("plain,\n\ttext: é 😀 \u{200d}"), "plain,\n\ttext: é 😀 \u{200d}");
+        assert_eq!(sanitize("\x1b]0;mine\x07\x1b[2J"), "␛]0;mine␇␛[2J");
+        assert_eq!(sanitize("yes\rno\r\n"), "yesno\n");
+        assert_eq!(sanitize("\u{9b}2J\x7f\0"), "\u{fffd}2J␡␀");
         let every: String = (0..=0x10ffff).filter_map(char::from_u32).collect();
         let left = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-        assert!(!harmless(&every).chars().any(left));
+        assert!(!sanitize(&every).chars().any(left));
     }
 }

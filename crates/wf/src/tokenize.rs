@@ -1,4 +1,4 @@
-//! `wf tokenize`: show the tokens of a text.
+//! `wf tokenize`: prints the tokens of a text.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,30 +10,30 @@ use wf_engine::{TokenId, read_text};
 use wf_formats::OpenOptions;
 use wf_text::Tokenizer;
 
-use crate::report::UsageError;
-use crate::{open, report};
+use crate::output::UsageError;
+use crate::{input, open, output};
 
 #[derive(ClapArgs)]
 #[command(
     after_help = "\
 Examples:
   wf tokenize \"Café 😀\"                     with the tokenizer of the built-in demo
-  wf tokenize bitnet-2b.gguf \"Café 😀\"      with that of a model
+  wf tokenize bitnet-2b.gguf \"Café 😀\"      with the tokenizer of a model
   wf tokenize bitnet-2b.gguf --file wiki.txt --json",
     override_usage = "wf tokenize [OPTIONS] [MODEL] <TEXT>\n       \
                             wf tokenize [OPTIONS] [MODEL] --file <FILE>\n       \
                             wf tokenize [OPTIONS] --tokenizer <FILE> <TEXT>"
 )]
 pub(crate) struct TokenizeArgs {
-    /// The model (left out: the built-in demo), and the text; - reads standard input
+    /// Model [default: the built-in demo] and text; - reads standard input
     #[arg(value_name = "MODEL TEXT")]
-    pub(crate) words: Vec<OsString>,
+    pub(crate) arguments: Vec<OsString>,
 
-    /// Another way to name the model
+    /// Model
     #[arg(long, env = "WF_MODEL", value_name = "MODEL", hide = true)]
     pub(crate) model: Option<PathBuf>,
 
-    /// Use this tokenizer.json instead of a model's
+    /// Use a tokenizer.json instead of a model
     #[arg(long, env = "WF_TOKENIZER", value_name = "FILE")]
     pub(crate) tokenizer: Option<PathBuf>,
 
@@ -41,19 +41,19 @@ pub(crate) struct TokenizeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
-    /// Let names such as <|eot_id|> in the text stand for those tokens
+    /// Parse special tokens such as <|eot_id|> in the text
     #[arg(long, env = "WF_SPECIALS")]
     pub(crate) specials: bool,
 
-    /// Print one JSON object: ids, pieces
+    /// Print a JSON object: ids, pieces
     #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
 }
 
 impl TokenizeArgs {
-    /// Whether a word is left for the model once the text has its own.
-    pub(crate) fn names_a_model(&self) -> bool {
-        self.words.len() > usize::from(self.file.is_none())
+    /// Returns `true` if there is an argument for the model besides the text.
+    pub(crate) fn has_model(&self) -> bool {
+        self.arguments.len() > usize::from(self.file.is_none())
     }
 }
 
@@ -63,12 +63,11 @@ struct Tokens {
     pieces: Vec<String>,
 }
 
-/// Runs the command.
 pub(crate) fn tokenize(args: &TokenizeArgs) -> Result<()> {
     let (model, text) = model_and_text(args)?;
     let tokenizer = match &args.tokenizer {
         Some(path) => {
-            let json = open::read_tokenizer_file(path)?;
+            let json = input::read_tokenizer_file(path)?;
             Tokenizer::from_json(&json).with_context(|| format!("{}", path.display()))?
         }
         None => {
@@ -79,33 +78,37 @@ pub(crate) fn tokenize(args: &TokenizeArgs) -> Result<()> {
     let ids =
         if args.specials { tokenizer.encode_with_specials(&text) } else { tokenizer.encode(&text) };
     let piece = |&id: &TokenId| {
-        String::from_utf8_lossy(tokenizer.piece(id).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(tokenizer.token_bytes(id).unwrap_or_default()).into_owned()
     };
     let tokens = Tokens { pieces: ids.iter().map(piece).collect(), ids };
     if args.json {
-        return report::json(&tokens);
+        return output::json(&tokens);
     }
     for (id, piece) in tokens.ids.iter().zip(&tokens.pieces) {
-        report::stream(&format!("{id:>7}  {piece:?}\n"))?;
+        output::stream(&format!("{id:>7}  {piece:?}\n"))?;
     }
-    report::note(&report::count(tokens.ids.len(), "token"));
+    output::note(&output::count(tokens.ids.len(), "token"));
     Ok(())
 }
 
-/// With --file one word is the model; else a lone word is the text.
+/// Returns the model and the text. A single argument is the text, or with `--file` the model.
 fn model_and_text(args: &TokenizeArgs) -> Result<(Option<&Path>, String)> {
     let usage = |message: &str| Err(UsageError::new(message).into());
-    if args.names_a_model() && args.tokenizer.is_some() {
-        return usage("give either a model or --tokenizer, not both");
+    if args.has_model() && args.tokenizer.is_some() {
+        return usage("a model and --tokenizer cannot be used together");
     }
     let named = args.model.as_deref();
-    match (&args.file, &args.words[..]) {
-        (Some(file), []) => Ok((named, open::read_text_file(file)?)),
-        (Some(file), [model]) => Ok((Some(Path::new(model)), open::read_text_file(file)?)),
-        (Some(_), _) => usage("the text is given twice: as an argument and by --file"),
-        (None, []) => usage("no text: give it as an argument, by --file, or - for standard input"),
-        (None, [text]) => Ok((named, open::text_or_stdin(text)?)),
-        (None, [model, text]) => Ok((Some(Path::new(model)), open::text_or_stdin(text)?)),
-        (None, _) => usage("more than a model and a text: put a text with spaces in quotes"),
+    match (&args.file, &args.arguments[..]) {
+        (Some(file), []) => Ok((named, input::read_text_file(file)?)),
+        (Some(file), [model]) => Ok((Some(Path::new(model)), input::read_text_file(file)?)),
+        (Some(_), _) => usage("the text cannot be given both as an argument and by --file"),
+        (None, []) => {
+            usage("missing text: give it as an argument or by --file, or use - for standard input")
+        }
+        (None, [text]) => Ok((named, input::text_or_stdin(text)?)),
+        (None, [model, text]) => Ok((Some(Path::new(model)), input::text_or_stdin(text)?)),
+        (None, _) => {
+            usage("too many arguments: expected a model and a text; quote a text with spaces")
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! What this program is: its version, the commit it was built from, and what it computes with here.
+//! The version, the commit it was built from, and the instruction set in use.
 
 use std::sync::OnceLock;
 
-/// What `wf --version` says after the name: `0.1.0 (commit 4d2bebf0c1d2, avx512vnni)`.
+/// Returns the version as shown by `wf --version`: `0.1.0 (commit 4d2bebf0c1d2, avx512vnni)`.
 pub(crate) fn version() -> &'static str {
     static VERSION: OnceLock<String> = OnceLock::new();
     VERSION.get_or_init(|| {

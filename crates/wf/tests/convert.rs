@@ -14,7 +14,7 @@ const STORY: &str = "Once upon a time, there was a little";
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
     command.args(args).stdin(Stdio::null());
-    // What the developer has set must not decide a test.
+    // The developer's settings must not affect tests.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
         command.env_remove(name);
     }
@@ -111,7 +111,7 @@ fn every_head_is_written_within_its_bound() {
     assert!(told.contains("Q6_K: costs 0.23 % in perplexity"), "{told}");
     assert_eq!(fs::read(&packed).unwrap(), fs::read(room.path("q6_k.gguf")).unwrap());
     let message = refusal(&["convert", DEMO, &room.at("dir"), "--head", "q6_k"]);
-    assert!(message.contains("holds f32, f16 and bf16"), "{message}");
+    assert!(message.contains("allowed are f32, f16 and bf16"), "{message}");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn nothing_is_replaced_unasked() {
     let (out, dir) = (room.at("model.gguf"), room.at("dir"));
     fs::write(&out, "mine").unwrap();
     let message = refusal(&["convert", DEMO, &out]);
-    assert!(message.contains("model.gguf exists: --force replaces it"), "{message}");
+    assert!(message.contains("model.gguf exists: use --force to replace it"), "{message}");
     assert_eq!(fs::read(&out).unwrap(), b"mine");
     json(&["convert", DEMO, &out, "--force", "--json"]);
     assert!(fs::read(&out).unwrap().starts_with(b"GGUF"));
@@ -147,7 +147,7 @@ fn nothing_is_replaced_unasked() {
     let message = refusal(&["convert", &out, &out, "--force"]);
     assert!(message.contains("source and destination are the same"), "{message}");
     let message = refusal(&["convert", DEMO, &room.at("none/model.gguf")]);
-    assert!(message.contains("there is no directory"), "{message}");
+    assert!(message.contains("does not exist"), "{message}");
     assert_eq!(names(room.0.path()), ["dir", "model.gguf"]);
 }
 
@@ -172,18 +172,18 @@ fn what_does_not_fit_is_said_with_what_does() {
     let out = room.at("model.gguf");
     let narrow = random("auto-online-gqa-untied");
     let message = refusal(&["convert", &narrow, &out, "--encoding", "tq2_0"]);
-    assert!(message.contains("TQ2_0 needs columns in multiples of 256"), "{message}");
+    assert!(message.contains("TQ2_0 requires columns in multiples of 256"), "{message}");
     assert!(
-        message.contains("what fits every tensor: ") && message.contains("IQ2_BN"),
+        message.contains("encodings that fit every tensor: ") && message.contains("IQ2_BN"),
         "{message}"
     );
     assert!(message.contains("packed safetensors"), "{message}");
     let message = refusal(&["convert", DEMO, &room.at("x"), "--encoding", "tq2_0"]);
-    assert!(message.contains("is for GGUF"), "{message}");
+    assert!(message.contains("requires GGUF"), "{message}");
     let message = refusal(&["convert", DEMO, &room.at("x.foo")]);
     assert!(message.contains("use .gguf, .wf, .bin or a directory"), "{message}");
     let message = refusal(&["convert", DEMO, &out, "--group", "64"]);
-    assert!(message.contains("--group is for master weights"), "{message}");
+    assert!(message.contains("--group requires master weights"), "{message}");
     assert!(names(room.0.path()).is_empty());
 }
 
@@ -203,7 +203,7 @@ fn master_weights_get_a_scale_for_each_group() {
     assert!(message.contains("trits"), "{message}");
     let message =
         refusal(&["convert", &source, &room.at("x.gguf"), "--group", "64", "--encoding", "iq2_bn"]);
-    assert!(message.contains("Q2_0 holds one for 64 or 128 columns"), "{message}");
+    assert!(message.contains("one scale per group: TQ2_0, TQ1_0, Q2_0 groups of 64"), "{message}");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn a_source_that_is_cut_short_meanwhile_is_an_error_with_a_name() {
         }
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{message}");
-        let told = message.contains("cut short") || message.contains("was written to while");
+        let told = message.contains("truncated") || message.contains("was modified while");
         assert!(told && message.contains("source"), "{message}");
         assert!(!Path::new(&out).exists());
         refused += 1;
@@ -361,7 +361,7 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "code 1\ncode 1\n");
     let message = stderr(&output);
     assert_eq!(message.matches("No space left").count(), 2, "{message}");
-    assert_eq!(message.matches(" MB are needed").count(), 2, "{message}");
+    assert_eq!(message.matches(" MB are required").count(), 2, "{message}");
     assert!(message.contains("small/model.gguf: "), "{message}");
 }
 

@@ -1,11 +1,11 @@
-//! `wf serve` at the edge: encrypted connections and traces, or how to build them.
+//! Tests of `wf serve` with TLS and traces, or of the errors without them.
 
 use std::process::{Command, Output, Stdio};
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
     command.args(["serve", "--port", "0"]).args(args).stdin(Stdio::null());
-    // What the developer has set must not decide a test.
+    // The developer's settings must not affect tests.
     let is_ours = |name: &String| name.starts_with("WF_") || name.starts_with("OTEL_");
     for (name, _) in std::env::vars().filter(|(name, _)| is_ours(name)) {
         command.env_remove(name);
@@ -13,8 +13,8 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-/// What a server says that does not start.
-fn refused(args: &[&str]) -> String {
+/// Returns the message of a server that must fail to start.
+fn fails(args: &[&str]) -> String {
     let Output { status, stderr, .. } = command(args).output().expect("wf runs");
     assert!(!status.success());
     String::from_utf8(stderr).expect("text")
@@ -25,10 +25,10 @@ mod running {
     use std::io::{BufRead, BufReader};
     use std::process::{Child, Stdio};
 
-    /// A server that ends with the test.
+    /// A server that is stopped at the end of the test.
     pub(crate) struct Running(pub(crate) Child);
 
-    /// A server, and the first line it says, which comes when the model is loaded.
+    /// Starts a server. Returns it and its first line, which is printed when the model is loaded.
     pub(crate) fn start(args: &[&str]) -> (Running, String) {
         let mut child = super::command(args).stdout(Stdio::piped()).spawn().expect("wf serves");
         let mut line = String::new();
@@ -40,7 +40,7 @@ mod running {
 
     impl Drop for Running {
         fn drop(&mut self) {
-            // Already gone is as good.
+            // It may have exited already.
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
@@ -48,23 +48,23 @@ mod running {
 }
 
 #[test]
-fn a_tls_file_needs_the_other() {
-    let said = refused(&["--tls-cert", "cert.pem"]);
-    assert!(said.contains("--tls-cert needs --tls-key"), "{said}");
-    let said = refused(&["--tls-key", "key.pem"]);
-    assert!(said.contains("--tls-key needs --tls-cert"), "{said}");
+fn a_tls_file_requires_the_other() {
+    let message = fails(&["--tls-cert", "cert.pem"]);
+    assert!(message.contains("--tls-cert requires --tls-key"), "{message}");
+    let message = fails(&["--tls-key", "key.pem"]);
+    assert!(message.contains("--tls-key requires --tls-cert"), "{message}");
 }
 
 #[cfg(not(feature = "tls"))]
 #[test]
-fn without_tls_it_is_said_how_to_build_it() {
-    let said = refused(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
-    assert!(said.contains("build it with --features tls"), "{said}");
+fn without_tls_the_error_says_how_to_build_it() {
+    let message = fails(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    assert!(message.contains("build it with --features tls"), "{message}");
 }
 
 #[cfg(feature = "tls")]
 #[test]
-fn tls_is_greeted_as_https_and_wrong_files_are_named() {
+fn tls_urls_are_https_and_errors_name_files() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -73,15 +73,18 @@ fn tls_is_greeted_as_https_and_wrong_files_are_named() {
     let (_server, line) =
         running::start(&["--tls-cert", &file("cert.pem"), "--tls-key", &file("key.pem")]);
     assert!(line.contains(" on https://127.0.0.1:"), "{line}");
-    let said = refused(&["--tls-cert", &file("cert.pem"), "--tls-key", &file("absent.pem")]);
-    assert!(said.contains("--tls-cert, --tls-key: ") && said.contains("absent.pem"), "{said}");
+    let message = fails(&["--tls-cert", &file("cert.pem"), "--tls-key", &file("absent.pem")]);
+    assert!(
+        message.contains("--tls-cert, --tls-key: ") && message.contains("absent.pem"),
+        "{message}"
+    );
 }
 
 #[cfg(not(feature = "otlp"))]
 #[test]
-fn without_otlp_it_is_said_how_to_build_it() {
-    let said = refused(&["--otlp", "http://127.0.0.1:4318"]);
-    assert!(said.contains("build it with --features otlp"), "{said}");
+fn without_otlp_the_error_says_how_to_build_it() {
+    let message = fails(&["--otlp", "http://127.0.0.1:4318"]);
+    assert!(message.contains("build it with --features otlp"), "{message}");
 }
 
 #[cfg(feature = "otlp")]
@@ -91,7 +94,7 @@ mod otlp {
     use std::process::Command;
     use std::thread::{self, JoinHandle};
 
-    use super::refused;
+    use super::fails;
     use super::running::start;
 
     const TRACE: [u8; 16] = *b"\x4b\xf9\x2f\x35\x77\xb3\x4d\xa6\xa3\xce\x92\x9d\x0e\x0e\x47\x36";
@@ -99,7 +102,7 @@ mod otlp {
     const KEY: &str = "sk-nobody-may-see-this";
     const PROMPT: &str = "Marmalade";
 
-    /// A collector that takes one post: its address, and the head and the body it will have seen.
+    /// Starts a collector for one request. Returns its address, and a thread that returns head and body.
     fn collector() -> (String, JoinHandle<(String, Vec<u8>)>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -137,7 +140,7 @@ mod otlp {
         bytes.windows(part.len()).any(|window| window == part)
     }
 
-    /// The whole answer to a completion that belongs to a trace.
+    /// Requests a completion that belongs to a trace.
     fn complete(address: &str, stream: bool) -> String {
         let body = format!(
             r#"{{"prompt": "{PROMPT}", "max_tokens": 7, "ignore_eos": true, "stream": {stream}}}"#
@@ -169,14 +172,14 @@ mod otlp {
             assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
             assert!(server.0.wait().unwrap().success());
 
-            // Whoever has not come by now never will: then this is what the collector takes.
+            // If no post has come by now, this connection ends the collector.
             let _ = TcpStream::connect(url.trim_start_matches("http://"));
             let (head, body) = seen.join().unwrap();
             assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
             assert!(head.to_ascii_lowercase().contains("application/x-protobuf"), "{head}");
             assert!(has(&body, TRACE), "the trace that was sent");
             assert!(has(&body, b"\x00\xf0\x67\xaa\x0b\xa9\x02\xb7"), "the span that was sent");
-            for told in [
+            for text in [
                 "wrinklefree",
                 "POST /v1/completions",
                 "http.response.status_code",
@@ -186,7 +189,7 @@ mod otlp {
                 "gen_ai.usage.output_tokens",
                 "length",
             ] {
-                assert!(has(&body, told), "{told}: {}", String::from_utf8_lossy(&body));
+                assert!(has(&body, text), "{text}: {}", String::from_utf8_lossy(&body));
             }
             // In protobuf: the value (field 2) has two bytes, of which an integer (field 3) is 7.
             assert!(has(&body, b"gen_ai.usage.output_tokens\x12\x02\x18\x07"), "seven tokens");
@@ -198,8 +201,11 @@ mod otlp {
     }
 
     #[test]
-    fn otlp_addresses_that_are_none_are_refused() {
-        let said = refused(&["--otlp", "https://collector.example"]);
-        assert!(said.contains("--otlp") && said.contains("https is not spoken"), "{said}");
+    fn invalid_otlp_addresses_are_errors() {
+        let message = fails(&["--otlp", "https://collector.example"]);
+        assert!(
+            message.contains("--otlp") && message.contains("https is not supported"),
+            "{message}"
+        );
     }
 }

@@ -1,5 +1,4 @@
-//! What someone meets who has never used it: the overview, help that can be followed, and mistakes
-//! that are answered with a way out.
+//! Tests of the first contact with `wf`: quick start, help and its examples, suggestions for mistakes.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
@@ -12,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 const WF: &str = env!("CARGO_BIN_EXE_wf");
 
-/// A command without the developer's settings.
+/// Returns a command without the developer's settings.
 fn clean(program: &str) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null());
@@ -30,7 +29,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The message of a command that must fail with that exit code.
+/// Returns the message of a command that must fail with `code`.
 fn fails(args: &[&str], code: i32) -> String {
     let output = wf(args);
     let message = text(&output.stderr);
@@ -40,7 +39,7 @@ fn fails(args: &[&str], code: i32) -> String {
 }
 
 #[test]
-fn alone_it_shows_three_things_to_try() {
+fn without_arguments_it_shows_three_commands_to_try() {
     let output = wf(&[]);
     assert!(output.status.success());
     let said = text(&output.stdout);
@@ -50,7 +49,7 @@ fn alone_it_shows_three_things_to_try() {
 }
 
 #[test]
-fn the_version_says_what_was_built_and_what_it_computes_with() {
+fn the_version_has_build_and_instruction_set() {
     let said = text(&wf(&["--version"]).stdout);
     assert!(said.starts_with(concat!("wf ", env!("CARGO_PKG_VERSION"), " (")), "{said}");
     assert!(said.contains("commit ") || said.contains("development build"), "{said}");
@@ -60,7 +59,7 @@ fn the_version_says_what_was_built_and_what_it_computes_with() {
 }
 
 #[test]
-fn slips_are_answered_with_what_was_meant() {
+fn typing_errors_get_suggestions() {
     for (args, meant) in [
         (&["run", "hi", "--temprature", "1"][..], "--temperature"),
         (&["chat", "--ulr", "x"], "--url"),
@@ -68,7 +67,7 @@ fn slips_are_answered_with_what_was_meant() {
         (&["chatt"], "chat"),
         (&["inpsect"], "inspect"),
         (&["hf:owner/repo"], "wf chat hf:owner/repo"),
-        (&[WF, "hello"], "as a model"),
+        (&[WF, "hello"], "is a model, not a command"),
     ] {
         let message = fails(args, 2);
         assert!(message.contains(meant), "{args:?}: {message}");
@@ -76,7 +75,7 @@ fn slips_are_answered_with_what_was_meant() {
 }
 
 #[test]
-fn a_model_that_is_not_there_is_answered_with_those_that_are() {
+fn a_missing_model_gets_suggestions() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(at("bitnet-2b.gguf"), "").unwrap();
@@ -86,7 +85,7 @@ fn a_model_that_is_not_there_is_answered_with_those_that_are() {
         let message = fails(&[command, &[&model], prompt].concat(), 1);
         assert!(message.contains("did you mean"), "{message}");
         assert!(message.contains("bitnet-2b.gguf?"), "{message}");
-        // A server may have something in its log before.
+        // A server may have logged something before.
         assert!(message.lines().last().unwrap().starts_with("error: no model at "), "{message}");
     }
     let message = fails(&["chat", "microsoft/bitnet-b1.58-2B-4T"], 1);
@@ -94,7 +93,7 @@ fn a_model_that_is_not_there_is_answered_with_those_that_are() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_answered_with_one_that_is_free() {
+fn a_taken_port_gets_a_suggestion() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let message = fails(&["serve", "--port", &port.to_string()], 1);
@@ -105,10 +104,10 @@ fn a_port_that_is_taken_is_answered_with_one_that_is_free() {
 }
 
 #[test]
-fn an_instruction_set_that_is_not_here_is_answered_with_those_that_are() {
+fn an_unsupported_instruction_set_lists_supported_ones() {
     let foreign = if cfg!(target_arch = "x86_64") { "neon" } else { "avx2" };
     let message = fails(&["chat", "--isa", foreign], 1);
-    assert!(message.contains("allowed are scalar"), "{message}");
+    assert!(message.contains("available are scalar"), "{message}");
 }
 
 #[test]
@@ -130,7 +129,7 @@ fn every_command_has_a_manual_page() {
     assert!(page.contains("window") && page.contains("WF_WINDOW"), "{page}");
 }
 
-/// Every command, as words.
+/// Returns every command as a list of words.
 fn commands() -> Vec<Vec<String>> {
     let mut found = vec![vec!["wf".to_owned()]];
     let mut next = 0;
@@ -139,7 +138,7 @@ fn commands() -> Vec<Vec<String>> {
         let help = help(&command);
         let Some(list) = help.split("Commands:\n").nth(1) else { continue };
         for line in list.lines().take_while(|line| line.starts_with("  ")) {
-            // What a command does goes on in lines that are further in.
+            // Descriptions continue on lines with more indentation.
             let name = line[2..].split(' ').next().unwrap();
             if !name.is_empty() && name != "help" {
                 found.push([&command[..], &[name.to_owned()]].concat());
@@ -155,7 +154,7 @@ fn help(command: &[String]) -> String {
     text(&output.stdout)
 }
 
-/// The examples in a command's help: each line up to what is said about it.
+/// Returns the examples of a help text, without their descriptions.
 fn examples(help: &str) -> Vec<String> {
     let Some(list) = help.split("Examples:\n").nth(1) else { return Vec::new() };
     let lines = list.lines().take_while(|line| line.starts_with("  "));
@@ -164,16 +163,16 @@ fn examples(help: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_command_that_does_something_has_examples() {
+fn every_command_has_examples() {
     for command in commands() {
         let help = help(&command);
-        let only_leads_on = help.contains("Commands:\n") && command.len() > 1;
-        assert!(only_leads_on || !examples(&help).is_empty(), "{command:?} has no examples");
+        let has_subcommands = help.contains("Commands:\n") && command.len() > 1;
+        assert!(has_subcommands || !examples(&help).is_empty(), "{command:?} has no examples");
         assert!(help.lines().all(|line| line.chars().count() <= 110), "{command:?}: {help}");
     }
 }
 
-/// A folder with what the examples are about.
+/// Creates the files that the examples use.
 fn stage(folder: &Path) {
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo.gguf");
     fs::copy(demo, folder.join("bitnet-2b.gguf")).unwrap();
@@ -190,8 +189,8 @@ fn examples_run_as_they_are_printed() {
     stage(folder.path());
     let folder_of_wf = Path::new(WF).parent().unwrap().display();
     let shell_line = |line: &str| format!("PATH='{folder_of_wf}':$PATH; {line}");
-    // What takes minutes, a network, another model or a pager is only read, up to its last flag.
-    let only_read = |example: &str| {
+    // Examples that need minutes, a network, another model or a pager are only parsed.
+    let only_parsed = |example: &str| {
         ["wf bench", "wf load", "wf validate", "wf convert", "wf verify", "--url", "man -l"]
             .iter()
             .any(|word| example.contains(word))
@@ -206,7 +205,7 @@ fn examples_run_as_they_are_printed() {
                 let line = shell_line(&format!("exec {example} --port 0"));
                 serves(shell.arg("-c").arg(line));
             } else {
-                let line = match only_read(&example) {
+                let line = match only_parsed(&example) {
                     true => format!("{} --help", example.split(" | ").next().unwrap()),
                     false => example.clone(),
                 };

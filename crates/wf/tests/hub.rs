@@ -1,4 +1,4 @@
-//! Models on the hub, from the command line: fetched once, converted once, found again without a net.
+//! Tests of models on the Hub: downloaded once, converted once, used offline.
 
 #![expect(clippy::unwrap_used, reason = "a test whose premise does not hold should stop")]
 
@@ -67,10 +67,10 @@ fn a_model_on_the_hub_runs_as_the_same_files_here() {
     let [model] = kept["models"].as_array().unwrap().as_slice() else { panic!("{kept}") };
     assert!(model["source"].as_str().unwrap().starts_with("hf:maker/model at 0123"), "{kept}");
     assert_eq!((&model["sound"], &model["current"]), (&Value::Bool(true), &Value::Bool(true)));
-    // No server is asked now.
+    // Offline.
     assert_eq!(json(&at("", &logits(MODEL))), expected);
     let removed = json(&at("", &["cache", "prune", "--json"]));
-    assert_eq!(removed["models"], 0, "what is current stays");
+    assert_eq!(removed["models"], 0, "current conversions are kept");
     assert_eq!(json(&at("", &["cache", "prune", "--all", "--json"]))["models"], 1);
     assert_eq!(json(&at("", &logits(MODEL))), expected, "made again");
     let out = cache.path().join("copy.gguf");
@@ -97,7 +97,7 @@ fn four_processes_at_once_convert_once() {
 }
 
 #[test]
-fn what_cannot_be_had_is_an_error() {
+fn unavailable_models_are_errors() {
     let server = Server::start(shop());
     let cache = tempfile::tempdir().unwrap();
     let error = |endpoint: &str, model: &str| {
@@ -106,9 +106,9 @@ fn what_cannot_be_had_is_an_error() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     assert!(error("", MODEL).contains("HF_HUB_OFFLINE"));
-    assert!(error(&server.endpoint, "hf:maker/none").contains("no such model or revision"));
+    assert!(error(&server.endpoint, "hf:maker/none").contains("model or revision does not exist"));
     assert!(error(&server.endpoint, "hf:model").contains("hf:owner/repo[@revision][:file]"));
-    // A port that nobody listens at.
+    // A closed port.
     let message = error("http://127.0.0.1:9", MODEL);
     assert!(message.contains("http://127.0.0.1:9/api/models/maker/model"), "{message}");
 }

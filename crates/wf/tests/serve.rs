@@ -1,4 +1,4 @@
-//! `wf serve` as an operator meets it: settings, refusals, signals.
+//! Tests of `wf serve`: options, errors, signals.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 /// A running server, killed if a test ends early.
 struct Server {
     child: Child,
-    /// What it said when it was ready.
+    /// Text printed when it was ready.
     greeting: String,
     address: String,
 }
@@ -64,7 +64,7 @@ impl Server {
 }
 
 #[test]
-fn it_says_where_it_is_and_how_to_try_it() {
+fn it_prints_its_address_and_an_example() {
     let server = start(&mut command(&["--port", "0"]));
     for word in ["wf-demo", "http://127.0.0.1:", "thread", "context 2048 tokens", "curl", "/docs"] {
         assert!(server.greeting.contains(word), "{word}: {}", server.greeting);
@@ -76,7 +76,7 @@ fn it_says_where_it_is_and_how_to_try_it() {
 }
 
 #[test]
-fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
+fn flags_override_variables_override_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("wf.toml");
     let settings = "port = 0\ncontext = 512\nmax_sequences = 7\nserved-model-name = [\"a\", \"b\"]\n\
@@ -99,7 +99,7 @@ fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
 }
 
 #[test]
-fn a_file_with_mistakes_is_refused_by_name() {
+fn errors_of_the_file_name_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("wf.toml");
     let refusal = |settings: &str| {
@@ -107,12 +107,12 @@ fn a_file_with_mistakes_is_refused_by_name() {
         fails(&mut command(&["--config", file.to_str().unwrap()]))
     };
     for (settings, said) in [
-        ("prot = 1", "no setting is called \"prot\""),
-        ("port = true", "port: a text, a number or a list"),
-        ("mlock = 1", "mlock: true or false is needed"),
+        ("prot = 1", "unknown option \"prot\"; did you mean port?"),
+        ("port = true", "port: must be a string, a number or an array"),
+        ("mlock = 1", "mlock: must be true or false"),
         ("port = \"x\"", "--port"),
         ("port = ", "wf.toml"),
-        ("config = \"x\"", "no setting is called \"config\""),
+        ("config = \"x\"", "unknown option \"config\""),
     ] {
         let (code, message) = refusal(settings);
         assert_eq!(code, 2, "{settings}: {message}");
@@ -123,7 +123,7 @@ fn a_file_with_mistakes_is_refused_by_name() {
 }
 
 #[test]
-fn an_address_others_can_reach_needs_a_key() {
+fn a_public_address_requires_a_key() {
     let (code, message) = fails(&mut command(&["--host", "0.0.0.0", "--port", "0"]));
     assert_eq!(code, 1);
     assert!(message.contains("--api-key-file") && message.contains("--no-key"), "{message}");
@@ -132,7 +132,7 @@ fn an_address_others_can_reach_needs_a_key() {
     std::fs::write(&keys, "# ours\n\n").unwrap();
     let file = keys.to_str().unwrap();
     let (code, message) = fails(&mut command(&["--port", "0", "--api-key-file", file]));
-    assert!(code == 1 && message.contains("no key"), "{message}");
+    assert!(code == 1 && message.contains("have no key"), "{message}");
 
     std::fs::write(&keys, "# ours\nfirst\n second \n").unwrap();
     let flags = ["--host", "0.0.0.0", "--port", "0", "--api-key-file", file];
@@ -149,7 +149,7 @@ fn an_address_others_can_reach_needs_a_key() {
 }
 
 #[test]
-fn what_cannot_be_served_is_said() {
+fn errors_before_serving() {
     let server = start(&mut command(&["--port", "0"]));
     let port = server.address.rsplit(':').next().unwrap();
     let (code, message) = fails(&mut command(&["--port", port]));
@@ -165,7 +165,7 @@ fn what_cannot_be_served_is_said() {
 
 #[cfg(unix)]
 #[test]
-fn one_signal_ends_it_gently_and_two_at_once() {
+fn one_signal_stops_gracefully_and_two_at_once() {
     let mut server = start(&mut command(&["--port", "0"]));
     server.signal("-TERM");
     assert_eq!(server.child.wait().unwrap().code(), Some(0));

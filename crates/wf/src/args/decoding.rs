@@ -1,88 +1,115 @@
-//! How tokens are found: the flags that every command that writes a reply shares.
+//! Decoding flags, shared by every command that generates text. They derive from the engine's registry of modes.
 
 use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
-use wf_engine::{DecodeMode, DecodeSettings, Drafting, Frontend, Unsupported};
+use clap::{Arg, ArgMatches, Args as ClapArgs, Command, FromArgMatches};
+use serde_json::Value;
+use wf_engine::{
+    DecodeMode, DecodeSettings, Frontend, MODES, Setting, SettingKind, UnsupportedMode,
+};
 
 use super::numbers::{parse_count, parse_number};
 
-/// How tokens are found.
+/// Decoding flags.
 #[derive(ClapArgs, Clone, Debug)]
 #[command(next_help_heading = "Decoding (docs/decoding.md)")]
 pub(crate) struct DecodingArgs {
-    /// How tokens are found; see --help
-    ///
-    /// autoregressive  one pass for each token
-    /// diffusion       a block of tokens in a few passes; for models trained to fill masks
-    /// drafted         the tokens of autoregressive, sooner: such a model, or that of --draft, guesses
-    /// lookup          the same for every model: guesses are what followed the same words before
-    /// drafted+lookup  both kinds of guesses
-    ///
-    /// Unless given, autoregressive; drafted with --draft; diffusion for models that can do nothing else.
-    #[arg(long, env = "WF_DECODE", value_name = "MODE", verbatim_doc_comment)]
+    /// Decoding mode; see --help
+    #[arg(long, env = "WF_DECODE", value_name = "MODE", long_help = decode_help())]
     pub(crate) decode: Option<String>,
 
-    /// Drafts: a smaller model with the same tokenizer, which guesses what the first will say
+    /// Drafts: a smaller model with the same tokenizer, which drafts for the model
     #[arg(long, env = "WF_DRAFT", value_name = "MODEL")]
     pub(crate) draft: Option<PathBuf>,
 
-    /// Diffusion: tokens of a block [default: the model's own]
-    #[arg(long, env = "WF_BLOCK_SIZE", value_name = "N", value_parser = parse_count)]
-    pub(crate) block_size: Option<usize>,
+    #[command(flatten)]
+    settings: SettingArgs,
+}
 
-    /// Diffusion: tokens of the parts a block is filled in, one after another [default: the model's own]
-    #[arg(long, env = "WF_SUB_BLOCK_SIZE", value_name = "N", value_parser = parse_count)]
-    pub(crate) sub_block_size: Option<usize>,
+/// Help text of `--decode`: all modes with their summaries.
+fn decode_help() -> String {
+    let width = MODES.iter().map(|mode| mode.name().len()).max().unwrap_or(0);
+    let mode = |mode: &DecodeMode| format!("{:width$}  {}\n", mode.name(), mode.summary());
+    let modes: String = MODES.iter().map(mode).collect();
+    format!(
+        "Decoding mode\n\n{modes}\nDefault: autoregressive; drafted with --draft; diffusion for models that \
+         support nothing else."
+    )
+}
 
-    /// Diffusion: which guesses of a pass stay: threshold, factor, static, dynamic, entropy, adaptive,
-    /// single, edit or prefix [default: threshold]
-    #[arg(long, env = "WF_RULE", value_name = "RULE")]
-    pub(crate) rule: Option<String>,
+/// Values of the flags that the settings of modes declare.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct SettingArgs(DecodeSettings);
 
-    /// Diffusion: how sure a guess must be to stay; what the number means depends on the rule
-    /// [default: 0.9 for the rule threshold]
-    #[arg(long, env = "WF_THRESHOLD", value_name = "X", value_parser = parse_number)]
-    pub(crate) threshold: Option<f32>,
+impl ClapArgs for SettingArgs {
+    fn augment_args(command: Command) -> Command {
+        DecodeMode::all_settings().into_iter().filter_map(arg).fold(command, Command::arg)
+    }
 
-    /// Diffusion: the most passes on each part of a block [default: as many as it takes]
-    #[arg(long, env = "WF_STEPS", value_name = "N", value_parser = parse_count)]
-    pub(crate) steps: Option<usize>,
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
 
-    /// Drafts: the most tokens to guess at once [default: 15]
-    #[arg(long, env = "WF_DRAFT_TOKENS", value_name = "N", value_parser = parse_count)]
-    pub(crate) draft_tokens: Option<usize>,
+fn arg(setting: &'static Setting) -> Option<Arg> {
+    let (long, help) = setting.flag?;
+    // One small allocation per flag, for the life of the program.
+    let env: &'static str = format!("WF_{}", long.to_uppercase().replace('-', "_")).leak();
+    let arg = Arg::new(long).long(long).env(env).help(help);
+    Some(match setting.kind {
+        SettingKind::Count => arg.value_name("N").value_parser(parse_count),
+        SettingKind::Number => arg.value_name("X").value_parser(parse_number),
+        SettingKind::Bool => arg.value_name("BOOL").value_parser(clap::value_parser!(bool)),
+        SettingKind::Name => arg.value_name("NAME"),
+    })
+}
+
+impl FromArgMatches for SettingArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut args = Self::default();
+        args.update_from_arg_matches(matches)?;
+        Ok(args)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for setting in DecodeMode::all_settings() {
+            let Some((long, _)) = setting.flag else { continue };
+            let value = match setting.kind {
+                SettingKind::Count => matches.get_one::<usize>(long).map(|&n| Value::from(n)),
+                SettingKind::Number => matches.get_one::<f32>(long).map(|&x| Value::from(x)),
+                SettingKind::Bool => matches.get_one::<bool>(long).map(|&b| Value::from(b)),
+                SettingKind::Name => {
+                    matches.get_one::<String>(long).map(|name| Value::from(name.as_str()))
+                }
+            };
+            if let Some(value) = value {
+                let settings = std::mem::take(&mut self.0);
+                self.0 = settings.with(setting.object, setting.name, value);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl DecodingArgs {
-    /// Whether none of the flags was given.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.settings() == DecodeSettings::default() && self.draft.is_none()
+    /// Returns `true` if none of the flags is set.
+    pub(crate) fn is_default(&self) -> bool {
+        self.decode.is_none() && self.settings == SettingArgs::default() && self.draft.is_none()
     }
 
-    /// The mode that the flags ask of a model.
-    pub(crate) fn mode(&self, frontend: &Frontend) -> Result<DecodeMode, Unsupported> {
-        let mode = self.settings().mode(DecodeMode::natural(frontend.engine().abilities()))?;
-        let uses_draft = matches!(mode, DecodeMode::Drafted(Drafting { model: true, .. }));
-        if self.draft.is_some() && !uses_draft {
-            let what = "--draft is for --decode drafted and drafted+lookup";
-            return Err(Unsupported(format!("decode is {}: {what}", mode.name())));
+    /// Returns the mode that the flags select for a model.
+    pub(crate) fn mode(&self, frontend: &Frontend) -> Result<DecodeMode, UnsupportedMode> {
+        let default = DecodeMode::default_for(frontend.engine().capabilities());
+        let settings = DecodeSettings { mode: self.decode.clone(), ..self.settings.0.clone() };
+        let mode = settings.resolve(default)?;
+        if self.draft.is_some() && !mode.uses_draft_model() {
+            let users = MODES.iter().filter(|mode| mode.uses_draft_model()).map(DecodeMode::name);
+            let users = users.collect::<Vec<_>>().join(" and ");
+            let message = format!("decode is {}: --draft is for --decode {users}", mode.name());
+            return Err(UnsupportedMode(message));
         }
-        // Said now, not with the first reply.
+        // Reported now, not with the first request.
         frontend.engine().check_mode(mode)?;
         Ok(mode)
-    }
-
-    fn settings(&self) -> DecodeSettings {
-        DecodeSettings {
-            mode: self.decode.clone(),
-            block_len: self.block_size,
-            sub_block_len: self.sub_block_size,
-            rule: self.rule.clone(),
-            threshold: self.threshold,
-            steps: self.steps,
-            draft_tokens: self.draft_tokens,
-            ..DecodeSettings::default()
-        }
     }
 }

@@ -1,38 +1,36 @@
-//! The command line: its commands, and the flags that several of them share.
-//!
-//! What one command alone understands stands beside that command.
+//! The commands, and the flags that several of them share. Flags of a single command are next to it.
 
 mod compute;
+mod constraint;
 mod decoding;
-mod form;
 mod numbers;
+mod positional;
 mod sampling;
-mod words;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
+use wf_lab::load::LoadArgs;
+use wf_lab::validate::ValidateArgs;
 
-pub(crate) use self::compute::{ComputeArgs, EveryScoreArgs, FileArgs, HeadArgs};
+pub(crate) use self::compute::{ComputeArgs, EngineArgs, FileArgs, FullHeadArgs};
+pub(crate) use self::constraint::ConstraintArgs;
 pub(crate) use self::decoding::DecodingArgs;
-pub(crate) use self::form::FormArgs;
-pub(crate) use self::numbers::{parse_count, parse_number, parse_threads, parse_whole};
+pub(crate) use self::numbers::{parse_count, parse_threads, parse_whole};
+pub(crate) use self::positional::{HELP, ModelAndInput};
 pub(crate) use self::sampling::SamplingArgs;
-pub(crate) use self::words::ModelAndWord;
-use crate::bench::args::BenchArgs;
+use crate::bench::BenchCommand;
 use crate::cache::CacheArgs;
 use crate::chat::args::ChatArgs;
 use crate::convert::args::ConvertArgs;
 use crate::doctor::DoctorArgs;
 use crate::embed::EmbedArgs;
-use crate::eval::args::EvalArgs;
+use crate::eval::EvalArgs;
 use crate::inspect::InspectArgs;
-use crate::load::args::LoadArgs;
 use crate::man::ManArgs;
 use crate::run::RunArgs;
 use crate::serve::args::ServeArgs;
 use crate::tokenize::TokenizeArgs;
-use crate::validate::ValidateArgs;
 use crate::verify::args::VerifyArgs;
 
 const STYLES: Styles = Styles::styled()
@@ -42,29 +40,22 @@ const STYLES: Styles = Styles::styled()
 
 const EXAMPLES: &str = "\
 Examples:
-  wf chat                                   talk to the built-in demo model
-  wf serve                                  an OpenAI API with it
-  wf run \"Once upon a time\"                 a story by it
-  wf run bitnet-2b.gguf \"Why is it blue?\"   a model of your own
-  wf inspect bitnet-2b.gguf                 what a file is, and whether it is sound
-  wf convert checkpoint/ bitnet-2b.gguf     another format, checked
-  wf doctor                                 whether this machine computes right
+  wf chat                                   chat with the built-in demo model
+  wf serve                                  serve it with an OpenAI-compatible API
+  wf run \"Once upon a time\"                 generate a story with it
+  wf run bitnet-2b.gguf \"Why is it blue?\"   use another model
+  wf inspect bitnet-2b.gguf                 describe and check a model file
+  wf convert checkpoint/ bitnet-2b.gguf     convert to another format, verified
+  wf doctor                                 check that this machine computes correctly
 
 MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file, a Hugging Face directory, or a model on
-the Hugging Face Hub: hf:owner/repo[@revision][:file]. Left out, it is the demo model inside.
-Every setting can also be given as WF_<FLAG>, for example WF_THREADS=4; a flag beats its variable.";
+the Hugging Face Hub: hf:owner/repo[@revision][:file]. The default is the built-in demo model.
+Every option can also be set as WF_<OPTION>, for example WF_THREADS=4; flags override variables.";
 
 const COMPLETIONS: &str = "\
 Examples:
-  wf completions bash                       print it; ~/.local/share/bash-completion/completions/wf
-                                            is where bash looks for it";
-
-/// What a command does comes first, then how it is called, then what its words mean.
-pub(crate) const HELP: &str = "\
-{about-with-newline}
-{usage-heading} {usage}
-
-{before-help}{all-args}{after-help}";
+  wf completions bash                       print the script for bash, to be saved as
+                                            ~/.local/share/bash-completion/completions/wf";
 
 /// Run 1.58-bit (ternary, BitNet) language models on the CPU you have.
 #[derive(Parser)]
@@ -76,41 +67,41 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Chat in the terminal, with a model of this machine or of a server
+    /// Chat in the terminal, with a local model or a server
     Chat(Box<ChatArgs>),
-    /// Serve the OpenAI API
+    /// Serve an OpenAI-compatible API
     Serve(Box<ServeArgs>),
-    /// Write a reply to a prompt
+    /// Generate a response to a prompt
     Run(Box<RunArgs>),
-    /// Say what a model file is, and whether it is sound
+    /// Describe and check a model file
     Inspect(InspectArgs),
-    /// Turn a model into another format
+    /// Convert a model to another format
     Convert(ConvertArgs),
-    /// Say whether two files are the same model
+    /// Check that two files are the same model
     Verify(VerifyArgs),
-    /// Show or remove what is kept of models from the hub
+    /// List or remove cached conversions of models from the Hugging Face Hub
     Cache(CacheArgs),
-    /// Turn texts into vectors
+    /// Compute embeddings of texts
     Embed(EmbedArgs),
-    /// Show the tokens of a text
+    /// Print the tokens of a text
     Tokenize(TokenizeArgs),
-    /// Measure a model: scores, perplexity, tasks
+    /// Evaluate a model: logits, perplexity, tasks
     Eval(EvalArgs),
-    /// Measure how fast this machine is, and how far that is from what it could be
-    Bench(BenchArgs),
-    /// Put a running server under load, and compare its replies with those it gives alone
+    /// Measure the speed of this machine, and compare it with the machine's limits
+    Bench(BenchCommand),
+    /// Load-test a running server, and verify its responses
     Load(LoadArgs),
-    /// Check a running server: cache, limits, many requests at once, cancelling
+    /// Check a running server: cache, limits, concurrency, cancellation
     Validate(ValidateArgs),
-    /// Check that this machine and this program compute right
+    /// Check that this machine computes correctly
     Doctor(DoctorArgs),
     /// Print a completion script for a shell
     #[command(after_help = COMPLETIONS)]
     Completions {
-        /// The shell to complete in
+        /// Shell
         shell: Shell,
     },
-    /// Print the manual page, or write those of all commands
+    /// Print the manual page, or write the pages of all commands
     Man(ManArgs),
 }
 
@@ -121,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn clap_accepts_the_definitions() {
         Args::command().debug_assert();
     }
 }

@@ -1,28 +1,28 @@
 //! Numbers on the command line.
 
-/// The most threads that make sense; each takes memory and time to start.
+/// Maximum number of threads: each takes memory and time to start.
 const MAX_THREADS: usize = 1024;
 
 pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|&count| count > 0);
-    count.ok_or_else(|| "a whole number of at least 1 is needed".to_owned())
+    count.ok_or_else(|| "must be a whole number of at least 1".to_owned())
 }
 
 pub(crate) fn parse_threads(text: &str) -> Result<usize, String> {
     let threads = text.parse().ok().filter(|threads| (1..=MAX_THREADS).contains(threads));
-    threads.ok_or_else(|| format!("a whole number from 1 to {MAX_THREADS} is needed"))
+    threads.ok_or_else(|| format!("must be a whole number from 1 to {MAX_THREADS}"))
 }
 
-/// A number that may be 0; spaces around it do no harm.
+/// Parses a whole number that may be 0 and surrounded by spaces.
 pub(crate) fn parse_whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let number = text.trim().parse::<u64>().ok().and_then(|number| T::try_from(number).ok());
     number.ok_or_else(|| {
-        let largest = u64::MAX >> (64 - 8 * size_of::<T>());
-        format!("a whole number from 0 to {largest} is needed")
+        let max = u64::MAX >> (64 - 8 * size_of::<T>());
+        format!("must be a whole number from 0 to {max}")
     })
 }
 
-/// Any float: the engine knows the range of each setting.
+/// Parses a float. The engine checks the range of each setting.
 pub(crate) fn parse_number(text: &str) -> Result<f32, String> {
-    text.parse().map_err(|_| "a number is needed, for example 0.7".to_owned())
+    text.parse().map_err(|_| "must be a number, for example 0.7".to_owned())
 }

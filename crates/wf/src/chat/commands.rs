@@ -1,18 +1,17 @@
-//! What can be typed instead of a message.
+//! The commands of a chat.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::near;
+use crate::suggest;
 
-/// Something to do instead of asking.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Help,
-    /// Show the system message, or change it; an empty one is none.
+    /// Show the system message, or change it; an empty one removes it.
     System(Option<String>),
-    /// Show the settings, or change one; without a value back to what it was at first.
+    /// Show the settings, or change one; without a value, reset it.
     Set(Option<(String, Option<String>)>),
     Save(Option<PathBuf>),
     Load(PathBuf),
@@ -23,48 +22,47 @@ pub(crate) enum Command {
     Quit,
 }
 
-/// Each command with what comes after it, and what it does.
+/// Names, arguments and descriptions of all commands.
 const ALL: [(&str, &str, &str); 10] = [
-    ("help", "", "this list"),
-    ("system", "[TEXT]", "show or change the system message; /system off has none"),
-    ("set", "[NAME VALUE]", "show the settings or change one; /set NAME default takes it back"),
-    ("save", "[FILE]", "write the conversation and the settings to a JSON file"),
-    ("load", "FILE", "go on with a conversation that was saved"),
-    ("regen", "", "another answer to the last question"),
-    ("undo", "", "take the last question and its answer back"),
-    ("new", "", "start over; the system message and the settings stay"),
-    ("stats", "", "tokens, speed and how full the context is"),
-    ("quit", "", "leave, as Ctrl-D does"),
+    ("help", "", "show this list"),
+    ("system", "[TEXT]", "show or change the system message; /system off removes it"),
+    ("set", "[NAME VALUE]", "show the settings, or change one; /set NAME default resets it"),
+    ("save", "[FILE]", "save the conversation and the settings to a JSON file"),
+    ("load", "FILE", "continue a saved conversation"),
+    ("regen", "", "generate another response to the last message"),
+    ("undo", "", "remove the last message and its response"),
+    ("new", "", "start over; keeps the system message and the settings"),
+    ("stats", "", "show tokens, speed and context usage"),
+    ("quit", "", "quit, like Ctrl-D"),
 ];
 
-/// The names of all commands, with the slash.
+/// Returns the names of all commands, with the slash.
 pub(crate) fn names() -> impl Iterator<Item = String> {
     ALL.into_iter().map(|(name, ..)| format!("/{name}"))
 }
 
-/// What /help says.
 pub(crate) fn help() -> String {
     let mut text = String::new();
-    for (name, more, what) in ALL {
-        text += &format!("  {:22}{what}\n", format!("/{name} {more}"));
+    for (name, arguments, description) in ALL {
+        text += &format!("  {:22}{description}\n", format!("/{name} {arguments}"));
     }
     text + "\
-  A line that ends with \\ goes on in the next; so does what stands between two lines of \"\"\".
-  Alt-Enter starts a new line too. A space before a slash makes the line a message.
-  Ctrl-C stops an answer, Ctrl-D leaves.
+  A line that ends with \\ continues on the next; so does text between two lines of \"\"\".
+  Alt-Enter inserts a line break. A space before the slash makes the line a message.
+  Ctrl-C stops a response, Ctrl-D quits.
 "
 }
 
 impl Command {
-    /// The command in a line, if it is one.
+    /// Parses a line; `None` if it is a message.
     pub(crate) fn parse(line: &str) -> Option<Result<Self>> {
         let line = line.strip_prefix('/')?;
-        let (name, more) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        Some(Self::of(name, more.trim()))
+        let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        Some(Self::of(name, argument.trim()))
     }
 
-    fn of(name: &str, more: &str) -> Result<Self> {
-        let text = (!more.is_empty()).then(|| more.to_owned());
+    fn of(name: &str, argument: &str) -> Result<Self> {
+        let text = (!argument.is_empty()).then(|| argument.to_owned());
         let command = match name {
             "help" | "?" => Self::Help,
             "system" => {
@@ -72,10 +70,10 @@ impl Command {
                     text.map(|text| if text == "off" { String::new() } else { text }),
                 ));
             }
-            "set" => return Self::set(more),
+            "set" => return Self::set(argument),
             "save" => return Ok(Self::Save(text.map(PathBuf::from))),
             "load" => {
-                let file = text.context("/load needs the name of a file")?;
+                let file = text.context("/load requires a file name")?;
                 return Ok(Self::Load(file.into()));
             }
             "regen" => Self::Regen,
@@ -84,24 +82,24 @@ impl Command {
             "stats" => Self::Stats,
             "quit" | "exit" => Self::Quit,
             _ => {
-                let meant = near::closest(name, ALL.map(|(name, ..)| name));
-                let meant =
-                    meant.map_or_else(String::new, |name| format!(" (did you mean /{name}?)"));
-                bail!("no command is called /{name}{meant}: /help lists them");
+                let names: Vec<String> = names().collect();
+                let hint =
+                    suggest::did_you_mean(&format!("/{name}"), names.iter().map(String::as_str));
+                bail!("unknown command /{name}{hint} (/help lists all commands)");
             }
         };
-        ensure!(more.is_empty(), "/{name} takes nothing after it, found {more:?}");
+        ensure!(argument.is_empty(), "/{name} takes no argument, found {argument:?}");
         Ok(command)
     }
 
-    fn set(more: &str) -> Result<Self> {
+    fn set(argument: &str) -> Result<Self> {
         // Both /set top-k 5 and /set top-k=5, as flags can be written.
         let (name, value) =
-            more.split_once(|c: char| c.is_whitespace() || c == '=').unwrap_or((more, ""));
+            argument.split_once(|c: char| c.is_whitespace() || c == '=').unwrap_or((argument, ""));
         let value = value.trim();
         match (name, value) {
             ("", _) => Ok(Self::Set(None)),
-            (name, "") => bail!("/set {name} needs a value, or the word default"),
+            (name, "") => bail!("/set {name} requires a value, or default"),
             (name, "default") => Ok(Self::Set(Some((name.to_owned(), None)))),
             (name, value) => Ok(Self::Set(Some((name.to_owned(), Some(value.to_owned()))))),
         }
@@ -113,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_begin_with_a_slash_and_messages_do_not() {
+    fn commands_start_with_a_slash() {
         let parse = |line: &str| Command::parse(line).map(|command| command.unwrap());
         assert_eq!(parse("hello"), None);
         assert_eq!(parse(" /help"), None);
@@ -128,21 +126,21 @@ mod tests {
         assert_eq!(parse("/set top-k=5"), set(Some("5")));
         assert_eq!(parse("/set top-k default"), set(None));
         assert_eq!(parse("/set"), Some(Command::Set(None)));
-        for (name, more, _) in ALL {
-            let line = if more.starts_with('[') || more.is_empty() { "" } else { " x" };
+        for (name, arguments, _) in ALL {
+            let line = if arguments.starts_with('[') || arguments.is_empty() { "" } else { " x" };
             assert!(Command::parse(&format!("/{name}{line}")).unwrap().is_ok(), "{name}");
         }
     }
 
     #[test]
-    fn what_is_no_command_is_told() {
+    fn errors_of_commands() {
         for (line, words) in [
             ("/hlep", "did you mean /help?"),
-            ("/frobnicate", "/help lists them"),
-            ("/", "no command is called /"),
-            ("/undo 2", "takes nothing after it"),
-            ("/load", "name of a file"),
-            ("/set temperature", "needs a value"),
+            ("/frobnicate", "/help lists all commands"),
+            ("/", "unknown command /"),
+            ("/undo 2", "takes no argument"),
+            ("/load", "requires a file name"),
+            ("/set temperature", "requires a value"),
         ] {
             let message = Command::parse(line).unwrap().unwrap_err().to_string();
             assert!(message.contains(words), "{line}: {message}");

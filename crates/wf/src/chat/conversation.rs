@@ -1,4 +1,4 @@
-//! What was said so far, and the file it can be kept in.
+//! The conversation, and the file it can be saved to.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -8,9 +8,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::open;
+use crate::input;
 
-/// One turn of a conversation, as OpenAI's API has it.
+/// A message in the format of the OpenAI API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Message {
     pub(crate) role: String,
@@ -23,77 +23,75 @@ impl Message {
     }
 }
 
-/// A question, and its answer if there is one.
+/// A user message, and its response if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Turn {
-    question: String,
-    answer: Option<String>,
+    message: String,
+    response: Option<String>,
 }
 
-/// What was said so far.
+/// The messages so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conversation {
-    /// What the model is told before all else.
     pub(crate) system: Option<String>,
     turns: Vec<Turn>,
 }
 
 impl Conversation {
-    /// Questions so far.
     pub(crate) fn turns(&self) -> usize {
         self.turns.len()
     }
 
-    pub(crate) fn ask(&mut self, question: &str) {
-        self.turns.push(Turn { question: question.to_owned(), answer: None });
+    /// Starts a turn with a user message.
+    pub(crate) fn push(&mut self, message: &str) {
+        self.turns.push(Turn { message: message.to_owned(), response: None });
     }
 
-    /// Answers the last question.
-    pub(crate) fn answer(&mut self, answer: String) {
+    pub(crate) fn set_response(&mut self, response: String) {
         if let Some(last) = self.turns.last_mut() {
-            last.answer = Some(answer);
+            last.response = Some(response);
         }
     }
 
-    /// The last question once more, without its answer; nothing if there was none.
-    pub(crate) fn forget_answer(&mut self) -> Option<&str> {
+    /// Removes the last response. Returns its message, if there is one.
+    pub(crate) fn remove_response(&mut self) -> Option<&str> {
         let last = self.turns.last_mut()?;
-        last.answer = None;
-        Some(&last.question)
+        last.response = None;
+        Some(&last.message)
     }
 
-    /// Takes the last question and its answer back; nothing if there was none.
+    /// Removes the last turn. Returns its message, if there is one.
     pub(crate) fn undo(&mut self) -> Option<String> {
-        self.turns.pop().map(|turn| turn.question)
+        self.turns.pop().map(|turn| turn.message)
     }
 
-    /// Takes everything back but the system message.
+    /// Removes everything but the system message.
     pub(crate) fn clear(&mut self) {
         self.turns.clear();
     }
 
-    /// As OpenAI's API has it.
+    /// Returns the messages in the format of the OpenAI API.
     pub(crate) fn messages(&self) -> Vec<Message> {
         let system = self.system.iter().map(|text| Message::new("system", text));
         let turns = self.turns.iter().flat_map(|turn| {
-            let answer = turn.answer.iter().map(|text| Message::new("assistant", text));
-            [Message::new("user", &turn.question)].into_iter().chain(answer)
+            let response = turn.response.iter().map(|text| Message::new("assistant", text));
+            [Message::new("user", &turn.message)].into_iter().chain(response)
         });
         system.chain(turns).collect()
     }
 
-    /// The other way round. Anything else than questions and answers in turn is refused.
+    /// Converts messages, which must alternate between user and assistant.
     fn from_messages(messages: &[Message]) -> Result<Self> {
         let mut conversation = Self::default();
         for (number, Message { role, content }) in messages.iter().enumerate() {
-            let waits = conversation.turns.last().is_some_and(|turn| turn.answer.is_none());
+            let is_open = conversation.turns.last().is_some_and(|turn| turn.response.is_none());
             match role.as_str() {
                 "system" if number == 0 => conversation.system = Some(content.clone()),
-                "user" if !waits => conversation.ask(content),
-                "assistant" if waits => conversation.answer(content.clone()),
+                "user" if !is_open => conversation.push(content),
+                "assistant" if is_open => conversation.set_response(content.clone()),
                 _ => bail!(
-                    "message {number} has the role {role:?}: allowed are system for message 0, then \
-                     user and assistant in turn"
+                    "message {number} has role {role:?}: must be system (message 0 only), then user and \
+                     assistant alternating"
                 ),
             }
         }
@@ -101,14 +99,14 @@ impl Conversation {
     }
 }
 
-/// A conversation as a file: a request of OpenAI's API, its settings apart.
+/// The file of a saved conversation.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Saved {
-    /// Who answered; nobody has to answer again.
+    /// Name of the model, for information.
     #[serde(default)]
     pub(crate) model: String,
     messages: Vec<Message>,
-    /// What was set, with the names of the API.
+    /// Settings with their API names.
     #[serde(default)]
     pub(crate) settings: Map<String, Value>,
 }
@@ -127,7 +125,7 @@ impl Saved {
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text = open::read_text_file(path)?;
+        let text = input::read_text_file(path)?;
         let read = || -> Result<Self> {
             let saved: Self = serde_json::from_str(&text)?;
             saved.conversation()?;
@@ -136,28 +134,27 @@ impl Saved {
         read().with_context(|| format!("{}: not a saved conversation", path.display()))
     }
 
-    /// Writes it to `path`, whole or not at all. What is there already is replaced if it is a
-    /// conversation too.
+    /// Writes the file atomically. Replaces an existing file only if it is a saved conversation.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
-        let name = path.file_name().context("a name of a file is needed")?;
+        let name = path.file_name().context("a file name is required")?;
         if path.exists() {
             Self::read(path).with_context(|| {
-                format!("{} is not replaced: choose another name", path.display())
+                format!("{} exists and is not replaced: choose another name", path.display())
             })?;
         }
-        let mut beside = name.to_owned();
-        beside.push(format!(".{}.part", std::process::id()));
-        let beside = path.with_file_name(beside);
+        let mut part = name.to_owned();
+        part.push(format!(".{}.part", std::process::id()));
+        let part = path.with_file_name(part);
         let write = || -> Result<()> {
-            let mut file = File::create_new(&beside)?;
+            let mut file = File::create_new(&part)?;
             let written = serde_json::to_writer_pretty(&mut file, self)
                 .map_err(anyhow::Error::from)
                 .and_then(|()| Ok(file.write_all(b"\n")?))
                 .and_then(|()| Ok(file.sync_all()?))
-                .and_then(|()| Ok(fs::rename(&beside, path)?));
+                .and_then(|()| Ok(fs::rename(&part, path)?));
             if written.is_err() {
-                // Half a file helps nobody; that it stays is less than why it was not finished.
-                let _ = fs::remove_file(&beside);
+                // The error above matters more than a leftover file.
+                let _ = fs::remove_file(&part);
             }
             written
         };
@@ -165,9 +162,9 @@ impl Saved {
     }
 }
 
-/// Refuses to go on without a question.
-pub(crate) fn need_a_question(conversation: &Conversation) -> Result<()> {
-    ensure!(conversation.turns() > 0, "nothing has been asked yet");
+/// Returns an error if there are no messages.
+pub(crate) fn require_message(conversation: &Conversation) -> Result<()> {
+    ensure!(conversation.turns() > 0, "there are no messages yet");
     Ok(())
 }
 
@@ -177,27 +174,27 @@ mod tests {
 
     fn conversation() -> Conversation {
         let mut conversation = Conversation { system: Some("Be kind.".into()), turns: Vec::new() };
-        conversation.ask("hello");
-        conversation.answer("Hi!".into());
-        conversation.ask("who are you?");
+        conversation.push("hello");
+        conversation.set_response("Hi!".into());
+        conversation.push("who are you?");
         conversation
     }
 
     #[test]
-    fn what_was_said_can_be_taken_back() {
-        let mut said = conversation();
-        assert_eq!(said.messages().len(), 4);
-        said.answer("A model.".into());
-        assert_eq!(said.forget_answer(), Some("who are you?"));
-        assert_eq!(said, conversation());
-        assert_eq!(said.undo().as_deref(), Some("who are you?"));
-        assert_eq!(said.undo().as_deref(), Some("hello"));
-        assert_eq!((said.undo(), said.forget_answer().map(str::to_owned)), (None, None));
-        assert_eq!(said.messages(), [Message::new("system", "Be kind.")]);
+    fn turns_can_be_removed() {
+        let mut changed = conversation();
+        assert_eq!(changed.messages().len(), 4);
+        changed.set_response("A model.".into());
+        assert_eq!(changed.remove_response(), Some("who are you?"));
+        assert_eq!(changed, conversation());
+        assert_eq!(changed.undo().as_deref(), Some("who are you?"));
+        assert_eq!(changed.undo().as_deref(), Some("hello"));
+        assert_eq!((changed.undo(), changed.remove_response().map(str::to_owned)), (None, None));
+        assert_eq!(changed.messages(), [Message::new("system", "Be kind.")]);
     }
 
     #[test]
-    fn what_is_saved_is_what_is_read() {
+    fn saved_conversations_are_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("chat.json");
         let settings = serde_json::json!({"temperature": 0.7}).as_object().unwrap().clone();
@@ -207,7 +204,7 @@ mod tests {
             assert_eq!(saved.conversation().unwrap(), conversation());
             assert_eq!((saved.model.as_str(), &saved.settings), ("demo", &settings));
         }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no half file is left");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no partial file is left");
     }
 
     #[test]
@@ -222,7 +219,7 @@ mod tests {
             (r#"{"messages": [{"role": "assistant", "content": "x"}]}"#, "message 0"),
             (
                 r#"{"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "y"}]}"#,
-                "message 1 has the role \"user\"",
+                "message 1 has role \"user\"",
             ),
         ] {
             fs::write(&file, text).unwrap();

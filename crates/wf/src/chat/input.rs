@@ -1,4 +1,4 @@
-//! Where messages come from: someone who types, or a script.
+//! Input of a chat: a line editor, or a script on standard input.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
@@ -14,65 +14,60 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Cmd, Config, Context, Editor, Helper, KeyCode, KeyEvent, Modifiers};
 
 use super::{commands, settings};
-use crate::report;
+use crate::output;
 
-/// The most bytes of a message. A device that never ends must not take all memory.
+/// Maximum size of a message: an endless device must not fill the memory.
 const MAX_MESSAGE_LEN: u64 = 16 << 20;
 
-/// Stands before and after text that has several lines.
+/// Delimiter of multi-line text.
 const FENCE: &str = "\"\"\"";
 
-/// What was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// A message or a command.
     Text(String),
-    /// A message, whatever it begins with: it stood between fences.
+    /// A message, even if it starts with a slash, because it was fenced.
     Fenced(String),
-    /// Ctrl-C.
     Interrupted,
-    /// There is no more.
     End,
 }
 
-/// Where messages come from.
 pub(crate) enum Input {
-    Typed(Box<Typed>),
+    Interactive(Box<LineEditor>),
     Script,
 }
 
 impl Input {
     pub(crate) fn next(&mut self) -> Result<Line> {
         match self {
-            Self::Typed(typed) => typed.next(),
+            Self::Interactive(editor) => editor.next(),
             Self::Script => next_of_script(&mut io::stdin().lock()),
         }
     }
 }
 
-/// Someone who types, and the lines they typed before.
-pub(crate) struct Typed {
-    editor: Editor<Keys, DefaultHistory>,
+/// A line editor with a history.
+pub(crate) struct LineEditor {
+    editor: Editor<EditorHelper, DefaultHistory>,
     history: Option<PathBuf>,
 }
 
-impl Typed {
-    /// Lines are kept in `history`, if there is such a file.
+impl LineEditor {
+    /// Creates an editor whose history is stored in `history`, if given.
     pub(crate) fn new(history: Option<PathBuf>, colours: bool) -> Result<Self> {
         let config = Config::builder().auto_add_history(false).build();
         let mut editor = Editor::with_config(config)?;
-        editor.set_helper(Some(Keys { colours }));
+        editor.set_helper(Some(EditorHelper { colours }));
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
-        let mut typed = Self { editor, history };
-        typed.read_history();
-        Ok(typed)
+        let mut editor = Self { editor, history };
+        editor.read_history();
+        Ok(editor)
     }
 
     fn read_history(&mut self) {
         let Some(path) = self.history.clone() else { return };
         let mut read = || -> Result<()> {
-            if let Some(folder) = path.parent() {
-                std::fs::create_dir_all(folder)?;
+            if let Some(directory) = path.parent() {
+                std::fs::create_dir_all(directory)?;
             }
             match self.editor.load_history(&path) {
                 Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -80,14 +75,14 @@ impl Typed {
             }
         };
         if let Err(error) = read().with_context(|| format!("{}", path.display())) {
-            self.give_up_history(&error);
+            self.disable_history(&error);
         }
     }
 
-    /// A chat is worth more than its history.
-    fn give_up_history(&mut self, error: &anyhow::Error) {
+    /// Continues without a history file.
+    fn disable_history(&mut self, error: &anyhow::Error) {
         self.history = None;
-        report::note(&format!("the history is not kept: {}", report::explain(error)));
+        output::note(&format!("input history is not stored: {}", output::explain(error)));
     }
 
     fn next(&mut self) -> Result<Line> {
@@ -98,53 +93,50 @@ impl Typed {
             Err(error) => return Err(error.into()),
         };
         if !text.trim().is_empty() && self.editor.history_mut().add(&text)? {
-            // After each line: a terminal that is closed takes nothing with it.
+            // Appended after each line, so that closing the terminal loses nothing.
             let appended = self.history.clone().map(|path| self.editor.append_history(&path));
             if let Some(Err(error)) = appended {
-                self.give_up_history(&error.into());
+                self.disable_history(&error.into());
             }
         }
-        Ok(joined(&text))
+        Ok(unescape(&text))
     }
 }
 
-/// The next message of a script.
+/// Reads the next message of a script.
 fn next_of_script(input: &mut impl BufRead) -> Result<Line> {
     let mut text = String::new();
     loop {
         let mut line = Vec::new();
-        let room = MAX_MESSAGE_LEN.saturating_sub(text.len() as u64);
-        // One byte more than allowed tells what is too long from what just fits.
-        let read = input.by_ref().take(room + 1).read_until(b'\n', &mut line);
+        let limit = MAX_MESSAGE_LEN.saturating_sub(text.len() as u64);
+        // One more byte than allowed distinguishes a message that is too large.
+        let read = input.by_ref().take(limit + 1).read_until(b'\n', &mut line);
         let len = read.context("reading standard input")? as u64;
-        ensure!(
-            len <= room,
-            "a message is longer than {} MiB, the most allowed",
-            MAX_MESSAGE_LEN >> 20
-        );
+        ensure!(len <= limit, "message is larger than the limit of {} MiB", MAX_MESSAGE_LEN >> 20);
         let is_end = line.is_empty();
-        text += str::from_utf8(&line).context("reading standard input: a message must be UTF-8")?;
-        let whole = text.strip_suffix('\n').unwrap_or(&text);
-        let whole = whole.strip_suffix('\r').unwrap_or(whole);
-        if is_end && whole.is_empty() {
+        text += str::from_utf8(&line)
+            .context("reading standard input: a message must be valid UTF-8")?;
+        let message = text.strip_suffix('\n').unwrap_or(&text);
+        let message = message.strip_suffix('\r').unwrap_or(message);
+        if is_end && message.is_empty() {
             return Ok(Line::End);
         }
-        if is_end || is_whole(whole) {
-            return Ok(joined(whole));
+        if is_end || is_complete(message) {
+            return Ok(unescape(message));
         }
     }
 }
 
-/// Whether nothing more belongs to a message.
-fn is_whole(text: &str) -> bool {
+/// Returns `true` unless the message continues on the next line.
+fn is_complete(text: &str) -> bool {
     match text.trim_start().strip_prefix(FENCE) {
         Some(fenced) => fenced.trim_end().ends_with(FENCE),
         None => !text.ends_with('\\'),
     }
 }
 
-/// A message as it is meant: without fences, and without the signs that it goes on.
-fn joined(text: &str) -> Line {
+/// Returns a message without fences and line continuations.
+fn unescape(text: &str) -> Line {
     let Some(fenced) = text.trim_start().strip_prefix(FENCE) else {
         return Line::Text(text.replace("\\\n", "\n"));
     };
@@ -154,21 +146,21 @@ fn joined(text: &str) -> Line {
     Line::Fenced(fenced.strip_suffix('\n').unwrap_or(fenced).to_owned())
 }
 
-/// What keys do beside typing.
-struct Keys {
+/// Completion, validation and colours of the editor.
+struct EditorHelper {
     colours: bool,
 }
 
-impl Validator for Keys {
+impl Validator for EditorHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        Ok(match is_whole(context.input()) {
+        Ok(match is_complete(context.input()) {
             true => ValidationResult::Valid(None),
             false => ValidationResult::Incomplete,
         })
     }
 }
 
-impl Completer for Keys {
+impl Completer for EditorHelper {
     type Candidate = String;
 
     fn complete(
@@ -182,12 +174,12 @@ impl Completer for Keys {
             Some(_) => ("/set ".len(), settings::names()),
             None => (0, commands::names().collect()),
         };
-        let begins = |name: &String| typed.starts_with('/') && name.starts_with(&typed[start..]);
-        Ok((start, names.into_iter().filter(begins).map(|name| name + " ").collect()))
+        let matches = |name: &String| typed.starts_with('/') && name.starts_with(&typed[start..]);
+        Ok((start, names.into_iter().filter(matches).map(|name| name + " ").collect()))
     }
 }
 
-impl Highlighter for Keys {
+impl Highlighter for EditorHelper {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
         match self.colours {
             true => Cow::Owned(format!("\x1b[1;36m{prompt}\x1b[0m")),
@@ -196,11 +188,11 @@ impl Highlighter for Keys {
     }
 }
 
-impl Hinter for Keys {
+impl Hinter for EditorHelper {
     type Hint = String;
 }
 
-impl Helper for Keys {}
+impl Helper for EditorHelper {}
 
 #[cfg(test)]
 mod tests {
@@ -218,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_of_a_script_is_a_message_unless_it_goes_on() {
+    fn each_line_of_a_script_is_a_message_unless_it_continues() {
         assert_eq!(script(""), [""; 0]);
         assert_eq!(script("hello\n"), ["hello"]);
         assert_eq!(script("a\r\nb"), ["a", "b"]);
@@ -230,9 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fenced_is_no_command() {
-        assert_eq!(joined("/help"), Line::Text("/help".into()));
-        assert_eq!(joined("\"\"\"/help\"\"\""), Line::Fenced("/help".into()));
+    fn fenced_text_is_not_a_command() {
+        assert_eq!(unescape("/help"), Line::Text("/help".into()));
+        assert_eq!(unescape("\"\"\"/help\"\"\""), Line::Fenced("/help".into()));
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! Ctrl-C while an answer is written.
+//! Ctrl-C while a response is generated.
 //!
-//! While a line is typed the terminal is in raw mode and Ctrl-C is a key like others.
+//! While a line is edited, the terminal is in raw mode and Ctrl-C is an ordinary key.
 
 use std::future::{pending, ready};
 
 use anyhow::Result;
 
-/// Ctrl-C, as something to wait for. From its making on, Ctrl-C does not end the process.
+/// Ctrl-C events. Once created, Ctrl-C no longer ends the process.
 pub(crate) struct Interrupts {
     #[cfg(unix)]
     signal: tokio::signal::unix::Signal,
@@ -15,7 +15,7 @@ pub(crate) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Needs a runtime around it.
+    /// Must be called within a runtime.
     pub(crate) fn new() -> Result<Self> {
         #[cfg(unix)]
         let signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
@@ -24,15 +24,14 @@ impl Interrupts {
         Ok(Self { signal })
     }
 
-    /// Waits for the next one.
     pub(crate) async fn next(&mut self) {
         if self.signal.recv().await.is_none() {
             pending().await
         }
     }
 
-    /// Forgets one that came while nothing was there to be stopped.
-    pub(crate) async fn forget(&mut self) {
+    /// Discards an event that came while nothing was running.
+    pub(crate) async fn discard(&mut self) {
         tokio::select! {
             biased;
             () = self.next() => {}

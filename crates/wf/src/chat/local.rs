@@ -1,20 +1,20 @@
-//! Answers of a model on this machine.
+//! Responses of a local model.
 
 use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
 use wf_engine::{
-    DecodeMode, FrontendError, Generate, Input, OpenedModel, Piece, Refused, RunOptions, TextStream,
+    DecodeMode, FrontendError, GenerationRequest, OpenedModel, PromptInput, RequestError,
+    TextEvent, TextStream,
 };
 use wf_text::ChatMessage;
 
 use super::args::ChatArgs;
-use super::backend::{Counts, Part};
 use super::conversation::Message;
+use super::response::{Chunk, Counts};
 use crate::args::SamplingArgs;
-use crate::{demo, open, report};
+use crate::{demo, open, output};
 
-/// A model on this machine.
 pub(crate) struct Local {
     model: OpenedModel,
     name: String,
@@ -24,21 +24,16 @@ pub(crate) struct Local {
 impl Local {
     pub(crate) fn open(args: &ChatArgs) -> Result<Self> {
         let path = args.model.as_deref();
-        let options = RunOptions {
-            head: args.head.head,
-            sparse: args.head.sparse,
-            ..args.compute.options(&args.file)
-        };
-        let model = open::model(path, args.decoding.draft.as_deref(), &options)?;
-        let named = path.map_or_else(|| demo::NAME.to_owned(), |path| path.display().to_string());
+        let draft = args.decoding.draft.as_deref();
+        let model = open::model(path, draft, &args.engine.options())?;
+        let label = path.map_or_else(|| demo::NAME.to_owned(), |path| path.display().to_string());
         ensure!(
             model.frontend.text().template.is_some(),
-            "{named}: this model has no chat template, so it cannot chat: `wf run --raw` continues a \
-             text with it"
+            "{label}: the model has no chat template; to continue a text, use wf run --raw"
         );
-        let own = model.config.name.clone().filter(|name| !name.trim().is_empty());
-        let of_file = || Some(Path::new(path?).file_stem()?.to_string_lossy().into_owned());
-        let name = own.or_else(of_file).unwrap_or(named);
+        let name = model.info.name.clone().filter(|name| !name.trim().is_empty());
+        let file_stem = || Some(Path::new(path?).file_stem()?.to_string_lossy().into_owned());
+        let name = name.or_else(file_stem).unwrap_or(label);
         let decode = args.decoding.mode(&model.frontend)?;
         Ok(Self { model, name, decode })
     }
@@ -48,7 +43,7 @@ impl Local {
     }
 
     pub(crate) fn about(&self) -> String {
-        let threads = report::count(self.model.threads, "thread");
+        let threads = output::count(self.model.threads, "thread");
         format!("{} on {threads} · context {} tokens", self.model.isa, self.context_len())
     }
 
@@ -56,36 +51,39 @@ impl Local {
         self.model.frontend.context_len()
     }
 
-    pub(crate) fn ask(&self, messages: &[Message], sampling: &SamplingArgs) -> Result<LocalReply> {
+    pub(crate) fn respond(
+        &self,
+        messages: &[Message],
+        sampling: &SamplingArgs,
+    ) -> Result<LocalResponse> {
         let messages = messages
             .iter()
             .map(|message| ChatMessage::new(message.role.as_str(), message.content.as_str()));
-        let generate = sampling.generate(Input::Chat(messages.collect()));
-        let generate = Generate { decode: self.decode, ..generate };
+        let generate = sampling.generate(PromptInput::Chat(messages.collect()));
+        let generate = GenerationRequest { decode: self.decode, ..generate };
         match self.model.frontend.generate(generate) {
-            Ok(stream) => Ok(LocalReply { stream }),
-            Err(FrontendError::Refused(Refused::TooLong { tokens, limit })) => bail!(
-                "the context is full: the conversation has {tokens} tokens, and with an answer at \
-                 most {limit} fit; /undo takes the last turn back, /new starts over"
+            Ok(stream) => Ok(LocalResponse { stream }),
+            Err(FrontendError::Request(RequestError::PromptTooLong { tokens, limit })) => bail!(
+                "the context is full: the conversation has {tokens} tokens, the limit is {limit} with the \
+                 response; /undo removes the last turn, /new starts over"
             ),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// An answer being written.
-pub(crate) struct LocalReply {
+pub(crate) struct LocalResponse {
     stream: TextStream,
 }
 
-impl LocalReply {
-    pub(crate) async fn next(&mut self) -> Result<Part> {
+impl LocalResponse {
+    pub(crate) async fn next(&mut self) -> Result<Chunk> {
         loop {
-            match self.stream.next_piece().await {
-                Some(Ok(Piece::Text { text, .. })) if text.is_empty() => {}
-                Some(Ok(Piece::Text { text, .. })) => return Ok(Part::Text(text)),
-                Some(Ok(Piece::Done(finish))) => {
-                    return Ok(Part::Done(finish.reason.name().to_owned()));
+            match self.stream.next_event().await {
+                Some(Ok(TextEvent::Text { text, .. })) if text.is_empty() => {}
+                Some(Ok(TextEvent::Text { text, .. })) => return Ok(Chunk::Text(text)),
+                Some(Ok(TextEvent::Done(finish))) => {
+                    return Ok(Chunk::Done(finish.reason.name().to_owned()));
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(error.into()),
@@ -99,9 +97,9 @@ impl LocalReply {
         Counts {
             prompt_tokens: timings.prompt_tokens,
             cached_tokens: Some(timings.cached_tokens),
-            reply_tokens: timings.reply_tokens,
+            response_tokens: timings.completion_tokens,
             prompt: timings.prompt,
-            reply: timings.reply,
+            response: timings.decode,
             seed: Some(self.stream.seed()),
         }
     }

@@ -1,7 +1,7 @@
-//! `wf chat`: a conversation in the terminal, with a model of this machine or of a server.
+//! `wf chat`: a chat in the terminal, with a local model or a server.
 //!
-//! The path: `input` reads a line, `commands` says whether it is one, `backend` answers it, `screen`
-//! shows the answer. `conversation` keeps what was said, `settings` how to answer.
+//! `input` reads a line, `commands` parses commands, `backend` generates a response and `screen` shows
+//! it. `conversation` has the messages, `settings` the sampling parameters.
 
 pub(crate) mod args;
 mod backend;
@@ -11,11 +11,11 @@ mod input;
 mod interrupt;
 mod local;
 mod remote;
+mod response;
 mod screen;
 mod session;
 mod settings;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -23,33 +23,33 @@ use tokio::runtime::{Builder, Runtime};
 
 use args::{ChatArgs, RemoteArgs};
 use backend::Backend;
-use input::{Input, Typed};
+use input::{Input, LineEditor};
 use interrupt::Interrupts;
 use local::Local;
 use remote::Remote;
 use screen::Screen;
 use session::Session;
 
-use crate::{environment, open};
+use crate::env::{self, variable};
 
-/// Runs the command.
 pub(crate) fn chat(args: &ChatArgs) -> Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().build().context("starting a chat")?;
+    let runtime =
+        Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let backend = backend(args, &runtime)?;
-    let is_dumb = environment::variable("TERM").is_some_and(|term| term == "dumb");
-    let screen = Screen::new(is_dumb || environment::variable("NO_COLOR").is_some());
-    let input = match screen.is_watched() {
-        true => Input::Typed(Box::new(Typed::new(history(args), screen.has_colours())?)),
+    let is_dumb = variable("TERM").is_some_and(|term| term == "dumb");
+    let screen = Screen::new(is_dumb || variable("NO_COLOR").is_some());
+    let input = match screen.is_interactive() {
+        true => Input::Interactive(Box::new(LineEditor::new(history(args), screen.has_colours())?)),
         false => Input::Script,
     };
     let interrupts = {
-        let _inside = runtime.enter();
-        // A script is ended by Ctrl-C as any other is.
-        screen.is_watched().then(Interrupts::new).transpose()?
+        let _guard = runtime.enter();
+        // In a script, Ctrl-C ends the process.
+        screen.is_interactive().then(Interrupts::new).transpose()?
     };
     let mut session = Session::new(args, backend, screen, interrupts);
     if let Some(path) = &args.load {
-        session.begin_with(path)?;
+        session.start_with(path)?;
     }
     session.run(input, &runtime)
 }
@@ -60,41 +60,40 @@ fn backend(args: &ChatArgs, runtime: &Runtime) -> Result<Backend> {
     };
     let key = key(&args.server)?;
     ensure!(
-        args.decoding.is_silent(),
-        "a server decides how it decodes: give --decode and its like to `wf serve`"
+        args.decoding.is_default(),
+        "--decode and other decoding options cannot be used with --url: set them on the server"
     );
     let remote = Remote::open(url, args.model.as_deref(), key.as_deref());
     Ok(Backend::Remote(Box::new(runtime.block_on(remote)?)))
 }
 
-/// The key to show to a server: of the flag or its variable, of the file, or that of OpenAI's tools.
+/// Returns the API key: that of the flag or its variable, of the file, or of OPENAI_API_KEY.
 fn key(args: &RemoteArgs) -> Result<Option<String>> {
     if args.api_key.is_some() {
         return Ok(args.api_key.clone());
     }
     if let Some(path) = &args.api_key_file {
-        let text = open::read_text_file(path).context("--api-key-file")?;
+        let text = crate::input::read_text_file(path).context("--api-key-file")?;
         let mut lines = text.lines().map(str::trim);
         let key = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
-        let key = key.with_context(|| format!("--api-key-file: no key in {}", path.display()))?;
+        let key = key.with_context(|| format!("--api-key-file: {} has no key", path.display()))?;
         return Ok(Some(key.to_owned()));
     }
-    let key = environment::variable("OPENAI_API_KEY").map(OsString::into_string).transpose();
-    key.map_err(|_| anyhow::anyhow!("the value of OPENAI_API_KEY is not UTF-8"))
+    env::text("OPENAI_API_KEY")
 }
 
-/// Where typed lines are kept.
+/// Returns the file of the input history, unless there is none.
 fn history(args: &ChatArgs) -> Option<PathBuf> {
     if args.no_history {
         return None;
     }
-    let usual = || {
-        let state = match environment::variable("XDG_STATE_HOME") {
+    let default = || {
+        let state = match variable("XDG_STATE_HOME") {
             Some(state) => PathBuf::from(state),
-            None if cfg!(windows) => environment::variable("LOCALAPPDATA")?.into(),
-            None => Path::new(&environment::variable("HOME")?).join(".local/state"),
+            None if cfg!(windows) => variable("LOCALAPPDATA")?.into(),
+            None => Path::new(&variable("HOME")?).join(".local/state"),
         };
         Some(state.join("wrinklefree/chat-history"))
     };
-    args.history.clone().or_else(usual)
+    args.history.clone().or_else(default)
 }

@@ -1,7 +1,7 @@
-//! Answers of a server that speaks OpenAI's API.
+//! Responses of a server with an OpenAI-compatible API.
 //!
-//! Servers differ in what they send beside the text, so what is read here is the least that all of
-//! them have; and what is sent is what the user chose, since some refuse fields they do not know.
+//! Servers differ in what they send besides the text, so only the fields all of them have are read.
+//! Only settings the user chose are sent, since some servers reject unknown fields.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,13 +9,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use wf_client::http::{self, Client, Events};
-use wf_client::wire::{ErrorDetail, Usage};
+use wf_api::http::{self, Client, Events};
+use wf_api::wire::{ErrorDetail, Usage};
 
-use super::backend::{Counts, Part};
 use super::conversation::Message;
+use super::response::{Chunk as ResponseChunk, Counts};
 
-/// A server.
 pub(crate) struct Remote {
     client: Client,
     url: String,
@@ -30,15 +29,15 @@ struct Models {
 #[derive(Deserialize)]
 struct Model {
     id: String,
-    /// Not every server tells.
+    /// Not every server has it.
     #[serde(default)]
     max_model_len: Option<usize>,
 }
 
 impl Remote {
-    /// The server at `url`, and its model of that name, or its first.
+    /// Connects to the server at `url`, and selects the model called `name`, or the first.
     pub(crate) async fn open(url: &str, name: Option<&Path>, key: Option<&str>) -> Result<Self> {
-        // As other programs want it: with the version of the API.
+        // Other programs expect the URL to include the version of the API.
         let base = url.trim_end_matches('/').trim_end_matches("/v1");
         let client = Client::new(base)?;
         let client = match key {
@@ -48,12 +47,12 @@ impl Remote {
         let listed = client.get_json::<Models>("/v1/models").await;
         let model = match name {
             None => {
-                let listed = listed.with_context(|| format!("asking {url} for its models"))?;
+                let listed = listed.with_context(|| format!("listing the models of {url}"))?;
                 listed.data.into_iter().next().with_context(|| format!("{url} has no model"))?
             }
-            // A server need not list what it serves.
+            // A server need not list its models.
             Some(name) => {
-                let name = name.to_str().context("the name of the model is not UTF-8")?;
+                let name = name.to_str().context("the name of the model is not valid UTF-8")?;
                 let mut listed = listed.map_or_else(|_| Vec::new(), |listed| listed.data);
                 let found = listed.iter().position(|model| model.id == name);
                 found.map_or_else(
@@ -80,41 +79,39 @@ impl Remote {
         self.model.max_model_len
     }
 
-    pub(crate) async fn ask(
+    pub(crate) async fn respond(
         &self,
         messages: &[Message],
         settings: &Map<String, Value>,
-    ) -> Result<RemoteReply> {
+    ) -> Result<RemoteResponse> {
         let mut body = settings.clone();
         body.insert("model".to_owned(), json!(self.model.id));
         body.insert("messages".to_owned(), json!(messages));
         body.insert("stream".to_owned(), json!(true));
         body.insert("stream_options".to_owned(), json!({"include_usage": true}));
-        let asked = Instant::now();
+        let sent = Instant::now();
         let events = self.client.stream("/v1/chat/completions", &body).await?;
-        Ok(RemoteReply {
+        Ok(RemoteResponse {
             events,
-            asked,
+            sent,
             first: None,
-            last: asked,
-            pieces: 0,
-            ended: None,
+            last: sent,
+            chunks: 0,
+            finish_reason: None,
             usage: None,
             seed: None,
         })
     }
 }
 
-/// An answer being written.
-pub(crate) struct RemoteReply {
+pub(crate) struct RemoteResponse {
     events: Events<Chunk>,
-    asked: Instant,
+    sent: Instant,
     first: Option<Instant>,
     last: Instant,
-    /// Pieces of text so far: about as many as tokens.
-    pieces: usize,
-    /// Why it ended, once it has.
-    ended: Option<String>,
+    /// Number of chunks of text so far, which is about the number of tokens.
+    chunks: usize,
+    finish_reason: Option<String>,
     usage: Option<Usage>,
     seed: Option<u64>,
 }
@@ -145,34 +142,36 @@ struct Delta {
     content: Option<String>,
 }
 
-impl RemoteReply {
-    pub(crate) async fn next(&mut self) -> Result<Part> {
+impl RemoteResponse {
+    pub(crate) async fn next(&mut self) -> Result<ResponseChunk> {
         loop {
             let chunk = match self.events.next().await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => return Ok(self.end()),
-                // Some servers hang up instead of saying that they are done.
-                Err(http::Error::Cut { .. }) if self.ended.is_some() => return Ok(self.end()),
+                // Some servers close the connection instead of sending [DONE].
+                Err(http::Error::Truncated { .. }) if self.finish_reason.is_some() => {
+                    return Ok(self.end());
+                }
                 Err(error) => return Err(error.into()),
             };
             if let Some(error) = chunk.error {
-                bail!("the server ended the answer: {}", error.message);
+                bail!("server error: {}", error.message);
             }
             self.usage = chunk.usage.or(self.usage);
             self.seed = chunk.seed.or(self.seed);
             let Some(choice) = chunk.choices.into_iter().next() else { continue };
-            self.ended = choice.finish_reason.or(self.ended.take());
+            self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
             if let Some(text) = choice.delta.content.filter(|text| !text.is_empty()) {
                 self.last = Instant::now();
                 self.first.get_or_insert(self.last);
-                self.pieces += 1;
-                return Ok(Part::Text(text));
+                self.chunks += 1;
+                return Ok(ResponseChunk::Text(text));
             }
         }
     }
 
-    fn end(&mut self) -> Part {
-        Part::Done(self.ended.take().unwrap_or_else(|| "stop".to_owned()))
+    fn end(&mut self) -> ResponseChunk {
+        ResponseChunk::Done(self.finish_reason.take().unwrap_or_else(|| "stop".to_owned()))
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -182,12 +181,12 @@ impl RemoteReply {
         Counts {
             prompt_tokens: usage.prompt_tokens as usize,
             cached_tokens: details.map(|details| details.cached_tokens as usize),
-            reply_tokens: match self.usage {
+            response_tokens: match self.usage {
                 Some(usage) => usage.completion_tokens as usize,
-                None => self.pieces,
+                None => self.chunks,
             },
-            prompt: first - self.asked,
-            reply: self.last - first,
+            prompt: first - self.sent,
+            response: self.last - first,
             seed: self.seed,
         }
     }

@@ -1,4 +1,4 @@
-//! One chat from its first line to its last.
+//! The loop of a chat.
 
 use std::path::{Path, PathBuf};
 
@@ -6,36 +6,35 @@ use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
 use super::args::ChatArgs;
-use super::backend::{Backend, Counts, Part, Reply};
+use super::backend::{Backend, Response};
 use super::commands::{self, Command};
-use super::conversation::{Conversation, Saved, need_a_question};
+use super::conversation::{Conversation, Saved, require_message};
 use super::input::{Input, Line};
 use super::interrupt::Interrupts;
+use super::response::{Chunk, Counts};
 use super::screen::Screen;
 use super::settings::Settings;
-use crate::report;
+use crate::output;
 
-/// A chat.
 pub(crate) struct Session {
     backend: Backend,
     screen: Screen,
-    /// Nothing where Ctrl-C is to end the program.
+    /// `None` if Ctrl-C ends the program.
     interrupts: Option<Interrupts>,
     conversation: Conversation,
     settings: Settings,
-    /// Of the last answer.
+    /// Counts of the last response.
     last: Option<Counts>,
-    /// Tokens of all answers.
-    written: usize,
-    /// Where the conversation was saved or loaded.
+    total_tokens: usize,
+    /// File that the conversation was last saved to or loaded from.
     file: Option<PathBuf>,
 }
 
-/// What to do after a line.
+/// The next action after a line.
 #[derive(PartialEq, Eq)]
-enum Next {
-    GoOn,
-    Leave,
+enum Flow {
+    Continue,
+    Quit,
 }
 
 impl Session {
@@ -55,15 +54,15 @@ impl Session {
             conversation,
             settings,
             last: None,
-            written: 0,
+            total_tokens: 0,
             file: None,
         }
     }
 
-    /// Reads and answers until there is no more.
+    /// Processes the input to its end.
     pub(crate) fn run(&mut self, mut input: Input, runtime: &Runtime) -> Result<()> {
         let (name, about) = (self.backend.name(), self.backend.about());
-        self.screen.note(&format!("{name} · {about} · /help lists commands, Ctrl-D leaves"))?;
+        self.screen.note(&format!("{name} · {about} · /help lists commands, Ctrl-D quits"))?;
         let mut was_interrupted = false;
         loop {
             let line = match input.next()? {
@@ -72,35 +71,35 @@ impl Session {
                 Line::Interrupted if was_interrupted => return Ok(()),
                 Line::Interrupted => {
                     was_interrupted = true;
-                    self.screen.note("Ctrl-C once more leaves, and so does Ctrl-D")?;
+                    self.screen.note("press Ctrl-C again to quit, or Ctrl-D")?;
                     continue;
                 }
             };
             was_interrupted = false;
-            match self.take(&line, runtime) {
-                Ok(Next::GoOn) => {}
-                Ok(Next::Leave) => return Ok(()),
-                // Someone who watches can try again; a script cannot.
-                Err(error) if self.screen.is_watched() && !report::is_broken_pipe(&error) => {
-                    self.screen.error(&report::explain(&error))?;
+            match self.handle(&line, runtime) {
+                Ok(Flow::Continue) => {}
+                Ok(Flow::Quit) => return Ok(()),
+                // A user can try again; a script cannot.
+                Err(error) if self.screen.is_interactive() && !output::is_broken_pipe(&error) => {
+                    self.screen.error(&output::explain(&error))?;
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn take(&mut self, line: &Line, runtime: &Runtime) -> Result<Next> {
+    fn handle(&mut self, line: &Line, runtime: &Runtime) -> Result<Flow> {
         let (message, command) = match line {
             Line::Text(text) => (text, Command::parse(text)),
             Line::Fenced(text) => (text, None),
-            Line::Interrupted | Line::End => return Ok(Next::GoOn),
+            Line::Interrupted | Line::End => return Ok(Flow::Continue),
         };
         let Some(command) = command else {
             if !message.trim().is_empty() {
-                self.conversation.ask(message.trim());
-                runtime.block_on(self.answer())?;
+                self.conversation.push(message.trim());
+                runtime.block_on(self.respond())?;
             }
-            return Ok(Next::GoOn);
+            return Ok(Flow::Continue);
         };
         match command? {
             Command::Help => self.screen.show(&commands::help())?,
@@ -116,96 +115,100 @@ impl Session {
             Command::Set(Some((name, None))) => self.settings.reset(&name)?,
             Command::Set(Some((name, Some(value)))) => self.settings.set(&name, &[value])?,
             Command::Save(path) => self.save(path)?,
-            Command::Load(path) => self.go_on_with(&path, &Saved::read(&path)?)?,
+            Command::Load(path) => self.continue_with(&path, &Saved::read(&path)?)?,
             Command::Regen => self.regenerate(runtime)?,
             Command::Undo => {
-                need_a_question(&self.conversation)?;
-                let question = self.conversation.undo().unwrap_or_default();
-                self.screen.note(&format!("taken back: {question}"))?;
+                require_message(&self.conversation)?;
+                let message = self.conversation.undo().unwrap_or_default();
+                self.screen.note(&format!("removed: {message}"))?;
             }
             Command::New => self.conversation.clear(),
             Command::Stats => self.screen.show(&self.stats())?,
-            Command::Quit => return Ok(Next::Leave),
+            Command::Quit => return Ok(Flow::Quit),
         }
-        Ok(Next::GoOn)
+        Ok(Flow::Continue)
     }
 
-    /// Answers the last question. An answer that is stopped stays as far as it came.
-    async fn answer(&mut self) -> Result<()> {
+    /// Generates a response to the last message. A stopped response is kept as far as it came.
+    async fn respond(&mut self) -> Result<()> {
         if let Some(interrupts) = &mut self.interrupts {
-            interrupts.forget().await;
+            interrupts.discard().await;
         }
         let mut text = String::new();
-        let ended = self.write_answer(&mut text).await;
-        if text.is_empty() && !matches!(ended, Ok(Some(_))) {
-            // A question without an answer would be in the way of the next one.
+        let finish_reason = self.generate(&mut text).await;
+        if text.is_empty() && !matches!(finish_reason, Ok(Some(_))) {
+            // Messages must alternate, so one without a response is removed.
             self.conversation.undo();
         } else {
-            self.conversation.answer(text);
+            self.conversation.set_response(text);
         }
-        self.screen.end_answer()?;
-        match ended?.as_deref() {
-            None => self.screen.note("stopped; what was written stays, /undo takes it back"),
-            Some("length") => self.screen.note(&self.why_cut()),
+        self.screen.end_response()?;
+        match finish_reason?.as_deref() {
+            None => self.screen.note("stopped; /undo removes the partial response"),
+            Some("length") => self.screen.note(&self.truncation_note()),
             Some(_) => Ok(()),
         }
     }
 
-    /// Writes an answer into `text`, and says why it ended; nothing if it was stopped.
-    async fn write_answer(&mut self, text: &mut String) -> Result<Option<String>> {
+    /// Appends the response to `text`. Returns the finish reason, or `None` if it was stopped.
+    async fn generate(&mut self, text: &mut String) -> Result<Option<String>> {
         let messages = self.conversation.messages();
-        let asked = self.backend.ask(&messages, &self.settings);
-        let Some(reply) = or_interrupt(&mut self.interrupts, asked).await else { return Ok(None) };
-        let mut reply = reply?;
-        let ended = loop {
-            match or_interrupt(&mut self.interrupts, reply.next()).await {
+        let started = self.backend.respond(&messages, &self.settings);
+        let started = or_interrupt(&mut self.interrupts, started).await;
+        let Some(response) = started else { return Ok(None) };
+        let mut response = response?;
+        let finish_reason = loop {
+            match or_interrupt(&mut self.interrupts, response.next()).await {
                 None => break Ok(None),
                 Some(Err(error)) => break Err(error),
-                Some(Ok(Part::Done(reason))) => break Ok(Some(reason)),
-                Some(Ok(Part::Text(piece))) => {
-                    self.screen.answer(&piece)?;
-                    text.push_str(&piece);
+                Some(Ok(Chunk::Done(reason))) => break Ok(Some(reason)),
+                Some(Ok(Chunk::Text(chunk))) => {
+                    self.screen.response(&chunk)?;
+                    text.push_str(&chunk);
                 }
             }
         };
-        self.count(&reply);
-        ended
+        self.count(&response);
+        finish_reason
     }
 
-    fn count(&mut self, reply: &Reply) {
-        let counts = reply.counts();
-        self.written += counts.reply_tokens;
+    fn count(&mut self, response: &Response) {
+        let counts = response.counts();
+        self.total_tokens += counts.response_tokens;
         self.last = Some(counts);
     }
 
-    /// Why an answer ended before its end, and how to go on.
-    fn why_cut(&self) -> String {
+    /// Explains why a response was truncated, and what to do.
+    fn truncation_note(&self) -> String {
         let used = self.last.unwrap_or_default().used();
         match self.backend.context_len() {
             Some(len) if used >= len => format!(
-                "the context is full ({used} of {len} tokens): /undo takes the last turn back, /new \
-                 starts over"
+                "the context is full ({used} of {len} tokens): /undo removes the last turn, /new starts \
+                 over"
             ),
-            _ => "cut at the limit: /set max-tokens N allows longer answers".to_owned(),
+            _ => "stopped at the token limit: /set max-tokens N allows longer responses".to_owned(),
         }
     }
 
     fn regenerate(&mut self, runtime: &Runtime) -> Result<()> {
-        need_a_question(&self.conversation)?;
+        require_message(&self.conversation)?;
         let sampling = self.settings.sampling();
-        if !self.backend.has_own_settings() {
-            if sampling.temperature == 0.0 {
-                self.screen.note("the same answer again: /set temperature 0.8 gives others")?;
+        if !self.backend.has_own_defaults() {
+            if sampling.params().temperature == 0.0 {
+                self.screen.note(
+                    "greedy sampling gives the same response: /set temperature 0.8 varies it",
+                )?;
             } else if sampling.seed.is_some() {
-                self.screen.note("the same answer again: /set seed default gives others")?;
+                self.screen
+                    .note("the seed gives the same response: /set seed default varies it")?;
             }
         }
-        self.conversation.forget_answer();
-        runtime.block_on(self.answer())
+        self.conversation.remove_response();
+        runtime.block_on(self.respond())
     }
 
     fn save(&mut self, path: Option<PathBuf>) -> Result<()> {
-        let path = path.or_else(|| self.file.clone()).context("/save needs the name of a file")?;
+        let path = path.or_else(|| self.file.clone()).context("/save requires a file name")?;
         let settings = self.settings.chosen();
         Saved::new(&self.conversation, self.backend.name(), settings).write(&path)?;
         self.screen.note(&format!("saved to {}", path.display()))?;
@@ -213,25 +216,25 @@ impl Session {
         Ok(())
     }
 
-    /// Begins with a conversation that was saved. What the command line says beats what it says.
-    pub(crate) fn begin_with(&mut self, path: &Path) -> Result<()> {
+    /// Starts with a saved conversation. Options of the command line override its settings.
+    pub(crate) fn start_with(&mut self, path: &Path) -> Result<()> {
         let mut saved = Saved::read(path)?;
         saved.settings.retain(|field, _| !self.settings.is_given(field));
         let system = self.conversation.system.take();
-        self.go_on_with(path, &saved)?;
+        self.continue_with(path, &saved)?;
         if system.is_some() {
             self.conversation.system = system;
         }
         Ok(())
     }
 
-    /// Goes on with a conversation that was saved.
-    fn go_on_with(&mut self, path: &Path, saved: &Saved) -> Result<()> {
+    /// Continues a saved conversation.
+    fn continue_with(&mut self, path: &Path, saved: &Saved) -> Result<()> {
         let conversation = saved.conversation()?;
         self.settings.restore(&saved.settings).with_context(|| format!("{}", path.display()))?;
         self.conversation = conversation;
-        let turns = report::count(self.conversation.turns(), "turn");
-        self.screen.note(&format!("{turns} of {} loaded", path.display()))?;
+        let turns = output::count(self.conversation.turns(), "turn");
+        self.screen.note(&format!("loaded {turns} from {}", path.display()))?;
         self.file = Some(path.to_owned());
         Ok(())
     }
@@ -241,7 +244,7 @@ impl Session {
         let mut text = String::new();
         for (field, value) in self.settings.all() {
             let name = field.replace('_', "-");
-            let is_theirs = self.backend.has_own_settings() && !chosen.contains_key(&field);
+            let is_theirs = self.backend.has_own_defaults() && !chosen.contains_key(&field);
             let value = if is_theirs { "the server's".to_owned() } else { value.to_string() };
             text += &format!("  {name:20}{value}\n");
         }
@@ -249,39 +252,39 @@ impl Session {
     }
 
     fn stats(&self) -> String {
-        let Some(last) = self.last else { return "  nothing has been answered yet\n".to_owned() };
+        let Some(last) = self.last else { return "  there are no responses yet\n".to_owned() };
         let cached = match last.cached_tokens {
-            Some(cached) => format!(", {cached} of them cached"),
+            Some(cached) => format!(", {cached} cached"),
             None => String::new(),
         };
         let context = match self.backend.context_len() {
             Some(len) => format!(" of {len} tokens ({} %)", last.used() * 100 / len.max(1)),
             None => " tokens".to_owned(),
         };
-        let seed = last.seed.map_or_else(|| "not told".to_owned(), |seed| seed.to_string());
+        let seed = last.seed.map_or_else(|| "unknown".to_owned(), |seed| seed.to_string());
         let prompt = match last.prompt_tokens {
-            0 => "not told".to_owned(),
+            0 => "unknown".to_owned(),
             tokens => {
                 format!(
                     "{}{cached}, {:.1} tok/s",
-                    report::count(tokens, "token"),
+                    output::count(tokens, "token"),
                     last.prompt_rate()
                 )
             }
         };
         format!(
-            "  prompt    {prompt}\n  answer    {}, {:.1} tok/s\n  context   {}{context}\n  \
-             seed      {seed}\n  so far    {}, {} written\n",
-            report::count(last.reply_tokens, "token"),
-            last.reply_rate(),
+            "  prompt    {prompt}\n  response  {}, {:.1} tok/s\n  context   {}{context}\n  \
+             seed      {seed}\n  total     {}, {} generated\n",
+            output::count(last.response_tokens, "token"),
+            last.response_rate(),
             last.used(),
-            report::count(self.conversation.turns(), "turn"),
-            report::count(self.written, "token"),
+            output::count(self.conversation.turns(), "turn"),
+            output::count(self.total_tokens, "token"),
         )
     }
 }
 
-/// What `work` gives, or nothing if it was interrupted before.
+/// Returns the output of `work`, or `None` if Ctrl-C came first.
 async fn or_interrupt<T>(
     interrupts: &mut Option<Interrupts>,
     work: impl Future<Output = T>,

@@ -1,6 +1,6 @@
-//! What can be set between two answers: the sampling flags, under the same names.
+//! Settings that `/set` can change: the sampling flags, under the same names.
 //!
-//! A setting is read by the same parser as its flag, so a flag that is added there can be set here.
+//! Settings use the parsers of the flags, so a new sampling flag is also a new setting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,44 +9,44 @@ use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, Command, FromArgMatches};
 use serde_json::{Map, Value};
 
-use crate::args::SamplingArgs;
-use crate::near;
+use wf_core::SamplingOverrides;
 
-/// The settings of a conversation.
+use crate::args::SamplingArgs;
+use crate::suggest;
+
 pub(crate) struct Settings {
-    /// As the command line has them.
-    first: SamplingArgs,
-    /// Those of them that somebody gave.
+    /// Values of the command line.
+    initial: SamplingArgs,
+    /// Names of the flags that were given.
     given: BTreeSet<String>,
-    /// What was set since, by the names of flags.
+    /// Values set since, by flag name.
     changed: BTreeMap<String, Vec<String>>,
-    now: SamplingArgs,
+    current: SamplingArgs,
 }
 
 impl Settings {
-    /// Those of the command line; `given` has the ids of arguments that somebody gave.
-    pub(crate) fn new(first: &SamplingArgs, given: &[String]) -> Self {
+    /// Creates settings from the command line; `given` has the ids of arguments that were set.
+    pub(crate) fn new(initial: &SamplingArgs, given: &[String]) -> Self {
         let names = names();
         let given = given.iter().map(|id| id.replace('_', "-")).filter(|id| names.contains(id));
         Self {
             given: given.collect(),
             changed: BTreeMap::new(),
-            now: first.clone(),
-            first: first.clone(),
+            current: initial.clone(),
+            initial: initial.clone(),
         }
     }
 
-    /// Whether the command line or the environment gave the setting with that name of the API.
+    /// Returns `true` if the setting with this API name was given by a flag or variable.
     pub(crate) fn is_given(&self, field: &str) -> bool {
         self.given.contains(&field.replace('_', "-"))
     }
 
-    /// Those that hold now.
     pub(crate) fn sampling(&self) -> &SamplingArgs {
-        &self.now
+        &self.current
     }
 
-    /// Gives a setting another value; several for those that are lists.
+    /// Changes a setting. Lists have several values.
     pub(crate) fn set(&mut self, name: &str, values: &[String]) -> Result<()> {
         let name = find(name)?;
         let mut changed = self.changed.clone();
@@ -54,7 +54,7 @@ impl Settings {
         self.change(changed)
     }
 
-    /// Gives a setting the value of the command line again.
+    /// Resets a setting to the value of the command line.
     pub(crate) fn reset(&mut self, name: &str) -> Result<()> {
         let mut changed = self.changed.clone();
         changed.remove(&find(name)?);
@@ -62,24 +62,24 @@ impl Settings {
     }
 
     fn change(&mut self, changed: BTreeMap<String, Vec<String>>) -> Result<()> {
-        let words = changed
+        let flags = changed
             .iter()
             .flat_map(|(name, values)| values.iter().map(move |value| format!("--{name}={value}")));
-        let matches = command().try_get_matches_from(words).map_err(|error| {
+        let matches = command().try_get_matches_from(flags).map_err(|error| {
             let message = error.to_string();
             let first = message.lines().next().unwrap_or_default();
             anyhow!("{}", first.strip_prefix("error: ").unwrap_or(first))
         })?;
-        let mut now = self.first.clone();
-        now.update_from_arg_matches(&matches)?;
-        now.check()?;
-        // What the vocabulary has is known to whoever answers.
-        now.params().check(usize::MAX)?;
-        (self.now, self.changed) = (now, changed);
+        let mut current = self.initial.clone();
+        current.update_from_arg_matches(&matches)?;
+        current.check()?;
+        // The backend checks token ids against its vocabulary.
+        current.params().check(usize::MAX)?;
+        (self.current, self.changed) = (current, changed);
         Ok(())
     }
 
-    /// Those that somebody gave or set, as JSON with the names of the HTTP API.
+    /// Returns the settings that were given or changed, with their API names.
     pub(crate) fn chosen(&self) -> Map<String, Value> {
         let is_chosen = |field: &str| {
             self.is_given(field) || self.changed.contains_key(&field.replace('_', "-"))
@@ -87,20 +87,22 @@ impl Settings {
         self.all().into_iter().filter(|(field, _)| is_chosen(field)).collect()
     }
 
-    /// All of them, as JSON with the names of the HTTP API.
+    /// Returns all settings, with their API names.
     pub(crate) fn all(&self) -> Map<String, Value> {
-        // By way of text: a float would get the digits of a double, 0.7 those of 0.699999988079071.
-        let text = serde_json::to_string(&self.now).expect("flags have text for keys");
-        serde_json::from_str(&text).expect("flags are an object")
+        // Through text, because 0.7_f32 as a double would print as 0.699999988079071.
+        let params = SamplingOverrides::from(&self.current.params());
+        let current = SamplingArgs { params, ..self.current.clone() };
+        let text = serde_json::to_string(&current).expect("keys are strings");
+        serde_json::from_str(&text).expect("a struct is an object")
     }
 
-    /// Sets what [`Self::chosen`] gave, and nothing unless all of it can be set.
+    /// Restores the settings of [`Self::chosen`]: all of them, or none if one is invalid.
     pub(crate) fn restore(&mut self, fields: &Map<String, Value>) -> Result<()> {
         let mut changed = BTreeMap::new();
         for (field, value) in fields {
             let name = find(field)?;
-            let values = texts(value).ok_or_else(|| {
-                anyhow!("setting {field:?} is {value}: a number, a text, true or false is needed")
+            let values = flag_values(value).ok_or_else(|| {
+                anyhow!("setting {field:?} is {value}: must be a number, a string, true or false")
             })?;
             changed.insert(name, values);
         }
@@ -108,8 +110,8 @@ impl Settings {
     }
 }
 
-/// What a value of JSON would be on the command line; a list is several.
-fn texts(value: &Value) -> Option<Vec<String>> {
+/// Converts a JSON value to values of the command line; an array has several.
+fn flag_values(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::Bool(_) | Value::Number(_) => Some(vec![value.to_string()]),
         Value::String(text) => Some(vec![text.clone()]),
@@ -125,12 +127,11 @@ fn texts(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// The names of all settings.
 pub(crate) fn names() -> Vec<String> {
     command().get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect()
 }
 
-/// The flag that is meant by a name, which may be written as in the HTTP API.
+/// Returns the flag for a name, which may be an API name.
 fn find(name: &str) -> Result<String> {
     let wanted = name.trim_start_matches("--").replace('_', "-").to_lowercase();
     let command = command();
@@ -143,12 +144,11 @@ fn find(name: &str) -> Result<String> {
         return Ok(long.to_owned());
     }
     let names = names();
-    let meant = near::closest(&wanted, names.iter().map(String::as_str));
-    let meant = meant.map_or_else(String::new, |name| format!(" (did you mean {name}?)"));
-    bail!("no setting is called {name:?}{meant}: allowed are {}", names.join(", "))
+    let hint = suggest::did_you_mean(&wanted, names.iter().map(String::as_str));
+    bail!("unknown setting {name:?}{hint} (settings are {})", names.join(", "))
 }
 
-/// The flags, without defaults and variables: what is not named stays as it is.
+/// Returns the flags without defaults and variables, so that others keep their values.
 fn command() -> Command {
     let command = SamplingArgs::augment_args_for_update(Command::new("set").no_binary_name(true));
     command.disable_help_flag(true).mut_args(|arg| {
@@ -182,20 +182,22 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_has_the_name_of_its_flag_or_of_the_api() {
+    fn settings_have_flag_names_and_api_names() {
         let mut settings = settings(&["--top-k", "7"], &["top_k", "model"]);
         for name in ["top-p", "top_p", "--top-p"] {
             set(&mut settings, name, "0.5").unwrap();
-            assert_eq!((settings.sampling().top_p, settings.sampling().top_k), (0.5, 7));
+            let params = settings.sampling().params();
+            assert_eq!((params.top_p, params.top_k), (0.5, 7));
             settings.reset(name).unwrap();
-            assert_eq!(settings.sampling().top_p, 1.0);
+            assert_eq!(settings.sampling().params().top_p, 1.0);
         }
         set(&mut settings, "repeat-penalty", "1.5").unwrap();
         set(&mut settings, "ignore-eos", "on").unwrap();
         set(&mut settings, "presence-penalty", "-1").unwrap();
         let now = settings.sampling();
-        assert_eq!((now.repetition_penalty, now.presence_penalty), (1.5, -1.0));
-        assert!(now.ignore_eos && now.top_k == 7);
+        let params = now.params();
+        assert_eq!((params.repetition_penalty, params.presence_penalty), (1.5, -1.0));
+        assert!(now.ignore_eos && params.top_k == 7);
         set(&mut settings, "seed", "3").unwrap();
         settings.reset("seed").unwrap();
         assert_eq!(settings.sampling().seed, None);
@@ -203,15 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_is_told_and_changes_nothing() {
+    fn invalid_settings_are_errors_and_change_nothing() {
         let mut settings = settings(&[], &[]);
         for (name, value, words) in [
             ("temprature", "1", "did you mean temperature?"),
-            ("colour", "1", "allowed are max-tokens, min-tokens, temperature"),
-            ("temperature", "hot", "a number is needed"),
-            ("temperature", "-1", "0 (greedy) to 100 is allowed"),
+            ("colour", "1", "settings are max-tokens, min-tokens, temperature"),
+            ("temperature", "hot", "must be a number"),
+            ("temperature", "-1", "must be between 0 and 100"),
             ("top-p", "2", "at most 1"),
-            ("min-tokens", "999", "--max-tokens, which is 256"),
+            ("min-tokens", "999", "must not exceed --max-tokens (256)"),
             ("ignore-eos", "perhaps", "perhaps"),
         ] {
             let message = set(&mut settings, name, value).unwrap_err();
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_chosen_is_told_with_the_names_of_the_api_and_can_be_restored() {
+    fn chosen_settings_have_api_names_and_can_be_restored() {
         let mut first = settings(&["--top-k", "7"], &["top_k"]);
         first.set("stop", &["END".to_owned(), "a,b".to_owned()]).unwrap();
         set(&mut first, "logit-bias", "42=-5").unwrap();

@@ -1,28 +1,27 @@
-//! What a model is to become: what the flags say, and what follows where they say nothing.
+//! The target of a conversion: from flags, or else from the source and the name of the destination.
 
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use wf_formats::{
-    Container, Existing, FloatEncoding, ModelFile, Rounding, Target, TensorName, TernaryEncoding,
-    fitting,
+    Container, FloatEncoding, IfExists, ModelFile, Rounding, Target, TensorName, TernaryEncoding,
+    compatible_encodings,
 };
 
 use super::args::{ConvertArgs, Format};
-use crate::open;
-use crate::report::UsageError;
+use crate::cpu;
+use crate::output::UsageError;
 
-/// The target of a conversion.
 pub(super) fn target(args: &ConvertArgs, source: &ModelFile) -> Result<Target> {
     let container = container(args, source)?;
     Ok(Target {
         container,
         head: head(args, source, container)?,
-        // Where scales are f16 there is no other way; the report says by how much they changed.
+        // Unavoidable for f16 scales; the report has the largest change.
         rounding: Rounding::Allow,
         name: None,
-        existing: if args.force { Existing::Replace } else { Existing::Keep },
-        threads: args.threads.unwrap_or_else(open::cores),
+        if_exists: if args.force { IfExists::Replace } else { IfExists::Fail },
+        threads: args.threads.unwrap_or_else(cpu::cores),
     })
 }
 
@@ -35,15 +34,15 @@ fn container(args: &ConvertArgs, source: &ModelFile) -> Result<Container> {
         (args.encoding, format)
     {
         let message = format!(
-            "--encoding {encoding} is for GGUF: packed safetensors, SGLBITNT and .wf have one encoding \
-             each"
+            "--encoding {encoding} requires GGUF: packed safetensors, SGLBITNT and .wf have one \
+             encoding each"
         );
         return Err(UsageError::new(message).into());
     }
     Ok(match format {
         Format::Gguf => Container::Gguf(match args.encoding {
             Some(encoding) => encoding,
-            None => usual_encoding(source)?,
+            None => default_encoding(source)?,
         }),
         Format::Safetensors => Container::Packed,
         Format::Sglbitnt => Container::Sglbitnt,
@@ -51,7 +50,7 @@ fn container(args: &ConvertArgs, source: &ModelFile) -> Result<Container> {
     })
 }
 
-/// The kind of file that a name stands for.
+/// Returns the format of a file name.
 fn by_name(path: &Path) -> Result<Format> {
     let extension = path.extension().and_then(|extension| extension.to_str());
     let ends_in_slash = path.as_os_str().to_string_lossy().ends_with(['/', '\\']);
@@ -64,22 +63,22 @@ fn by_name(path: &Path) -> Result<Format> {
         Some(_) => {
             let path = path.display();
             let message = format!(
-                "the name {path} does not say what to write: use .gguf, .wf, .bin or a directory, \
-                 or say it with --to"
+                "{path}: unknown extension: use .gguf, .wf, .bin or a directory, or set the format with \
+                 --to"
             );
             Err(UsageError::new(message).into())
         }
     }
 }
 
-/// The first that fits by shape and, as far as is known without reading weights, by scales.
-fn usual_encoding(source: &ModelFile) -> Result<TernaryEncoding> {
-    match fitting(source).first() {
+/// Returns the first encoding that fits the shapes and, as far as known without reading weights, the
+/// scales.
+fn default_encoding(source: &ModelFile) -> Result<TernaryEncoding> {
+    match compatible_encodings(source).first() {
         Some(encoding) => Ok(*encoding),
         None => bail!(
-            "no encoding of GGUF fits rows that are no multiple of 64, or scales of such groups: \
-             packed safetensors (a directory as DST) hold any row, with one scale a tensor, and .wf \
-             with any scales"
+            "no GGUF encoding fits these rows and scales: use packed safetensors (a directory as DST), \
+             which hold any rows with one scale per tensor, or .wf, which holds any scales too"
         ),
     }
 }
@@ -87,24 +86,16 @@ fn usual_encoding(source: &ModelFile) -> Result<TernaryEncoding> {
 fn head(args: &ConvertArgs, source: &ModelFile, container: Container) -> Result<FloatEncoding> {
     let embedding = source.tensor(TensorName::Embedding);
     if args.pack_lm_head {
-        if !container.holds(FloatEncoding::Q6K) {
-            bail!("--pack-lm-head is for GGUF and .wf: other formats hold f32, f16 and bf16 only");
+        if !container.supports_head(FloatEncoding::Q6_K) {
+            bail!(
+                "--pack-lm-head requires GGUF or .wf: other formats only support f32, f16 and bf16"
+            );
         }
-        let fits = embedding.is_some_and(|t| FloatEncoding::Q6K.row_size(t.cols).is_ok());
-        return Ok(if fits { FloatEncoding::Q6K } else { FloatEncoding::Q8_0 });
+        let fits = embedding.is_some_and(|t| FloatEncoding::Q6_K.row_size(t.cols).is_ok());
+        return Ok(if fits { FloatEncoding::Q6_K } else { FloatEncoding::Q8_0 });
     }
     match args.head_type {
         Some(head) => Ok(head),
-        None => Ok(Target::usual_head(source, container)?),
-    }
-}
-
-/// What a head costs in quality, as published for BitNet-b1.58-2B-4T.
-pub(super) fn cost_of(head: FloatEncoding) -> Option<&'static str> {
-    match head {
-        FloatEncoding::F32 | FloatEncoding::F16 | FloatEncoding::Bf16 => None,
-        FloatEncoding::Q8_0 => Some("costs 0.06 % in perplexity (17.120 for 17.109)"),
-        FloatEncoding::Q6K => Some("costs 0.23 % in perplexity (17.149 for 17.109)"),
-        FloatEncoding::Q4_0 => Some("costs 1.4 % in perplexity (17.353 for 17.109)"),
+        None => Ok(Target::default_head(source, container)?),
     }
 }

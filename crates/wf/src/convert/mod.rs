@@ -1,8 +1,8 @@
-//! `wf convert`: any ternary model into any format, checked before it gets its name.
+//! `wf convert`: converts any ternary model to any format, and verifies the result.
 
 pub(crate) mod args;
-pub(crate) mod bar;
 mod choose;
+mod stage;
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -10,13 +10,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
-use wf_formats::{Container, Encoding, ModelFile, OpenOptions, PlannedTensor, Staged, Target};
+use wf_formats::{Container, Encoding, ModelFile, OpenOptions, PlannedTensor, Target};
 
 use self::args::ConvertArgs;
+pub(crate) use self::stage::stage;
 use crate::verify::{self, Comparison};
-use crate::{open, report};
+use crate::{open, output};
 
-/// What was done, or would be.
 #[derive(Serialize)]
 struct Conversion {
     source: String,
@@ -24,16 +24,14 @@ struct Conversion {
     destination: String,
     encoding: String,
     head: String,
-    /// Bytes of all tensors as they will lie in the file.
     tensor_bytes: u64,
     decisions: Vec<String>,
-    /// Nothing for a dry run.
+    /// `None` for a dry run.
     seconds: Option<f64>,
-    /// Nothing if it was not compared.
+    /// `None` if it was not compared.
     verified: Option<Comparison>,
 }
 
-/// Runs the command.
 pub(crate) fn convert(args: &ConvertArgs) -> Result<()> {
     let options = OpenOptions { group_len: args.group, naive: args.naive, ..args.file.options() };
     let source = open::original(Some(&args.source))?.open(&options)?;
@@ -45,51 +43,44 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<()> {
         check_destination(args, &source, &target)?;
         let started = Instant::now();
         let needed = conversion.tensor_bytes;
-        let staged =
-            stage(&source, &target, &args.destination).map_err(|error| with_room(error, needed))?;
+        let staged = stage(&source, &target, &args.destination)
+            .map_err(|error| with_needed_space(error, needed))?;
         conversion.seconds = Some(started.elapsed().as_secs_f64());
         if !args.no_verify {
             let written = ModelFile::open(staged.path(), &OpenOptions::default())
-                .context("reading back what was written")?;
+                .context("reading the result back")?;
             let comparison = verify::compare(&source, &written, target.threads)?;
             if let Some(fault) = comparison.fault() {
-                bail!("what was written is not what was read, and is not kept: {fault}");
+                bail!("the conversion differs from its source and was discarded: {fault}");
             }
             conversion.verified = Some(comparison);
         }
-        staged.settle()?;
+        staged.commit()?;
     }
-    if args.json { report::json(&conversion) } else { print_text(&conversion, &target) }
+    if args.json { output::json(&conversion) } else { print_text(&conversion, &target) }
 }
 
-/// Says how much room is needed where there was too little.
-fn with_room(error: wf_formats::Error, needed: u64) -> anyhow::Error {
+/// Adds the required size to an error about a full disk.
+fn with_needed_space(error: wf_formats::Error, needed: u64) -> anyhow::Error {
     let is_full = matches!(&error, wf_formats::Error::Io { source, .. }
         if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded));
     if is_full {
-        anyhow!("{error}: {} are needed", report::megabytes(needed))
+        anyhow!("{error}: {} are required", output::megabytes(needed))
     } else {
         error.into()
     }
-}
-
-fn stage(source: &ModelFile, target: &Target, out: &Path) -> Result<Staged, wf_formats::Error> {
-    let bar = bar::bytes("converting", source.tensors().iter().map(|t| t.size).sum());
-    let staged = target.stage(source, out, &mut |done| bar.set_position(done));
-    bar.finish_and_clear();
-    staged
 }
 
 fn check_group(args: &ConvertArgs, source: &ModelFile) -> Result<()> {
     let has_masters =
         source.tensors().iter().any(|t| matches!(t.encoding, Encoding::MasterWeights(_)));
     if args.group.is_some() && !has_masters {
-        bail!("--group is for master weights: the trits and scales of this model are set already");
+        bail!("--group requires master weights: this model is quantized already");
     }
     Ok(())
 }
 
-/// Refuses to touch what is there, before any work is done.
+/// Checks before any work that the destination can be written.
 fn check_destination(args: &ConvertArgs, source: &ModelFile, target: &Target) -> Result<()> {
     let out = &args.destination;
     let same =
@@ -102,7 +93,7 @@ fn check_destination(args: &ConvertArgs, source: &ModelFile, target: &Target) ->
     }
     let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
-        bail!("{}: there is no directory {}", out.display(), parent.display());
+        bail!("{}: directory {} does not exist", out.display(), parent.display());
     }
     if args.force {
         return Ok(());
@@ -112,7 +103,7 @@ fn check_destination(args: &ConvertArgs, source: &ModelFile, target: &Target) ->
         _ => out.exists(),
     };
     if is_taken {
-        bail!("{} exists: --force replaces it", out.display());
+        bail!("{} exists: use --force to replace it", out.display());
     }
     Ok(())
 }
@@ -145,17 +136,17 @@ fn describe(
 
 fn print_text(c: &Conversion, target: &Target) -> Result<()> {
     let mut rows = vec![
-        ("source", format!("{}, {}", c.source, report::megabytes(c.source_bytes))),
+        ("source", format!("{}, {}", c.source, output::megabytes(c.source_bytes))),
         ("destination", c.destination.clone()),
-        ("tensors", format!("{}, {}", c.encoding, report::megabytes(c.tensor_bytes))),
+        ("tensors", format!("{}, {}", c.encoding, output::megabytes(c.tensor_bytes))),
     ];
-    let cost = choose::cost_of(target.head);
+    let cost = target.head.cost();
     let cost =
         cost.map_or(String::new(), |cost| format!(": {cost}, as published for BitNet-b1.58-2B-4T"));
     rows.push(("head", format!("{}{cost}", c.head)));
     rows.extend(c.decisions.iter().map(|decision| ("decided", decision.clone())));
     match c.seconds {
-        None => rows.push(("written", "nothing: this was a dry run".to_owned())),
+        None => rows.push(("written", "nothing (dry run)".to_owned())),
         Some(seconds) => {
             let speed = c.source_bytes as f64 / 1e6 / seconds.max(1e-9);
             rows.push(("written", format!("in {seconds:.1} s, {speed:.0} MB/s of input")));
@@ -164,5 +155,5 @@ fn print_text(c: &Conversion, target: &Target) -> Result<()> {
             rows.push(("verified", compared));
         }
     }
-    report::table(&rows)
+    output::table(&rows)
 }

@@ -1,11 +1,11 @@
-//! Every kernel this CPU can run, compared with the scalar one bit for bit.
+//! Compares every kernel this CPU supports with the scalar one, bit for bit.
 //!
-//! A short form of the crate's own tests, run on the user's machine: it finds a CPU or a virtual
-//! machine that does not do what it says, and a compiler that got an instruction wrong.
+//! A short form of the kernels' own tests, run on the user's machine: it detects a CPU or a virtual
+//! machine that does not behave as documented, and miscompiled code.
 
 use wf_kernels::{
-    AttendScratch, FloatRows, Kernel, KvDtype, KvShape, KvStore, PAGE_LEN, Pool, QuantBatch,
-    Queries, RotaryPairs, RotaryTable, Scales, Strip, TernaryMatrix, attend, multiply,
+    AttendScratch, FloatRows, Kernel, KvDtype, KvShape, KvSlot, KvStore, PAGE_LEN, Pool,
+    QuantBatch, Queries, RotaryPairs, RotaryTable, Scales, Strip, TernaryMatrix, attend, multiply,
 };
 
 use super::Finding;
@@ -16,10 +16,9 @@ const TOKENS: usize = 5;
 const HEAD_DIM: usize = 24;
 
 pub(super) fn checks() -> Vec<Finding> {
-    let answers = |kernel| Answers::of(kernel);
-    let expected = answers(wf_kernels::supported().next().expect("scalar is always there"));
+    let expected = Results::of(wf_kernels::supported().next().expect("scalar is always there"));
     let check = |kernel: &'static dyn Kernel| {
-        let outcome = match answers(kernel).first_difference(&expected) {
+        let outcome = match Results::of(kernel).first_difference(&expected) {
             None => Ok(format!("{} results equal to scalar", expected.len())),
             Some(what) => Err(format!("{what} differs from scalar")),
         };
@@ -28,10 +27,10 @@ pub(super) fn checks() -> Vec<Finding> {
     wf_kernels::supported().map(check).collect()
 }
 
-/// Named results of one kernel on fixed inputs, as bits.
-struct Answers(Vec<(&'static str, Vec<u32>)>);
+/// Named results of a kernel on fixed inputs, as bits.
+struct Results(Vec<(&'static str, Vec<u32>)>);
 
-impl Answers {
+impl Results {
     fn of(kernel: &'static dyn Kernel) -> Self {
         let mut numbers = Numbers(0x2545_f491_4f6c_dd1d);
         let mut all = Vec::new();
@@ -41,9 +40,9 @@ impl Answers {
         let x = numbers.floats(TOKENS * COLS);
         for (name, scales) in [
             ("product, one scale", Scales::Tensor(0.37)),
-            ("product, a scale a row", Scales::Rows(numbers.positive(ROWS))),
+            ("product, one scale per row", Scales::Rows(numbers.positive(ROWS))),
             (
-                "product, a scale a group",
+                "product, one scale per group",
                 Scales::Groups { len: 64, values: numbers.positive(ROWS * COLS.div_ceil(64)) },
             ),
         ] {
@@ -118,22 +117,29 @@ fn attention(kernel: &dyn Kernel, numbers: &mut Numbers, dtype: KvDtype) -> Vec<
         KvStore::new(dtype, KvShape { layers: 1, pages: 3, heads: 1, head_dim: HEAD_DIM });
     for position in 0..visible {
         let (key, value) = (numbers.floats(HEAD_DIM), numbers.floats(HEAD_DIM));
-        let place = (0, pages[position / PAGE_LEN], position % PAGE_LEN);
-        store.write(kernel, place, &key, &value);
+        let slot = KvSlot::new(0, &pages, position);
+        store.write(kernel, slot, &key, &value);
     }
     let mut query = numbers.floats(HEAD_DIM);
     let table = RotaryTable::new(HEAD_DIM, 10_000.0, visible);
     for pairs in [RotaryPairs::Halves, RotaryPairs::Adjacent] {
         kernel.rotate(&mut query, table.cos(visible - 1), table.sin(visible - 1), pairs);
     }
-    let q = Queries { data: &query, stride: HEAD_DIM, heads: 1, visible: &[visible], scale: 0.2 };
+    let q = Queries {
+        data: &query,
+        stride: HEAD_DIM,
+        heads: 1,
+        visible: &[visible],
+        window: None,
+        scale: 0.2,
+    };
     let (mut scratch, mut out) = (AttendScratch::new(1, HEAD_DIM), vec![0.0; HEAD_DIM]);
     let mut strip = Strip::new(&mut out, HEAD_DIM, HEAD_DIM, 0);
-    attend(kernel, &q, &store.head(0, 0, &pages), &mut scratch, (&mut strip, 0));
+    attend(kernel, &q, &store.head(0, 0, &pages), &mut scratch, &mut strip, 0);
     out
 }
 
-/// Numbers without a pattern, the same on every machine (xorshift).
+/// Pseudorandom numbers, the same on every machine (xorshift64).
 struct Numbers(u64);
 
 impl Numbers {

@@ -1,7 +1,7 @@
-//! Facts about the machine: they explain speed, and never change an answer.
+//! Properties of the machine, which affect speed but not results.
 
 use super::Finding;
-use crate::open::cores;
+use crate::cpu::cores;
 use crate::version::version;
 
 pub(super) fn facts() -> Vec<Finding> {
@@ -20,7 +20,6 @@ pub(super) fn facts() -> Vec<Finding> {
     facts
 }
 
-/// The features that decide which kernel can run.
 fn cpu_features() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -47,7 +46,7 @@ fn cpu_features() -> Vec<&'static str> {
     Vec::new()
 }
 
-/// What Linux says of its memory; other systems are not asked.
+/// Returns total and available memory, on Linux.
 fn memory() -> Option<String> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let gigabytes = |key: &str| {

@@ -1,7 +1,6 @@
-//! `wf doctor`: check that this machine and this program compute right.
+//! `wf doctor`: checks that this machine computes correctly.
 //!
-//! It answers the question behind most bug reports, whether a strange reply comes from a weak
-//! model or a broken engine, by computing known answers on this very machine.
+//! It tells a weak model from a broken engine by computing known results on this machine.
 
 mod kernels;
 mod machine;
@@ -11,26 +10,26 @@ use anyhow::{Result, bail};
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
-use crate::report;
+use crate::output;
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Examples:
-  wf doctor                                 every kernel against the scalar one, the demo's scores
-                                            against their record
-  wf doctor --json                          the same for a program, or for a bug report")]
+  wf doctor                                 compare every kernel with the scalar one, and the
+                                            demo model with known logits
+  wf doctor --json                          the same as JSON, for a bug report")]
 pub(crate) struct DoctorArgs {
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long, env = "WF_JSON")]
     pub(crate) json: bool,
 }
 
-/// One thing looked at.
+/// The result of a check, or a property of the machine.
 #[derive(Serialize)]
 pub(crate) struct Finding {
     what: String,
     found: String,
-    /// Whether it is as it should be; nothing for a mere fact.
+    /// `None` for a property.
     ok: Option<bool>,
 }
 
@@ -51,7 +50,6 @@ struct Diagnosis {
     findings: Vec<Finding>,
 }
 
-/// Runs the command.
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<()> {
     let mut findings = machine::facts();
     findings.extend(kernels::checks());
@@ -59,13 +57,13 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<()> {
     let faults = findings.iter().filter(|finding| finding.ok == Some(false)).count();
     let diagnosis = Diagnosis { healthy: faults == 0, findings };
     if args.json {
-        report::json(&diagnosis)?;
+        output::json(&diagnosis)?;
     } else {
         print_text(&diagnosis)?;
     }
     match faults {
         0 => Ok(()),
-        _ => bail!("{faults} checks failed: do not trust this machine's replies"),
+        _ => bail!("{faults} checks failed: results of this machine are not reliable"),
     }
 }
 
@@ -76,6 +74,6 @@ fn print_text(diagnosis: &Diagnosis) -> Result<()> {
         Some(false) => format!("WRONG {}", finding.found),
     };
     let rows: Vec<_> = diagnosis.findings.iter().map(|f| (f.what.as_str(), mark(f))).collect();
-    report::table(&rows)?;
-    report::stream(if diagnosis.healthy { "\nall is well\n" } else { "\n" })
+    output::table(&rows)?;
+    output::stream(if diagnosis.healthy { "\nall checks passed\n" } else { "\n" })
 }

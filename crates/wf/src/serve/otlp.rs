@@ -1,6 +1,6 @@
-//! Traces: the spans of requests, sent to an OpenTelemetry collector over HTTP.
+//! Sends the spans of requests to an OpenTelemetry collector over HTTP.
 
-mod post;
+mod collector;
 
 use std::time::Duration;
 
@@ -10,30 +10,26 @@ use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use tokio::runtime::Handle;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::{Layer, Registry};
 
-use post::Post;
+use collector::Collector;
 
-/// What collectors know this program as.
 const SERVICE: &str = "wrinklefree";
-/// How long the last spans may take when the server has stopped.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Time limit for sending the last spans when the server stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A way to a collector.
 pub(crate) struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// Sends to the collector at `url` from a thread of its own, in batches. Bytes move on
-    /// `runtime`, which has to outlive this.
-    pub(crate) fn start(url: &str, runtime: &Handle) -> Result<Self> {
-        let post = Post::new(url, runtime.clone()).context("--otlp")?;
+    /// Starts a thread that sends spans in batches to the collector at `url`.
+    pub(crate) fn start(url: &str) -> Result<Self> {
+        let collector = Collector::new(url).context("--otlp")?;
         let exporter = SpanExporter::builder()
             .with_http()
             .with_protocol(Protocol::HttpBinary)
-            .with_endpoint(post.url())
-            .with_http_client(post)
+            .with_endpoint(collector.url())
+            .with_http_client(collector)
             .build()
             .with_context(|| format!("--otlp is {url}"))?;
         let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
@@ -45,7 +41,7 @@ impl Traces {
         Ok(Self(provider))
     }
 
-    /// Takes the spans of requests, and nothing else that is logged.
+    /// Returns a layer that exports the spans of requests and nothing else.
     pub(crate) fn layer(&self) -> Box<dyn Layer<Registry> + Send + Sync> {
         tracing_opentelemetry::layer()
             .with_tracer(self.0.tracer(SERVICE))
@@ -58,8 +54,8 @@ impl Traces {
             .boxed()
     }
 
-    /// Sends what is left. Blocks.
+    /// Sends the remaining spans. Blocks.
     pub(crate) fn finish(&self) -> Result<()> {
-        self.0.shutdown_with_timeout(LAST_WORDS).context("sending the last traces")
+        self.0.shutdown_with_timeout(SHUTDOWN_TIMEOUT).context("sending the last traces")
     }
 }

@@ -1,29 +1,29 @@
-//! What an operator tells a running server.
+//! Signals that stop a server.
 
 use std::process::exit;
 
 use anyhow::Result;
 use tokio::sync::oneshot;
 
-use crate::report;
+use crate::output;
 
-/// The exit code of a server that was told twice to stop.
+/// Exit code after a second signal.
 const INTERRUPTED: i32 = 130;
 
-/// Waits for the signal that asks for a gentle end. The one after it ends the process.
+/// Returns a future that completes at the first signal. The second one ends the process.
 pub(crate) fn listen() -> Result<impl Future<Output = ()>> {
     let (sender, receiver) = oneshot::channel();
     let mut signals = Signals::new()?;
     tokio::spawn(async move {
         signals.next().await;
-        report::note("stopping: replies being written are finished first; once more to stop now");
-        // A server that has ended needs no telling.
+        output::note("stopping after the requests in flight; signal again to stop now");
+        // The server may have ended already.
         let _ = sender.send(());
         signals.next().await;
         exit(INTERRUPTED);
     });
     Ok(async {
-        // Nobody who could tell being left is a reason to end, too.
+        // A dropped sender is a reason to stop, too.
         let _ = receiver.await;
     })
 }

@@ -1,46 +1,43 @@
-//! Two models, tensor by tensor.
+//! Compares two models tensor by tensor.
 
 use std::ops::Range;
 
 use anyhow::Result;
 use serde::Serialize;
-use wf_formats::{
-    Encoding, FloatEncoding, LayerTensor, ModelFile, TensorInfo, TensorName, TernaryEncoding,
-    TritScales,
-};
+use wf_core::Attention;
+use wf_formats::{Encoding, FloatEncoding, LayerTensor, ModelFile, Scales, TensorInfo, TensorName};
 
-/// The most that rounding to f16 changes a number, as a share of it.
+/// Maximum relative change by rounding to f16.
 const F16_ROUNDING: f32 = 1.0 / 2048.0;
-/// Rows of floats that are compared at a time.
+/// Number of rows of floats to compare at a time.
 const CHUNK_ROWS: usize = 256;
 
-/// What comparing all tensors has shown.
 #[derive(Serialize, Default)]
 pub(super) struct Tensors {
     projections: usize,
     other_tensors: usize,
-    /// Projections with scales that differ by no more than the rounding to f16.
+    /// Number of projections whose scales differ by rounding to f16.
     rounded_scales: usize,
-    /// The largest such difference, as a share of the scale.
+    /// Maximum relative difference of such scales.
     scale_change: f32,
-    /// Other tensors that differ by no more than the rounding of their type, and the type.
+    /// Names of other tensors that differ by the rounding of their type.
     rounded_floats: Vec<String>,
-    /// The largest such difference.
+    /// Maximum difference of such tensors.
     float_change: f32,
-    /// Whether a tensor was held in four bits.
+    /// True if a tensor has four bits per value.
     #[serde(skip)]
     pub(super) is_coarse: bool,
-    /// Everything else that differs.
+    /// All other differences.
     pub(super) different: Vec<String>,
 }
 
 impl Tensors {
-    /// The first thing that is not the same.
+    /// Returns the first difference beyond rounding.
     pub(super) fn fault(&self) -> Option<String> {
         self.different.first().cloned()
     }
 
-    /// What was rounded, if something was.
+    /// Returns the first difference by rounding.
     pub(super) fn rounding(&self) -> Option<String> {
         match (self.rounded_scales, self.rounded_floats.first()) {
             (0, None) => None,
@@ -83,7 +80,7 @@ pub(super) fn compare(first: &ModelFile, second: &ModelFile) -> Result<Tensors> 
     let mut found = Tensors::default();
     for a in first.tensors() {
         let Some(b) = second.tensor(a.name) else {
-            found.different.push(format!("{} is in one of the two only", a.name));
+            found.different.push(format!("{} is missing in the second model", a.name));
             continue;
         };
         if a.name.is_linear() {
@@ -110,17 +107,17 @@ fn compare_projection(
     let mut theirs = vec![0; b.rows * b.cols];
     other.trits(0..b.rows, &mut theirs)?;
     let (scales, other_scales) = (data.scales()?, other.scales()?);
-    let their_row = their_row(first, second, a.name);
+    let other_row = other_row(first, second, a.name);
 
     let mut wrong = 0;
     let mut change = 0.0_f32;
     let step = span(&scales, a.cols).min(span(&other_scales, a.cols)).max(1);
     for (row, ours) in trits.chunks_exact(a.cols).enumerate() {
-        let there = their_row(row);
+        let there = other_row(row);
         let their_trits = &theirs[there * a.cols..][..a.cols];
         wrong += ours.iter().zip(their_trits).filter(|(a, b)| a != b).count();
         for (part, trits) in ours.chunks(step).enumerate() {
-            // Where all trits are zero, any scale will do.
+            // The scale of zeros does not matter.
             if trits.iter().any(|&trit| trit != 0) {
                 let col = part * step;
                 let scale = scale_at(&scales, row, col, a.cols);
@@ -143,33 +140,43 @@ fn compare_projection(
     Ok(())
 }
 
-/// Where the second model has a row of the first: some files turn the rows of query and key.
-fn their_row(
+/// Returns the index of a row of the first model in the second: some files permute the rows of query
+/// and key.
+fn other_row(
     first: &ModelFile,
     second: &ModelFile,
     name: TensorName,
 ) -> impl Fn(usize) -> usize + use<> {
-    let (pairs, other) = (first.config().rotary_pairs, second.config().rotary_pairs);
-    let turns = matches!(name, TensorName::Layer(_, LayerTensor::Query | LayerTensor::Key));
-    let head_dim = first.config().head_dim;
-    move |row| if turns && pairs != other { pairs.row_before(row, head_dim) } else { row }
+    let layer = match name {
+        TensorName::Layer(layer, LayerTensor::Query | LayerTensor::Key) => Some(layer),
+        _ => None,
+    };
+    let attention = |file: &ModelFile| Some(*file.network().layers.get(layer?)?.attention());
+    let (ours, theirs) = (attention(first), attention(second));
+    let head_dim = ours.map_or(0, |attention| attention.head_dim);
+    let pairs = |attention: Option<Attention>| Some(attention?.rope?.pairs);
+    let (pairs, other) = (pairs(ours), pairs(theirs));
+    move |row| match pairs {
+        Some(pairs) if Some(pairs) != other => pairs.row_before(row, head_dim),
+        _ => row,
+    }
 }
 
 fn has_f16_scales(t: &TensorInfo) -> bool {
-    use TernaryEncoding as E;
-    matches!(t.encoding, Encoding::Ternary(E::Tq1_0 | E::Tq2_0 | E::Q2_0 { .. } | E::Iq1Bn))
+    let Encoding::Ternary(encoding) = t.encoding else { return false };
+    encoding.scale_unit().is_some() && !encoding.has_exact_scales()
 }
 
-/// Columns that one scale covers.
-fn span(scales: &TritScales, cols: usize) -> usize {
-    if let TritScales::Groups { len, .. } = scales { *len } else { cols }
+/// Returns the number of columns per scale.
+fn span(scales: &Scales, cols: usize) -> usize {
+    if let Scales::Groups { len, .. } = scales { *len } else { cols }
 }
 
-fn scale_at(scales: &TritScales, row: usize, col: usize, cols: usize) -> f32 {
+fn scale_at(scales: &Scales, row: usize, col: usize, cols: usize) -> f32 {
     match scales {
-        TritScales::Tensor(scale) => *scale,
-        TritScales::Rows(values) => values[row],
-        TritScales::Groups { len, values } => values[row * (cols / len) + col / len],
+        Scales::Tensor(scale) => *scale,
+        Scales::Rows(values) => values[row],
+        Scales::Groups { len, values } => values[row * (cols / len) + col / len],
     }
 }
 
@@ -181,7 +188,7 @@ fn compare_floats(
     found: &mut Tensors,
 ) -> Result<()> {
     let types = [a, b].map(|t| t.encoding.float().unwrap_or(FloatEncoding::F32));
-    found.is_coarse |= types.contains(&FloatEncoding::Q4_0);
+    found.is_coarse |= types.iter().any(|float| float.is_coarse());
     first.check(a)?;
     second.check(b)?;
     let (mut change, mut worst) = (0.0_f32, None);
@@ -216,34 +223,26 @@ fn chunks(rows: usize) -> impl Iterator<Item = Range<usize>> {
     (0..rows).step_by(CHUNK_ROWS).map(move |first| first..(first + CHUNK_ROWS).min(rows))
 }
 
-/// The largest difference of two rows, and whether all are within what their types may round.
+/// Returns the largest difference of two rows, and `true` if all are within the rounding of the types.
 fn difference(ours: &[f32], theirs: &[f32], types: [FloatEncoding; 2]) -> (f32, bool) {
+    let block_maxima = types.map(|float| block_maxima(ours, theirs, float.block_len()));
     let (mut largest, mut within) = (0.0_f32, true);
-    for (ours, theirs) in ours.chunks(256).zip(theirs.chunks(256)) {
-        let top = |values: &[f32]| values.iter().fold(0.0_f32, |top, value| top.max(value.abs()));
-        let top_of_256 = top(ours).max(top(theirs));
-        for (ours, theirs) in ours.chunks(32).zip(theirs.chunks(32)) {
-            let top_of_32 = top(ours).max(top(theirs));
-            for (a, b) in ours.iter().zip(theirs) {
-                let difference = (a - b).abs();
-                let rounding = |float: FloatEncoding| match float {
-                    FloatEncoding::F32 => 0.0,
-                    // Half a unit in the last place; the second number is that of the smallest.
-                    FloatEncoding::F16 => a.abs() / 2048.0 + 3e-8,
-                    FloatEncoding::Bf16 => a.abs() / 256.0,
-                    // Half a step, and the rounding of the step itself to f16.
-                    FloatEncoding::Q8_0 => top_of_32 * (0.5 / 127.0 + 1.0 / 2048.0) + 4e-6,
-                    // A whole step: the largest value is given to one end, the other is cut.
-                    FloatEncoding::Q4_0 => top_of_32 * (1.0 / 8.0 + 1.0 / 2048.0) + 4e-6,
-                    // Steps of sixteen values are themselves rounded to 1/127 of the largest step.
-                    FloatEncoding::Q6K => top_of_256 / 32.0 + 4e-6,
-                };
-                largest = largest.max(difference);
-                within &= difference <= types.map(rounding).iter().sum();
-            }
-        }
+    for (at, (a, b)) in ours.iter().zip(theirs).enumerate() {
+        let difference = (a - b).abs();
+        let errors = types.iter().zip(&block_maxima);
+        let bound: f32 =
+            errors.map(|(float, max)| float.max_error(*a, max[at / float.block_len()])).sum();
+        largest = largest.max(difference);
+        within &= difference <= bound;
     }
     (largest, within)
+}
+
+/// Returns the largest magnitude in each block of two rows.
+fn block_maxima(ours: &[f32], theirs: &[f32], block_len: usize) -> Vec<f32> {
+    let max = |values: &[f32]| values.iter().fold(0.0_f32, |max, value| max.max(value.abs()));
+    let blocks = ours.chunks(block_len).zip(theirs.chunks(block_len));
+    blocks.map(|(ours, theirs)| max(ours).max(max(theirs))).collect()
 }
 
 #[cfg(test)]
@@ -251,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_is_measured_by_what_the_types_round() {
+    fn differences_are_compared_with_the_rounding_of_types() {
         let exact = [FloatEncoding::F32; 2];
         assert_eq!(difference(&[1.0, 2.0], &[1.0, 2.0], exact), (0.0, true));
         let (largest, within) = difference(&[1.0, 2.0], &[1.0, 2.001], exact);

@@ -1,4 +1,4 @@
-//! `wf chat`: on a terminal as someone who types meets it, and as part of a script.
+//! Tests of `wf chat`, on a terminal and in scripts.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
@@ -12,7 +12,7 @@ mod typed;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// `wf chat`, with nothing of the developer's settings, and a home in `folder`.
+/// Returns `wf chat` without the developer's settings, with a home in `folder`.
 fn chat(folder: &Path, flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
     command.arg("chat").args(flags).stdin(Stdio::null());

@@ -1,4 +1,4 @@
-//! Lines of a script are messages, and answers are all that is printed.
+//! Tests of chats in scripts.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What a script prints that must succeed.
+/// Returns the output of a script that must succeed.
 fn script(flags: &[&str], lines: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let output = run(&mut chat(folder.path(), flags), lines);
@@ -27,7 +27,7 @@ fn script(flags: &[&str], lines: &str) -> String {
     text(&output.stdout)
 }
 
-/// What `wf run` answers to a prompt.
+/// Returns the response of `wf run`.
 fn run_prompt(prompt: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_wf"))
         .args(["run", prompt, "-n", "24"])
@@ -37,14 +37,14 @@ fn run_prompt(prompt: &str) -> String {
 }
 
 #[test]
-fn a_script_gets_the_answers_and_nothing_else() {
+fn a_script_gets_only_the_responses() {
     let answer = script(&["-n", "24"], "hello\n");
     assert_eq!(answer, run_prompt("hello"));
     assert!(answer.ends_with('\n') && !answer.contains('\x1b'), "{answer:?}");
 }
 
 #[test]
-fn a_conversation_goes_on_from_line_to_line() {
+fn lines_are_turns_of_a_conversation() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("said.json");
     let lines = format!(
@@ -62,13 +62,13 @@ fn a_conversation_goes_on_from_line_to_line() {
         assert!(answers.contains(message["content"].as_str().unwrap()), "{answers}");
     }
     assert_eq!(saved["settings"], serde_json::json!({"max_tokens": 24, "temperature": 0.5}));
-    // What was loaded is what was said: the next answer is that of one conversation.
+    // The loaded conversation has all turns and settings.
     let whole =
         script(&["-n", "24"], &format!("/load {}\n/set\n/undo\n/undo\n/stats\n", file.display()));
     assert!(whole.contains("temperature") && whole.contains("0.5"), "{whole}");
-    assert!(whole.contains("nothing has been answered yet"), "{whole}");
+    assert!(whole.contains("there are no responses yet"), "{whole}");
 
-    // At the beginning, the command line beats the file.
+    // At the start, flags override the file.
     let flags = ["--load", file.to_str().unwrap(), "--temperature", "0.25", "--system", "Hum."];
     let shown = script(&flags, "/set\n/system\n");
     assert!(shown.contains("0.25") && shown.contains("24\n"), "{shown}");
@@ -81,9 +81,9 @@ fn the_first_error_ends_a_script() {
     for (lines, words) in [
         ("/set temprature 1\nhello\n", "did you mean temperature?"),
         ("/load none.json\n", "none.json"),
-        ("/regen\n", "nothing has been asked yet"),
-        ("/undo\n", "nothing has been asked yet"),
-        ("/frobnicate\n", "/help lists them"),
+        ("/regen\n", "there are no messages yet"),
+        ("/undo\n", "there are no messages yet"),
+        ("/frobnicate\n", "/help lists all commands"),
     ] {
         let output = run(&mut chat(folder.path(), &[]), lines);
         let message = text(&output.stderr);
@@ -94,18 +94,18 @@ fn the_first_error_ends_a_script() {
 }
 
 #[test]
-fn a_full_context_is_told_with_ways_out() {
+fn a_full_context_is_an_error_with_remedies() {
     let folder = tempfile::tempdir().unwrap();
     let long = format!("{}\n", "word ".repeat(80));
     let output = run(&mut chat(folder.path(), &["--context", "64"]), &long);
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    for words in ["the context is full", "at most 64 fit", "/undo", "/new"] {
+    for words in ["the context is full", "the limit is 64", "/undo", "/new"] {
         assert!(message.contains(words), "{words}: {message}");
     }
 }
 
-/// A server of our own, ended with the test.
+/// A server that is stopped at the end of the test.
 struct Server(Child, String);
 
 impl Drop for Server {
@@ -126,7 +126,7 @@ fn serve(flags: &[&str]) -> Server {
 }
 
 #[test]
-fn a_server_is_chatted_with_like_a_model() {
+fn a_server_responds_like_a_local_model() {
     let server = serve(&["--api-key", "open sesame"]);
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("key");
@@ -145,9 +145,9 @@ fn a_server_is_chatted_with_like_a_model() {
     let mut by_variable = chat(folder.path(), &[&["--url", &server.1], &greedy[..]].concat());
     let output = run(by_variable.env("OPENAI_API_KEY", "open sesame"), "hello\n/stats\n");
     let said = text(&output.stdout);
-    assert!(said.contains("of them cached") && said.contains("of 2048 tokens"), "{said}");
+    assert!(said.contains(" cached,") && said.contains("of 2048 tokens"), "{said}");
 
-    // A flag beats a variable, also where the two exclude each other.
+    // A flag overrides a variable it conflicts with.
     let flags = [&["--url", &server.1, "--api-key", "open sesame"], &greedy[..]].concat();
     let output = run(chat(folder.path(), &flags).env("WF_MODEL", "/nowhere"), lines);
     assert_eq!(text(&output.stdout), local, "{}", text(&output.stderr));
@@ -162,7 +162,7 @@ fn a_server_is_chatted_with_like_a_model() {
 }
 
 #[test]
-fn servers_that_say_little_are_understood_and_get_only_what_was_chosen() {
+fn minimal_servers_are_supported_and_get_only_chosen_settings() {
     let models = answer("application/json", r#"{"data": [{"id": "tiny"}]}"#);
     let bare = answer(
         "text/event-stream",

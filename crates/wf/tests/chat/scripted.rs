@@ -1,11 +1,11 @@
-//! A server that says what a test wants it to say.
+//! A server with scripted responses.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 
-/// A server that answers whatever it is asked with `answers`, one for each connection; gives the
-/// requests.
+/// Starts a server that sends `answers`, one per connection. Returns its address, and a thread that
+/// returns the requests.
 pub(crate) fn scripted(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -35,7 +35,7 @@ fn request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// An answer with a body of that kind.
+/// Returns a response with a body of a content type.
 pub(crate) fn answer(kind: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n{body}")
 }

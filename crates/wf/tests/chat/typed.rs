@@ -1,4 +1,4 @@
-//! Someone types, watches and interrupts.
+//! Tests of interactive chats.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn start(folder: &Path, flags: &[&str]) -> Terminal {
     terminal
 }
 
-/// Types a line and waits for the next prompt; gives all that was shown between.
+/// Types a line and waits for the next prompt. Returns the output between.
 fn say(terminal: &mut Terminal, line: &str) -> String {
     terminal.line(line);
     // The echo of the line, then whatever it brings.
@@ -34,11 +34,11 @@ fn a_whole_conversation() {
     let first = say(&mut terminal, "hello");
     assert!(first.chars().any(char::is_alphabetic), "{first:?}");
     let stats = say(&mut terminal, "/stats");
-    for words in ["prompt", "answer", "tok/s", "cached", "of 2048 tokens", "1 turn"] {
+    for words in ["prompt", "response", "tok/s", "cached", "of 2048 tokens", "1 turn"] {
         assert!(stats.contains(words), "{words}: {stats}");
     }
     let same = say(&mut terminal, "/regen");
-    assert!(same.contains("/set temperature"), "greedy gives no other answer: {same:?}");
+    assert!(same.contains("/set temperature"), "greedy sampling: {same:?}");
     let words = first.trim().lines().next().unwrap().trim();
     assert!(same.contains(words), "{words:?} in {same:?}");
 
@@ -51,11 +51,11 @@ fn a_whole_conversation() {
 
     let saved = say(&mut terminal, &format!("/save {}", file.display()));
     assert!(saved.contains("saved to"), "{saved:?}");
-    assert!(say(&mut terminal, "/undo").contains("taken back: hello"));
-    assert!(say(&mut terminal, "/undo").contains("nothing has been asked yet"));
+    assert!(say(&mut terminal, "/undo").contains("removed: hello"));
+    assert!(say(&mut terminal, "/undo").contains("there are no messages yet"));
     say(&mut terminal, "/set temperature default");
     let loaded = say(&mut terminal, &format!("/load {}", file.display()));
-    assert!(loaded.contains("1 turn of"), "{loaded:?}");
+    assert!(loaded.contains("loaded 1 turn from"), "{loaded:?}");
     assert!(say(&mut terminal, "/set").contains("0.9"), "settings come with it");
     assert!(say(&mut terminal, "/load nowhere.json").contains("nowhere.json"));
 
@@ -67,9 +67,9 @@ fn a_whole_conversation() {
 }
 
 #[test]
-fn an_interrupt_ends_the_answer_and_not_the_program() {
+fn an_interrupt_stops_the_response_only() {
     let folder = tempfile::tempdir().unwrap();
-    // An answer that would go on to the end of the context.
+    // A response up to the end of the context.
     let flags = ["-n", "2000", "--ignore-eos", "--threads", "1"];
     let mut terminal = start(folder.path(), &flags);
     terminal.line("Tell me a story");
@@ -83,21 +83,21 @@ fn an_interrupt_ends_the_answer_and_not_the_program() {
     let saved: serde_json::Value = serde_json::from_str(&saved).unwrap();
     let kept = saved["messages"][1]["content"].as_str().unwrap();
     assert!(kept.contains("Once"), "what was written stays: {kept:?}");
-    // It lives on, and an answer can be had.
+    // The chat continues.
     say(&mut terminal, "/undo");
     say(&mut terminal, "/set max-tokens 8");
     let cut = say(&mut terminal, "hello");
-    assert!(cut.contains("/set max-tokens N allows longer answers"), "{cut:?}");
+    assert!(cut.contains("/set max-tokens N allows longer responses"), "{cut:?}");
 
     terminal.keys(CTRL_C);
     let hint = terminal.prompt();
-    assert!(hint.contains("Ctrl-C once more leaves"), "{hint:?}");
+    assert!(hint.contains("press Ctrl-C again to quit"), "{hint:?}");
     terminal.keys(CTRL_C);
     assert!(terminal.end().success());
 }
 
 #[test]
-fn several_lines_make_a_message() {
+fn messages_with_several_lines() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("lines.json");
     let mut terminal = start(folder.path(), &["-n", "4", "--no-history"]);
@@ -121,7 +121,7 @@ fn several_lines_make_a_message() {
 }
 
 #[test]
-fn colours_are_off_where_they_are_not_wanted() {
+fn colours_can_be_disabled() {
     let folder = tempfile::tempdir().unwrap();
     for (name, value) in [("NO_COLOR", "1"), ("TERM", "dumb")] {
         let mut command = chat(folder.path(), &["-n", "4"]);
@@ -129,7 +129,7 @@ fn colours_are_off_where_they_are_not_wanted() {
         let mut terminal = Terminal::start(&command);
         terminal.wait("> ");
         terminal.line("/stats");
-        terminal.wait("nothing has been answered yet");
+        terminal.wait("there are no responses yet");
         terminal.wait("> ");
         terminal.keys(CTRL_D);
         assert!(terminal.end().success());
@@ -146,7 +146,7 @@ fn colours_are_off_where_they_are_not_wanted() {
 }
 
 #[test]
-fn an_answer_cannot_command_the_terminal() {
+fn responses_cannot_control_the_terminal() {
     let models = answer("application/json", r#"{"data": [{"id": "evil\u001b[2J"}]}"#);
     let hostile = answer(
         "text/event-stream",

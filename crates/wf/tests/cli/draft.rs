@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Asks for a story, with a draft model or without. What was printed, or the message.
+/// Generates a story with or without a draft model. Returns the output or the error.
 fn run(draft: Option<&Path>, more: &[&str]) -> Result<Value, String> {
     let mut command = command(&["run", "Tell me a story about a dragon.", "-n", "24", "--json"]);
     command.args(more);
@@ -17,7 +17,7 @@ fn run(draft: Option<&Path>, more: &[&str]) -> Result<Value, String> {
 }
 
 #[test]
-fn a_draft_model_guesses_and_the_reply_stays() {
+fn drafts_do_not_change_the_response() {
     let warm = ["--seed", "7", "--temperature", "0.8"];
     let plain = run(None, &warm).expect("a reply");
     let drafted = run(Some(&demo_path()), &warm).expect("a reply");
@@ -28,22 +28,22 @@ fn a_draft_model_guesses_and_the_reply_stays() {
 }
 
 #[test]
-fn a_draft_model_that_would_not_be_asked_is_refused() {
+fn an_unused_draft_model_is_an_error() {
     let refused =
         run(Some(&demo_path()), &["--decode", "lookup"]).expect_err("a flag without a meaning");
     assert!(refused.contains("--draft is for --decode drafted and drafted+lookup"), "{refused}");
 }
 
 #[test]
-fn another_tokenizer_is_refused_by_the_first_token_that_differs() {
+fn a_different_tokenizer_is_an_error() {
     let mut bytes = std::fs::read(demo_path()).expect("the demo");
     let at = bytes.windows(8).position(|text| text == b"|<MASK>|").expect("its mask");
     bytes[at..at + 8].copy_from_slice(b"|<MOSK>|");
     let other = tempfile::Builder::new().suffix(".gguf").tempfile().expect("a file");
     std::fs::write(other.path(), bytes).expect("it is written");
     let refused = run(Some(other.path()), &[]).expect_err("it cannot guess for the demo");
-    let words = r#"token 3 is "|<MOSK>|" in it and "|<MASK>|" in the model: both need the same"#;
-    assert!(refused.contains("this cannot be a draft model here"), "{refused}");
+    let words = r#"token 3 is "|<MOSK>|" in its tokenizer, but "|<MASK>|" in that of the model"#;
+    assert!(refused.contains("cannot be used as a draft model"), "{refused}");
     assert!(refused.contains(words), "{refused}");
     let absent =
         run(Some(Path::new("no-such-model.gguf")), &[]).expect_err("there is no such file");

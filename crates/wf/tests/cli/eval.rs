@@ -1,9 +1,9 @@
-//! Scores, vectors, tasks: what a model makes of a text.
+//! Tests of `wf eval` and `wf embed`.
 
 use super::*;
 
 #[test]
-fn eval_gives_scores_and_perplexity() {
+fn eval_reports_logits_and_perplexity() {
     let scores = json(&[
         "eval",
         "logits",
@@ -29,11 +29,11 @@ fn eval_gives_scores_and_perplexity() {
 
     std::fs::write(&file, b"abc\xff").unwrap();
     let message = error(&["eval", "perplexity", file.to_str().unwrap()]);
-    assert!(message.contains("byte 3 is not UTF-8"), "{message}");
+    assert!(message.contains("invalid UTF-8 at byte 3"), "{message}");
 }
 
 #[test]
-fn texts_become_vectors() {
+fn embed_prints_vectors() {
     let line = |args: &[&str]| String::from_utf8(wf(args).stdout).unwrap();
     let one: Vec<f64> = serde_json::from_str(&line(&["embed", "A cat sat."])).unwrap();
     assert!((one.iter().map(|number| number * number).sum::<f64>() - 1.0).abs() < 1e-5);
@@ -52,12 +52,17 @@ fn texts_become_vectors() {
     let short = ["embed", "A cat sat.", "--dimensions", "4", "--pooling", "mean"];
     assert_eq!(serde_json::from_str::<Vec<f64>>(&line(&short)).unwrap().len(), 4);
     assert!(error(&["embed", ""]).contains("the text is empty"));
-    assert!(error(&["embed", "a", "--dimensions", "9999"]).contains("vectors have"));
-    assert!(failed(&wf(&["embed", "a", "--pooling", "max"]), 2).contains("use mean, cls, last"));
+    assert!(
+        error(&["embed", "a", "--dimensions", "9999"]).contains("embeddings of this model have")
+    );
+    assert!(
+        failed(&wf(&["embed", "a", "--pooling", "max"]), 2)
+            .contains("must be one of mean, cls, last")
+    );
 }
 
 #[test]
-fn eval_counts_the_tasks_that_are_right() {
+fn eval_tasks_reports_accuracy() {
     let directory = tempfile::tempdir().unwrap();
     let (file, output) = (directory.path().join("t.jsonl"), directory.path().join("out.jsonl"));
     let (file_name, output_name) = (file.to_str().unwrap(), output.to_str().unwrap());
@@ -126,7 +131,7 @@ fn eval_takes_the_head_modes_that_score_every_token() {
 }
 
 #[test]
-fn a_head_check_tells_what_it_compared() {
+fn head_check_reports_what_it_compared() {
     let output = wf(&["run", "Once upon a time", "-n", "5", "--head", "check"]);
     let message = String::from_utf8(output.stderr).unwrap();
     for words in ["scan: 5 picks equal", "scan4: 5 picks equal", "candidates each"] {

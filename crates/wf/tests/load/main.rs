@@ -1,5 +1,4 @@
-//! `wf load` and `wf validate`: the real binary, against a scripted server that makes mistakes and
-//! against the real one with the demo model.
+//! Tests of `wf load` and `wf validate`, with a scripted server that makes errors and with the real one.
 
 mod real;
 mod scripted;
@@ -16,14 +15,14 @@ fn wf(args: &[&str]) -> Output {
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
     command.args(args).stdin(Stdio::null());
-    // What the developer has set must not decide a test.
+    // The developer's settings must not affect tests.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
         command.env_remove(name);
     }
     command
 }
 
-/// A checked load of 40 requests on a server that makes `fault`: the exit code and all that is said.
+/// Runs a checked load of 40 requests on a server with `fault`. Returns the exit code and all output.
 fn load(fault: Fault, more: &[&str]) -> (Option<i32>, String) {
     let server = Scripted::start(fault);
     let base = ["load", "--url", server.url(), "--check", "--logprobs", "--requests", "40"];
@@ -36,26 +35,26 @@ fn load(fault: Fault, more: &[&str]) -> (Option<i32>, String) {
 fn a_faultless_server_passes() {
     let (code, said) = load(Fault::None, &[]);
     assert_eq!(code, Some(0), "{said}");
-    for words in ["40 ok, 0 failed", "40 of 40 replies are the ones alone", "as seen here"] {
+    for words in ["40 ok, 0 failed", "40 of 40 responses equal those sent alone", "as received"] {
         assert!(said.contains(words), "{words}: {said}");
     }
 }
 
 #[test]
-fn every_fault_is_found_and_named() {
+fn every_fault_is_reported() {
     for (fault, words) in [
-        (Fault::OtherToken, "token_ids from token 2 on"),
-        (Fault::OtherLogprob, "logprobs from token 1 on"),
+        (Fault::OtherToken, "token_ids from token 2"),
+        (Fault::OtherLogprob, "logprobs from token 1"),
         (Fault::OtherText, "): text"),
         (Fault::OtherFinish, "): finish_reason"),
         (Fault::OtherUsage, "): usage"),
-        (Fault::LostEvent, "token_ids came, the usage says"),
-        (Fault::DoubleEvent, "token_ids came, the usage says"),
-        (Fault::DoubleFinish, "after its finish_reason"),
+        (Fault::LostEvent, "token_ids, but the usage has"),
+        (Fault::DoubleEvent, "token_ids, but the usage has"),
+        (Fault::DoubleFinish, "after the finish_reason"),
         (Fault::NoDone, "without [DONE]"),
         (Fault::AfterDone, "after [DONE]"),
-        (Fault::Reset, "the connection broke"),
-        (Fault::Status500, "answered 500: it broke"),
+        (Fault::Reset, "connection lost"),
+        (Fault::Status500, "status 500: it broke"),
         (Fault::Miscount, "prompt tokens: "),
     ] {
         let (code, said) = load(fault, &["--share-streamed", "1"]);
@@ -65,7 +64,7 @@ fn every_fault_is_found_and_named() {
 }
 
 #[test]
-fn a_busy_server_is_asked_again() {
+fn requests_to_a_busy_server_are_retried() {
     let (code, said) = load(Fault::Busy, &["--json"]);
     assert_eq!(code, Some(0), "{said}");
     let report: Value = serde_json::from_str(&said).expect("JSON");
@@ -74,7 +73,7 @@ fn a_busy_server_is_asked_again() {
 }
 
 #[test]
-fn clients_that_hang_up_are_no_failures() {
+fn disconnecting_clients_are_no_failures() {
     let (code, said) = load(Fault::None, &["--cancel", "0.5", "--json"]);
     assert_eq!(code, Some(0), "{said}");
     let report: Value = serde_json::from_str(&said).expect("JSON");
@@ -83,52 +82,52 @@ fn clients_that_hang_up_are_no_failures() {
 }
 
 #[test]
-fn slow_clients_get_the_same_reply() {
+fn slow_clients_get_the_same_response() {
     let slow = ["--stall", "0.3", "--stall-for", "0.01", "--dribble", "0.3", "--slow-send", "0.3"];
     let few = ["--requests", "12", "--max-tokens", "4"];
     let (code, said) = load(Fault::None, &[&slow[..], &few].concat());
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("12 of 12 replies"), "{said}");
+    assert!(said.contains("12 of 12 responses"), "{said}");
 }
 
 #[test]
-fn held_streams_and_rates_are_told() {
+fn held_streams_and_rates_are_reported() {
     let (code, said) = load(Fault::None, &["--hold", "30"]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("30 requests, all open before any was read"), "{said}");
+    assert!(said.contains("30 requests, all streams open before any was read"), "{said}");
     let (code, said) = load(Fault::None, &["--rate", "400"]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("400 new ones a second"), "{said}");
+    assert!(said.contains("400 per second"), "{said}");
 }
 
 #[test]
 fn prompts_can_come_from_a_file() {
     let server = Scripted::start(Fault::None);
     let directory = tempfile::tempdir().unwrap();
-    let (path, picture) = (directory.path().join("prompts"), directory.path().join("load.svg"));
+    let (path, image) = (directory.path().join("prompts"), directory.path().join("load.svg"));
     std::fs::write(&path, "one prompt\n\nand another\n").unwrap();
-    let (path, picture) = (path.to_str().unwrap(), picture.to_str().unwrap());
-    let args = ["load", "--url", server.url(), "--prompts", path, "--plot", picture, "--json"];
+    let (path, image) = (path.to_str().unwrap(), image.to_str().unwrap());
+    let args = ["load", "--url", server.url(), "--prompts", path, "--plot", image, "--json"];
     let output = wf(&[&args[..], &["--check", "--requests", "5"]].concat());
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&report["check"]["prompts"], &report["ok"]), (&2.into(), &5.into()));
-    assert!(std::fs::read_to_string(picture).unwrap().contains("Time to the first token"));
+    assert!(std::fs::read_to_string(image).unwrap().contains("Time to first token"));
     std::fs::write(path, "\n").unwrap();
     assert_eq!(wf(&args).status.code(), Some(2));
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_with_its_address() {
+fn errors_of_connections_name_the_address() {
     for command in ["load", "validate"] {
         let output = wf(&[command, "--url", "http://127.0.0.1:1"]);
         let message = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{message}");
-        assert!(message.contains("no connection to 127.0.0.1:1"), "{message}");
+        assert!(message.contains("cannot connect to 127.0.0.1:1"), "{message}");
     }
 }
 
 #[test]
-fn shares_of_trouble_are_at_most_one() {
+fn fractions_of_faults_are_at_most_one() {
     let output = wf(&["load", "--cancel", "0.7", "--stall", "0.7"]);
     assert_eq!(output.status.code(), Some(2));
 }

@@ -44,7 +44,7 @@ fn load(server: &Server, flags: &[&str]) -> Value {
 }
 
 #[test]
-fn replies_under_load_are_the_ones_alone() {
+fn responses_under_load_equal_those_sent_alone() {
     let server = Server::start(&[]);
     let report = load(&server, &["--requests", "60", "--concurrency", "16", "--distinct", "20"]);
     assert_eq!((&report["ok"], &report["check"]["equal"]), (&60.into(), &60.into()));
@@ -58,7 +58,7 @@ fn replies_under_load_are_the_ones_alone() {
 }
 
 #[test]
-fn replies_that_give_their_pages_up_are_still_the_ones_alone() {
+fn preempted_responses_equal_those_sent_alone() {
     let server = Server::start(&["--kv-memory", SMALL_POOL, "--context", "512"]);
     let report = load(&server, &["--requests", "40", "--concurrency", "16", "--distinct", "20"]);
     assert_eq!(report["check"]["equal"], 40);
@@ -66,7 +66,7 @@ fn replies_that_give_their_pages_up_are_still_the_ones_alone() {
 }
 
 #[test]
-fn clients_that_hang_up_leave_nothing_behind() {
+fn disconnecting_clients_leave_nothing_behind() {
     let server = Server::start(&[]);
     let flags = ["--requests", "60", "--concurrency", "16", "--distinct", "20", "--cancel", "0.6"];
     let report = load(&server, &flags);
@@ -74,12 +74,12 @@ fn clients_that_hang_up_leave_nothing_behind() {
     assert!(report["server"]["quiet_ms"].as_f64().is_some(), "{report}");
 }
 
-/// Room for 1,696 tokens: less than sixteen of the prompts and their replies have at times.
+/// Memory for 1,696 tokens, fewer than sixteen requests can have.
 const SMALL_POOL: &str = "20M";
 
 #[cfg(unix)]
 #[test]
-fn a_socket_is_as_good_as_a_port() {
+fn unix_sockets_are_supported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("wf.sock");
     let _server = Server::start(&["--socket", path.to_str().unwrap()]);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-/// What goes wrong, for one reply after those that are asked for alone.
+/// The error of one response after those sent alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -74,7 +74,7 @@ impl Scripted {
     }
 }
 
-/// What a request is answered with, if nothing goes wrong.
+/// The response to a request without an error.
 struct Reply {
     is_chat: bool,
     ids: Vec<u32>,

@@ -1,0 +1,42 @@
+//! Chunks and counts of a response.
+
+use std::time::Duration;
+
+use crate::output::rate;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Chunk {
+    Text(String),
+    /// The end, with the `finish_reason` of the API.
+    Done(String),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Counts {
+    pub(crate) prompt_tokens: usize,
+    /// Number of prompt tokens found in the cache, if known.
+    pub(crate) cached_tokens: Option<usize>,
+    pub(crate) response_tokens: usize,
+    /// Time to the first token.
+    pub(crate) prompt: Duration,
+    /// Time from the first token to the last.
+    pub(crate) response: Duration,
+    pub(crate) seed: Option<u64>,
+}
+
+impl Counts {
+    pub(crate) fn prompt_rate(&self) -> f64 {
+        let computed = self.prompt_tokens.saturating_sub(self.cached_tokens.unwrap_or(0));
+        rate(computed, self.prompt)
+    }
+
+    /// Returns response tokens per second. The first token comes with the prompt.
+    pub(crate) fn response_rate(&self) -> f64 {
+        rate(self.response_tokens.saturating_sub(1), self.response)
+    }
+
+    /// Returns the number of tokens in the context.
+    pub(crate) fn used(&self) -> usize {
+        self.prompt_tokens + self.response_tokens
+    }
+}

@@ -1,0 +1,237 @@
+//! `wf eval`: measures a model.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Args as ClapArgs, Subcommand};
+use wf_engine::{KvCapacity, RunOptions, TokenId};
+use wf_formats::ModelFile;
+use wf_lab::eval;
+use wf_lab::eval::tasks::{Scores, TaskReport, Tasks};
+
+use crate::args::{
+    ComputeArgs, EngineArgs, FileArgs, FullHeadArgs, HELP, ModelAndInput, parse_count, parse_whole,
+};
+use crate::{input, memory, open, output};
+
+/// Number of full contexts to reserve K/V pages for, if there is memory. Most tasks are short.
+const CONTEXTS: usize = 4;
+
+#[derive(ClapArgs)]
+pub(crate) struct EvalArgs {
+    #[command(subcommand)]
+    command: EvalCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum EvalCommand {
+    /// Print the logits after given tokens
+    Logits(LogitsArgs),
+    /// Measure the perplexity of a text; lower is better
+    Perplexity(PerplexityArgs),
+    /// Compare K/V cache types with f32: memory, cosine and perplexity
+    Kv(KvArgs),
+    /// Measure accuracy on the tasks of a file: choices by likelihood, and exact completions
+    Tasks(TasksArgs),
+}
+
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Examples:
+  wf eval logits --ids 0,596,656,262        the likeliest tokens after these four
+  wf eval logits bitnet-2b.gguf --ids 0,596 --all --json")]
+pub(crate) struct LogitsArgs {
+    /// Model [default: the built-in demo]
+    #[arg(env = "WF_MODEL")]
+    model: Option<PathBuf>,
+
+    /// Token ids, separated by commas
+    #[arg(long, value_name = "IDS", value_delimiter = ',', required = true,
+          value_parser = parse_whole::<TokenId>)]
+    ids: Vec<TokenId>,
+
+    /// Print all logits of the last position
+    #[arg(long, env = "WF_ALL")]
+    all: bool,
+
+    /// Print a JSON object: mean_nll, top, logits
+    #[arg(long, env = "WF_JSON")]
+    json: bool,
+
+    #[command(flatten)]
+    compute: ComputeArgs,
+    #[command(flatten)]
+    file: FileArgs,
+}
+
+#[derive(ClapArgs)]
+#[command(
+    args_override_self = true,
+    help_template = HELP,
+    override_usage = "wf eval perplexity [OPTIONS] [MODEL] <FILE>",
+    before_help = "\
+MODEL defaults to WF_MODEL, or the built-in demo. FILE is a UTF-8 text; - reads standard input.",
+    after_help = "\
+Examples:
+  wf eval perplexity bitnet-2b.gguf wiki.txt
+  wf eval perplexity wiki.txt --window 512 --json"
+)]
+pub(crate) struct PerplexityArgs {
+    #[command(flatten)]
+    input: ModelAndInput,
+
+    /// Length of the windows the text is split into [default: the context length]
+    #[arg(long, env = "WF_WINDOW", value_name = "TOKENS", value_parser = parse_count)]
+    window: Option<usize>,
+
+    /// Print a JSON object: perplexity, mean_nll, tokens
+    #[arg(long, env = "WF_JSON")]
+    json: bool,
+
+    #[command(flatten)]
+    compute: ComputeArgs,
+    #[command(flatten)]
+    head: FullHeadArgs,
+    #[command(flatten)]
+    file: FileArgs,
+}
+
+#[derive(ClapArgs)]
+#[command(
+    args_override_self = true,
+    help_template = HELP,
+    override_usage = "wf eval kv [OPTIONS] [MODEL] <FILE>",
+    before_help = "\
+MODEL defaults to WF_MODEL, or the built-in demo. FILE is a UTF-8 text; - reads standard input.
+All types are measured; --kv has no effect.",
+    after_help = "\
+Examples:
+  wf eval kv bitnet-2b.gguf wiki.txt        which type is good enough for this model"
+)]
+pub(crate) struct KvArgs {
+    #[command(flatten)]
+    input: ModelAndInput,
+
+    /// Length of the windows the text is split into [default: the context length]
+    #[arg(long, env = "WF_WINDOW", value_name = "TOKENS", value_parser = parse_count)]
+    window: Option<usize>,
+
+    /// Print a JSON object: tokens, window, types
+    #[arg(long, env = "WF_JSON")]
+    json: bool,
+
+    #[command(flatten)]
+    compute: ComputeArgs,
+    #[command(flatten)]
+    file: FileArgs,
+}
+
+#[derive(ClapArgs)]
+#[command(
+    args_override_self = true,
+    help_template = HELP,
+    before_help = "\
+FILE has one JSON object per line; - reads standard input. A task with choices:
+  {\"prompt\": \"The cat sat on the\", \"choices\": [\"mat\", \"sun\"], \"answer\": 0}
+is correct if the right choice is the likeliest. A task without:
+  {\"prompt\": \"2 + 2 =\", \"answer\": \"4\", \"max_tokens\": 2, \"stop\": [\"\\n\"]}
+is correct if the completion is the answer, or one of \"answers\". Both are scored as in lm-eval.",
+    after_help = "\
+Examples:
+  wf eval tasks tasks.jsonl bitnet-2b.gguf  accuracy, with its standard error
+  wf eval tasks tasks.jsonl --limit 100 --json --output results.jsonl"
+)]
+pub(crate) struct TasksArgs {
+    /// File of tasks
+    file: PathBuf,
+
+    /// Model [default: the built-in demo]
+    #[arg(env = "WF_MODEL")]
+    model: Option<PathBuf>,
+
+    /// Maximum number of tasks to run, from the first
+    #[arg(long, env = "WF_LIMIT", value_name = "TASKS", value_parser = parse_count)]
+    limit: Option<usize>,
+
+    /// Write the result of each task to FILE, one JSON object per line
+    #[arg(long, env = "WF_OUTPUT", value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Print a JSON object: tasks, acc, acc_norm, acc_bytes, exact_match
+    #[arg(long, env = "WF_JSON")]
+    json: bool,
+
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+impl TasksArgs {
+    /// Returns the file of tasks and the model. Other commands take the model first, so a name ending
+    /// in `.jsonl` is the file in either position.
+    fn paths(&self) -> (&Path, Option<&Path>) {
+        let is_tasks = |path: &Path| path.extension().is_some_and(|end| end == "jsonl");
+        match &self.model {
+            Some(second) if is_tasks(second) && !is_tasks(&self.file) => (second, Some(&self.file)),
+            model => (&self.file, model.as_deref()),
+        }
+    }
+}
+
+pub(crate) fn run(args: &EvalArgs) -> Result<()> {
+    match &args.command {
+        EvalCommand::Logits(args) => logits(args),
+        EvalCommand::Perplexity(args) => perplexity(args),
+        EvalCommand::Kv(args) => kv(args),
+        EvalCommand::Tasks(args) => tasks(args),
+    }
+}
+
+fn logits(args: &LogitsArgs) -> Result<()> {
+    let options = args.compute.options(&args.file);
+    let file = open::file(&open::source(args.model.as_deref())?, &options.open)?;
+    output::report(&eval::logits(&file, &options, &args.ids, args.all)?, args.json)
+}
+
+fn perplexity(args: &PerplexityArgs) -> Result<()> {
+    let options = RunOptions { head: args.head.head, ..args.compute.options(&args.file) };
+    let (file, text) = file_and_text(&args.input, &options)?;
+    output::report(&eval::perplexity(&file, &options, &text, args.window)?, args.json)
+}
+
+fn kv(args: &KvArgs) -> Result<()> {
+    let options = args.compute.options(&args.file);
+    let (file, text) = file_and_text(&args.input, &options)?;
+    output::report(&eval::compare_kv(&file, &options, &text, args.window)?, args.json)
+}
+
+fn file_and_text(input: &ModelAndInput, options: &RunOptions) -> Result<(ModelFile, String)> {
+    let (model, path) = input.split("file")?;
+    let text = input::read_text_file(Path::new(path))?;
+    Ok((open::file(&open::source(model)?, &options.open)?, text))
+}
+
+fn tasks(args: &TasksArgs) -> Result<()> {
+    let (path, model) = args.paths();
+    let mut tasks = Tasks::parse(&path.display().to_string(), &input::read_text_file(path)?)?;
+    tasks.truncate(args.limit.unwrap_or(usize::MAX));
+    let max_bytes = memory::free().map(|free| free / 2);
+    let options = RunOptions {
+        kv_capacity: KvCapacity::Contexts { count: CONTEXTS, max_bytes },
+        ..args.engine.options()
+    };
+    let opened = open::model(model, None, &options)?;
+    let reports = tasks.run(&opened.frontend)?;
+    if let Some(path) = &args.output {
+        write_jsonl(path, &reports)?;
+    }
+    output::report(&Scores::of(&reports), args.json)
+}
+
+fn write_jsonl(path: &Path, reports: &[TaskReport]) -> Result<()> {
+    let mut text = String::new();
+    for report in reports {
+        text += &serde_json::to_string(report)?;
+        text.push('\n');
+    }
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
