@@ -1,10 +1,10 @@
-// Makes the page: one HTML file with its script and styles inside, and the policy that allows just these two.
+// Builds the page: one HTML file with inline script and styles, and the content security policy for it.
 //
 //   node build.mjs           writes crates/server/assets/page.*
-//   node build.mjs --check   fails if what is there is not what these sources give
+//   node build.mjs --check   fails if those files do not match the sources
 //
-// One file, because then every part of a page is of the same version, one request paints it, and the policy can
-// name its script by digest: no other script runs, not even one from the same server.
+// A single file needs one request, cannot mix versions, and lets the policy allow its script by digest alone: no
+// other script runs, not even one from the same server.
 import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { gunzipSync, gzipSync } from "node:zlib";
@@ -12,8 +12,8 @@ import { build } from "esbuild";
 
 const here = new URL(".", import.meta.url);
 const assets = new URL("../crates/server/assets/", here);
-/** What is in the page besides our own code, and the file with its terms. */
-const PARTS = {
+/** Bundled packages and the files with their licences. */
+const LICENCES = {
   preact: "LICENSE",
   "@preact/signals": "LICENSE",
   "@preact/signals-core": "LICENSE",
@@ -57,16 +57,14 @@ const policy = [
 ].join("; ");
 
 const packed = gzipSync(page, { level: 9 });
-const is = (name, ours) => readFileSync(new URL(name, assets)).equals(Buffer.from(ours));
+const matches = (name, ours) => readFileSync(new URL(name, assets)).equals(Buffer.from(ours));
 if (process.argv.includes("--check")) {
-  // Another version of zlib may pack differently: what counts is what comes out.
+  // Compressed bytes differ between versions of zlib, so the decompressed text is compared.
   const unpacked = gunzipSync(readFileSync(new URL("page.html.gz", assets)));
   const isCurrent =
-    is("page.html", page) && is("page.csp", policy) && unpacked.equals(Buffer.from(page));
+    matches("page.html", page) && matches("page.csp", policy) && unpacked.equals(Buffer.from(page));
   if (!isCurrent) {
-    console.error(
-      "the page in crates/server/assets is not built from web/: run `npm run build` there",
-    );
+    console.error("crates/server/assets/page.* does not match web/: run `npm run build` in web/");
     process.exit(1);
   }
 } else {
@@ -75,22 +73,23 @@ if (process.argv.includes("--check")) {
   writeFileSync(new URL("page.csp", assets), policy);
 }
 const kb = (bytes) => `${(bytes / 1024).toFixed(1)} KiB`;
-console.log(`page: ${kb(Buffer.byteLength(page))}, ${kb(packed.length)} packed`);
-if (packed.length > 300 * 1024) throw new Error("the page is larger than 300 KiB packed");
+console.log(`page: ${kb(Buffer.byteLength(page))}, ${kb(packed.length)} compressed`);
+if (packed.length > 300 * 1024)
+  throw new Error(`the compressed page has ${packed.length} bytes: the limit is 300 KiB`);
 
 function digest(text) {
   return `sha256-${createHash("sha256").update(text).digest("base64")}`;
 }
 
 function licences() {
-  // Whatever is bundled must be in the list.
+  // Each bundled package must be listed.
   const bundled = Object.keys(bundle.metafile.inputs).flatMap(
     (path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1] ?? [],
   );
   for (const name of new Set(bundled)) {
-    if (!(name in PARTS)) throw new Error(`the licence of ${name} is not in the page`);
+    if (!(name in LICENCES)) throw new Error(`add the licence of ${name} to LICENCES`);
   }
-  const text = Object.entries(PARTS).map(([name, file]) => {
+  const text = Object.entries(LICENCES).map(([name, file]) => {
     const terms = readFileSync(new URL(`node_modules/${name}/${file}`, here), "utf8");
     return `${name}\n\n${terms.trim()}`;
   });

@@ -1,8 +1,8 @@
-// Talking: send, stream, stop, write again, edit, versions.
+// Chatting: send, stream, stop, regenerate, edit, versions.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { ask, closeBrowser, lastReply, replied, shoot, visit } from "./browser.mjs";
-import { startServer } from "./server.mjs";
+import { sendMessage, closeBrowser, lastResponse, responded, screenshot, visit } from "./browser.mjs";
+import { SLOW, startServer } from "./server.mjs";
 
 let server;
 before(async () => {
@@ -13,32 +13,42 @@ after(async () => {
   await server.kill();
 });
 
-test("a reply streams in and says what it cost", async () => {
-  const page = await visit(server.url);
-  await page.getByText("Talk with wf-demo").waitFor();
-  await shoot(page, "welcome");
+/** Settings with which a response continues until the context is full. */
+const ENDLESS = { ignoreEos: true };
+
+/** Settings with which a response is too long to arrive between two frames. */
+const LONG = { ...ENDLESS, numbers: { max_tokens: 100 } };
+
+test("a response streams and shows its statistics", async (t) => {
+  const server = await startServer(SLOW);
+  t.after(() => server.kill());
+  const page = await visit(server.url, { settings: LONG });
+  await page.getByText("Chat with wf-demo").waitFor();
+  await screenshot(page, "welcome");
+  // Recorded in the page: the response may end before the test could ask for it.
+  await page.evaluate(() => {
+    new MutationObserver(() => {
+      const text = document.querySelector("article.assistant[aria-busy=true] .markdown")?.textContent;
+      if (text?.length > 20) window.hasStreamed = true;
+    }).observe(document.body, { childList: true, characterData: true, subtree: true });
+  });
   await page.getByLabel("Message", { exact: true }).fill("Tell me a story");
   await page.keyboard.press("Enter");
-  // Text is there while the reply is not yet done.
-  await page.waitForFunction(() => {
-    const article = document.querySelector("article.assistant[aria-busy=true]");
-    return article?.querySelector(".markdown")?.textContent?.length > 20;
-  });
-  await shoot(page, "streaming");
-  await replied(page);
+  await page.waitForFunction(() => window.hasStreamed);
+  await screenshot(page, "streaming");
+  await responded(page);
   const stats = await page.locator(".stats").last().innerText();
   assert.match(stats, /[\d.]+ tok\/s/);
   assert.match(stats, /prompt \d+/);
   assert.equal(await page.getByLabel(/^Context: [\d,]+ of 2,048 tokens$/).count(), 1);
-  await shoot(page, "reply");
-  assert.deepEqual(page.faults, []);
+  await screenshot(page, "response");
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });
 
-/** Settings with which a reply goes on until the context is full. */
-const ENDLESS = { ignoreEos: true };
-
-test("a reply can be stopped, by button and by key, and what there is stays", async () => {
+test("a response can be stopped by button and by key, and its text is kept", async (t) => {
+  const server = await startServer(SLOW);
+  t.after(() => server.kill());
   const page = await visit(server.url, { settings: ENDLESS });
   for (const stop of [
     () => page.getByRole("button", { name: "Stop" }).click(),
@@ -50,72 +60,93 @@ test("a reply can be stopped, by button and by key, and what there is stays", as
       () => document.querySelector("[aria-busy=true] .markdown")?.textContent?.length > 40,
     );
     await stop();
-    await replied(page);
+    await responded(page);
     assert.equal(await page.getByText("Stopped.", { exact: true }).count(), 1);
-    assert.ok((await lastReply(page).innerText()).length > 20);
+    assert.ok((await lastResponse(page).innerText()).length > 20);
     await page.getByRole("button", { name: "New chat" }).click();
   }
-  // The server was told: it writes nothing more.
+  // The server stops generating.
   await page.waitForFunction(async () => (await (await fetch("/health")).json()).running === 0);
-  assert.deepEqual(page.faults, []);
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });
 
-test("an answer written again is another version of it", async () => {
+test("a regenerated response is another version", async () => {
   const page = await visit(server.url);
-  await ask(page, "Tell me a story");
-  const first = await lastReply(page).innerText();
-  await page.getByRole("button", { name: "Write again" }).click();
-  await replied(page);
-  const second = await lastReply(page).innerText();
+  await sendMessage(page, "Tell me a story");
+  const first = await lastResponse(page).innerText();
+  await page.getByRole("button", { name: "Regenerate" }).click();
+  await responded(page);
+  const second = await lastResponse(page).innerText();
   assert.notEqual(second, first);
-  await page.getByLabel("version 2 of 2").waitFor();
-  await ask(page, "And then?");
+  await page.getByLabel("Version 2 of 2").waitFor();
+  await sendMessage(page, "And then?");
   assert.equal(await page.locator("article").count(), 4);
-  // The other version has nothing below it; this one keeps what it has.
-  await page.getByRole("button", { name: "Version before" }).click();
-  assert.equal(await lastReply(page).innerText(), first);
+  // The first version has no messages below it; the second keeps its own.
+  await page.getByRole("button", { name: "Previous version" }).click();
+  assert.equal(await lastResponse(page).innerText(), first);
   assert.equal(await page.locator("article").count(), 2);
-  await shoot(page, "versions");
+  await screenshot(page, "versions");
   await page.getByRole("button", { name: "Next version" }).click();
   assert.equal(await page.locator("article").count(), 4);
-  assert.deepEqual(page.faults, []);
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });
 
-test("a question can be asked otherwise, and the first way stays", async () => {
+test("a message can be edited, and the original is kept", async () => {
   const page = await visit(server.url);
-  await ask(page, "Tell me about a dog");
+  await sendMessage(page, "Tell me about a dog");
   await page.getByLabel("Message", { exact: true }).press("ArrowUp");
   const editor = page.getByLabel("Edit your message");
-  await shoot(page, "edit");
+  await screenshot(page, "edit");
   await editor.press("Escape");
   assert.equal(await editor.count(), 0);
-  await page.getByRole("button", { name: "Edit and send again" }).click();
+  await page.getByRole("button", { name: "Edit and resend" }).click();
   await editor.fill("Tell me about a cat");
   await editor.press("Enter");
-  await replied(page);
+  await responded(page);
   assert.equal(await page.locator(".bubble").innerText(), "Tell me about a cat");
-  await page.getByRole("button", { name: "Version before" }).first().click();
+  await page.getByRole("button", { name: "Previous version" }).first().click();
   assert.equal(await page.locator(".bubble").innerText(), "Tell me about a dog");
-  assert.deepEqual(page.faults, []);
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });
 
-test("the conversation so far is what the model is asked with", async () => {
-  // Longer than a page of keys and values, which is what can be found again.
+test("the caret of an editor is set before the user can select its text", async () => {
+  const page = await visit(server.url);
+  await sendMessage(page, "Tell me about a dog");
+  const selected = await page.evaluate(async () => {
+    document.querySelector("[aria-label='Edit and resend']").click();
+    // Rendering happens in a microtask. No frame is painted until the text is selected.
+    let editor = null;
+    for (let turn = 0; turn < 100 && !editor; turn += 1) {
+      await null;
+      editor = document.querySelector(".editing textarea");
+    }
+    editor.select();
+    const frame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+    await frame();
+    await frame();
+    return editor.value.slice(editor.selectionStart, editor.selectionEnd);
+  });
+  assert.equal(selected, "Tell me about a dog");
+  await page.context().close();
+});
+
+test("a request contains the conversation so far", async () => {
+  // Longer than a K/V page, the unit of the prefix cache.
   const system = "Be kind and tell of a little girl and her dog. ".repeat(4).trim();
   const page = await visit(server.url, { settings: { system } });
   const bodies = [];
   page.on("request", (request) => request.method() === "POST" && bodies.push(request.postDataJSON()));
-  await ask(page, "One");
-  const reply = await lastReply(page).evaluate((node) => node.textContent);
-  await ask(page, "Two");
+  await sendMessage(page, "One");
+  const response = await lastResponse(page).evaluate((node) => node.textContent);
+  await sendMessage(page, "Two");
   const roles = bodies[1].messages.map((message) => message.role);
   assert.deepEqual(roles, ["system", "user", "assistant", "user"]);
   assert.equal(bodies[1].messages[0].content, system);
-  assert.equal(bodies[1].messages[2].content.replace(/\s/g, ""), reply.replace(/\s/g, ""));
-  // What was computed for the first is not computed again for the second.
+  assert.equal(bodies[1].messages[2].content.replace(/\s/g, ""), response.replace(/\s/g, ""));
+  // The second request reuses the prefix of the first.
   assert.match(await page.locator(".stats").last().innerText(), /\d+ cached/);
   await page.context().close();
 });

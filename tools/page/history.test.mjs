@@ -1,8 +1,8 @@
-// The history: found again after a reload, searched, renamed, deleted, written to a file and read back.
+// Chat history: reload, search, rename, delete, export and import.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { ask, closeBrowser, lastReply, shoot, visit } from "./browser.mjs";
+import { sendMessage, closeBrowser, lastResponse, screenshot, visit } from "./browser.mjs";
 import { startServer } from "./server.mjs";
 
 let server;
@@ -18,24 +18,24 @@ const chats = (page) => page.getByRole("navigation", { name: "Chats" }).getByRol
 
 async function withTwoChats() {
   const page = await visit(server.url);
-  await ask(page, "Tell me about a dog");
+  await sendMessage(page, "Tell me about a dog");
   await page.keyboard.press("Control+Shift+O");
-  await ask(page, "Tell me about the sea");
+  await sendMessage(page, "Tell me about the sea");
   return page;
 }
 
-test("a reload finds everything where it was", async () => {
+test("a reload restores the chats", async () => {
   const page = await withTwoChats();
-  const reply = await lastReply(page).innerText();
+  const response = await lastResponse(page).innerText();
   const stats = await page.locator(".stats").last().innerText();
   await page.reload();
   await page.getByText("Tell me about the sea").first().waitFor();
-  assert.equal(await lastReply(page).innerText(), reply);
+  assert.equal(await lastResponse(page).innerText(), response);
   assert.equal(await page.locator(".stats").last().innerText(), stats);
   assert.deepEqual(await chats(page).allInnerTexts(), ["Tell me about the sea", "Tell me about a dog"]);
   await page.goBack();
   await page.locator(".bubble", { hasText: "Tell me about a dog" }).waitFor();
-  assert.deepEqual(page.faults, []);
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });
 
@@ -45,22 +45,22 @@ test("chats are searched, renamed and deleted", async () => {
   await page.keyboard.type("DOG tell");
   await chats(page).filter({ hasText: "sea" }).waitFor({ state: "detached" });
   assert.deepEqual(await chats(page).allInnerTexts(), ["Tell me about a dog"]);
-  await shoot(page, "search");
+  await screenshot(page, "search");
   await page.keyboard.press("Control+A");
   await page.keyboard.type("zyxwv");
-  await page.getByText("Nothing found.").waitFor();
-  await page.getByLabel("Search the history").fill("");
+  await page.getByText("No chats found.").waitFor();
+  await page.getByLabel("Search chats").fill("");
 
   await chats(page).first().hover();
   await page.getByRole("button", { name: "Rename Tell me about the sea" }).click();
-  await page.getByLabel("Name of the chat").fill("Waves");
+  await page.getByLabel("Chat title").fill("Waves");
   await page.keyboard.press("Enter");
   await chats(page).filter({ hasText: "Waves" }).waitFor();
 
   await chats(page).nth(1).hover();
   await page.getByRole("button", { name: "Delete Tell me about a dog" }).click();
-  await shoot(page, "delete");
-  await page.getByRole("button", { name: "Keep" }).click();
+  await screenshot(page, "delete");
+  await page.getByRole("button", { name: "Cancel" }).click();
   assert.equal(await chats(page).count(), 2);
   await chats(page).nth(1).hover();
   await page.getByRole("button", { name: "Delete Tell me about a dog" }).click();
@@ -68,14 +68,14 @@ test("chats are searched, renamed and deleted", async () => {
   await page.reload();
   await chats(page).first().waitFor();
   assert.deepEqual(await chats(page).allInnerTexts(), ["Waves"]);
-  assert.deepEqual(page.faults, []);
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });
 
-test("what is exported is imported elsewhere as it was", async () => {
+test("exported chats can be imported in another browser", async () => {
   const page = await withTwoChats();
-  await page.getByRole("button", { name: "Write again" }).click();
-  await page.getByLabel("version 2 of 2").waitFor();
+  await page.getByRole("button", { name: "Regenerate" }).click();
+  await page.getByLabel("Version 2 of 2").waitFor();
   const [download] = await Promise.all([
     page.waitForEvent("download"),
     page.getByRole("button", { name: "Export" }).click(),
@@ -88,20 +88,20 @@ test("what is exported is imported elsewhere as it was", async () => {
   await input.setInputFiles({ name: "chats.json", mimeType: "application/json", buffer: file });
   await other.getByText("2 chats imported.").waitFor();
   await other.getByRole("link", { name: "Tell me about the sea" }).click();
-  await other.getByLabel("version 2 of 2").waitFor();
-  await shoot(other, "imported");
+  await other.getByLabel("Version 2 of 2").waitFor();
+  await screenshot(other, "imported");
   await input.setInputFiles({ name: "x.json", mimeType: "application/json", buffer: Buffer.from("{}") });
-  await other.getByText("Not imported: this file has no conversations of this page.").waitFor();
+  await other.getByText("Import failed: the file is not a chat export").waitFor();
   assert.equal(await chats(other).count(), 2);
-  assert.deepEqual(other.faults, []);
+  assert.deepEqual(other.problems, []);
   await other.context().close();
 });
 
-test("another tab shows what this one writes", async () => {
+test("another tab shows new chats", async () => {
   const page = await visit(server.url);
   const other = await page.context().newPage();
   await other.goto(server.url);
-  await ask(page, "Tell me about a bird");
+  await sendMessage(page, "Tell me about a bird");
   await chats(other).filter({ hasText: "Tell me about a bird" }).waitFor();
   await page.context().close();
 });

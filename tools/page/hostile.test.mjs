@@ -1,17 +1,17 @@
-// Whatever a model writes: no script runs, no request leaves, nothing is covered, and the page goes on.
+// Hostile responses: no script runs, no request leaves the origin, nothing is covered, the page stays usable.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { ask, closeBrowser, shoot, visit } from "./browser.mjs";
-import { sendPieces, startMock } from "./mock.mjs";
+import { sendMessage, closeBrowser, screenshot, visit } from "./browser.mjs";
+import { sendChunks, startMock } from "./mock.mjs";
 import { OUTPUTS } from "./outputs.mjs";
 
 let server;
 before(async () => {
   server = await startMock({
-    reply: (text, send) => {
+    respond: (text, send) => {
       const output = OUTPUTS[Number(text.slice(1))];
-      // Short ones come letter by letter, so that every half of a tag is shown once.
-      return sendPieces(output, Math.max(3, Math.ceil(output.length / 40)), send);
+      // Short ones arrive in small chunks, so that incomplete tags are rendered too.
+      return sendChunks(output, Math.max(3, Math.ceil(output.length / 40)), send);
     },
     props: { model_names: ["<img src=x onerror=window.pwned=1>"] },
   });
@@ -21,13 +21,13 @@ after(async () => {
   server.close();
 });
 
-/** What an answer may be made of. */
+/** Tags and attributes that a response may contain. */
 const TAGS =
   "a b blockquote br button code del div em h1 h2 h3 h4 h5 h6 hr i li ol p pre s span strong sub sup table tbody td th thead tr ul";
 const ATTRIBUTES = "align aria-label class href rel role start tabindex target title type";
 
-/** Everything in the answers that should not be there. */
-function strangers(page) {
+/** Returns everything in the responses that must not be there. */
+function violations(page) {
   return page.evaluate(
     ([tags, attributes]) => {
       const found = window.pwned ? ["a script ran"] : [];
@@ -47,28 +47,39 @@ function strangers(page) {
   );
 }
 
-test(`${OUTPUTS.length} hostile answers`, async () => {
+/** Returns a function that reads the CPU time of the page, which does not depend on the load of the machine. */
+async function cpuClock(page) {
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable", { timeDomain: "threadTicks" });
+  return async () => {
+    const { metrics } = await session.send("Performance.getMetrics");
+    return metrics.find(({ name }) => name === "TaskDuration").value * 1000;
+  };
+}
+
+test(`${OUTPUTS.length} hostile responses`, async () => {
   assert.ok(OUTPUTS.length >= 200);
   const page = await visit(server.url);
+  const cpuMs = await cpuClock(page);
   let slowest = { ms: 0, at: 0 };
   for (let at = 0; at < OUTPUTS.length; at += 1) {
-    const begun = performance.now();
-    await ask(page, `#${at}`);
-    const ms = performance.now() - begun;
+    const start = await cpuMs();
+    await sendMessage(page, `#${at}`);
+    const ms = (await cpuMs()) - start;
     if (ms > slowest.ms) slowest = { ms, at };
-    assert.deepEqual(await strangers(page), [], `output ${at}: ${OUTPUTS[at].slice(0, 80)}`);
-    assert.deepEqual(page.faults, [], `output ${at}: ${OUTPUTS[at].slice(0, 80)}`);
-    if (at % 30 === 20) await shoot(page, `hostile-${at}`);
+    assert.deepEqual(await violations(page), [], `output ${at}: ${OUTPUTS[at].slice(0, 80)}`);
+    assert.deepEqual(page.problems, [], `output ${at}: ${OUTPUTS[at].slice(0, 80)}`);
+    if (at % 30 === 20) await screenshot(page, `hostile-${at}`);
     await page.keyboard.press("Control+Shift+O");
   }
-  console.log(`slowest: ${Math.round(slowest.ms)} ms for ${OUTPUTS[slowest.at].slice(0, 20)}`);
+  console.log(`slowest: ${Math.round(slowest.ms)} ms of CPU time for ${OUTPUTS[slowest.at].slice(0, 20)}`);
   assert.ok(slowest.ms < 5000, "the page stays usable");
-  // All of it is there after a reload, and does no more harm.
+  // They are restored by a reload and stay harmless.
   await page.reload();
   await page.locator(".chat-item").first().waitFor();
   assert.equal(await page.locator(".chat-item").count(), OUTPUTS.length);
   await page.locator(".chat-item a").nth(3).click();
-  assert.deepEqual(await strangers(page), []);
-  assert.deepEqual(page.faults, []);
+  assert.deepEqual(await violations(page), []);
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });

@@ -1,4 +1,4 @@
-// A server that serves the page as the binary does, and answers what a test wants.
+// Serves the page as the binary does, with responses that the test controls.
 import { createServer } from "node:http";
 import { setImmediate as turn } from "node:timers/promises";
 import { built } from "./browser.mjs";
@@ -6,12 +6,11 @@ import { built } from "./browser.mjs";
 const PROPS = {
   default_generation_settings: {
     n_ctx: 8192,
-    temperature: 1,
-    top_k: 0,
-    top_p: 1,
-    min_p: 0,
-    repetition_penalty: 1,
   },
+  sampling_params: [
+    { name: "temperature", default: 1, min: 0, max: 100, exclusive_min: false, doc: "Randomness" },
+    { name: "top_p", default: 1, min: 0, max: 1, exclusive_min: true, doc: "Nucleus sampling" },
+  ],
   limits: { stop: 16, stop_bytes: 256, logit_bias: 1024, deadline_seconds: 600 },
   total_slots: 32,
   model_path: "mock",
@@ -27,10 +26,10 @@ const PROPS = {
 };
 
 /**
- * `reply(text, send)` writes the answer to a message: `send` takes a chunk as the API has it. `health()` gives
- * a status and an error code, or nothing if all is well.
+ * `respond(text, send)` writes the response to a message; `send` takes a chunk of the API. `health()` returns a
+ * status and an error code, or undefined if the server is ready.
  */
-export async function startMock({ reply, health = () => undefined, props = {} }) {
+export async function startMock({ respond, health = () => undefined, props = {} }) {
   const json = (response, status, value) => {
     response.writeHead(status, { "content-type": "application/json" });
     response.end(JSON.stringify(value));
@@ -46,28 +45,26 @@ export async function startMock({ reply, health = () => undefined, props = {} })
       response.end(built.html);
     },
     "/health": (_, response) => {
-      const wrong = health();
-      if (wrong) json(response, wrong.status, { error: { message: wrong.code, code: wrong.code } });
+      const problem = health();
+      if (problem) json(response, problem.status, errorOf(problem.code));
       else json(response, 200, { running: 0, waiting: 0 });
     },
     "/props": (_, response) => json(response, 200, { ...PROPS, ...props }),
     "/v1/chat/completions": async (request, response) => {
       let body = "";
-      for await (const piece of request) body += piece;
-      const wrong = health();
-      if (wrong) {
-        return json(response, wrong.status, { error: { message: wrong.code, code: wrong.code } });
-      }
+      for await (const part of request) body += part;
+      const problem = health();
+      if (problem) return json(response, problem.status, errorOf(problem.code));
       response.writeHead(200, { "content-type": "text/event-stream" });
       const send = (chunk) => response.write(`data: ${JSON.stringify(chunk)}\n\n`);
-      await reply(JSON.parse(body).messages.at(-1).content, send);
+      await respond(JSON.parse(body).messages.at(-1).content, send);
       response.end("data: [DONE]\n\n");
     },
   };
   const server = createServer((request, response) => {
     const route = routes[request.url];
     if (route) void route(request, response);
-    else json(response, 404, { error: { message: "nothing here", code: "not_found" } });
+    else json(response, 404, errorOf("not_found"));
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {
@@ -79,23 +76,25 @@ export async function startMock({ reply, health = () => undefined, props = {} })
   };
 }
 
-/** A piece of a reply, as a chunk. */
-export const piece = (content) => ({ choices: [{ delta: { content }, finish_reason: null }] });
+const errorOf = (code) => ({ error: { message: code, code } });
 
-/** The end of a reply, with what it cost. */
-export const end = (replyTokens) => ({
+/** A chunk with text. */
+export const chunk = (content) => ({ choices: [{ delta: { content }, finish_reason: null }] });
+
+/** The last chunk of a response, with its usage. */
+export const end = (tokens) => ({
   choices: [{ delta: {}, finish_reason: "stop" }],
   usage: {
     prompt_tokens: 10,
-    completion_tokens: replyTokens,
+    completion_tokens: tokens,
     prompt_tokens_details: { cached_tokens: 0 },
   },
 });
 
-/** Sends a text in pieces of so many characters, leaving the loop to others between them. */
-export async function sendPieces(text, size, send) {
+/** Sends a text in chunks of `size` characters, yielding to the event loop after each. */
+export async function sendChunks(text, size, send) {
   for (let at = 0; at < text.length; at += size) {
-    send(piece(text.slice(at, at + size)));
+    send(chunk(text.slice(at, at + size)));
     await turn();
   }
   send(end(Math.ceil(text.length / size)));

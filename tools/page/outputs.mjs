@@ -1,7 +1,7 @@
-// What a hostile model might write: more than two hundred answers that try to run, fetch, cover or exhaust.
-// Scripts among them set `pwned`; addresses among them are at evil.example.
+// Hostile responses: more than two hundred texts that try to run scripts, fetch, cover the page or exhaust it.
+// Scripts set `pwned`; addresses are at evil.example.
 
-/** Each of these, in each of the places below. */
+/** Each of these is embedded in each of the contexts below. */
 const PAYLOADS = [
   "<script>window.pwned=1</script>",
   "<script src=https://evil.example/x.js></script>",
@@ -35,7 +35,7 @@ const PAYLOADS = [
   "<noscript><p title='</noscript><img src=x onerror=window.pwned=1>'>",
 ];
 
-const PLACES = [
+const CONTEXTS = [
   (it) => it,
   (it) => `- a\n- ${it}\n- b`,
   (it) => `| a | b |\n|---|---|\n| ${it} | c |`,
@@ -46,15 +46,15 @@ const PLACES = [
 
 const many = (count, make) => Array.from({ length: count }, (_, at) => make(at)).join("");
 const chaos = (seed, length) => {
-  const signs = "<>[](){}!|`*_~#-+=\"'\\/:;&%$ \n\tax1";
+  const characters = "<>[](){}!|`*_~#-+=\"'\\/:;&%$ \n\tax1";
   let state = seed;
   return many(length, () => {
     state = (state * 1103515245 + 12345) % 2147483648;
-    return signs[Math.floor((state / 2147483648) * signs.length)];
+    return characters[Math.floor((state / 2147483648) * characters.length)];
   });
 };
 
-/** Shapes that exhaust a parser, a layout or an eye. */
+/** Inputs that are expensive to parse or lay out, or misleading to read. */
 const SHAPES = [
   "```js\nnever closed\n",
   "````\n```\nstill\n",
@@ -102,7 +102,7 @@ const SHAPES = [
 ];
 
 export const OUTPUTS = [
-  ...PLACES.flatMap((place) => PAYLOADS.map(place)),
+  ...CONTEXTS.flatMap((context) => PAYLOADS.map(context)),
   ...SHAPES,
   ...Array.from({ length: 20 }, (_, at) => chaos(at + 100, 2000)),
 ];

@@ -1,5 +1,5 @@
-// The picture of the page in docs/images: the demo model, with a seed, so that it is the same each time.
-import { closeBrowser, ask, visit } from "./browser.mjs";
+// Takes the screenshot in docs/images: the demo model with a fixed seed, so that it is reproducible.
+import { closeBrowser, sendMessage, visit } from "./browser.mjs";
 import { startServer } from "./server.mjs";
 
 const server = await startServer(["--temperature", "0.7"]);
@@ -10,7 +10,7 @@ const page = await visit(server.url, {
 });
 for (const question of ["Tell me about the sea", "Tell me about a clever cat", "Tell me a story"]) {
   await page.keyboard.press("Control+Shift+O");
-  await ask(page, question);
+  await sendMessage(page, question);
 }
 await page.evaluate(() => document.activeElement.blur());
 await page.mouse.move(0, 0);

@@ -1,69 +1,69 @@
-// A server that wants a key, is full, stops, dies and comes back.
+// A server that requires a key, is full, shuts down, crashes and restarts.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { ask, closeBrowser, lastReply, replied, shoot, visit } from "./browser.mjs";
+import { sendMessage, closeBrowser, lastResponse, responded, screenshot, visit } from "./browser.mjs";
 import { startServer } from "./server.mjs";
 
 const ENDLESS = { ignoreEos: true };
 
 after(closeBrowser);
 
-/** Holds a place at the server until told to leave: replies end when the context is full, so again and again. */
+/** Occupies a slot of the server by sending requests in a loop. Returns a function that stops it. */
 function occupy(server, replies = 1) {
-  const leave = new AbortController();
+  const abort = new AbortController();
   const body = { messages: [{ role: "user", content: "Hi" }], ignore_eos: true, n: replies };
-  const stay = async () => {
-    while (!leave.signal.aborted) {
-      const answer = await fetch(`${server.url}v1/chat/completions`, {
+  const loop = async () => {
+    while (!abort.signal.aborted) {
+      const response = await fetch(`${server.url}v1/chat/completions`, {
         method: "POST",
         headers: { "content-type": "application/json" },
         body: JSON.stringify(body),
-        signal: leave.signal,
+        signal: abort.signal,
       });
-      await answer.text();
+      await response.text();
     }
   };
-  // Leaving is an error, and so is a server that ends.
-  stay().catch(() => {});
-  return () => leave.abort();
+  // Both the abort and the end of the server are errors.
+  loop().catch(() => {});
+  return () => abort.abort();
 }
 
-/** Waits until so many replies are computed, and so many wait. */
-async function busy(server, running, waiting) {
+/** Waits until the server reports these numbers of running and waiting requests. */
+async function waitForLoad(server, running, waiting) {
   for (;;) {
     const load = await (await fetch(`${server.url}health`)).json();
     if (load.running === running && load.waiting === waiting) return;
   }
 }
 
-test("a key is asked for, kept for the tab, and longer if wanted", async (t) => {
+test("the API key is requested and stored for the tab or permanently", async (t) => {
   const server = await startServer(["--api-key", "open sesame"]);
   t.after(() => server.kill());
   const page = await visit(server.url);
-  const dialog = page.getByRole("dialog", { name: "This server wants a key" });
+  const dialog = page.getByRole("dialog", { name: "API key required" });
   await dialog.waitFor();
-  await shoot(page, "key");
-  // Who wants to look around first may.
+  await screenshot(page, "key");
+  // The dialog can be dismissed.
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Server", exact: true }).click();
   await page.waitForResponse((response) => response.url().endsWith("/metrics"));
   assert.equal(await dialog.count(), 0);
   await page.getByRole("button", { name: "Chat", exact: true }).click();
-  await page.getByRole("button", { name: "Enter a key" }).click();
+  await page.getByRole("button", { name: "Enter key" }).click();
   await dialog.getByLabel("API key").fill("wrong");
   await page.keyboard.press("Enter");
-  await dialog.getByText("The key was not accepted.").waitFor();
-  await shoot(page, "key-wrong");
+  await dialog.getByText("The server rejected the key.").waitFor();
+  await screenshot(page, "key-wrong");
   await dialog.getByLabel("API key").fill("open sesame");
   await page.keyboard.press("Enter");
   await dialog.waitFor({ state: "detached" });
-  await ask(page, "Tell me a story");
-  assert.ok((await lastReply(page).innerText()).length > 0);
+  await sendMessage(page, "Tell me a story");
+  assert.ok((await lastResponse(page).innerText()).length > 0);
   const kept = () => page.evaluate(() => [sessionStorage.length, localStorage.getItem("wf-key")]);
   assert.deepEqual(await kept(), [1, null]);
   const other = await page.context().newPage();
   await other.goto(server.url);
-  const again = other.getByRole("dialog", { name: "This server wants a key" });
+  const again = other.getByRole("dialog", { name: "API key required" });
   await again.getByLabel("API key").fill("open sesame");
   await again.getByRole("checkbox").check();
   await other.keyboard.press("Enter");
@@ -71,31 +71,31 @@ test("a key is asked for, kept for the tab, and longer if wanted", async (t) => 
   const third = await page.context().newPage();
   await third.goto(server.url);
   await third.getByRole("img", { name: "Server ready" }).waitFor();
-  assert.deepEqual(page.faults, []);
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });
 
-test("a full queue is waited for", async (t) => {
+test("the page retries while the queue is full", async (t) => {
   const server = await startServer(["--max-running", "1", "--max-waiting", "1"]);
   t.after(() => server.kill());
   const page = await visit(server.url);
   const first = occupy(server);
-  await busy(server, 1, 0);
+  await waitForLoad(server, 1, 0);
   const second = occupy(server);
-  await busy(server, 1, 1);
+  await waitForLoad(server, 1, 1);
   await page.getByLabel("Message", { exact: true }).fill("Tell me a story");
   await page.keyboard.press("Enter");
-  await page.getByText(/The queue is full. Asking again in \d+ s/).waitFor();
-  await shoot(page, "queue-full");
+  await page.getByText(/The queue is full. Retrying in \d+ s/).waitFor();
+  await screenshot(page, "queue-full");
   first();
   second();
-  await replied(page);
-  assert.ok((await lastReply(page).innerText()).length > 0);
-  assert.deepEqual(page.faults, []);
+  await responded(page);
+  assert.ok((await lastResponse(page).innerText()).length > 0);
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });
 
-test("a server that dies is waited for, and what it was writing is kept", async (t) => {
+test("after a crash the page waits for the server and keeps the partial response", async (t) => {
   let server = await startServer();
   t.after(() => server.kill());
   const page = await visit(server.url, { settings: ENDLESS });
@@ -105,17 +105,17 @@ test("a server that dies is waited for, and what it was writing is kept", async 
     () => document.querySelector("[aria-busy=true] .markdown")?.textContent?.length > 40,
   );
   await server.kill();
-  await page.getByText("The reply was interrupted: the server cannot be reached.").waitFor();
-  await page.getByText("The server cannot be reached. Trying again every second.").waitFor();
-  await shoot(page, "offline");
-  const begun = await lastReply(page).innerText();
+  await page.getByText("The response was interrupted: the server cannot be reached.").waitFor();
+  await page.getByText("The server cannot be reached. Retrying every second.").waitFor();
+  await screenshot(page, "offline");
+  const begun = await lastResponse(page).innerText();
   assert.ok(begun.length > 40);
-  // What is asked meanwhile is sent when there is somebody to answer.
+  // A message sent meanwhile is delivered when the server is back.
   await page.evaluate(() => localStorage.setItem("wf-settings", "{}"));
   await page.getByLabel("Message", { exact: true }).fill("Are you there?");
   await page.keyboard.press("Enter");
   await page.getByText("Your message is sent when it is back").waitFor();
-  await shoot(page, "offline-asked");
+  await screenshot(page, "offline-asked");
   server = await startServer([], server.port);
   await page.getByRole("img", { name: "Server ready" }).waitFor();
   await page.waitForFunction(() => {
@@ -123,28 +123,28 @@ test("a server that dies is waited for, and what it was writing is kept", async 
     return last.querySelector(".markdown").textContent.length > 0;
   });
   await page.getByRole("button", { name: "Stop" }).click();
-  await replied(page);
+  await responded(page);
   assert.equal(await page.locator("article.assistant .markdown").first().innerText(), begun);
-  assert.deepEqual(page.faults, []);
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });
 
-test("a server that is stopping says so, and finishes", async (t) => {
+test("a server that is shutting down is reported", async (t) => {
   const server = await startServer(["--drain", "20"]);
   t.after(() => server.kill());
   const page = await visit(server.url);
-  await ask(page, "Tell me a story");
+  await sendMessage(page, "Tell me a story");
   const leave = occupy(server, 4);
-  await busy(server, 4, 0);
+  await waitForLoad(server, 4, 0);
   server.terminate();
   await page.waitForFunction(async () => (await fetch("/health")).status === 503);
   await page.getByLabel("Message", { exact: true }).fill("And then?");
   await page.keyboard.press("Enter");
-  await page.getByText("The server is stopping: it finishes what it has begun").waitFor();
-  await page.getByText("The server is stopping. Your message is sent when it is back").waitFor();
-  await shoot(page, "stopping");
+  await page.getByText("The server is shutting down: running requests finish").waitFor();
+  await page.getByText("The server is shutting down. Your message is sent when it is back").waitFor();
+  await screenshot(page, "stopping");
   leave();
   await page.getByText("The server cannot be reached.").first().waitFor();
-  assert.deepEqual(page.faults, []);
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });

@@ -1,25 +1,25 @@
-// What is shown before the first word, with a server that takes its time where the test wants it.
+// States before the first token, with a mock that waits for the test.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { closeBrowser, lastReply, replied, shoot, visit } from "./browser.mjs";
-import { end, piece, startMock } from "./mock.mjs";
+import { closeBrowser, lastResponse, responded, screenshot, visit } from "./browser.mjs";
+import { end, chunk, startMock } from "./mock.mjs";
 
 after(closeBrowser);
 
-/** Something to wait for, and the way to let it happen. */
+/** A promise and the function that resolves it. */
 function gate() {
   let open;
   const opened = new Promise((resolve) => (open = resolve));
   return { opened, open };
 }
 
-test("a long prompt shows how far it has been read", async (t) => {
+test("a long prompt shows its progress", async (t) => {
   const half = gate();
   const server = await startMock({
-    reply: async (_, send) => {
+    respond: async (_, send) => {
       send({ choices: [], prompt_progress: { total: 6000, processed: 2600, cache: 512 } });
       await half.opened;
-      send(piece("Here it is."));
+      send(chunk("Here it is."));
       send(end(3));
     },
   });
@@ -27,44 +27,44 @@ test("a long prompt shows how far it has been read", async (t) => {
   const page = await visit(server.url);
   await page.getByLabel("Message", { exact: true }).fill("A very long text");
   await page.keyboard.press("Enter");
-  await page.getByText("Reading the prompt: 2,600 of 6,000 tokens").waitFor();
+  await page.getByText("Processing the prompt: 2,600 of 6,000 tokens").waitFor();
   assert.equal(await page.getByRole("progressbar").getAttribute("value"), "2600");
-  await shoot(page, "reading");
+  await screenshot(page, "reading");
   half.open();
-  await replied(page);
-  assert.equal(await lastReply(page).innerText(), "Here it is.");
-  assert.deepEqual(page.faults, []);
+  await responded(page);
+  assert.equal(await lastResponse(page).innerText(), "Here it is.");
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });
 
-test("a model that is being loaded is waited for", async (t) => {
+test("the page waits while the model is loading", async (t) => {
   let isLoading = true;
   const server = await startMock({
     health: () => (isLoading ? { status: 503, code: "loading" } : undefined),
-    reply: (_, send) => {
-      send(piece("Now I am here."));
+    respond: (_, send) => {
+      send(chunk("Now I am here."));
       send(end(4));
     },
   });
   t.after(() => server.close());
   const page = await visit(server.url);
-  await page.getByText("The model is being loaded.", { exact: true }).waitFor();
+  await page.getByText("The model is loading.", { exact: true }).waitFor();
   await page.getByLabel("Message", { exact: true }).fill("Hello?");
   await page.keyboard.press("Enter");
-  await page.getByText("Your message is sent when it is there").waitFor();
-  await shoot(page, "loading");
+  await page.getByText("Your message is sent when it is ready").waitFor();
+  await screenshot(page, "loading");
   isLoading = false;
-  await lastReply(page).getByText("Now I am here.").waitFor();
+  await lastResponse(page).getByText("Now I am here.").waitFor();
   await page.getByRole("img", { name: "Server ready" }).waitFor();
-  assert.deepEqual(page.faults, []);
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });
 
-test("an error in the middle keeps what there is, and can be tried again", async (t) => {
+test("an error in a stream keeps the text and offers a retry", async (t) => {
   let isBroken = true;
   const server = await startMock({
-    reply: (_, send) => {
-      send(piece("The beginning"));
+    respond: (_, send) => {
+      send(chunk("The beginning"));
       if (isBroken) send({ error: { message: "a step failed", code: "internal_error" } });
       else send(end(2));
     },
@@ -73,24 +73,24 @@ test("an error in the middle keeps what there is, and can be tried again", async
   const page = await visit(server.url);
   await page.getByLabel("Message", { exact: true }).fill("Go");
   await page.keyboard.press("Enter");
-  await page.getByText("The reply was interrupted: a step failed.").waitFor();
-  assert.equal(await lastReply(page).innerText(), "The beginning");
-  await shoot(page, "interrupted");
+  await page.getByText("The response was interrupted: a step failed.").waitFor();
+  assert.equal(await lastResponse(page).innerText(), "The beginning");
+  await screenshot(page, "interrupted");
   isBroken = false;
-  await page.getByRole("button", { name: "Try again" }).click();
-  await page.getByLabel("version 2 of 2").waitFor();
+  await page.getByRole("button", { name: "Retry" }).click();
+  await page.getByLabel("Version 2 of 2").waitFor();
   assert.equal(await page.getByText("interrupted").count(), 0);
   await page.context().close();
 });
 
-test("who reads further up is left there", async (t) => {
+test("scrolling up stops following the text", async (t) => {
   const more = gate();
   const paragraphs = Array.from({ length: 60 }, (_, at) => `Paragraph ${at} of many.`).join("\n\n");
   const server = await startMock({
-    reply: async (_, send) => {
-      send(piece(paragraphs));
+    respond: async (_, send) => {
+      send(chunk(paragraphs));
       await more.opened;
-      send(piece(`\n\n${paragraphs}\n\nThe end.`));
+      send(chunk(`\n\n${paragraphs}\n\nThe end.`));
       send(end(500));
     },
   });
@@ -102,11 +102,11 @@ test("who reads further up is left there", async (t) => {
   const top = () => page.evaluate(() => document.querySelector(".scroller").scrollTop);
   await page.mouse.move(700, 400);
   await page.mouse.wheel(0, -600);
-  const latest = page.getByRole("button", { name: "To the latest message" });
+  const latest = page.getByRole("button", { name: "Scroll to latest message" });
   await latest.waitFor();
   const before = await top();
   more.open();
-  await replied(page);
+  await responded(page);
   assert.equal(await top(), before);
   await latest.click();
   await latest.waitFor({ state: "detached" });

@@ -1,4 +1,4 @@
-/** Starts the page. */
+/** Entry point. */
 import { render } from "preact";
 import { loadChats } from "./state/chats.ts";
 import { watchServer } from "./state/connection.ts";
@@ -13,5 +13,5 @@ void loadChats();
 watchServer();
 listenForShortcuts();
 growTextAreas();
-// For whoever measures: from here on, keys and clicks do something.
+// Read by tools/page/budget.test.mjs: from here on, the page reacts to input.
 performance.mark("interactive");

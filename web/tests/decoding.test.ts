@@ -1,24 +1,29 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { DecodeFacts } from "../src/api/wire.ts";
-import { type Decoding, USUAL, decodeFields, decodeNumbers } from "../src/state/decoding.ts";
+import type { DecodeInfo } from "../src/api/wire.ts";
+import {
+  type Decoding,
+  DEFAULT_DECODING,
+  decodeFields,
+  decodeNumbers,
+} from "../src/state/decoding.ts";
 
-const SERVER: DecodeFacts = {
+const SERVER: DecodeInfo = {
   default: "autoregressive",
   modes: ["autoregressive", "diffusion", "drafted", "lookup"],
   rules: ["threshold", "factor", "static"],
   block_size: 32,
   sub_block_size: 8,
 };
-const fields = (said: Partial<Decoding>, server: Partial<DecodeFacts> = {}) =>
-  decodeFields({ ...USUAL, ...said }, { ...SERVER, ...server });
+const fields = (decoding: Partial<Decoding>, server: Partial<DecodeInfo> = {}) =>
+  decodeFields({ ...DEFAULT_DECODING, ...decoding }, { ...SERVER, ...server });
 
-test("who chooses nothing says nothing", () => {
+test("default settings send no fields", () => {
   assert.deepEqual(fields({}), {});
-  assert.deepEqual(decodeFields({ ...USUAL, mode: "diffusion" }, undefined), {});
+  assert.deepEqual(decodeFields({ ...DEFAULT_DECODING, mode: "diffusion" }, undefined), {});
 });
 
-test("settings go with their mode alone", () => {
+test("only the settings of the selected mode are sent", () => {
   const numbers = { threshold: 0.5, steps: 3, tokens: 7 };
   assert.deepEqual(fields({ mode: "diffusion", rule: "factor", numbers }), {
     decode: "diffusion",
@@ -32,19 +37,19 @@ test("settings go with their mode alone", () => {
   assert.deepEqual(fields({ mode: "diffusion", showsBlocks: false }), { decode: "diffusion" });
 });
 
-test("a server that fills blocks by itself is told what to show", () => {
+test("a server that decodes by diffusion is asked for previews", () => {
   assert.deepEqual(fields({}, { default: "diffusion" }), { diffusion: { preview: true } });
 });
 
-test("what this server does not have is not asked of it", () => {
+test("modes and rules that the server does not support are not sent", () => {
   assert.deepEqual(fields({ mode: "drafted" }, { modes: ["autoregressive", "lookup"] }), {});
-  const kept = fields({ mode: "diffusion", rule: "edit", showsBlocks: false });
-  assert.deepEqual(kept, { decode: "diffusion" });
+  const stored = fields({ mode: "diffusion", rule: "edit", showsBlocks: false });
+  assert.deepEqual(stored, { decode: "diffusion" });
 });
 
-test("a rule has the bounds of its number, or no number", () => {
+test("the bounds of the threshold depend on the rule", () => {
   const bounds = (rule: string) =>
-    decodeNumbers({ ...USUAL, mode: "diffusion", rule }, SERVER).map(({ name, max }) => [
+    decodeNumbers({ ...DEFAULT_DECODING, mode: "diffusion", rule }, SERVER).map(({ name, max }) => [
       name,
       max,
     ]);

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { blocks, toHtml } from "../src/markdown/parse.ts";
-import { withoutTurns } from "../src/markdown/visible.ts";
+import { escapeBidi } from "../src/markdown/bidi.ts";
 
-test("HTML in an answer is shown, not obeyed", () => {
+test("HTML in a response is escaped", () => {
   for (const source of [
     "<script>alert(1)</script>",
     "a <img src=x onerror=alert(1)> b",
@@ -14,12 +14,12 @@ test("HTML in an answer is shown, not obeyed", () => {
   }
 });
 
-test("only links of known kinds are links, and pictures are links", () => {
+test("only allowed schemes become links, and images become links", () => {
   assert.match(
     toHtml("[a](https://x.example/?a=1&b=2)"),
     /<a href="https:\/\/x.example\/\?a=1&amp;b=2"/,
   );
-  assert.match(toHtml("![cat](http://x.example/c.png)"), /<a [^>]*>picture: cat<\/a>/);
+  assert.match(toHtml("![cat](http://x.example/c.png)"), /<a [^>]*>image: cat<\/a>/);
   for (const source of [
     "[a](javascript:alert(1))",
     "[a](JaVaScRiPt:alert(1))",
@@ -35,7 +35,7 @@ test("only links of known kinds are links, and pictures are links", () => {
   assert.doesNotMatch(toHtml('[a](https://x.example/"onclick="y)'), /"onclick/);
 });
 
-test("blocks together are the source", () => {
+test("joined blocks equal the source", () => {
   const sources = [
     "",
     "\n\na\n\n",
@@ -49,6 +49,6 @@ test("blocks together are the source", () => {
   assert.equal(blocks("a\n\nb\n\nc").length, 3);
 });
 
-test("signs that turn the direction are shown by their numbers", () => {
-  assert.equal(withoutTurns("a\u202Eb\u2066c\u200Fd"), "a[U+202E]b[U+2066]c\u200Fd");
+test("bidirectional controls are shown as code points", () => {
+  assert.equal(escapeBidi("a\u202Eb\u2066c\u200Fd"), "a[U+202E]b[U+2066]c\u200Fd");
 });

@@ -17,7 +17,7 @@ wf:odd NaN
 not a sample
 # EOF`;
 
-test("samples are added up over their labels", () => {
+test("metrics are summed over their labels", () => {
   const values = parseMetrics(TEXT);
   assert.equal(values.get("wf:http_requests_total"), 3);
   assert.equal(values.get("wf:latency_seconds_sum"), 0.5);
@@ -26,12 +26,12 @@ test("samples are added up over their labels", () => {
   assert.equal(parseMetrics("").size, 0);
 });
 
-test("rates are what was counted since the sample before", () => {
+test("rates are computed since the previous sample", () => {
   const first = sampleOf(TEXT, 1000, undefined);
   assert.equal(first.replyTokensPerSecond, 0);
   assert.deepEqual([first.running, first.pagesInUse, first.totals.requests], [2, 10, 3]);
   const later = sampleOf(TEXT.replace("_total 120", "_total 180"), 3000, first);
   assert.equal(later.replyTokensPerSecond, 30);
-  const anew = sampleOf(TEXT.replace("_total 120", "_total 5"), 4000, later);
-  assert.equal(anew.replyTokensPerSecond, 0, "a server that was started anew");
+  const restarted = sampleOf(TEXT.replace("_total 120", "_total 5"), 4000, later);
+  assert.equal(restarted.replyTokensPerSecond, 0, "after a restart");
 });

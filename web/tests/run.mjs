@@ -1,4 +1,4 @@
-// Bundles the tests and hands them to Node's own runner.
+// Bundles the tests and runs them with Node's test runner.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

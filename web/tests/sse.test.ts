@@ -6,18 +6,18 @@ const STREAM =
   'data: {"a":1}\n\n: alive\n\ndata: two\r\ndata:lines\r\n\r\nevent: x\ndata\n\ndata: [DONE]\n\n';
 const EVENTS = ['{"a":1}', "two\nlines", "", "[DONE]"];
 
-test("events are the same, however the stream is cut", () => {
+test("events do not depend on the sizes of chunks", () => {
   for (let size = 1; size <= STREAM.length; size += 1) {
     const reader = new EventReader();
     const events: string[] = [];
     for (let at = 0; at < STREAM.length; at += size) {
       events.push(...reader.push(STREAM.slice(at, at + size)));
     }
-    assert.deepEqual(events, EVENTS, `pieces of ${size}`);
+    assert.deepEqual(events, EVENTS, `chunks of ${size}`);
   }
 });
 
-test("an event that has not ended is not told", () => {
+test("an incomplete event is not returned", () => {
   const reader = new EventReader();
   assert.deepEqual(reader.push("data: half"), []);
   assert.deepEqual(reader.push("\n"), []);

@@ -5,8 +5,8 @@ import { type Chat, add, newChat } from "../src/history/tree.ts";
 
 function chat(): Chat {
   const empty = newChat("c1", 5, "be brief");
-  const asked = add(empty, { id: "m1", parent: null, role: "user", content: "Hi", created: 6 });
-  return add(asked, {
+  const sent = add(empty, { id: "m1", parent: null, role: "user", content: "Hi", created: 6 });
+  return add(sent, {
     id: "m2",
     parent: "m1",
     role: "assistant",
@@ -30,36 +30,36 @@ function chat(): Chat {
   });
 }
 
-test("what was written is read as it was", () => {
+test("an exported file is imported unchanged", () => {
   assert.deepEqual(read(write([chat(), newChat("c2", 1)])), [chat(), newChat("c2", 1)]);
 });
 
-test("what is more in a file is left out", () => {
+test("unknown fields are dropped", () => {
   const file = JSON.parse(write([chat()]));
   file.chats[0].messages[0].onclick = "alert(1)";
   file.chats[0].extra = {};
   assert.deepEqual(read(JSON.stringify(file)), [chat()]);
 });
 
-test("a file that is something else is refused, with a reason", () => {
+test("an invalid file is rejected with a reason", () => {
   const changed = (change: (file: any) => void): string => {
     const file = JSON.parse(write([chat()]));
     change(file);
     return JSON.stringify(file);
   };
   const wrong: [string, RegExp][] = [
-    ["", /not JSON/],
-    ["[]", /no conversations/],
-    ["{}", /no conversations/],
-    [changed((file) => (file.version = 2)), /version 2/],
-    [changed((file) => (file.chats = {})), /no list/],
-    [changed((file) => (file.chats[0].messages = "x")), /conversation 1: no messages/],
-    [changed((file) => (file.chats[0].title = 5)), /title is no text/],
-    [changed((file) => (file.chats[0].messages[0].role = "system")), /role system/],
-    [changed((file) => (file.chats[0].messages[0].parent = "m2")), /follows one that is not there/],
-    [changed((file) => (file.chats[0].messages[1].id = "m1")), /two messages/],
-    [changed((file) => (file.chats[0].messages[1].stats.context = "x")), /context is no number/],
-    [changed((file) => (file.chats[0].messages[1].content = null)), /content is no text/],
+    ["", /not valid JSON/],
+    ["[]", /not a chat export/],
+    ["{}", /not a chat export/],
+    [changed((file) => (file.version = 2)), /version 2 is not supported/],
+    [changed((file) => (file.chats = {})), /chats is not an array/],
+    [changed((file) => (file.chats[0].messages = "x")), /chat 1: messages is not an array/],
+    [changed((file) => (file.chats[0].title = 5)), /title is not a string/],
+    [changed((file) => (file.chats[0].messages[0].role = "system")), /unknown role system/],
+    [changed((file) => (file.chats[0].messages[0].parent = "m2")), /unknown parent m2/],
+    [changed((file) => (file.chats[0].messages[1].id = "m1")), /duplicate message id m1/],
+    [changed((file) => (file.chats[0].messages[1].stats.context = "x")), /context is not a number/],
+    [changed((file) => (file.chats[0].messages[1].content = null)), /content is not a string/],
   ];
   for (const [text, reason] of wrong) assert.throws(() => read(text), reason);
 });

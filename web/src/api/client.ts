@@ -1,28 +1,28 @@
-/** Requests to the server this page came from. */
+/** Requests to the server that served this page. */
 import { apiKey } from "./key.ts";
-import type { ErrorFacts } from "./wire.ts";
+import type { ErrorBody } from "./wire.ts";
 
-/** An answer that is a refusal; status 0 is a server that cannot be reached. */
-export class Refused extends Error {
+/** Error response of the server; status 0 means that the server cannot be reached. */
+export class ApiError extends Error {
   constructor(
     readonly status: number,
     readonly code: string,
     message: string,
-    /** When to ask again, where the server says so. */
+    /** Value of the `retry-after` header. */
     readonly retryAfterSeconds: number | undefined = undefined,
     readonly param: string | undefined = undefined,
   ) {
     super(message);
   }
 
-  /** Whether the same request may be answered later. */
-  get isPassing(): boolean {
+  /** True if the same request may succeed later. */
+  get isTransient(): boolean {
     return this.status === 0 || this.status === 429 || this.status === 503;
   }
 }
 
-/** Asks, and throws what is no success. */
-export async function ask(path: string, init: RequestInit = {}): Promise<Response> {
+/** Sends a request and throws an `ApiError` unless it succeeds. */
+export async function send(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   if (apiKey.peek()) headers.set("authorization", `Bearer ${apiKey.peek()}`);
   let response: Response;
@@ -32,32 +32,32 @@ export async function ask(path: string, init: RequestInit = {}): Promise<Respons
     if (init.signal?.aborted) throw error;
     throw unreachable();
   }
-  if (!response.ok) throw await refusal(response);
+  if (!response.ok) throw await errorFrom(response);
   return response;
 }
 
-export function unreachable(): Refused {
-  return new Refused(0, "unreachable", "the server cannot be reached");
+export function unreachable(): ApiError {
+  return new ApiError(0, "unreachable", "the server cannot be reached");
 }
 
-/** What an error in the middle of a stream becomes. */
-export function streamError(facts: ErrorFacts): Refused {
-  return new Refused(200, facts.code ?? "error", facts.message);
+/** Converts an error event in the middle of a stream. */
+export function streamError(body: ErrorBody): ApiError {
+  return new ApiError(200, body.code ?? "error", body.message);
 }
 
-async function refusal(response: Response): Promise<Refused> {
+async function errorFrom(response: Response): Promise<ApiError> {
   const after = Number(response.headers.get("retry-after") ?? NaN);
-  let facts: ErrorFacts = { message: `the server answered ${response.status}` };
+  let body: ErrorBody = { message: `the server returned status ${response.status}` };
   try {
-    facts = ((await response.json()) as { error: ErrorFacts }).error ?? facts;
+    body = ((await response.json()) as { error: ErrorBody }).error ?? body;
   } catch {
-    // A proxy between may answer in a form of its own; the status says enough.
+    // A proxy may have replaced the body; the status is enough.
   }
-  return new Refused(
+  return new ApiError(
     response.status,
-    facts.code ?? "",
-    facts.message,
+    body.code ?? "",
+    body.message,
     Number.isFinite(after) ? after : undefined,
-    facts.param ?? undefined,
+    body.param ?? undefined,
   );
 }

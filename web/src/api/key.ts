@@ -1,4 +1,4 @@
-/** The key of the server, if it wants one: kept until the tab is closed, or longer if asked to. */
+/** API key of the server, stored until the tab is closed or, if the user chooses, permanently. */
 import { signal } from "@preact/signals";
 
 const NAME = "wf-key";
@@ -20,6 +20,6 @@ export function setKey(key: string, remember: boolean): void {
     localStorage.removeItem(NAME);
     if (key) (remember ? localStorage : sessionStorage).setItem(NAME, key);
   } catch {
-    // Then it holds until the page is left.
+    // Storage is disabled: the key lasts until the page is closed.
   }
 }

@@ -1,6 +1,6 @@
-/** The text of `/metrics`, as far as plots need it. */
+/** Parses the metrics of `/metrics` that the charts need. */
 
-/** The sum over all labels of each metric, histograms' buckets left out. */
+/** Sums each metric over its labels. Histogram buckets are skipped. */
 export function parseMetrics(text: string): Map<string, number> {
   const values = new Map<string, number>();
   for (const line of text.split("\n")) {
@@ -14,15 +14,15 @@ export function parseMetrics(text: string): Map<string, number> {
   return values;
 }
 
-/** What the server was doing at one moment. */
+/** State of the server at one moment. */
 export interface Sample {
-  /** Milliseconds. */
+  /** In milliseconds. */
   time: number;
   running: number;
   waiting: number;
   pagesInUse: number;
-  pagesKept: number;
-  /** Since the sample before. */
+  pagesCached: number;
+  /** Since the previous sample. */
   replyTokensPerSecond: number;
   promptTokensPerSecond: number;
   /** Since the server started. */
@@ -38,7 +38,7 @@ export interface Totals {
   requests: number;
 }
 
-export function sampleOf(text: string, time: number, before: Sample | undefined): Sample {
+export function sampleOf(text: string, time: number, previous: Sample | undefined): Sample {
   const values = parseMetrics(text);
   const of = (name: string) => values.get(`wf:${name}`) ?? 0;
   const totals: Totals = {
@@ -49,8 +49,8 @@ export function sampleOf(text: string, time: number, before: Sample | undefined)
     preemptions: of("num_preemptions_total"),
     requests: of("request_success_total"),
   };
-  const seconds = before ? (time - before.time) / 1000 : 0;
-  // A server that was started anew counts from zero.
+  const seconds = previous ? (time - previous.time) / 1000 : 0;
+  // A restarted server counts from zero.
   const rate = (now: number, then: number) =>
     seconds > 0 && now >= then ? (now - then) / seconds : 0;
   return {
@@ -58,9 +58,9 @@ export function sampleOf(text: string, time: number, before: Sample | undefined)
     running: of("num_requests_running"),
     waiting: of("num_requests_waiting"),
     pagesInUse: of("kv_pages_in_use"),
-    pagesKept: of("kv_pages_kept"),
-    replyTokensPerSecond: rate(totals.replyTokens, before?.totals.replyTokens ?? 0),
-    promptTokensPerSecond: rate(totals.promptTokens, before?.totals.promptTokens ?? 0),
+    pagesCached: of("kv_pages_kept"),
+    replyTokensPerSecond: rate(totals.replyTokens, previous?.totals.replyTokens ?? 0),
+    promptTokensPerSecond: rate(totals.promptTokens, previous?.totals.promptTokens ?? 0),
     totals,
   };
 }

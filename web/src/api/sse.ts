@@ -1,11 +1,11 @@
-/** Server-sent events out of a stream of text, however it is cut. */
+/** Parses server-sent events from text chunks of any size. */
 
 export class EventReader {
   private rest = "";
 
-  /** The data of every event that this piece completes. */
-  push(piece: string): string[] {
-    this.rest += piece;
+  /** Returns the data of each event that this chunk completes. */
+  push(chunk: string): string[] {
+    this.rest += chunk;
     const events: string[] = [];
     for (;;) {
       const end = /\r\n\r\n|\n\n|\r\r/.exec(this.rest);
@@ -17,7 +17,7 @@ export class EventReader {
   }
 }
 
-/** The lines of data of one event, joined; nothing for comments alone. */
+/** Returns the joined data lines of one event, or undefined if it has none. */
 function dataOf(event: string): string | undefined {
   const lines = event
     .split(/\r\n|\n|\r/)

@@ -1,15 +1,11 @@
-/** What the server says, as far as the page reads it. */
+/** The parts of the API's types that the page uses. */
 
 /** `GET /props`. */
 export interface Props {
   default_generation_settings: {
     n_ctx: number;
-    temperature: number;
-    top_k: number;
-    top_p: number;
-    min_p: number;
-    repetition_penalty: number;
   };
+  sampling_params: SamplingParam[];
   limits: { stop: number; stop_bytes: number; logit_bias: number; deadline_seconds: number };
   total_slots: number;
   model_path: string;
@@ -22,14 +18,27 @@ export interface Props {
   kv_tokens: number;
   system_fingerprint: string;
   build_info: string;
-  decode?: DecodeFacts;
+  decode?: DecodeInfo;
 }
 
-/** The ways to decode that a server has. */
-export interface DecodeFacts {
+/** Numeric sampling parameter of a request. */
+export interface SamplingParam {
+  name: string;
+  /** Value that the server uses if a request does not set the parameter. */
+  default?: number | null;
+  min?: number | null;
+  max?: number | null;
+  /** If true, values must be greater than `min`. */
+  exclusive_min?: boolean;
+  integer?: boolean;
+  doc: string;
+}
+
+/** Decoding modes of the server. */
+export interface DecodeInfo {
   default: string;
   modes: string[];
-  /** For filling blocks, where the model does. */
+  /** Rules of block diffusion; empty if the model does not support it. */
   rules: string[];
   block_size: number | null;
   sub_block_size: number | null;
@@ -61,7 +70,7 @@ export interface Usage {
   prompt_tokens_details?: { cached_tokens: number };
 }
 
-/** One event of `POST /v1/chat/completions`. */
+/** One event of a streamed `POST /v1/chat/completions`. */
 export interface ChatChunk {
   model?: string;
   choices?: { delta?: { content?: string | null }; finish_reason?: string | null }[];
@@ -69,12 +78,12 @@ export interface ChatChunk {
   timings?: Timings;
   seed?: number;
   prompt_progress?: Progress;
-  /** How the block that is being filled stands: the text of each token, null for a mask. */
+  /** State of the block being filled: the text of each token, null for a mask. */
   block_preview?: (string | null)[];
-  error?: ErrorFacts;
+  error?: ErrorBody;
 }
 
-export interface ErrorFacts {
+export interface ErrorBody {
   message: string;
   code?: string | null;
   param?: string | null;

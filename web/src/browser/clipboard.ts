@@ -1,6 +1,6 @@
-/** Copying, also where the browser has no clipboard for pages: those that are not encrypted. */
+/** Copies text, also on pages without HTTPS, where browsers offer no clipboard API. */
 
-/** Whether it worked. */
+/** Returns true if the text was copied. */
 export async function copyText(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,4 +1,4 @@
-/** Lets text areas grow with their text, where the browser cannot do that by itself. */
+/** Makes text areas grow with their text in browsers without `field-sizing`. */
 export function growTextAreas(): void {
   if (CSS.supports("field-sizing", "content")) return;
   document.addEventListener("input", ({ target }) => {

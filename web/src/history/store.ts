@@ -1,4 +1,4 @@
-/** Conversations in the browser's database, one record each. */
+/** Stores chats in IndexedDB, one record each. */
 import type { Chat } from "./tree.ts";
 
 const CHATS = "chats";
@@ -10,7 +10,7 @@ function database(): Promise<IDBDatabase> {
     const request = indexedDB.open("wrinklefree", 1);
     request.onupgradeneeded = () => request.result.createObjectStore(CHATS, { keyPath: "id" });
     request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error ?? new Error("the database cannot be opened"));
+    request.onerror = () => reject(request.error ?? new Error("IndexedDB cannot be opened"));
   });
   return opened;
 }
@@ -23,7 +23,8 @@ async function inStore<T>(
   const request = work(transaction.objectStore(CHATS));
   return new Promise((resolve, reject) => {
     transaction.oncomplete = () => resolve(request.result);
-    transaction.onabort = () => reject(transaction.error ?? new Error("the database refused"));
+    transaction.onabort = () =>
+      reject(transaction.error ?? new Error("the transaction was aborted"));
   });
 }
 
@@ -32,5 +33,5 @@ export const load = (id: string): Promise<Chat | undefined> =>
   inStore("readonly", (store) => store.get(id));
 export const save = (chat: Chat): Promise<unknown> =>
   inStore("readwrite", (store) => store.put(chat));
-export const drop = (id: string): Promise<unknown> =>
+export const remove = (id: string): Promise<unknown> =>
   inStore("readwrite", (store) => store.delete(id));

@@ -1,4 +1,4 @@
-/** Conversations as a file, and back. What is read was written by anybody: every field is checked. */
+/** Exports chats to JSON and imports them. Imported files are untrusted: every field is checked. */
 import type { Chat, Ending, Message, Stats } from "./tree.ts";
 
 const FORMAT = "wrinklefree-chats";
@@ -8,40 +8,40 @@ export function write(chats: Chat[]): string {
   return JSON.stringify({ format: FORMAT, version: VERSION, chats }, null, 2);
 }
 
-/** The conversations of a file; throws what is wrong with it. */
+/** Parses an exported file. Throws an error that says what is wrong with it. */
 export function read(text: string): Chat[] {
   let file: unknown;
   try {
     file = JSON.parse(text);
   } catch {
-    throw new Error("this file is not JSON");
+    throw new Error("the file is not valid JSON");
   }
   if (!isObject(file) || file.format !== FORMAT) {
-    throw new Error("this file has no conversations of this page");
+    throw new Error(`the file is not a chat export: "format" is not "${FORMAT}"`);
   }
   if (file.version !== VERSION) {
-    throw new Error(`this file is of version ${String(file.version)}: ${VERSION} is known`);
+    throw new Error(`version ${String(file.version)} is not supported: expected ${VERSION}`);
   }
-  if (!Array.isArray(file.chats)) throw new Error("this file has no list of conversations");
+  if (!Array.isArray(file.chats)) throw new Error("chats is not an array");
   return file.chats.map((chat, at) => {
     try {
       return chatOf(chat);
     } catch (error) {
-      throw new Error(`conversation ${at + 1}: ${(error as Error).message}`);
+      throw new Error(`chat ${at + 1}: ${(error as Error).message}`);
     }
   });
 }
 
 function chatOf(value: unknown): Chat {
   if (!isObject(value)) throw new Error("not an object");
-  if (!Array.isArray(value.messages)) throw new Error("no messages");
+  if (!Array.isArray(value.messages)) throw new Error("messages is not an array");
   const known = new Set<string>();
   const messages = value.messages.map((message: unknown) => {
     const checked = messageOf(message);
-    if (known.has(checked.id)) throw new Error(`two messages are called ${checked.id}`);
-    // Parents come first: so there is no circle.
+    if (known.has(checked.id)) throw new Error(`duplicate message id ${checked.id}`);
+    // Parents come first, which rules out cycles.
     if (checked.parent !== null && !known.has(checked.parent)) {
-      throw new Error(`message ${checked.id} follows one that is not there`);
+      throw new Error(`message ${checked.id} has an unknown parent ${checked.parent}`);
     }
     known.add(checked.id);
     return checked;
@@ -68,8 +68,10 @@ const ENDINGS: Ending[] = ["stop", "length", "deadline", "stopped", "interrupted
 function messageOf(value: unknown): Message {
   if (!isObject(value)) throw new Error("a message is not an object");
   const { role, parent } = value;
-  if (role !== "user" && role !== "assistant") throw new Error(`role ${String(role)} is not known`);
-  if (parent !== null && typeof parent !== "string") throw new Error("a message has no parent");
+  if (role !== "user" && role !== "assistant")
+    throw new Error(`unknown role ${String(role)}: expected user or assistant`);
+  if (parent !== null && typeof parent !== "string")
+    throw new Error("parent is neither a string nor null");
   const message: Message = {
     id: text(value, "id"),
     parent,
@@ -107,12 +109,13 @@ function isObject(value: unknown): value is Record<string, unknown> {
 
 function text(object: Record<string, unknown>, name: string): string {
   const value = object[name];
-  if (typeof value !== "string") throw new Error(`${name} is no text`);
+  if (typeof value !== "string") throw new Error(`${name} is not a string`);
   return value;
 }
 
 function number(object: Record<string, unknown>, name: string): number {
   const value = object[name];
-  if (typeof value !== "number" || !Number.isFinite(value)) throw new Error(`${name} is no number`);
+  if (typeof value !== "number" || !Number.isFinite(value))
+    throw new Error(`${name} is not a number`);
   return value;
 }

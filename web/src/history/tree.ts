@@ -1,13 +1,13 @@
 /**
- * A conversation is a tree: every answer that was written again and every question that was asked
- * otherwise stands beside the first one. What is shown is one path from the top to a leaf.
+ * A chat is a tree: each regenerated response and each edited message is a sibling of the original.
+ * The page shows one path from the root to a leaf.
  *
- * Pure functions; a changed conversation is a new one.
+ * All functions are pure; a changed chat is a new object.
  */
 
 export type Role = "user" | "assistant";
 
-/** How a reply ended. */
+/** Reason for which a response ended. */
 export type Ending = "stop" | "length" | "deadline" | "stopped" | "interrupted";
 
 export interface Stats {
@@ -17,13 +17,13 @@ export interface Stats {
   replyPerSecond: number;
   promptPerSecond: number;
   queueMs: number;
-  /** The most tokens there could have been. */
+  /** Context length of the model, in tokens. */
   context: number;
   seed?: number;
   model?: string;
-  /** Runs of the model that wrote the reply. */
+  /** Forward passes of the model. */
   passes?: number;
-  /** Tokens that were guessed ahead, and those of them that were right. */
+  /** Draft tokens, and the number of them that were accepted. */
   drafted?: number;
   accepted?: number;
 }
@@ -35,7 +35,7 @@ export interface Message {
   content: string;
   created: number;
   ending?: Ending;
-  /** What went wrong, if it did. */
+  /** Error message, if the response was interrupted. */
   problem?: string;
   stats?: Stats;
 }
@@ -43,14 +43,14 @@ export interface Message {
 export interface Chat {
   id: string;
   title: string;
-  /** Whether a person gave the title. */
+  /** True if the user chose the title. */
   isNamed: boolean;
   system: string;
   created: number;
   updated: number;
-  /** In the order in which they were written; parents come first. */
+  /** In order of creation; parents come first. */
   messages: Message[];
-  /** For a message, which of those below it is shown; the top is "". */
+  /** Id of the child that is shown, by the id of its parent; the root is "". */
   chosen: Record<string, string>;
 }
 
@@ -67,7 +67,7 @@ export function newChat(id: string, now: number, system = ""): Chat {
   };
 }
 
-/** The messages shown, from the top. */
+/** Returns the messages that are shown, from the root. */
 export function path(chat: Chat): Message[] {
   const shown: Message[] = [];
   let parent: string | null = null;
@@ -81,7 +81,7 @@ export function path(chat: Chat): Message[] {
   }
 }
 
-/** The messages from the top down to this one. */
+/** Returns the messages from the root to the message `id`. */
 export function pathTo(chat: Chat, id: string): Message[] {
   const byId = new Map(chat.messages.map((message) => [message.id, message]));
   const above: Message[] = [];
@@ -91,12 +91,12 @@ export function pathTo(chat: Chat, id: string): Message[] {
   return above;
 }
 
-/** All that stand at the same place. */
+/** Returns all messages with the same parent. */
 export function versions(chat: Chat, parent: string | null): Message[] {
   return chat.messages.filter((message) => message.parent === parent);
 }
 
-/** With one more message, which is shown. */
+/** Adds a message and shows it. */
 export function add(chat: Chat, message: Message): Chat {
   const isFirst = !chat.messages.length && message.role === "user" && !chat.isNamed;
   return {
@@ -114,7 +114,7 @@ export function change(chat: Chat, id: string, changes: Partial<Message>): Chat 
   return { ...chat, messages: chat.messages.map(changed) };
 }
 
-/** Shows the version that is so many further on. */
+/** Shows the version `by` positions after the message `id`. */
 export function step(chat: Chat, id: string, by: number): Chat {
   const message = chat.messages.find((message) => message.id === id);
   if (!message) return chat;
@@ -137,7 +137,7 @@ export function titleOf(text: string): string {
     .trimEnd()}…`;
 }
 
-/** Whether every word is in the title or in a message. */
+/** Returns true if each word of the query occurs in the title or in a message. */
 export function matches(chat: Chat, query: string): boolean {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return true;

@@ -1,12 +1,12 @@
 /**
- * Shows a block that is being filled behind the text that is final, where it will stand: in the same
- * line, item or code. It is plain text; Markdown in it counts only when it is final. Masks are
- * narrower than most tokens, so a block that is filled grows, and what stands above it stays.
+ * Shows a diffusion block that is still being filled after the final text, in the line, list item or
+ * code block where its text will appear. It is plain text; Markdown is parsed only once the text is
+ * final. Masks are narrower than most tokens, so a block only grows and nothing above it moves.
  */
 import type { Block } from "../state/block.ts";
-import { withoutTurns } from "./visible.ts";
+import { escapeBidi } from "./bidi.ts";
 
-/** Elements in whose last line a text goes on. */
+/** Elements whose last line the text continues. */
 const HOLDERS = new Set(["UL", "OL", "LI", "BLOCKQUOTE", "P", "H1", "H2", "H3", "H4", "H5", "H6"]);
 
 export class BlockView {
@@ -15,15 +15,15 @@ export class BlockView {
 
   constructor(private readonly host: HTMLElement) {
     this.view.className = "block";
-    // Half of a sentence is no help to who listens: what is final is said at the end.
+    // Screen readers get the final text only.
     this.view.ariaHidden = "true";
   }
 
-  /** Shows a block behind a text that is in the host already. */
+  /** Shows `block` after `text`, which the host already contains. */
   show(block: Block, text: string): void {
     if (block.length) {
       this.fill(block);
-      // It went with the end of the text if that was made anew; moving it for no reason would settle it again.
+      // It is detached if the end of the text was rendered again. Moving it otherwise would restart its animation.
       if (!this.view.isConnected) this.place(text);
     } else {
       (this.view.closest(".begun") ?? this.view).remove();
@@ -31,7 +31,7 @@ export class BlockView {
     this.shown = block;
   }
 
-  /** Makes only what changed: what is known stays still, and what is new may settle in. */
+  /** Replaces only the tokens that changed, so that only those are animated. */
   private fill(block: Block): void {
     if (block.length !== this.shown.length) this.view.replaceChildren(...block.map(tokenOf));
     else {
@@ -53,9 +53,9 @@ export class BlockView {
   }
 }
 
-/** Where a text goes on, or nothing where it begins anew. */
+/** Returns the element that `text` continues, or null if a new paragraph begins. */
 function holderIn(last: Element, text: string): Element | null {
-  // The frame of code that is not closed yet.
+  // A code block continues until its fence is closed.
   if (last.className === "code") return isInFence(text) ? last.querySelector("code") : null;
   if (/\n[ \t]*\n$/.test(text)) return null;
   let holder = null;
@@ -72,8 +72,8 @@ function isInFence(text: string): boolean {
 function tokenOf(token: string | null): HTMLElement {
   const node = document.createElement("span");
   node.className = token === null ? "mask" : "known";
-  // As Markdown has it: empty lines part paragraphs, others are spaces.
-  const [first = "", ...others] = withoutTurns(token ?? "").split(/\n\s*\n/);
+  // As in Markdown, blank lines separate paragraphs and other line breaks are spaces.
+  const [first = "", ...others] = escapeBidi(token ?? "").split(/\n\s*\n/);
   node.append(first);
   for (const part of others) {
     const gap = document.createElement("span");

@@ -1,4 +1,4 @@
-/** The one door to `innerHTML`: a short list of tags and attributes, and nothing that fetches. */
+/** Sanitizes HTML. This is the only path to `innerHTML`: few tags and attributes, none of which fetch. */
 import DOMPurify from "dompurify";
 
 const TAGS = [
@@ -6,7 +6,7 @@ const TAGS = [
   ..."sub sup table tbody td th thead tr ul".split(" "),
 ];
 
-/** HTML as nodes without anything that could act. */
+/** Parses HTML into nodes that contain no scripts, event handlers or embedded resources. */
 export function clean(html: string): DocumentFragment {
   const template = document.createElement("template");
   const cleaned = DOMPurify.sanitize(html, {
@@ -17,7 +17,7 @@ export function clean(html: string): DocumentFragment {
     ALLOW_ARIA_ATTR: false,
     RETURN_TRUSTED_TYPE: true,
   });
-  // Where the browser has no trusted types, this is the text itself.
+  // Without trusted types in the browser, this is a string.
   template.innerHTML = cleaned as unknown as string;
   for (const link of template.content.querySelectorAll("a")) {
     link.target = "_blank";

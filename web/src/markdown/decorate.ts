@@ -1,4 +1,4 @@
-/** What people need around code and tables: a name, a button to copy, room to scroll. */
+/** Adds a language label and a copy button to code, and scrolling to code and tables. */
 import { copyText } from "../browser/clipboard.ts";
 import { highlight } from "./highlight.ts";
 
@@ -29,7 +29,7 @@ function head(code: HTMLElement): HTMLElement {
   copy.textContent = "Copy";
   copy.addEventListener("click", () => {
     void copyText(code.textContent ?? "").then((isCopied) => {
-      copy.textContent = isCopied ? "Copied" : "Not copied";
+      copy.textContent = isCopied ? "Copied" : "Copy failed";
       setTimeout(() => (copy.textContent = "Copy"), 1500);
     });
   });
@@ -37,7 +37,7 @@ function head(code: HTMLElement): HTMLElement {
   return head;
 }
 
-/** What scrolls can be reached by keyboard, and has a name. */
+/** Makes a scrolling element focusable by keyboard and gives it a label. */
 function scrolls(node: HTMLElement, name: string): void {
   node.tabIndex = 0;
   node.setAttribute("role", "region");

@@ -1,4 +1,4 @@
-/** Colours for code, in the languages that answers have most. */
+/** Syntax highlighting for the languages most common in responses. */
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";
 import cpp from "highlight.js/lib/languages/cpp";
@@ -29,12 +29,12 @@ const LANGUAGES = {
   yaml,
 };
 
-/** Beyond this, colouring takes longer than anybody wants to wait. */
-const LONGEST = 50_000;
+/** Code longer than this is not highlighted, because highlighting it would block the page. */
+const MAX_LENGTH = 50_000;
 
 let isReady = false;
 
-/** With the first code that needs it: a page that is only opened does not wait for grammars. */
+/** Registers the grammars with the first code block, so that they do not delay the first paint. */
 function prepare(): void {
   if (isReady) return;
   isReady = true;
@@ -46,7 +46,7 @@ function prepare(): void {
 export function highlight(code: HTMLElement): void {
   const language = /language-(\S+)/.exec(code.className)?.[1]?.toLowerCase();
   const text = code.textContent ?? "";
-  if (!language || text.length > LONGEST) return;
+  if (!language || text.length > MAX_LENGTH) return;
   prepare();
   if (!hljs.getLanguage(language)) return;
   code.replaceChildren(clean(hljs.highlight(text, { language }).value));

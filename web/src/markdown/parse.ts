@@ -1,6 +1,6 @@
 /**
- * Markdown to HTML, as text. HTML inside an answer is shown, not obeyed; pictures become links, so
- * nothing is fetched. What comes out is still cleaned before it is put anywhere (`clean.ts`).
+ * Converts Markdown to an HTML string. HTML in the source is escaped and images become links, so that
+ * nothing is fetched. The result is sanitized before it is inserted anywhere (`clean.ts`).
  */
 import { Marked, type Token } from "marked";
 
@@ -10,7 +10,7 @@ const markdown = new Marked({
   gfm: true,
   renderer: {
     html: ({ text }) => escape(text),
-    image: ({ href, text }) => link(href, escape(`picture: ${text || href}`)),
+    image: ({ href, text }) => link(href, escape(`image: ${text || href}`)),
     link({ href, tokens }) {
       return link(href, this.parser.parseInline(tokens));
     },
@@ -22,18 +22,18 @@ export function toHtml(source: string): string {
   return markdown.parse(source, { async: false });
 }
 
-/** The texts of the blocks one below the other: paragraphs, lists, code. Together they are the source. */
+/** Splits the source into its top-level blocks (paragraphs, lists, code). Joined, they equal the source. */
 export function blocks(source: string): string[] {
   const parts: string[] = [];
   for (const token of markdown.lexer(source) as Token[]) {
-    // Empty lines belong to what is above them.
+    // Blank lines belong to the block above them.
     if (token.type === "space" && parts.length) parts[parts.length - 1] += token.raw;
     else parts.push(token.raw);
   }
   return parts;
 }
 
-/** A link that says where it leads; other kinds of address are shown without one. */
+/** Returns a link with its target as the title, or only the text if the scheme is not allowed. */
 function link(href: string, html: string): string {
   if (!LINKS.test(href)) return html;
   return `<a href="${escape(href)}" title="${escape(href)}">${html}</a>`;

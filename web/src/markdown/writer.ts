@@ -1,20 +1,20 @@
 /**
- * Shows Markdown that is still being written. Blocks that can no longer change are put into the
- * page once; only the last two are made anew with every piece. So a piece costs what the end of the
- * answer costs, not what all of it does, and nothing above moves.
+ * Renders Markdown while it is streamed. Blocks that can no longer change are rendered once; only the
+ * last two are rendered again for each chunk. The cost of a chunk therefore does not depend on the
+ * length of the response, and nothing above moves.
  */
 import { clean } from "./clean.ts";
 import { decorate } from "./decorate.ts";
 import { blocks, toHtml } from "./parse.ts";
-import { withoutTurns } from "./visible.ts";
+import { escapeBidi } from "./bidi.ts";
 
-/** A line can turn the last block into another kind, or join it to the one before. */
+/** A new line can change the kind of the last block or merge it with the one before. */
 const OPEN_BLOCKS = 2;
-/** A single block beyond this is shown as it is: nobody reads it, and parsing it could take long. */
-const LONGEST_BLOCK = 200_000;
+/** A longer block is shown as plain text, because parsing it could block the page. */
+const MAX_BLOCK_LENGTH = 200_000;
 
 export class MarkdownWriter {
-  /** Blocks that will not change. */
+  /** Blocks that can no longer change. */
   private settled: string[] = [];
   private settledText = "";
   private readonly tail = document.createElement("div");
@@ -24,9 +24,9 @@ export class MarkdownWriter {
     host.replaceChildren(this.tail);
   }
 
-  /** Shows all of a text, of which the beginning is most often what was shown before. */
+  /** Shows `text`, which usually extends the text shown before. */
   show(text: string, isFinal: boolean): void {
-    const source = withoutTurns(text.replace(/\r\n?/g, "\n"));
+    const source = escapeBidi(text.replace(/\r\n?/g, "\n"));
     if (!source.startsWith(this.settledText)) this.clear();
     const open = split(source.slice(this.settledText.length));
     const keep = isFinal ? 0 : OPEN_BLOCKS;
@@ -40,7 +40,7 @@ export class MarkdownWriter {
     if (isFinal) this.settle(source);
   }
 
-  /** What came in pieces may have been cut otherwise than the whole is. */
+  /** Renders everything again if the chunks were split into other blocks than the whole text is. */
   private settle(source: string): void {
     const whole = split(source);
     const isSame =
@@ -58,24 +58,24 @@ export class MarkdownWriter {
   }
 }
 
-/** Links whose address stands in another block. */
+/** Returns true if the source has reference links, whose targets are in other blocks. */
 function hasReferences(source: string): boolean {
   return /^ {0,3}\[[^\]]+\]:/m.test(source);
 }
 
 function split(source: string): string[] {
   if (!source) return [];
-  if (source.length > LONGEST_BLOCK) return [source];
+  if (source.length > MAX_BLOCK_LENGTH) return [source];
   try {
     return blocks(source);
   } catch {
-    // Nested deeper than the parser can follow.
+    // Nested too deeply for the parser.
     return [source];
   }
 }
 
 function render(source: string, isFinal: boolean): DocumentFragment {
-  if (source.length > LONGEST_BLOCK) return plain(source);
+  if (source.length > MAX_BLOCK_LENGTH) return plain(source);
   try {
     const nodes = clean(toHtml(source));
     decorate(nodes, isFinal);

@@ -1,17 +1,17 @@
-/** All conversations: in memory to show, in the database to keep. Other tabs are told of changes. */
+/** All chats, in memory and in IndexedDB. Other tabs are notified of changes. */
 import { computed, signal } from "@preact/signals";
 import * as store from "../history/store.ts";
 import { type Chat, newChat } from "../history/tree.ts";
 import { notify } from "./notice.ts";
-import { go, place } from "./place.ts";
+import { go, route } from "./route.ts";
 import { settings } from "./settings.ts";
 
 export const chats = signal<Chat[]>([]);
-/** Whether the database has been read. */
+/** True once the chats have been read from the database. */
 export const isLoaded = signal(false);
 
 export const currentChat = computed(() => {
-  const at = place.value;
+  const at = route.value;
   return at.kind === "chat" ? chats.value.find((chat) => chat.id === at.id) : undefined;
 });
 
@@ -21,13 +21,13 @@ export async function loadChats(): Promise<void> {
   try {
     chats.value = await store.loadAll();
   } catch {
-    notify("This browser keeps no history here: conversations end with the tab.");
+    notify("This browser does not allow storage: chats are lost when the tab is closed.");
   }
   isLoaded.value = true;
-  others?.addEventListener("message", (event) => void readAgain(String(event.data)));
+  others?.addEventListener("message", (event) => void reload(String(event.data)));
 }
 
-async function readAgain(id: string): Promise<void> {
+async function reload(id: string): Promise<void> {
   const chat = await store.load(id);
   const rest = chats.value.filter((other) => other.id !== id);
   chats.value = chat ? [...rest, chat] : rest;
@@ -44,38 +44,38 @@ export function startChat(): Chat {
   return chat;
 }
 
-/** Changes a conversation, and keeps it. */
+/** Changes a chat and saves it. */
 export function changeChat(id: string, change: (chat: Chat) => Chat): void {
   const before = chatOf(id);
   if (!before) return;
   const after = change(before);
   chats.value = chats.value.map((chat) => (chat.id === id ? after : chat));
-  keepChat(after);
+  saveChat(after);
 }
 
-export function keepChat(chat: Chat): void {
+export function saveChat(chat: Chat): void {
   store
     .save(chat)
     .then(() => others?.postMessage(chat.id))
-    .catch(() => notify("This conversation could not be kept: the browser's storage refused."));
+    .catch(() => notify("This chat could not be saved: the browser storage is full or disabled."));
 }
 
-export function dropChat(id: string): void {
+export function deleteChat(id: string): void {
   chats.value = chats.value.filter((chat) => chat.id !== id);
-  const at = place.peek();
+  const at = route.peek();
   if (at.kind === "chat" && at.id === id) go({ kind: "chat", id: null });
-  void store.drop(id).then(() => others?.postMessage(id));
+  void store.remove(id).then(() => others?.postMessage(id));
 }
 
-/** Adds what a file had. A conversation that is here already comes in under a new name. */
-export function takeChats(imported: Chat[]): void {
+/** Adds imported chats. A chat whose id exists already gets a new id. */
+export function importChats(imported: Chat[]): void {
   const known = new Set(chats.peek().map((chat) => chat.id));
   const fresh = imported.map((chat) => (known.has(chat.id) ? { ...chat, id: newId() } : chat));
   chats.value = [...chats.value, ...fresh];
-  fresh.forEach(keepChat);
+  fresh.forEach(saveChat);
 }
 
-/** A name that no other has. `randomUUID` is for encrypted pages alone. */
+/** Returns a random id. `randomUUID` is available only with HTTPS. */
 export function newId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(12));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -1,8 +1,8 @@
-/** Whether the server can be used, and what it is: asked at the start and again and again. */
+/** Polls the state of the server and reads its properties. */
 import { signal } from "@preact/signals";
-import { Refused, ask } from "../api/client.ts";
+import { ApiError, send } from "../api/client.ts";
 import type { Props } from "../api/wire.ts";
-import { openWindow } from "./open.ts";
+import { openDialog } from "./dialogs.ts";
 
 export type Connection = "connecting" | "ready" | "loading" | "draining" | "offline" | "locked";
 
@@ -12,17 +12,17 @@ interface Load {
 }
 
 export const connection = signal<Connection>("connecting");
-/** How many replies are computed, and how many wait. */
+/** Number of running and waiting requests. */
 export const load = signal<Load>({ running: 0, waiting: 0 });
 export const props = signal<Props | null>(null);
 
-const WELL_MS = 5000;
-const UNWELL_MS = 1000;
+const READY_POLL_MS = 5000;
+const RETRY_MS = 1000;
 
 let timer: ReturnType<typeof setTimeout> | undefined;
 let waiters: (() => void)[] = [];
 
-/** Keeps `connection` true from now on. */
+/** Starts to keep `connection` up to date. */
 export function watchServer(): void {
   void check();
   document.addEventListener("visibilitychange", () => {
@@ -30,14 +30,14 @@ export function watchServer(): void {
   });
 }
 
-/** Asks now. */
+/** Polls the server now. */
 export async function check(): Promise<void> {
   clearTimeout(timer);
   try {
-    load.value = (await (await ask("/health")).json()) as Load;
-    // A server that came back may be another one.
+    load.value = (await (await send("/health")).json()) as Load;
+    // The server may have been restarted with another model.
     if (connection.peek() !== "ready") {
-      props.value = (await (await ask("/props")).json()) as Props;
+      props.value = (await (await send("/props")).json()) as Props;
     }
     become("ready");
   } catch (error) {
@@ -46,9 +46,9 @@ export async function check(): Promise<void> {
   if (!document.hidden) schedule();
 }
 
-/** Takes note of what a request of any kind met. */
+/** Updates `connection` from the error of any request. */
 export function report(error: unknown): void {
-  if (!(error instanceof Refused)) return;
+  if (!(error instanceof ApiError)) return;
   if (error.status === 401) become("locked");
   else if (error.code === "loading") become("loading");
   else if (error.code === "shutting_down") become("draining");
@@ -56,7 +56,7 @@ export function report(error: unknown): void {
   schedule();
 }
 
-/** Resolves when requests are answered again, or when the signal says to give up. */
+/** Resolves when the server is ready or the signal is aborted. */
 export function whenReady(signal: AbortSignal): Promise<void> {
   if (connection.peek() === "ready") return Promise.resolve();
   return new Promise((resolve) => {
@@ -66,8 +66,8 @@ export function whenReady(signal: AbortSignal): Promise<void> {
 }
 
 function become(next: Connection): void {
-  // Asked once: who closes the window is not asked again by every request that fails.
-  if (next === "locked" && connection.peek() !== "locked") openWindow.value = "key";
+  // Opens the dialog once, not again for each failed request after the user has closed it.
+  if (next === "locked" && connection.peek() !== "locked") openDialog.value = "key";
   connection.value = next;
   if (next !== "ready") return;
   const all = waiters;
@@ -77,7 +77,7 @@ function become(next: Connection): void {
 
 function schedule(): void {
   clearTimeout(timer);
-  // Who has no key is asked for one; until then there is nothing to ask.
+  // Without a key, every request would fail.
   if (connection.peek() === "locked") return;
-  timer = setTimeout(() => void check(), connection.peek() === "ready" ? WELL_MS : UNWELL_MS);
+  timer = setTimeout(() => void check(), connection.peek() === "ready" ? READY_POLL_MS : RETRY_MS);
 }

@@ -1,4 +1,4 @@
-/** Lists of tokens, as people write them. Nothing stands for a text that is not in its form. */
+/** Parses lists of tokens that the user types. Returns undefined for invalid text. */
 
 export function tokensOf(text: string): number[] | undefined {
   const words = text.split(/[\s,]+/).filter(Boolean);
@@ -6,15 +6,21 @@ export function tokensOf(text: string): number[] | undefined {
   return words.map(Number);
 }
 
-const MOST = 100;
+interface Bounds {
+  min?: number | null | undefined;
+  max?: number | null | undefined;
+}
 
-export function biasOf(text: string): Record<string, number> | undefined {
-  const bias: Record<string, number> = {};
+/** Parses one `token: bias` pair per line. Each bias must lie within the bounds, if there are any. */
+export function biasOf(text: string, { min, max }: Bounds): Record<string, number> | undefined {
+  const biases: Record<string, number> = {};
   for (const line of text.split("\n")) {
     if (!line.trim()) continue;
-    const [, token, add] = /^\s*(\d+)\s*[:=]\s*(-?\d+(?:\.\d+)?)\s*$/.exec(line) ?? [];
-    if (!token || !add || Math.abs(Number(add)) > MOST) return undefined;
-    bias[token] = Number(add);
+    const [, token, digits] = /^\s*(\d+)\s*[:=]\s*(-?\d+(?:\.\d+)?)\s*$/.exec(line) ?? [];
+    const bias = Number(digits);
+    if (!token || !digits || bias < (min ?? -Infinity) || bias > (max ?? Infinity))
+      return undefined;
+    biases[token] = bias;
   }
-  return bias;
+  return biases;
 }

@@ -1,9 +1,9 @@
-/** One line that says what happened, for a while. */
+/** Notices that disappear after a few seconds, and announcements for screen readers. */
 import { signal } from "@preact/signals";
 
 export const notice = signal("");
-/** For screen readers alone. */
-export const spoken = signal("");
+/** Text for screen readers only. */
+export const announcement = signal("");
 
 let timer: ReturnType<typeof setTimeout> | undefined;
 

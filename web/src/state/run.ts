@@ -1,23 +1,23 @@
-/** Replies being written: asks, waits where it must, shows what comes, and keeps it. */
+/** Requests in flight: sends them, retries, shows the response as it streams and saves it. */
 import { type Signal, signal } from "@preact/signals";
 import { streamChat } from "../api/chat.ts";
-import { Refused } from "../api/client.ts";
+import { ApiError } from "../api/client.ts";
 import type { ChatRequest } from "../api/wire.ts";
 import { type Message, add, change, path, pathTo } from "../history/tree.ts";
-import { type Block, NO_BLOCK } from "./block.ts";
+import { type Block, EMPTY_BLOCK } from "./block.ts";
 import { changeChat, chatOf, newId, startChat } from "./chats.ts";
 import { check, props, report, whenReady } from "./connection.ts";
-import { fillsBlocks, modeOf } from "./decoding.ts";
-import { spoken } from "./notice.ts";
+import { usesDiffusion, modeOf } from "./decoding.ts";
+import { announcement } from "./notice.ts";
 import { requestFields, settings } from "./settings.ts";
-import { type Phase, Written } from "./written.ts";
+import { type Phase, ResponseState } from "./response.ts";
 
-/** A reply being written. */
+/** A response being generated. */
 export interface Run {
   chat: string;
   message: string;
   text: Signal<string>;
-  /** What is being filled behind the text. */
+  /** Block being filled after the text. */
   block: Signal<Block>;
   phase: Signal<Phase>;
   stop: AbortController;
@@ -27,25 +27,25 @@ export const runs = signal<Run[]>([]);
 
 export const runOf = (chat: string): Run | undefined => runs.value.find((run) => run.chat === chat);
 
-/** Asks what was typed, in this conversation or in a new one. */
+/** Sends a message in the given chat or in a new one. */
 export function send(chatId: string | null, text: string): void {
   const chat = (chatId && chatOf(chatId)) || startChat();
   const above = path(chat).at(-1)?.id ?? null;
   const question = message("user", above, text);
   changeChat(chat.id, (chat) => add(chat, question));
-  void reply(chat.id, question.id);
+  void generate(chat.id, question.id);
 }
 
-/** Asks again. The answer that was there stays as another version. */
+/** Generates the response again. The previous one stays as another version. */
 export function regenerate(chatId: string, answer: Message): void {
-  if (answer.parent) void reply(chatId, answer.parent);
+  if (answer.parent) void generate(chatId, answer.parent);
 }
 
-/** Asks otherwise. What was asked before stays as another version. */
-export function editAndSend(chatId: string, before: Message, text: string): void {
-  const question = message("user", before.parent, text);
+/** Sends an edited message. The original stays as another version. */
+export function editAndSend(chatId: string, original: Message, text: string): void {
+  const question = message("user", original.parent, text);
   changeChat(chatId, (chat) => add(chat, question));
-  void reply(chatId, question.id);
+  void generate(chatId, question.id);
 }
 
 export function stop(chatId: string): void {
@@ -59,10 +59,10 @@ function message(role: Message["role"], parent: string | null, content: string):
   return { id: newId(), parent, role, content, created: Date.now() };
 }
 
-const KEEP_MS = 2000;
-const ASK_MS = 1000;
+const SAVE_INTERVAL_MS = 2000;
+const HEALTH_INTERVAL_MS = 1000;
 
-async function reply(chatId: string, question: string): Promise<void> {
+async function generate(chatId: string, question: string): Promise<void> {
   if (runs.peek().some((run) => run.chat === chatId)) return;
   const answer = message("assistant", question, "");
   changeChat(chatId, (chat) => add(chat, answer));
@@ -70,53 +70,56 @@ async function reply(chatId: string, question: string): Promise<void> {
     chat: chatId,
     message: answer.id,
     text: signal(""),
-    block: signal(NO_BLOCK),
-    phase: signal<Phase>({ kind: "asking" }),
+    block: signal(EMPTY_BLOCK),
+    phase: signal<Phase>({ kind: "sent" }),
     stop: new AbortController(),
   };
   runs.value = [...runs.peek(), run];
-  const isInBlocks = willFillBlocks();
-  spoken.value = `The reply is being written${isInBlocks ? " block by block" : ""}`;
-  const written = new Written(props.peek()?.default_generation_settings.n_ctx ?? 0, isInBlocks);
-  // A tab that is closed in the middle loses little.
-  const keeping = setInterval(() => {
-    changeChat(chatId, (chat) => change(chat, answer.id, { content: written.text }));
-  }, KEEP_MS);
-  // Who waits for long is told what for.
-  const asking = setInterval(() => {
-    if (run.phase.peek().kind === "asking") void check();
-  }, ASK_MS);
+  const isInBlocks = isDiffusionNext();
+  announcement.value = `Generating the response${isInBlocks ? " block by block" : ""}`;
+  const response = new ResponseState(
+    props.peek()?.default_generation_settings.n_ctx ?? 0,
+    isInBlocks,
+  );
+  // Saves regularly, so that closing the tab loses little.
+  const saving = setInterval(() => {
+    changeChat(chatId, (chat) => change(chat, answer.id, { content: response.text }));
+  }, SAVE_INTERVAL_MS);
+  // Updates the length of the queue, which is shown while the request waits.
+  const polling = setInterval(() => {
+    if (run.phase.peek().kind === "sent") void check();
+  }, HEALTH_INTERVAL_MS);
   let end: Partial<Message>;
   try {
-    await write(run, written, requestOf(chatId, question));
-    end = { ending: written.ending };
-    spoken.value = `Reply: ${written.text}`;
+    await streamWithRetries(run, response, requestOf(chatId, question));
+    end = { ending: response.ending };
+    announcement.value = `Response: ${response.text}`;
   } catch (error) {
     end = endOf(error, run.stop.signal);
-    spoken.value = end.problem ?? "The reply was stopped";
+    announcement.value = end.problem ?? "The response was stopped";
   }
-  clearInterval(keeping);
-  clearInterval(asking);
+  clearInterval(saving);
+  clearInterval(polling);
   runs.value = runs.peek().filter((other) => other !== run);
-  const stats = written.stats();
+  const stats = response.stats();
   changeChat(chatId, (chat) => ({
-    ...change(chat, answer.id, { ...end, content: written.text, ...(stats && { stats }) }),
+    ...change(chat, answer.id, { ...end, content: response.text, ...(stats && { stats }) }),
     updated: Date.now(),
   }));
 }
 
-function willFillBlocks(): boolean {
+function isDiffusionNext(): boolean {
   const server = props.peek()?.decode;
-  return server !== undefined && fillsBlocks(modeOf(settings.peek().decoding, server));
+  return server !== undefined && usesDiffusion(modeOf(settings.peek().decoding, server));
 }
 
 function requestOf(chatId: string, question: string): ChatRequest {
   const chat = chatOf(chatId);
-  // A reply that never began says nothing.
-  const said = chat ? pathTo(chat, question).filter(({ content }) => content) : [];
+  // Empty responses are left out.
+  const messages = chat ? pathTo(chat, question).filter(({ content }) => content) : [];
   const system = chat?.system.trim() ? [{ role: "system" as const, content: chat.system }] : [];
   return {
-    messages: [...system, ...said.map(({ role, content }) => ({ role, content }))],
+    messages: [...system, ...messages.map(({ role, content }) => ({ role, content }))],
     ...requestFields(settings.peek(), props.peek()),
   };
 }
@@ -130,35 +133,39 @@ function endOf(error: unknown, signal: AbortSignal): Partial<Message> {
 
 const RETRY_SECONDS = 2;
 
-/** Asks until there is an answer: a full queue and an absent server are waited for. */
-async function write(run: Run, written: Written, request: ChatRequest): Promise<void> {
+/** Retries until the server responds, while its queue is full or it is unavailable. */
+async function streamWithRetries(
+  run: Run,
+  response: ResponseState,
+  request: ChatRequest,
+): Promise<void> {
   const { signal } = run.stop;
   for (;;) {
     try {
       for await (const chunk of streamChat(request, signal)) {
-        written.take(chunk);
-        showSoon(run, written);
+        response.take(chunk);
+        showSoon(run, response);
       }
       return;
     } catch (error) {
-      const isTooLate = written.text !== "";
-      if (signal.aborted || isTooLate || !(error instanceof Refused) || !error.isPassing)
+      const hasBegun = response.text !== "";
+      if (signal.aborted || hasBegun || !(error instanceof ApiError) || !error.isTransient)
         throw error;
-      written.restart();
-      run.block.value = NO_BLOCK;
+      response.restart();
+      run.block.value = EMPTY_BLOCK;
       await wait(run, error);
       if (signal.aborted) throw error;
-      run.phase.value = { kind: "asking" };
+      run.phase.value = { kind: "sent" };
     }
   }
 }
 
-async function wait(run: Run, error: Refused): Promise<void> {
+async function wait(run: Run, error: ApiError): Promise<void> {
   const { signal } = run.stop;
   if (error.status !== 429) {
     report(error);
-    run.phase.value = { kind: "away" };
-    // One moment at least, so that a server which refuses at once is not asked without pause.
+    run.phase.value = { kind: "unavailable" };
+    // Limits the rate of retries to a server that rejects requests at once.
     await pause(500, signal);
     await whenReady(signal);
     return;
@@ -185,28 +192,28 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 const drawing = new WeakSet<Run>();
-/** What takes longer than one picture of the screen is drawn less often. */
-const SLOW_MS = 16;
-const SLOWER = 4;
+/** If rendering takes longer than a frame, the next one waits for a multiple of that time. */
+const FRAME_MS = 16;
+const SLOWDOWN = 4;
 
-/** Shows what has come, at most once for each picture of the screen. */
-function showSoon(run: Run, written: Written): void {
+/** Shows the current text, at most once per frame. */
+function showSoon(run: Run, response: ResponseState): void {
   if (drawing.has(run)) return;
   drawing.add(run);
   requestAnimationFrame((start) => {
-    run.text.value = written.text;
-    run.block.value = written.block;
-    run.phase.value = written.phase();
-    // By then it has been drawn.
+    run.text.value = response.text;
+    run.block.value = response.block;
+    run.phase.value = response.phase();
+    // Runs after the frame was painted.
     setTimeout(() => {
       const cost = performance.now() - start;
-      setTimeout(() => drawAgain(run, written), cost > SLOW_MS ? SLOWER * cost : 0);
+      setTimeout(() => drawAgain(run, response), cost > FRAME_MS ? SLOWDOWN * cost : 0);
     });
   });
 }
 
-function drawAgain(run: Run, written: Written): void {
+function drawAgain(run: Run, response: ResponseState): void {
   drawing.delete(run);
-  const isShown = run.text.peek() === written.text && run.block.peek() === written.block;
-  if (!isShown) showSoon(run, written);
+  const isShown = run.text.peek() === response.text && run.block.peek() === response.block;
+  if (!isShown) showSoon(run, response);
 }

@@ -1,34 +1,34 @@
-/** What the server was doing lately, measured while somebody looks. */
+/** Recent metrics of the server, sampled while the server view is open. */
 import { signal } from "@preact/signals";
-import { Refused, ask } from "../api/client.ts";
+import { ApiError, send } from "../api/client.ts";
 import { type Sample, sampleOf } from "../api/metrics.ts";
 import { report } from "./connection.ts";
 
-/** How many are kept. */
-export const ROOM = 120;
+/** Number of samples kept. */
+export const MAX_SAMPLES = 120;
 const PERIOD_MS = 1000;
 
 export const samples = signal<Sample[]>([]);
-/** Whether the server tells nothing. */
+/** True if the server exposes no metrics. */
 export const isOff = signal(false);
 
-/** Measures once a second, until the function that is returned is called. */
+/** Samples once a second until the returned function is called. */
 export function measure(): () => void {
-  void take();
-  const timer = setInterval(() => void take(), PERIOD_MS);
+  void sample();
+  const timer = setInterval(() => void sample(), PERIOD_MS);
   return () => clearInterval(timer);
 }
 
-async function take(): Promise<void> {
+async function sample(): Promise<void> {
   if (document.hidden) return;
   try {
-    const text = await (await ask("/metrics")).text();
-    const before = samples.peek();
-    const sample = sampleOf(text, performance.now(), before.at(-1));
-    samples.value = [...before.slice(1 - ROOM), sample];
+    const text = await (await send("/metrics")).text();
+    const previous = samples.peek();
+    const next = sampleOf(text, performance.now(), previous.at(-1));
+    samples.value = [...previous.slice(1 - MAX_SAMPLES), next];
     isOff.value = false;
   } catch (error) {
-    if (error instanceof Refused && error.status === 404) isOff.value = true;
+    if (error instanceof ApiError && error.status === 404) isOff.value = true;
     else report(error);
   }
 }

@@ -1,152 +1,126 @@
-/** What a person may decide about replies. An empty field leaves it to the server. */
+/** Generation settings. An empty field uses the server's default. */
 import { signal } from "@preact/signals";
-import type { Props } from "../api/wire.ts";
-import { keep, recall } from "../browser/kept.ts";
-import { type Decoding, USUAL, decodeFields } from "./decoding.ts";
+import type { Props, SamplingParam } from "../api/wire.ts";
+import { load, save } from "../browser/storage.ts";
+import { type Decoding, DEFAULT_DECODING, decodeFields } from "./decoding.ts";
 
 export interface NumberField {
   name: string;
   label: string;
   help: string;
-  min: number;
+  min?: number;
   max?: number;
+  /** If true, values must be greater than `min`. */
+  isMinExclusive?: boolean;
   step: number;
-  /** What the server does where nothing is said. */
-  byDefault: (props: Props) => string;
+  /** Shown if the field is empty: what the server does by default. */
+  placeholder: (props: Props) => string;
 }
 
-const defaults = (props: Props) => props.default_generation_settings;
+const LABELS: Record<string, string> = {
+  max_tokens: "Max tokens",
+  min_tokens: "Min tokens",
+  top_k: "Top-k",
+  top_p: "Top-p",
+  min_p: "Min-p",
+};
 
-export const NUMBER_FIELDS: NumberField[] = [
-  {
-    name: "temperature",
-    label: "Temperature",
-    help: "0 takes the likeliest token each time; higher is more varied.",
-    min: 0,
-    max: 100,
-    step: 0.1,
-    byDefault: (props) => String(defaults(props).temperature),
-  },
-  {
-    name: "top_p",
-    label: "Top p",
-    help: "Only the likeliest tokens that together have this probability.",
-    min: 0.01,
-    max: 1,
-    step: 0.01,
-    byDefault: (props) => String(defaults(props).top_p),
-  },
-  {
-    name: "top_k",
-    label: "Top k",
-    help: "Only so many of the likeliest tokens; 0 is all.",
-    min: 0,
-    step: 1,
-    byDefault: (props) => String(defaults(props).top_k),
-  },
-  {
-    name: "min_p",
-    label: "Min p",
-    help: "Only tokens at least this likely, relative to the likeliest.",
-    min: 0,
-    max: 1,
-    step: 0.01,
-    byDefault: (props) => String(defaults(props).min_p),
-  },
-  {
-    name: "repetition_penalty",
-    label: "Repetition penalty",
-    help: "More than 1 makes tokens that are already there less likely.",
-    min: 0.01,
-    max: 10,
-    step: 0.01,
-    byDefault: (props) => String(defaults(props).repetition_penalty),
-  },
-  {
-    name: "presence_penalty",
-    label: "Presence penalty",
-    help: "Taken off the score of a token that is already in the reply.",
-    min: -2,
-    max: 2,
-    step: 0.1,
-    byDefault: () => "0",
-  },
-  {
-    name: "frequency_penalty",
-    label: "Frequency penalty",
-    help: "The same, for each time it is there.",
-    min: -2,
-    max: 2,
-    step: 0.1,
-    byDefault: () => "0",
-  },
+/** Parameters of every request that are not sampling parameters. */
+const LENGTH_FIELDS: NumberField[] = [
   {
     name: "max_tokens",
-    label: "Longest reply",
-    help: "In tokens.",
+    label: "Max tokens",
+    help: "Maximum length of the response.",
     min: 1,
     step: 1,
-    byDefault: () => "rest of context",
+    placeholder: () => "rest of context",
   },
   {
     name: "min_tokens",
-    label: "Shortest reply",
-    help: "In tokens.",
+    label: "Min tokens",
+    help: "Minimum length of the response.",
     min: 0,
     step: 1,
-    byDefault: () => "0",
+    placeholder: () => "0",
   },
   {
     name: "seed",
     label: "Seed",
-    help: "The same seed gives the same reply.",
+    help: "The same seed gives the same response.",
     min: 0,
     step: 1,
-    byDefault: () => "drawn",
+    placeholder: () => "random",
   },
 ];
 
+/** Returns the fields of the settings dialog. Ranges, defaults and help come from the server. */
+export function numberFields({ sampling_params }: Props): NumberField[] {
+  const params = sampling_params.filter(({ name }) => name !== "logit_bias");
+  const others = LENGTH_FIELDS.filter(({ name }) => !params.some((param) => param.name === name));
+  return [...params.map(fieldOf), ...others];
+}
+
+function fieldOf(param: SamplingParam): NumberField {
+  const name = param.name.replaceAll("_", " ");
+  return {
+    name: param.name,
+    label: LABELS[param.name] ?? name.charAt(0).toUpperCase() + name.slice(1),
+    help: `${param.doc}.`,
+    ...(param.min != null && { min: param.min }),
+    ...(param.max != null && { max: param.max }),
+    isMinExclusive: param.exclusive_min ?? false,
+    step: param.integer ? 1 : 0.01,
+    placeholder: () => (param.default == null ? "" : String(param.default)),
+  };
+}
+
 export interface Settings {
-  /** The system prompt of chats that are begun from now on. */
+  /** System prompt of new chats. */
   system: string;
-  /** By the names of the fields; what is absent is left to the server. */
+  /** Values by field name; absent fields use the server's defaults. */
   numbers: Record<string, number>;
-  /** Texts that end a reply. */
+  /** Strings that end a response. */
   stop: string[];
-  /** Tokens that do, by their numbers. */
+  /** Ids of tokens that end a response. */
   stopTokens: number[];
-  /** Token numbers and what is added to their scores. */
+  /** Values added to logits, by token id. */
   logitBias: Record<string, number>;
-  /** Whether a reply goes on past the model's own end. */
+  /** Continues after the end-of-sequence token. */
   ignoreEos: boolean;
   decoding: Decoding;
 }
 
 const NAME = "wf-settings";
-const NONE: Settings = {
+const DEFAULTS: Settings = {
   system: "",
   numbers: {},
   stop: [],
   stopTokens: [],
   logitBias: {},
   ignoreEos: false,
-  decoding: USUAL,
+  decoding: DEFAULT_DECODING,
 };
 
-export const settings = signal<Settings>({ ...NONE, ...recall<Partial<Settings>>(NAME, {}) });
+export const settings = signal<Settings>({ ...DEFAULTS, ...load<Partial<Settings>>(NAME, {}) });
 
 export function changeSettings(changes: Partial<Settings>): void {
   settings.value = { ...settings.value, ...changes };
-  keep(NAME, settings.value);
+  save(NAME, settings.value);
 }
+
+/** Number of resets. Inputs are rendered anew when it changes. */
+export const resets = signal(0);
 
 export function resetSettings(): void {
-  changeSettings(NONE);
+  changeSettings(DEFAULTS);
+  resets.value += 1;
 }
 
-/** The fields of a request that these settings are. */
+/** Returns the request fields for these settings, without numbers that the server is known not to support. */
 export function requestFields(settings: Settings, props: Props | null): Record<string, unknown> {
-  const fields: Record<string, unknown> = { ...settings.numbers };
+  const names = props && new Set(numberFields(props).map(({ name }) => name));
+  const numbers = Object.entries(settings.numbers).filter(([name]) => !names || names.has(name));
+  const fields: Record<string, unknown> = Object.fromEntries(numbers);
   if (settings.stop.length) fields.stop = settings.stop;
   if (settings.stopTokens.length) fields.stop_token_ids = settings.stopTokens;
   if (Object.keys(settings.logitBias).length) fields.logit_bias = settings.logitBias;

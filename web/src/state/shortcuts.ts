@@ -1,21 +1,21 @@
-/** What keys do, wherever the focus is. */
+/** Keyboard shortcuts of the page. */
 import { currentChat } from "./chats.ts";
-import { isListOpen, openWindow } from "./open.ts";
-import { go, goToChat, goToServer, place } from "./place.ts";
+import { isSidebarOpen, openDialog } from "./dialogs.ts";
+import { go, openChat, openServer, route } from "./route.ts";
 import { runs, stop } from "./run.ts";
 
-/** For the list that people can open. */
-export const SHORTCUTS: [keys: string, what: string][] = [
-  ["Enter", "send"],
-  ["Shift + Enter", "a new line"],
-  ["Escape", "stop the reply; close what is open"],
-  ["↑ in an empty message", "edit the last one"],
-  ["Ctrl + Shift + O", "new chat"],
-  ["Ctrl + K", "search the history"],
-  ["Ctrl + ,", "settings"],
-  ["Alt + 1, Alt + 2", "chat, server"],
-  ["/", "write a message"],
-  ["?", "this list"],
+/** Shown in the help dialog. */
+export const SHORTCUTS: [keys: string, action: string][] = [
+  ["Enter", "send the message"],
+  ["Shift + Enter", "insert a new line"],
+  ["Escape", "stop the response; close a dialog"],
+  ["↑ in an empty message", "edit your last message"],
+  ["Ctrl + Shift + O", "start a new chat"],
+  ["Ctrl + K", "search chats"],
+  ["Ctrl + ,", "open settings"],
+  ["Alt + 1, Alt + 2", "show the chat, the server"],
+  ["/", "focus the message input"],
+  ["?", "show this list"],
 ];
 
 export function listenForShortcuts(): void {
@@ -31,36 +31,36 @@ export function listenForShortcuts(): void {
 function actionOf(event: KeyboardEvent): (() => void) | undefined {
   const isCommand = event.ctrlKey || event.metaKey;
   const key = event.key.toLowerCase();
-  // A dialog has its own Escape, and keeps the other keys from the page behind it.
+  // An open dialog handles its own keys.
   if (document.querySelector("dialog[open]")) return undefined;
   if (isCommand && event.shiftKey && key === "o") return newChat;
   if (isCommand && key === "k") return () => focus("search", true);
-  if (isCommand && key === ",") return () => (openWindow.value = "settings");
-  if (event.altKey && key === "1") return goToChat;
-  if (event.altKey && key === "2") return goToServer;
+  if (isCommand && key === ",") return () => (openDialog.value = "settings");
+  if (event.altKey && key === "1") return openChat;
+  if (event.altKey && key === "2") return openServer;
   if (key === "escape") return escape;
   if (isCommand || event.altKey || isTyping(event.target)) return undefined;
   if (key === "/") return () => focus("composer", false);
-  if (key === "?") return () => (openWindow.value = "help");
+  if (key === "?") return () => (openDialog.value = "help");
   return undefined;
 }
 
 export function newChat(): void {
-  isListOpen.value = false;
+  isSidebarOpen.value = false;
   go({ kind: "chat", id: null });
   requestAnimationFrame(() => focus("composer", false));
 }
 
 function escape(): void {
-  if (isListOpen.value) isListOpen.value = false;
-  else if (place.value.kind === "chat" && currentChat.value) stop(currentChat.value.id);
+  if (isSidebarOpen.value) isSidebarOpen.value = false;
+  else if (route.value.kind === "chat" && currentChat.value) stop(currentChat.value.id);
   else runs.value.forEach((run) => stop(run.chat));
 }
 
 function focus(id: string, openList: boolean): void {
-  if (openList) isListOpen.value = true;
+  if (openList) isSidebarOpen.value = true;
   document.getElementById(id)?.focus();
-  // What is only being shown can be reached a moment later.
+  // The element may become focusable only after the next render.
   requestAnimationFrame(() => document.getElementById(id)?.focus());
 }
 

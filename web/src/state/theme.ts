@@ -1,15 +1,13 @@
-/** Dark, light, or as the system is. */
+/** Colour theme: light, dark or that of the system. */
 import { effect, signal } from "@preact/signals";
-import { keep, recall } from "../browser/kept.ts";
+import { load, save } from "../browser/storage.ts";
 
 export type Theme = "system" | "light" | "dark";
 
 const NAME = "wf-theme";
 const ORDER: Theme[] = ["system", "light", "dark"];
 
-export const theme = signal<Theme>(
-  ORDER.find((one) => one === recall<string>(NAME, "")) ?? "system",
-);
+export const theme = signal<Theme>(ORDER.find((one) => one === load<string>(NAME, "")) ?? "system");
 
 effect(() => {
   document.documentElement.dataset.theme = theme.value;
@@ -17,5 +15,5 @@ effect(() => {
 
 export function nextTheme(): void {
   theme.value = ORDER[(ORDER.indexOf(theme.value) + 1) % ORDER.length] ?? "system";
-  keep(NAME, theme.value);
+  save(NAME, theme.value);
 }

@@ -1,9 +1,9 @@
-/** The whole page. */
+/** Root component of the page. */
 import { useEffect } from "preact/hooks";
 import { currentChat } from "../state/chats.ts";
-import { isListOpen, openWindow } from "../state/open.ts";
-import { place } from "../state/place.ts";
-import { Banner, Spoken } from "./Banner.tsx";
+import { isSidebarOpen, openDialog } from "../state/dialogs.ts";
+import { route } from "../state/route.ts";
+import { Banner, Announcement } from "./Banner.tsx";
 import { ChatView } from "./ChatView.tsx";
 import { Header } from "./Header.tsx";
 import { HelpDialog } from "./HelpDialog.tsx";
@@ -20,20 +20,20 @@ export function App() {
   return (
     <div class="page">
       <Sidebar />
-      {isListOpen.value && (
-        <div class="shade only-small" onClick={() => (isListOpen.value = false)} />
+      {isSidebarOpen.value && (
+        <div class="shade only-small" onClick={() => (isSidebarOpen.value = false)} />
       )}
       <div class="body">
         <Header />
         <Banner />
         <main class="main-part">
-          {place.value.kind === "server" ? <ServerView /> : <ChatView />}
+          {route.value.kind === "server" ? <ServerView /> : <ChatView />}
         </main>
       </div>
-      {openWindow.value === "settings" && <SettingsDialog />}
-      {openWindow.value === "help" && <HelpDialog />}
-      {openWindow.value === "key" && <KeyDialog />}
-      <Spoken />
+      {openDialog.value === "settings" && <SettingsDialog />}
+      {openDialog.value === "help" && <HelpDialog />}
+      {openDialog.value === "key" && <KeyDialog />}
+      <Announcement />
     </div>
   );
 }

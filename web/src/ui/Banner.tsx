@@ -1,13 +1,13 @@
-/** What is wrong with the server, where that is so. */
+/** Shows problems with the server connection, and notices. */
 import { type Connection, check, connection } from "../state/connection.ts";
-import { notice, spoken } from "../state/notice.ts";
-import { openWindow } from "../state/open.ts";
+import { notice, announcement } from "../state/notice.ts";
+import { openDialog } from "../state/dialogs.ts";
 
 const TEXTS: Partial<Record<Connection, string>> = {
-  loading: "The model is being loaded.",
-  draining: "The server is stopping: it finishes what it has begun and takes nothing new.",
-  offline: "The server cannot be reached. Trying again every second.",
-  locked: "This server wants a key.",
+  loading: "The model is loading.",
+  draining: "The server is shutting down: running requests finish, new ones are rejected.",
+  offline: "The server cannot be reached. Retrying every second.",
+  locked: "This server requires an API key.",
 };
 
 export function Banner() {
@@ -25,19 +25,19 @@ export function Banner() {
   );
 }
 
-/** What a person can do about it. */
+/** Button that resolves the problem, if there is one. */
 function Remedy() {
   switch (connection.value) {
     case "offline":
       return (
         <button type="button" class="text-button" onClick={() => void check()}>
-          Try now
+          Retry now
         </button>
       );
     case "locked":
       return (
-        <button type="button" class="text-button" onClick={() => (openWindow.value = "key")}>
-          Enter a key
+        <button type="button" class="text-button" onClick={() => (openDialog.value = "key")}>
+          Enter key
         </button>
       );
     default:
@@ -45,11 +45,11 @@ function Remedy() {
   }
 }
 
-/** Says aloud what can otherwise only be seen. */
-export function Spoken() {
+/** Announces status changes to screen readers. */
+export function Announcement() {
   return (
     <div class="unseen" role="status" aria-live="polite">
-      {spoken.value}
+      {announcement.value}
     </div>
   );
 }

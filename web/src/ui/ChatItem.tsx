@@ -1,22 +1,22 @@
-/** One chat of the history: to open, to rename, to delete. */
+/** One chat in the sidebar: opens, renames and deletes it. */
 import { useState } from "preact/hooks";
-import { withoutTurns } from "../markdown/visible.ts";
+import { escapeBidi } from "../markdown/bidi.ts";
 import type { Chat } from "../history/tree.ts";
-import { changeChat, dropChat } from "../state/chats.ts";
-import { isListOpen } from "../state/open.ts";
-import { go } from "../state/place.ts";
+import { changeChat, deleteChat } from "../state/chats.ts";
+import { isSidebarOpen } from "../state/dialogs.ts";
+import { go } from "../state/route.ts";
 import { runOf, stop } from "../state/run.ts";
 import { IconButton } from "./IconButton.tsx";
 import { Pencil, Trash } from "./icons.tsx";
 
-type Doing = "nothing" | "renaming" | "deleting";
+type Mode = "idle" | "renaming" | "deleting";
 
 export function ChatItem({ chat, isCurrent }: { chat: Chat; isCurrent: boolean }) {
-  const [doing, setDoing] = useState<Doing>("nothing");
-  const done = () => setDoing("nothing");
-  const title = withoutTurns(chat.title);
-  if (doing === "renaming") return <Rename chat={chat} onDone={done} />;
-  if (doing === "deleting") return <Delete chat={chat} title={title} onDone={done} />;
+  const [mode, setMode] = useState<Mode>("idle");
+  const done = () => setMode("idle");
+  const title = escapeBidi(chat.title);
+  if (mode === "renaming") return <Rename chat={chat} onDone={done} />;
+  if (mode === "deleting") return <Delete chat={chat} title={title} onDone={done} />;
   return (
     <li class={isCurrent ? "chat-item current" : "chat-item"}>
       <a
@@ -26,18 +26,18 @@ export function ChatItem({ chat, isCurrent }: { chat: Chat; isCurrent: boolean }
         title={title}
         onClick={(event) => {
           event.preventDefault();
-          isListOpen.value = false;
+          isSidebarOpen.value = false;
           go({ kind: "chat", id: chat.id });
         }}
       >
         {title}
       </a>
-      {runOf(chat.id) && <span class="pulse" role="img" aria-label="being written" />}
+      {runOf(chat.id) && <span class="pulse" role="img" aria-label="Generating" />}
       <span class="chat-tools">
-        <IconButton label={`Rename ${title}`} onClick={() => setDoing("renaming")}>
+        <IconButton label={`Rename ${title}`} onClick={() => setMode("renaming")}>
           <Pencil />
         </IconButton>
-        <IconButton label={`Delete ${title}`} onClick={() => setDoing("deleting")}>
+        <IconButton label={`Delete ${title}`} onClick={() => setMode("deleting")}>
           <Trash />
         </IconButton>
       </span>
@@ -47,7 +47,7 @@ export function ChatItem({ chat, isCurrent }: { chat: Chat; isCurrent: boolean }
 
 function Rename({ chat, onDone }: { chat: Chat; onDone: () => void }) {
   const [name, setName] = useState(chat.title);
-  const keep = () => {
+  const save = () => {
     const title = name.trim();
     if (title) changeChat(chat.id, (chat) => ({ ...chat, title, isNamed: true }));
     onDone();
@@ -56,12 +56,12 @@ function Rename({ chat, onDone }: { chat: Chat; onDone: () => void }) {
     <li class="chat-item">
       <input
         ref={(input) => input?.focus()}
-        aria-label="Name of the chat"
+        aria-label="Chat title"
         value={name}
         onInput={(event) => setName(event.currentTarget.value)}
-        onBlur={keep}
+        onBlur={save}
         onKeyDown={(event) => {
-          if (event.key === "Enter") keep();
+          if (event.key === "Enter") save();
           if (event.key === "Escape") {
             event.stopPropagation();
             onDone();
@@ -82,13 +82,13 @@ function Delete({ chat, title, onDone }: { chat: Chat; title: string; onDone: ()
         ref={(button) => button?.focus()}
         onClick={() => {
           stop(chat.id);
-          dropChat(chat.id);
+          deleteChat(chat.id);
         }}
       >
         Delete
       </button>
       <button type="button" class="text-button" onClick={onDone}>
-        Keep
+        Cancel
       </button>
     </li>
   );

@@ -1,4 +1,4 @@
-/** A conversation: its messages, and where the next one is typed. */
+/** The open chat: its messages and the composer. */
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { path } from "../history/tree.ts";
 import { currentChat, isLoaded } from "../state/chats.ts";
@@ -9,7 +9,7 @@ import { IconButton } from "./IconButton.tsx";
 import { MessageView } from "./MessageView.tsx";
 import { Down, Mark } from "./icons.tsx";
 
-/** Nearer to the end than this, the page follows what is written. */
+/** Distance from the end, in pixels, within which the view follows new text. */
 const NEAR = 80;
 
 export function ChatView() {
@@ -28,7 +28,7 @@ export function ChatView() {
     const box = scroller.current;
     if (!box) return;
     const isNear = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
-    // Text that comes faster than it is followed is no wish to stay; going up is.
+    // Only scrolling up stops following; text that arrives faster than the view scrolls does not.
     if (isNear) follows.current = true;
     else if (box.scrollTop < lastTop.current) follows.current = false;
     lastTop.current = box.scrollTop;
@@ -38,7 +38,7 @@ export function ChatView() {
     follows.current = true;
     toEnd();
   }, [chat?.id, isLoaded.value]);
-  // In the same picture in which the text grew, so that nothing jumps.
+  // Scrolls in the same frame in which the text grew, so that nothing jumps.
   useLayoutEffect(() => {
     const messages = scroller.current?.firstElementChild;
     if (!messages) return;
@@ -69,7 +69,7 @@ export function ChatView() {
       <div class="foot">
         {isAway && (
           <div class="to-end">
-            <IconButton label="To the latest message" onClick={toEnd}>
+            <IconButton label="Scroll to latest message" onClick={toEnd}>
               <Down />
             </IconButton>
           </div>
@@ -87,17 +87,17 @@ export function ChatView() {
   );
 }
 
-const STARTS = ["Tell me a story", "Tell me about a girl and her dog", "Write about the sea"];
+const SUGGESTIONS = ["Tell me a story", "Tell me about a girl and her dog", "Write about the sea"];
 
 function Welcome({ chat }: { chat: string | null }) {
   const model = props.value?.model_names[0];
   return (
     <div class="welcome">
       <Mark />
-      <h1>{model ? `Talk with ${model}` : "WrinkleFree"}</h1>
-      <p>It runs on this server's CPU. What you write stays between it and this browser.</p>
+      <h1>{model ? `Chat with ${model}` : "WrinkleFree"}</h1>
+      <p>The model runs on this server's CPU. Chats are stored only in this browser.</p>
       <ul class="starts">
-        {STARTS.map((text) => (
+        {SUGGESTIONS.map((text) => (
           <li key={text}>
             <button type="button" class="button" onClick={() => send(chat, text)}>
               {text}

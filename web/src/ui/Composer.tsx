@@ -1,6 +1,6 @@
-/** Where a message is typed. */
-import { useEffect, useRef, useState } from "preact/hooks";
-import { editedMessage } from "../state/open.ts";
+/** Input for the next message. */
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { editedMessage } from "../state/dialogs.ts";
 import { type Run, send, stop } from "../state/run.ts";
 import { IconButton } from "./IconButton.tsx";
 import { rate } from "./StatsLine.tsx";
@@ -9,7 +9,7 @@ import { Send, Stop } from "./icons.tsx";
 interface ComposerProps {
   chat: string | null;
   run: Run | undefined;
-  /** What the arrow up edits. */
+  /** Message that the up arrow edits. */
   lastQuestion: string | undefined;
   onSent: () => void;
 }
@@ -17,8 +17,9 @@ interface ComposerProps {
 export function Composer({ chat, run, lastQuestion, onSent }: ComposerProps) {
   const [text, setText] = useState("");
   const area = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => {
-    // On a phone the keyboard would cover half of what there is to read.
+  // Before the next event, so that focus is not moved away from what the user clicks or types in next.
+  useLayoutEffect(() => {
+    // On a phone, the on-screen keyboard would cover half of the messages.
     if (matchMedia("(pointer: fine)").matches) area.current?.focus();
   }, [chat]);
   const submit = () => {
@@ -75,21 +76,21 @@ export function Composer({ chat, run, lastQuestion, onSent }: ComposerProps) {
   );
 }
 
-/** A line below: how fast it goes, or how to go on. */
+/** Shows the speed during generation, and otherwise the keys. */
 function Note({ run }: { run: Run | undefined }) {
   const phase = run?.phase.value;
   const speed =
-    phase?.kind === "writing" && phase.perSecond > 0 && `${rate(phase.perSecond)} tok/s`;
+    phase?.kind === "streaming" && phase.perSecond > 0 && `${rate(phase.perSecond)} tok/s`;
   return (
     <p class="note">
       {run ? (
         <>
           {speed && `${speed} · `}
-          <kbd>Esc</kbd> stops
+          <kbd>Esc</kbd> to stop
         </>
       ) : (
         <>
-          <kbd>Enter</kbd> sends, <kbd>Shift + Enter</kbd> makes a new line
+          <kbd>Enter</kbd> to send, <kbd>Shift + Enter</kbd> for a new line
         </>
       )}
     </p>

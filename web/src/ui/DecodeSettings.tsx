@@ -1,7 +1,13 @@
-/** How tokens are found, as far as the server has a choice. */
-import type { DecodeFacts } from "../api/wire.ts";
+/** Settings of the decoding modes that the server supports. */
+import type { DecodeInfo } from "../api/wire.ts";
 import { props } from "../state/connection.ts";
-import { type Decoding, MODES, decodeNumbers, fillsBlocks, modeOf } from "../state/decoding.ts";
+import {
+  type Decoding,
+  MODE_HELP,
+  decodeNumbers,
+  usesDiffusion,
+  modeOf,
+} from "../state/decoding.ts";
 import { changeSettings, settings } from "../state/settings.ts";
 import { NumberInput } from "./NumberInput.tsx";
 
@@ -20,20 +26,20 @@ export function DecodeSettings() {
       <legend>Decoding</legend>
       <Choice
         label="Mode"
-        help={MODES[mode] ?? ""}
+        help={MODE_HELP[mode] ?? ""}
         value={mode === decoding.mode ? mode : ""}
         names={server.modes}
-        byDefault={`the server's choice (${server.default})`}
+        placeholder={`server default (${server.default})`}
         onChange={(mode) => change({ mode })}
       />
-      {fillsBlocks(mode) && server.rules.length > 0 && (
+      {usesDiffusion(mode) && server.rules.length > 0 && (
         <Choice
           label="Rule"
-          help={`Which guesses of a pass stay.${blocksOf(server)}`}
+          help={`Selects the predictions that each pass keeps.${blocksOf(server)}`}
           value={server.rules.includes(decoding.rule) ? decoding.rule : ""}
           names={server.rules}
-          byDefault="the server's choice"
-          // A number of another rule means something else.
+          placeholder="server default"
+          // The threshold has another meaning in each rule.
           onChange={(rule) => {
             const { threshold: _, ...numbers } = settings.peek().decoding.numbers;
             change({ rule, numbers });
@@ -52,24 +58,24 @@ export function DecodeSettings() {
           ))}
         </div>
       )}
-      {fillsBlocks(mode) && (
+      {usesDiffusion(mode) && (
         <label class="check">
           <input
             type="checkbox"
             checked={decoding.showsBlocks}
             onChange={(event) => change({ showsBlocks: event.currentTarget.checked })}
           />
-          Show blocks while they are filled
+          Show blocks while they are being filled
         </label>
       )}
     </fieldset>
   );
 }
 
-function blocksOf({ block_size: size, sub_block_size: part }: DecodeFacts): string {
+function blocksOf({ block_size: size, sub_block_size: part }: DecodeInfo): string {
   if (!size) return "";
   const parts = part && part < size ? `, filled ${part} at a time` : "";
-  return ` The model's blocks have ${size} tokens${parts}.`;
+  return ` Blocks have ${size} tokens${parts}.`;
 }
 
 interface ChoiceProps {
@@ -77,16 +83,16 @@ interface ChoiceProps {
   help: string;
   value: string;
   names: string[];
-  byDefault: string;
+  placeholder: string;
   onChange: (name: string) => void;
 }
 
-function Choice({ label, help, value, names, byDefault, onChange }: ChoiceProps) {
+function Choice({ label, help, value, names, placeholder, onChange }: ChoiceProps) {
   return (
     <label class="field">
       <span>{label}</span>
       <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        <option value="">{byDefault}</option>
+        <option value="">{placeholder}</option>
         {names.map((name) => (
           <option key={name} value={name}>
             {name}

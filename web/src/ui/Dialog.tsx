@@ -1,6 +1,6 @@
-/** A window over the page. The browser keeps the focus inside and closes it with Escape. */
+/** Modal dialog. The browser traps the focus and closes it on Escape. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { IconButton } from "./IconButton.tsx";
 import { Close } from "./icons.tsx";
 
@@ -14,11 +14,12 @@ interface DialogProps {
 export function Dialog({ title, onClose, children, kind = "middle" }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const name = useId();
-  useEffect(() => {
+  // Before the next event, so that no key reaches the page behind.
+  useLayoutEffect(() => {
     dialog.current?.showModal();
   }, []);
-  // A click beside the window is a click on the dialog itself.
-  const closeBeside = (event: MouseEvent) => {
+  // A click on the backdrop has the dialog element as its target.
+  const closeOnBackdrop = (event: MouseEvent) => {
     if (event.target === dialog.current) onClose();
   };
   return (
@@ -27,9 +28,9 @@ export function Dialog({ title, onClose, children, kind = "middle" }: DialogProp
       class={`dialog ${kind}`}
       aria-labelledby={name}
       onClose={onClose}
-      onClick={closeBeside}
+      onClick={closeOnBackdrop}
     >
-      <div class="dialog-inside">
+      <div class="dialog-content">
         <header class="dialog-head">
           <h2 id={name}>{title}</h2>
           <IconButton label="Close" onClick={onClose}>

@@ -1,5 +1,5 @@
-/** A message being changed. */
-import { useEffect, useRef, useState } from "preact/hooks";
+/** Editor of a message that has been sent. */
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 interface EditorProps {
   text: string;
@@ -10,7 +10,8 @@ interface EditorProps {
 export function Editor({ text, onSend, onCancel }: EditorProps) {
   const [draft, setDraft] = useState(text);
   const area = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => {
+  // Before the next event: an effect after the paint would move the caret while the user already types.
+  useLayoutEffect(() => {
     area.current?.focus();
     area.current?.setSelectionRange(text.length, text.length);
   }, []);

@@ -1,7 +1,7 @@
-/** The top line: which part is shown, what the server is, what can be opened. */
+/** Top bar: tabs, server status, settings, theme and help. */
 import { connection, props } from "../state/connection.ts";
-import { isListOpen, openWindow } from "../state/open.ts";
-import { goToChat, goToServer, place } from "../state/place.ts";
+import { isSidebarOpen, openDialog } from "../state/dialogs.ts";
+import { openChat, openServer, route } from "../state/route.ts";
 import { type Theme, nextTheme, theme } from "../state/theme.ts";
 import { IconButton } from "./IconButton.tsx";
 import { HalfMoon, Menu, Moon, Question, Sliders, Sun } from "./icons.tsx";
@@ -10,23 +10,23 @@ export function Header() {
   return (
     <header class="header">
       <span class="only-small">
-        <IconButton label="Open the list of chats" onClick={() => (isListOpen.value = true)}>
+        <IconButton label="Open chat list" onClick={() => (isSidebarOpen.value = true)}>
           <Menu />
         </IconButton>
       </span>
-      <nav class="tabs" aria-label="Parts of the page">
-        <Tab name="Chat" kind="chat" onClick={goToChat} />
-        <Tab name="Server" kind="server" onClick={goToServer} />
+      <nav class="tabs" aria-label="Views">
+        <Tab name="Chat" kind="chat" onClick={openChat} />
+        <Tab name="Server" kind="server" onClick={openServer} />
       </nav>
       <Model />
       <span class="header-tools">
-        <IconButton label="Settings" onClick={() => (openWindow.value = "settings")}>
+        <IconButton label="Settings" onClick={() => (openDialog.value = "settings")}>
           <Sliders />
         </IconButton>
-        <IconButton label={THEMES[theme.value]} onClick={nextTheme}>
+        <IconButton label={THEME_LABELS[theme.value]} onClick={nextTheme}>
           {theme.value === "light" ? <Sun /> : theme.value === "dark" ? <Moon /> : <HalfMoon />}
         </IconButton>
-        <IconButton label="Help" onClick={() => (openWindow.value = "help")}>
+        <IconButton label="Help" onClick={() => (openDialog.value = "help")}>
           <Question />
         </IconButton>
       </span>
@@ -34,27 +34,32 @@ export function Header() {
   );
 }
 
-const THEMES: Record<Theme, string> = {
-  system: "Colours: as the system",
-  light: "Colours: light",
-  dark: "Colours: dark",
+const THEME_LABELS: Record<Theme, string> = {
+  system: "Theme: system",
+  light: "Theme: light",
+  dark: "Theme: dark",
 };
 
 function Tab({ name, kind, onClick }: { name: string; kind: string; onClick: () => void }) {
-  const isHere = place.value.kind === kind;
+  const isCurrent = route.value.kind === kind;
   return (
-    <button type="button" class="tab" aria-current={isHere ? "page" : undefined} onClick={onClick}>
+    <button
+      type="button"
+      class="tab"
+      aria-current={isCurrent ? "page" : undefined}
+      onClick={onClick}
+    >
       {name}
     </button>
   );
 }
 
-const STATES: Record<string, string> = {
+const STATE_LABELS: Record<string, string> = {
   connecting: "connecting",
   ready: "ready",
   loading: "loading",
-  draining: "stopping",
-  offline: "not reached",
+  draining: "shutting down",
+  offline: "offline",
   locked: "locked",
 };
 
@@ -62,7 +67,7 @@ function Model() {
   const state = connection.value;
   return (
     <span class="model">
-      <span class={`light ${state}`} role="img" aria-label={`Server ${STATES[state]}`} />
+      <span class={`light ${state}`} role="img" aria-label={`Server ${STATE_LABELS[state]}`} />
       <span class="model-name">{props.value?.model_names[0] ?? ""}</span>
     </span>
   );

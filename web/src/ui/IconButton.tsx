@@ -1,4 +1,4 @@
-/** A button that is a picture to the eye and words to everybody else. */
+/** Button with an icon and an accessible label. */
 import type { ComponentChildren } from "preact";
 
 interface IconButtonProps {

@@ -1,8 +1,8 @@
-/** Asks for the key of the server. */
+/** Asks for the API key of the server. */
 import { useState } from "preact/hooks";
 import { check, connection } from "../state/connection.ts";
 import { apiKey, setKey } from "../api/key.ts";
-import { openWindow } from "../state/open.ts";
+import { openDialog } from "../state/dialogs.ts";
 import { Dialog } from "./Dialog.tsx";
 
 export function KeyDialog() {
@@ -13,16 +13,16 @@ export function KeyDialog() {
     event.preventDefault();
     if (!key.trim()) return;
     setKey(key.trim(), remember);
-    openWindow.value = null;
+    openDialog.value = null;
     connection.value = "connecting";
     void check();
   };
   return (
-    <Dialog title="This server wants a key" onClose={() => (openWindow.value = null)}>
+    <Dialog title="API key required" onClose={() => (openDialog.value = null)}>
       <form class="form" onSubmit={submit}>
         {isWrong && (
           <p class="problem" role="alert">
-            The key was not accepted.
+            The server rejected the key.
           </p>
         )}
         <label class="field">
@@ -41,7 +41,7 @@ export function KeyDialog() {
             checked={remember}
             onChange={(event) => setRemember(event.currentTarget.checked)}
           />
-          Remember it in this browser; otherwise it is forgotten with the tab
+          Remember in this browser (otherwise until the tab is closed)
         </label>
         <button type="submit" class="button main" disabled={!key.trim()}>
           Unlock

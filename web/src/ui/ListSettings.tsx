@@ -1,5 +1,6 @@
-/** Settings that are lists, written as text. What is not in its form is marked, and not sent. */
+/** Settings that are lists, entered as text. Invalid text is marked and not sent. */
 import { useState } from "preact/hooks";
+import type { SamplingParam } from "../api/wire.ts";
 import { props } from "../state/connection.ts";
 import { biasOf, tokensOf } from "../state/lists.ts";
 import { changeSettings, settings } from "../state/settings.ts";
@@ -9,7 +10,7 @@ interface ListFieldProps {
   help: string;
   placeholder?: string;
   text: string;
-  /** Whether the text has its form. */
+  /** Returns true if the text is valid. */
   onChange: (text: string) => boolean;
 }
 
@@ -31,11 +32,13 @@ function ListField({ label, help, placeholder, text, onChange }: ListFieldProps)
   );
 }
 
-export function StopTexts() {
+const isLogitBias = ({ name }: SamplingParam) => name === "logit_bias";
+
+export function StopStrings() {
   return (
     <ListField
-      label="Texts that end a reply"
-      help={`One on each line, at most ${props.value?.limits.stop ?? 16}.`}
+      label="Stop strings"
+      help={`One per line${props.value ? `, at most ${props.value.limits.stop}` : ""}. The response ends before the first match.`}
       text={settings.value.stop.join("\n")}
       onChange={(text) => {
         changeSettings({ stop: text.split("\n").filter((line) => line !== "") });
@@ -48,8 +51,8 @@ export function StopTexts() {
 export function StopTokens() {
   return (
     <ListField
-      label="Tokens that end a reply"
-      help="Their numbers, with spaces between."
+      label="Stop token ids"
+      help="Separated by spaces or commas."
       text={settings.value.stopTokens.join(" ")}
       onChange={(text) => {
         const stopTokens = tokensOf(text);
@@ -61,15 +64,19 @@ export function StopTokens() {
 }
 
 export function LogitBias() {
-  const lines = Object.entries(settings.value.logitBias).map(([token, add]) => `${token}: ${add}`);
+  const { min, max } = props.value?.sampling_params.find(isLogitBias) ?? {};
+  const range = min == null || max == null ? "" : `, from ${min} to ${max}`;
+  const lines = Object.entries(settings.value.logitBias).map(
+    ([token, bias]) => `${token}: ${bias}`,
+  );
   return (
     <ListField
-      label="Bias of tokens"
-      help="A token's number and what is added to its score, from -100 to 100, on each line."
+      label="Logit bias"
+      help={`One token id and the value added to its logit${range}, per line.`}
       placeholder="128: -100"
       text={lines.join("\n")}
       onChange={(text) => {
-        const logitBias = biasOf(text);
+        const logitBias = biasOf(text, { min, max });
         if (logitBias) changeSettings({ logitBias });
         return logitBias !== undefined;
       }}

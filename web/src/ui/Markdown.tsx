@@ -1,4 +1,4 @@
-/** An answer, shown as it is written, with the block that is being filled behind it. */
+/** A response, rendered while it streams, followed by the block that is being filled. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { BlockView } from "../markdown/block.ts";
 import { MarkdownWriter } from "../markdown/writer.ts";
@@ -21,7 +21,7 @@ export function Markdown({
     writer.current ??= new MarkdownWriter(host.current);
     writer.current.show(text, isFinal);
   }, [text, isFinal]);
-  // Behind the text of the same moment.
+  // Runs after the effect above, so that the block follows the current text.
   useLayoutEffect(() => {
     if (!host.current || (!block.length && !filling.current)) return;
     filling.current ??= new BlockView(host.current);

@@ -1,11 +1,11 @@
-/** One message with what can be done about it. */
+/** One message with its actions. */
 import { useState } from "preact/hooks";
 import { type Chat, type Message, step, versions } from "../history/tree.ts";
-import { NO_BLOCK } from "../state/block.ts";
+import { EMPTY_BLOCK } from "../state/block.ts";
 import { changeChat } from "../state/chats.ts";
 import { copyText } from "../browser/clipboard.ts";
 import { notify } from "../state/notice.ts";
-import { editedMessage } from "../state/open.ts";
+import { editedMessage } from "../state/dialogs.ts";
 import { type Run, editAndSend, regenerate } from "../state/run.ts";
 import { Editor } from "./Editor.tsx";
 import { IconButton } from "./IconButton.tsx";
@@ -17,7 +17,7 @@ import { Again, Check, Copy, Left, Pencil, Right } from "./icons.tsx";
 interface MessageProps {
   chat: Chat;
   message: Message;
-  /** The reply being written in this chat, if there is one. */
+  /** The response being generated in this chat, if any. */
   run: Run | undefined;
 }
 
@@ -37,7 +37,7 @@ function Question({ chat, message, run }: MessageProps) {
       editAndSend(chat.id, message, text);
     };
     return (
-      <article class="message user editing" aria-label="Your message, being edited">
+      <article class="message user editing" aria-label="Editing your message">
         <Editor text={message.content} onSend={send} onCancel={close} />
       </article>
     );
@@ -51,7 +51,7 @@ function Question({ chat, message, run }: MessageProps) {
         <Versions chat={chat} message={message} isBusy={!!run} />
         <CopyButton text={message.content} />
         <IconButton
-          label="Edit and send again"
+          label="Edit and resend"
           disabled={!!run}
           onClick={() => (editedMessage.value = message.id)}
         >
@@ -64,13 +64,13 @@ function Question({ chat, message, run }: MessageProps) {
 
 function Answer({ chat, message, run }: MessageProps) {
   const own = run?.message === message.id ? run : undefined;
-  const isWriting = own?.phase.value.kind === "writing";
+  const isStreaming = own?.phase.value.kind === "streaming";
   const text = own ? own.text.value : message.content;
   return (
-    <article class="message assistant" aria-label="Reply" aria-busy={!!own}>
-      <Markdown text={text} block={own ? own.block.value : NO_BLOCK} isFinal={!own} />
+    <article class="message assistant" aria-label="Response" aria-busy={!!own}>
+      <Markdown text={text} block={own ? own.block.value : EMPTY_BLOCK} isFinal={!own} />
       {!own && <Ending message={message} chat={chat} isBusy={!!run} />}
-      <footer class={isWriting ? "actions hidden" : "actions"}>
+      <footer class={isStreaming ? "actions hidden" : "actions"}>
         {own ? (
           <PhaseLine phase={own.phase.value} />
         ) : (
@@ -78,7 +78,7 @@ function Answer({ chat, message, run }: MessageProps) {
             <Versions chat={chat} message={message} isBusy={!!run} />
             <CopyButton text={message.content} />
             <IconButton
-              label="Write again"
+              label="Regenerate"
               disabled={!!run}
               onClick={() => regenerate(chat.id, message)}
             >
@@ -93,26 +93,26 @@ function Answer({ chat, message, run }: MessageProps) {
 }
 
 const ENDINGS: Record<string, string> = {
-  length: "The reply reached its longest length.",
-  deadline: "The server's time for one reply was up.",
+  length: "The response reached the maximum length.",
+  deadline: "The response reached the time limit of the server.",
   stopped: "Stopped.",
 };
 
-/** Why a reply is no more than it is. */
+/** Says why a response ended, unless it ended normally. */
 function Ending({ message, chat, isBusy }: { message: Message; chat: Chat; isBusy: boolean }) {
   if (message.ending === "stop") return null;
   const note = ENDINGS[message.ending ?? ""];
   if (note) return <p class="ending">{note}</p>;
   return (
     <p class="ending problem" role="alert">
-      <span>The reply was interrupted{message.problem ? `: ${message.problem}` : ""}.</span>
+      <span>The response was interrupted{message.problem ? `: ${message.problem}` : ""}.</span>
       <button
         type="button"
         class="text-button"
         disabled={isBusy}
         onClick={() => regenerate(chat.id, message)}
       >
-        Try again
+        Retry
       </button>
     </p>
   );
@@ -125,10 +125,10 @@ function Versions({ chat, message, isBusy }: { chat: Chat; message: Message; isB
   const show = (by: number) => changeChat(chat.id, (chat) => step(chat, message.id, by));
   return (
     <span class="versions" role="group" aria-label="Versions">
-      <IconButton label="Version before" disabled={isBusy || at === 0} onClick={() => show(-1)}>
+      <IconButton label="Previous version" disabled={isBusy || at === 0} onClick={() => show(-1)}>
         <Left />
       </IconButton>
-      <span aria-label={`version ${at + 1} of ${all.length}`}>
+      <span aria-label={`Version ${at + 1} of ${all.length}`}>
         {at + 1}/{all.length}
       </span>
       <IconButton
@@ -145,7 +145,7 @@ function Versions({ chat, message, isBusy }: { chat: Chat; message: Message; isB
 function CopyButton({ text }: { text: string }) {
   const [isCopied, setCopied] = useState(false);
   const copy = async () => {
-    if (!(await copyText(text))) return notify("The browser does not let this page copy.");
+    if (!(await copyText(text))) return notify("The browser denied access to the clipboard.");
     setCopied(true);
     setTimeout(() => setCopied(false), 1500);
   };

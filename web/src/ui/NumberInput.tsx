@@ -1,10 +1,10 @@
-/** A setting that is a number. What is out of bounds is shown as such, and not sent. */
+/** Numeric setting. A value out of range is marked and not sent. */
 import { props } from "../state/connection.ts";
-import type { NumberField } from "../state/settings.ts";
+import { type NumberField, resets } from "../state/settings.ts";
 
 interface NumberInputProps {
   field: NumberField;
-  /** The numbers that are set, by the names of their fields. */
+  /** All values that are set, by field name. */
   numbers: Record<string, number>;
   onChange: (numbers: Record<string, number>) => void;
 }
@@ -12,6 +12,8 @@ interface NumberInputProps {
 export function NumberInput({ field, numbers, onChange }: NumberInputProps) {
   const value = numbers[field.name];
   const set = (input: HTMLInputElement) => {
+    const isTooSmall = field.isMinExclusive && input.valueAsNumber <= (field.min ?? -Infinity);
+    input.setCustomValidity(isTooSmall ? `must be greater than ${field.min}` : "");
     const { [field.name]: _, ...others } = numbers;
     const isSet = input.value !== "" && input.checkValidity();
     onChange(isSet ? { ...others, [field.name]: input.valueAsNumber } : others);
@@ -26,9 +28,9 @@ export function NumberInput({ field, numbers, onChange }: NumberInputProps) {
         min={field.min}
         max={field.max}
         step={field.step === 1 ? 1 : "any"}
-        placeholder={props.value ? field.byDefault(props.value) : ""}
+        placeholder={props.value ? field.placeholder(props.value) : ""}
         defaultValue={value === undefined ? "" : String(value)}
-        key={value === undefined ? "unset" : "set"}
+        key={resets.value}
         onInput={(event) => set(event.currentTarget)}
       />
       <small>{field.help}</small>

@@ -1,34 +1,34 @@
-/** What is going on before a reply is written. */
+/** Status line of a response before its first token. */
 import { connection, load } from "../state/connection.ts";
-import type { Phase } from "../state/written.ts";
+import type { Phase } from "../state/response.ts";
 import { count } from "./StatsLine.tsx";
 
 export function PhaseLine({ phase }: { phase: Phase }) {
   switch (phase.kind) {
-    case "asking":
-      return <Waiting text={asking(load.value.waiting)} />;
+    case "sent":
+      return <Waiting text={waitingText(load.value.waiting)} />;
     case "queued":
-      return <Waiting text={`The queue is full. Asking again in ${phase.seconds} s`} />;
-    case "away":
-      return <Waiting text={AWAY[connection.value] ?? "Waiting for the server"} />;
-    case "reading":
-      return <Reading total={phase.progress.total} done={phase.progress.processed} />;
-    case "writing":
-      // Below a text that grows, anything would jump: the speed stands at the composer.
+      return <Waiting text={`The queue is full. Retrying in ${phase.seconds} s`} />;
+    case "unavailable":
+      return <Waiting text={UNAVAILABLE[connection.value] ?? "Waiting for the server"} />;
+    case "prefill":
+      return <Prefill total={phase.progress.total} done={phase.progress.processed} />;
+    case "streaming":
+      // A line below growing text would jump, so the speed is shown at the composer.
       return null;
   }
 }
 
-function asking(waiting: number): string {
+function waitingText(waiting: number): string {
   if (!waiting) return "Waiting for the server";
-  return `Waiting for a place: ${waiting === 1 ? "one reply waits" : `${count(waiting)} replies wait`}`;
+  return `Waiting in the queue: ${count(waiting)} ${waiting === 1 ? "request" : "requests"} waiting`;
 }
 
-const AWAY: Record<string, string> = {
-  loading: "The model is being loaded. Your message is sent when it is there",
-  draining: "The server is stopping. Your message is sent when it is back",
+const UNAVAILABLE: Record<string, string> = {
+  loading: "The model is loading. Your message is sent when it is ready",
+  draining: "The server is shutting down. Your message is sent when it is back",
   offline: "The server cannot be reached. Your message is sent when it is back",
-  locked: "The server wants a key",
+  locked: "The server requires an API key",
 };
 
 function Waiting({ text }: { text: string }) {
@@ -44,11 +44,11 @@ function Waiting({ text }: { text: string }) {
   );
 }
 
-function Reading({ total, done }: { total: number; done: number }) {
+function Prefill({ total, done }: { total: number; done: number }) {
   return (
     <span class="waiting">
-      <progress aria-label="Prompt read" max={total} value={done} />
-      Reading the prompt: {count(done)} of {count(total)} tokens
+      <progress aria-label="Prompt progress" max={total} value={done} />
+      Processing the prompt: {count(done)} of {count(total)} tokens
     </span>
   );
 }

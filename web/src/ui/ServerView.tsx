@@ -1,13 +1,13 @@
-/** What the server is and does, measured once a second. */
+/** Metrics of the server, sampled once a second, and facts about the model. */
 import { useEffect } from "preact/hooks";
 import type { Sample, Totals } from "../api/metrics.ts";
 import type { Props } from "../api/wire.ts";
 import { props } from "../state/connection.ts";
-import { ROOM, isOff, measure, samples } from "../state/samples.ts";
+import { MAX_SAMPLES, isOff, measure, samples } from "../state/samples.ts";
 import { Plot } from "./Plot.tsx";
 import { count, rate } from "./StatsLine.tsx";
 
-/** Tokens of K and V in a page. */
+/** Tokens in a K/V page. */
 const PAGE_TOKENS = 32;
 
 export function ServerView() {
@@ -15,11 +15,11 @@ export function ServerView() {
   const facts = props.value;
   const totals = samples.value.at(-1)?.totals;
   return (
-    <div class="scroller" tabIndex={0} role="region" aria-label="The server">
+    <div class="scroller" tabIndex={0} role="region" aria-label="Server">
       <div class="server">
         <h1>{facts?.model_names[0] ?? "Server"}</h1>
         {isOff.value ? (
-          <p class="quiet">This server does not tell its metrics (--no-metrics).</p>
+          <p class="quiet">This server does not expose metrics (--no-metrics).</p>
         ) : (
           <Plots samples={samples.value} props={facts} />
         )}
@@ -35,17 +35,23 @@ function Plots({ samples, props }: { samples: Sample[]; props: Props | null }) {
   const perSecond = (value: number) => `${rate(value)}/s`;
   const ofPages = (value: number) => (pages ? `${count(value)} of ${count(pages)}` : count(value));
   const plots: [label: string, pick: (sample: Sample) => number, show: (n: number) => string][] = [
-    ["Reply tokens", (sample) => sample.replyTokensPerSecond, perSecond],
+    ["Generated tokens", (sample) => sample.replyTokensPerSecond, perSecond],
     ["Prompt tokens", (sample) => sample.promptTokensPerSecond, perSecond],
-    ["Replies running", (sample) => sample.running, count],
-    ["Replies waiting", (sample) => sample.waiting, count],
+    ["Running requests", (sample) => sample.running, count],
+    ["Waiting requests", (sample) => sample.waiting, count],
     ["K/V pages in use", (sample) => sample.pagesInUse, ofPages],
-    ["K/V pages kept", (sample) => sample.pagesKept, ofPages],
+    ["K/V pages cached", (sample) => sample.pagesCached, ofPages],
   ];
   return (
     <div class="plots">
       {plots.map(([label, pick, show]) => (
-        <Plot key={label} label={label} values={samples.map(pick)} room={ROOM} show={show} />
+        <Plot
+          key={label}
+          label={label}
+          values={samples.map(pick)}
+          capacity={MAX_SAMPLES}
+          show={show}
+        />
       ))}
     </div>
   );
@@ -55,13 +61,13 @@ function SinceStart({ totals }: { totals: Totals }) {
   const found = totals.cacheQueries ? totals.cacheHits / totals.cacheQueries : 0;
   return (
     <>
-      <h2>Since the start</h2>
+      <h2>Since startup</h2>
       <dl class="facts">
-        <Fact name="Replies" value={count(totals.requests)} />
-        <Fact name="Reply tokens" value={count(totals.replyTokens)} />
+        <Fact name="Completed requests" value={count(totals.requests)} />
+        <Fact name="Generated tokens" value={count(totals.replyTokens)} />
         <Fact name="Prompt tokens" value={count(totals.promptTokens)} />
-        <Fact name="Found in the prefix cache" value={`${(found * 100).toFixed(1)}%`} />
-        <Fact name="Replies that gave pages up" value={count(totals.preemptions)} />
+        <Fact name="Prefix cache hit rate" value={`${(found * 100).toFixed(1)}%`} />
+        <Fact name="Preemptions" value={count(totals.preemptions)} />
       </dl>
     </>
   );
@@ -75,12 +81,12 @@ function Facts({ props }: { props: Props }) {
       <dl class="facts">
         <Fact name="Architecture" value={props.architecture} />
         <Fact name="Context" value={`${count(context)} tokens`} />
-        <Fact name="Instructions" value={`${props.isa}, ${props.threads} threads`} />
-        <Fact name="Keys and values" value={`${props.kv}, ${count(props.kv_tokens)} tokens`} />
-        <Fact name="Replies at once" value={count(props.total_slots)} />
-        <Fact name="File" value={props.model_path} />
+        <Fact name="Instruction set" value={`${props.isa}, ${props.threads} threads`} />
+        <Fact name="K/V cache" value={`${props.kv}, ${count(props.kv_tokens)} tokens`} />
+        <Fact name="Request slots" value={count(props.total_slots)} />
+        <Fact name="Model file" value={props.model_path} />
         <Fact name="Fingerprint" value={props.system_fingerprint} />
-        <Fact name="Program" value={props.build_info} />
+        <Fact name="Version" value={props.build_info} />
       </dl>
     </>
   );

@@ -1,20 +1,22 @@
-/** How replies are written: system prompt, sampling, decoding. Empty fields are the server's. */
+/** Generation settings: system prompt, sampling, decoding. Empty fields use the server's defaults. */
 import { changeChat, currentChat } from "../state/chats.ts";
-import { openWindow } from "../state/open.ts";
-import { NUMBER_FIELDS, changeSettings, resetSettings, settings } from "../state/settings.ts";
+import { props } from "../state/connection.ts";
+import { openDialog } from "../state/dialogs.ts";
+import { changeSettings, numberFields, resetSettings, settings } from "../state/settings.ts";
 import { DecodeSettings } from "./DecodeSettings.tsx";
 import { Dialog } from "./Dialog.tsx";
-import { LogitBias, StopTexts, StopTokens } from "./ListSettings.tsx";
+import { LogitBias, StopStrings, StopTokens } from "./ListSettings.tsx";
 import { NumberInput } from "./NumberInput.tsx";
 
 export function SettingsDialog() {
   return (
-    <Dialog title="Settings" kind="side" onClose={() => (openWindow.value = null)}>
+    <Dialog title="Settings" kind="side" onClose={() => (openDialog.value = null)}>
       <div class="form">
         <SystemPrompt />
         <fieldset class="numbers">
           <legend>Sampling</legend>
-          {NUMBER_FIELDS.map((field) => (
+          {!props.value && <p class="quiet">Waiting for the server.</p>}
+          {(props.value ? numberFields(props.value) : []).map((field) => (
             <NumberInput
               key={field.name}
               field={field}
@@ -24,7 +26,7 @@ export function SettingsDialog() {
           ))}
         </fieldset>
         <DecodeSettings />
-        <StopTexts />
+        <StopStrings />
         <StopTokens />
         <LogitBias />
         <label class="check">
@@ -33,10 +35,10 @@ export function SettingsDialog() {
             checked={settings.value.ignoreEos}
             onChange={(event) => changeSettings({ ignoreEos: event.currentTarget.checked })}
           />
-          Go on past the model's own end
+          Ignore the end-of-sequence token
         </label>
         <button type="button" class="button" onClick={resetSettings}>
-          Leave all to the server
+          Reset to server defaults
         </button>
       </div>
     </Dialog>
@@ -52,7 +54,7 @@ function SystemPrompt() {
   };
   return (
     <label class="field">
-      <span>System prompt {isOfChat ? "of this chat" : "of new chats"}</span>
+      <span>System prompt {isOfChat ? "of this chat" : "for new chats"}</span>
       <textarea
         class="grows"
         rows={3}

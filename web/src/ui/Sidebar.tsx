@@ -1,10 +1,10 @@
-/** The history: all chats, newest first, with search, names, files. */
+/** Chat history, newest first, with search, export and import. */
 import { useState } from "preact/hooks";
 import { read, write } from "../history/transfer.ts";
 import { type Chat, matches } from "../history/tree.ts";
-import { chats, currentChat, takeChats } from "../state/chats.ts";
+import { chats, currentChat, importChats } from "../state/chats.ts";
 import { notify } from "../state/notice.ts";
-import { isListOpen } from "../state/open.ts";
+import { isSidebarOpen } from "../state/dialogs.ts";
 import { newChat } from "../state/shortcuts.ts";
 import { ChatItem } from "./ChatItem.tsx";
 import { IconButton } from "./IconButton.tsx";
@@ -12,16 +12,16 @@ import { Close, Download, Mark, Plus, Upload } from "./icons.tsx";
 
 export function Sidebar() {
   const [query, setQuery] = useState("");
-  const kept = chats.value.filter((chat) => chat.messages.length > 0);
-  const found = kept.filter((chat) => matches(chat, query));
+  const saved = chats.value.filter((chat) => chat.messages.length > 0);
+  const found = saved.filter((chat) => matches(chat, query));
   found.sort((a, b) => b.updated - a.updated);
   return (
-    <nav class={isListOpen.value ? "sidebar open" : "sidebar"} aria-label="Chats">
+    <nav class={isSidebarOpen.value ? "sidebar open" : "sidebar"} aria-label="Chats">
       <div class="sidebar-head">
         <Mark />
         <span class="brand">WrinkleFree</span>
         <span class="only-small">
-          <IconButton label="Close the list of chats" onClick={() => (isListOpen.value = false)}>
+          <IconButton label="Close chat list" onClick={() => (isSidebarOpen.value = false)}>
             <Close />
           </IconButton>
         </span>
@@ -33,7 +33,7 @@ export function Sidebar() {
         id="search"
         type="search"
         placeholder="Search"
-        aria-label="Search the history"
+        aria-label="Search chats"
         value={query}
         onInput={(event) => setQuery(event.currentTarget.value)}
       />
@@ -42,8 +42,8 @@ export function Sidebar() {
           <ChatItem key={chat.id} chat={chat} isCurrent={chat.id === currentChat.value?.id} />
         ))}
       </ul>
-      {!found.length && <p class="quiet">{query ? "Nothing found." : "No chats yet."}</p>}
-      <Files chats={kept} />
+      {!found.length && <p class="quiet">{query ? "No chats found." : "No chats yet."}</p>}
+      <Files chats={saved} />
     </nav>
   );
 }
@@ -66,7 +66,7 @@ function Files({ chats }: { chats: Chat[] }) {
           class="unseen"
           accept="application/json,.json"
           onChange={(event) => {
-            void take(event.currentTarget.files?.[0]);
+            void importFile(event.currentTarget.files?.[0]);
             event.currentTarget.value = "";
           }}
         />
@@ -83,13 +83,13 @@ function download(text: string): void {
   URL.revokeObjectURL(link.href);
 }
 
-async function take(file: File | undefined): Promise<void> {
+async function importFile(file: File | undefined): Promise<void> {
   if (!file) return;
   try {
     const imported = read(await file.text());
-    takeChats(imported);
+    importChats(imported);
     notify(imported.length === 1 ? "1 chat imported." : `${imported.length} chats imported.`);
   } catch (error) {
-    notify(`Not imported: ${(error as Error).message}.`);
+    notify(`Import failed: ${(error as Error).message}.`);
   }
 }

@@ -1,9 +1,9 @@
-/** What a reply cost: tokens, speed, and how full the context is. */
+/** Statistics of a response: speed, tokens and context use. */
 import type { Stats } from "../history/tree.ts";
 
 export function StatsLine({ stats }: { stats: Stats }) {
-  // What a reply that was stopped had to read may never have been told.
-  const isWhole = stats.promptTokens > 0;
+  // A response stopped before its first event has no prompt statistics.
+  const hasPrompt = stats.promptTokens > 0;
   const used = stats.promptTokens + stats.replyTokens;
   return (
     <span class="stats">
@@ -11,34 +11,34 @@ export function StatsLine({ stats }: { stats: Stats }) {
       <span>{count(stats.replyTokens)} tokens</span>
       <Passes stats={stats} />
       {stats.drafted !== undefined && (
-        <span title="Tokens that were guessed ahead and found right">
+        <span title="Accepted draft tokens">
           drafts {count(stats.accepted ?? 0)} of {count(stats.drafted)}
         </span>
       )}
-      {isWhole && (
+      {hasPrompt && (
         <span>
           prompt {count(stats.promptTokens)}
           {stats.cachedTokens > 0 && ` (${count(stats.cachedTokens)} cached)`}
         </span>
       )}
-      {isWhole && stats.context > 0 && <Gauge used={used} room={stats.context} />}
+      {hasPrompt && stats.context > 0 && <Gauge used={used} limit={stats.context} />}
     </span>
   );
 }
 
-/** Where tokens and runs of the model are not the same number. */
+/** Number of forward passes, if it differs from the number of tokens. */
 function Passes({ stats: { passes, replyTokens } }: { stats: Stats }) {
   if (!passes || passes === replyTokens) return null;
   return (
-    <span title="Runs of the model that wrote the reply">
+    <span title="Forward passes of the model">
       {count(passes)} passes ({(replyTokens / passes).toFixed(1)} tokens each)
     </span>
   );
 }
 
-function Gauge({ used, room }: { used: number; room: number }) {
-  const percent = Math.min(100, Math.round((used / room) * 100));
-  const label = `Context: ${count(used)} of ${count(room)} tokens`;
+function Gauge({ used, limit }: { used: number; limit: number }) {
+  const percent = Math.min(100, Math.round((used / limit) * 100));
+  const label = `Context: ${count(used)} of ${count(limit)} tokens`;
   return (
     <span class="gauge" title={label}>
       <span
@@ -57,10 +57,10 @@ function Gauge({ used, room }: { used: number; room: number }) {
 }
 
 function speeds(stats: Stats): string {
-  const parts = [`reply ${rate(stats.replyPerSecond)} tokens a second`];
-  if (stats.promptPerSecond) parts.push(`prompt ${rate(stats.promptPerSecond)} tokens a second`);
-  if (stats.queueMs >= 1) parts.push(`waited ${Math.round(stats.queueMs)} ms`);
-  if (stats.seed !== undefined) parts.push(`seed ${stats.seed}`);
+  const parts = [`response: ${rate(stats.replyPerSecond)} tokens/s`];
+  if (stats.promptPerSecond) parts.push(`prompt: ${rate(stats.promptPerSecond)} tokens/s`);
+  if (stats.queueMs >= 1) parts.push(`queue: ${Math.round(stats.queueMs)} ms`);
+  if (stats.seed !== undefined) parts.push(`seed: ${stats.seed}`);
   return parts.join("\n");
 }
 

@@ -1,4 +1,4 @@
-/** Small drawings, in the colour of the text beside them. */
+/** Icons in the colour of the surrounding text. */
 import type { ComponentChildren } from "preact";
 
 function Icon({ children }: { children: ComponentChildren }) {
@@ -49,7 +49,7 @@ export function Stop() {
   );
 }
 
-/** Minus one, nought, one: the weights that the models here are made of. */
+/** The logo: the three ternary weights −1, 0 and 1. */
 export function Mark() {
   return (
     <svg class="mark" viewBox="0 0 24 24" aria-hidden="true" focusable="false">

@@ -1,22 +1,21 @@
-/** What has come of a reply, out of its events. */
+/** Accumulates the events of one response. */
 import type { ChatChunk, Progress, Timings, Usage } from "../api/wire.ts";
 import type { Ending, Stats } from "../history/tree.ts";
-import { type Block, NO_BLOCK, withoutStart } from "./block.ts";
+import { type Block, EMPTY_BLOCK, withoutStart } from "./block.ts";
 
 export type Phase =
-  | { kind: "asking" }
+  | { kind: "sent" }
   | { kind: "queued"; seconds: number }
-  | { kind: "away" }
-  | { kind: "reading"; progress: Progress }
-  | { kind: "writing"; perSecond: number };
+  | { kind: "unavailable" }
+  | { kind: "prefill"; progress: Progress }
+  | { kind: "streaming"; perSecond: number };
 
-/** What has come of a reply. */
-export class Written {
+export class ResponseState {
   text = "";
-  /** What is being filled behind the text. */
-  block: Block = NO_BLOCK;
+  /** Block being filled after the text. */
+  block: Block = EMPTY_BLOCK;
   ending: Ending = "stop";
-  private pieces = 0;
+  private chunks = 0;
   private firstAt = 0;
   private progress: Progress | undefined;
   private usage: Usage | undefined;
@@ -24,9 +23,10 @@ export class Written {
   private seed: number | undefined;
   private model: string | undefined;
 
-  /** In a context of so many tokens; by blocks, or token by token. */
   constructor(
+    /** Context length of the model, in tokens. */
     private readonly context: number,
+    /** True if the response is decoded by block diffusion. */
     private readonly isInBlocks: boolean,
   ) {}
 
@@ -36,12 +36,12 @@ export class Written {
     if (chunk.block_preview) this.block = chunk.block_preview;
     if (content) {
       this.text += content;
-      this.pieces += 1;
+      this.chunks += 1;
       if (this.block.length) this.block = withoutStart(this.block, content.length);
     }
     if (content || chunk.block_preview) this.firstAt ||= performance.now();
     const reason = choice?.finish_reason;
-    if (reason) this.block = NO_BLOCK;
+    if (reason) this.block = EMPTY_BLOCK;
     if (reason === "length" || reason === "deadline") this.ending = reason;
     this.progress = chunk.prompt_progress ?? this.progress;
     this.usage = chunk.usage ?? this.usage;
@@ -50,27 +50,27 @@ export class Written {
     this.model = chunk.model ?? this.model;
   }
 
-  /** The reply is asked for once more. */
+  /** Prepares for another attempt at the same request. */
   restart(): void {
-    this.block = NO_BLOCK;
+    this.block = EMPTY_BLOCK;
     this.firstAt = 0;
     this.progress = undefined;
   }
 
   phase(): Phase {
-    if (this.firstAt) return { kind: "writing", perSecond: this.rate() };
-    if (this.progress) return { kind: "reading", progress: this.progress };
-    return { kind: "asking" };
+    if (this.firstAt) return { kind: "streaming", perSecond: this.rate() };
+    if (this.progress) return { kind: "prefill", progress: this.progress };
+    return { kind: "sent" };
   }
 
   stats(): Stats | undefined {
     const { usage, timings, progress } = this;
-    if (!this.pieces && !usage) return undefined;
+    if (!this.chunks && !usage) return undefined;
     return {
       promptTokens: usage?.prompt_tokens ?? progress?.total ?? 0,
       cachedTokens: usage?.prompt_tokens_details?.cached_tokens ?? progress?.cache ?? 0,
-      // A reply that was stopped is not told about at the end; its pieces are tokens, nearly.
-      replyTokens: usage?.completion_tokens ?? this.pieces,
+      // A stopped response has no usage; each of its chunks is about one token.
+      replyTokens: usage?.completion_tokens ?? this.chunks,
       replyPerSecond: (timings && this.rateOf(timings)) ?? this.rate(),
       promptPerSecond: this.isInBlocks ? 0 : (timings?.prompt_per_second ?? 0),
       queueMs: timings?.queue_ms ?? 0,
@@ -85,15 +85,15 @@ export class Written {
     };
   }
 
-  private rateOf({ predicted_n, predicted_ms, prompt_ms, ...told }: Timings): number {
-    // The first token of a block comes with its last: the time told for the prompt has a whole block in it.
-    // So all of the time counts, and the prompt has no speed of its own.
-    if (!this.isInBlocks) return told.predicted_per_second;
+  private rateOf({ predicted_n, predicted_ms, prompt_ms, ...rates }: Timings): number {
+    // All tokens of a block arrive together, so the prompt time includes the first block. The total time
+    // is used instead, and the prompt has no speed of its own.
+    if (!this.isInBlocks) return rates.predicted_per_second;
     return (predicted_n * 1000) / Math.max(prompt_ms + predicted_ms, 1);
   }
 
   private rate(): number {
     const seconds = (performance.now() - this.firstAt) / 1000;
-    return this.pieces > 1 && seconds > 0 ? (this.pieces - 1) / seconds : 0;
+    return this.chunks > 1 && seconds > 0 ? (this.chunks - 1) / seconds : 0;
   }
 }

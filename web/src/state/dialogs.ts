@@ -1,0 +1,10 @@
+/** Open dialog, edited message and sidebar state. */
+import { signal } from "@preact/signals";
+
+export type DialogName = "settings" | "help" | "key" | null;
+
+export const openDialog = signal<DialogName>(null);
+/** Id of the message being edited. */
+export const editedMessage = signal<string | null>(null);
+/** Used on small screens; on others the sidebar is always visible. */
+export const isSidebarOpen = signal(false);
