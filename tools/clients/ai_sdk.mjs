@@ -1,4 +1,4 @@
-// The packages `ai` and `@ai-sdk/openai-compatible`: text, tools, streams, objects.
+// Tests with the packages `ai` and `@ai-sdk/openai-compatible`: text, tools, streams, objects.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createRequire } from "node:module";
@@ -14,7 +14,7 @@ const server = spawn(process.argv[2], ["serve", "--port", "0", "--log", "warn"],
 });
 const url = await new Promise((resolve, reject) => {
   server.stdout.once("data", (data) => resolve(String(data).match(/http:\/\/\S+:\d+/)[0]));
-  server.once("exit", () => reject(new Error("the server ended")));
+  server.once("exit", () => reject(new Error("the server exited")));
 });
 
 const schema = {
@@ -49,7 +49,7 @@ try {
       return "rain";
     },
   });
-  // One step calls the tool, the next answers with what it gave.
+  // The first step calls the tool, the second responds with its result.
   const steps = await generateText({
     ...ask,
     tools: { weather },

@@ -1,4 +1,4 @@
-"""The `anthropic` package: messages, streams, stops, counts, errors, keys."""
+"""The `anthropic` package: messages, streams, stop sequences, token counts, errors, keys."""
 
 import sys
 
@@ -17,7 +17,7 @@ STORY = {
 
 
 def same_answer(client, server):
-    """The text is the one that OpenAI's client gets."""
+    """The text equals that of OpenAI's client."""
     reply = client.messages.create(**STORY)
     assert reply.role == "assistant" and reply.stop_reason == "max_tokens"
     assert reply.usage.output_tokens == 24
@@ -57,7 +57,7 @@ def errors(client):
             client.messages.create(**{**STORY, **settings})
         except kind as error:
             return error
-        raise AssertionError(f"{settings} was taken")
+        raise AssertionError(f"{settings} was accepted")
 
     error = refused(anthropic.BadRequestError, tools=[{"type": "bash_20250124", "name": "bash"}])
     assert error.body["error"]["type"] == "invalid_request_error" and "tools" in str(error)
@@ -69,7 +69,7 @@ def keys(binary):
     with Server(binary, env={"WF_API_KEY": "secret"}) as server:
         try:
             anthropic.Anthropic(base_url=server.url, api_key="wrong").messages.create(**STORY)
-            raise AssertionError("a wrong key opened the server")
+            raise AssertionError("a wrong key was accepted")
         except anthropic.AuthenticationError as error:
             assert error.body["error"]["type"] == "authentication_error"
         assert anthropic.Anthropic(base_url=server.url, api_key="secret").messages.create(**STORY)

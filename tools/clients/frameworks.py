@@ -1,4 +1,4 @@
-"""What people build with: litellm and langchain-openai."""
+"""Tests with the frameworks litellm and langchain-openai."""
 
 import sys
 from typing import Literal
@@ -23,7 +23,7 @@ def with_litellm(server):
     assert whole.usage.completion_tokens == 16
     try:
         litellm.completion(**{**ask, "temperature": 101})
-        raise AssertionError("a temperature of 101 was taken")
+        raise AssertionError("a temperature of 101 was accepted")
     except litellm.BadRequestError as error:
         assert "temperature" in str(error)
 
@@ -89,7 +89,7 @@ def structured_with_langchain(server):
 
 
 def with_langchain_embeddings(server):
-    # Without this setting it would send the numbers of OpenAI's own tokens.
+    # Without this setting it would send token ids of OpenAI's tokenizer.
     model = OpenAIEmbeddings(
         base_url=server.base_url, api_key="none", model="wf-demo", check_embedding_ctx_length=False
     )

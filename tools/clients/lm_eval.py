@@ -1,4 +1,4 @@
-"""lm-eval over HTTP: the likelihoods it gets, and what they come to, are those of `wf eval`."""
+"""Runs lm-eval over HTTP: its likelihoods and metrics equal those of `wf eval`."""
 
 import json
 import pathlib
@@ -26,7 +26,7 @@ def mean_nll(binary, tokens):
 
 
 def lm_eval(server, folder, *tasks):
-    """Runs tasks, and returns the folder with what came of them."""
+    """Runs tasks and returns the folder with the results."""
     for task in tasks:
         text = (HERE / f"{task}.yaml").read_text().replace("FOLDER", str(HERE.resolve()))
         (pathlib.Path(folder) / f"{task}.yaml").write_text(text)
@@ -34,7 +34,7 @@ def lm_eval(server, folder, *tasks):
     command = [
         sys.executable, "-m", "lm_eval", "run", "--model", "local-completions", "--model_args",
         f"model=wf-demo,base_url={server.base_url}/completions,num_concurrent=4,"
-        # The demo's begin token is number 0, which lm-eval would take for none.
+        # The begin token of the demo model has the id 0, which lm-eval treats as absent.
         "tokenizer_backend=remote,tokenized_requests=True,custom_prefix_token_id=0",
         "--tasks", ",".join(tasks), "--include_path", folder, "--output_path", str(output),
         "--log_samples",
@@ -45,11 +45,11 @@ def lm_eval(server, folder, *tasks):
 
 
 def stories(binary, server, folder):
-    """Likelihoods are those of `wf eval`, and not those of chance."""
+    """Likelihoods equal those of `wf eval`, and accuracy is above chance."""
     [samples] = lm_eval(server, folder, "wf_stories").rglob("samples_*.jsonl")
     samples = [json.loads(line) for line in samples.read_text().splitlines()]
     right = sum(sample["acc"] for sample in samples)
-    assert right >= 7, f"{right} of {len(samples)} right: near chance"
+    assert right >= 7, f"{right} of {len(samples)} correct: near chance"
     for sample in samples[:3]:
         start, goes_on = sample["doc"]["start"], sample["doc"]["right"]
         context, whole = ids(server.url, start), ids(server.url, start + goes_on)
@@ -61,7 +61,7 @@ def stories(binary, server, folder):
 
 
 def tasks(binary, server, folder):
-    """`wf eval tasks` comes to the same numbers from the same files, task by task."""
+    """`wf eval tasks` computes the same numbers from the same files, task by task."""
     output = lm_eval(server, folder, "wf_choices", "wf_generations")
     [results] = output.rglob("results_*.json")
     results = json.loads(results.read_text())["results"]

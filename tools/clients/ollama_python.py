@@ -1,4 +1,4 @@
-"""The `ollama` package: chat, generate, streams, vectors, models, errors."""
+"""The `ollama` package: chat, generate, streams, embeddings, models, errors."""
 
 import sys
 from importlib.metadata import version
@@ -65,10 +65,10 @@ def errors(client):
             except ollama.ResponseError as error:
                 assert error.status_code == status, error
                 said.append(error.error)
-        assert len(said) == 2, f"{settings} was taken"
+        assert len(said) == 2, f"{settings} was accepted"
         return said[0]
 
-    assert "no such model" in refused(404, model="llama3")
+    assert "model not found" in refused(404, model="llama3")
     assert "format" in refused(400, format={"type": "nonsense"})
     assert "temperature" in refused(400, options={"temperature": -1})
 

@@ -1,4 +1,4 @@
-// The `openai` package of Node: chat, streams, log probabilities, errors, aborts.
+// Tests with the `openai` package for Node: chat, streams, log probabilities, errors, aborts.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createRequire } from "node:module";
@@ -12,7 +12,7 @@ const server = spawn(process.argv[2], ["serve", "--port", "0", "--log", "warn"],
 });
 const url = await new Promise((resolve, reject) => {
   server.stdout.once("data", (data) => resolve(String(data).match(/http:\/\/\S+:\d+/)[0]));
-  server.once("exit", () => reject(new Error("the server ended")));
+  server.once("exit", () => reject(new Error("the server exited")));
 });
 
 try {

@@ -62,7 +62,7 @@ def models(client):
 
 
 def structured(client):
-    """JSON of a schema, by hand and by pydantic."""
+    """JSON by a schema, written by hand and by pydantic."""
     from typing import Literal
 
     import pydantic
@@ -98,7 +98,7 @@ def errors(client):
             client.chat.completions.create(**{"model": "wf-demo", "messages": STORY, **settings})
         except kind as error:
             return error
-        raise AssertionError(f"{settings} was taken")
+        raise AssertionError(f"{settings} was accepted")
 
     error = refused(openai.BadRequestError, temperature=-1)
     assert error.param == "temperature" and error.code == "invalid_value"
@@ -115,12 +115,12 @@ def errors(client):
 
 
 def embeddings(client):
-    """The package asks for base64 unless told otherwise: both forms hold the same numbers."""
+    """The package requests base64 by default; both encodings contain the same numbers."""
     texts = ["A cat sat on the mat.", "A dog ran in the park.", "The cat sat on a mat."]
     answer = client.embeddings.create(model="wf-demo", input=texts)
     vectors = [item.embedding for item in answer.data]
     plain = client.embeddings.create(model="wf-demo", input=texts, encoding_format="float")
-    # JSON has the shortest digits that name a float, base64 its bits.
+    # JSON has the shortest digits that identify a float, base64 its bits.
     assert [floats(item.embedding) for item in plain.data] == [floats(vector) for vector in vectors]
     assert answer.usage.prompt_tokens == answer.usage.total_tokens > len(texts)
     for text, vector in zip(texts, vectors):
@@ -133,7 +133,7 @@ def embeddings(client):
     assert len(tokens.embedding) == len(vectors[0]) and len(lists.embedding) == 16
     try:
         client.embeddings.create(model="wf-demo", input=["a", ""])
-        raise AssertionError("an empty text was taken")
+        raise AssertionError("an empty text was accepted")
     except openai.BadRequestError as error:
         assert error.param == "input[1]"
 
@@ -168,14 +168,14 @@ def keys(binary):
     with Server(binary, env={"WF_API_KEY": "secret"}) as server:
         try:
             openai.OpenAI(base_url=server.base_url, api_key="wrong").models.list()
-            raise AssertionError("a wrong key opened the server")
+            raise AssertionError("a wrong key was accepted")
         except openai.AuthenticationError as error:
             assert error.code == "invalid_api_key"
         assert openai.OpenAI(base_url=server.base_url, api_key="secret").models.list().data
 
 
 def retries(binary):
-    """Twelve callers at a server with room for three: everyone is served in the end."""
+    """Twelve clients of a server with three slots: all get a response in the end."""
     from concurrent.futures import ThreadPoolExecutor
 
     with Server(binary, "--max-running", "1", "--max-waiting", "2") as server:
@@ -190,7 +190,7 @@ def retries(binary):
             crowded = list(callers.map(ask, range(12)))
         assert crowded == [ask(seed) for seed in range(12)]
         with urllib.request.urlopen(server.url + "/metrics") as answer:
-            assert 'status="429"' in answer.read().decode(), "nobody was sent away"
+            assert 'status="429"' in answer.read().decode(), "no request was rejected"
 
 
 def main(binary):

@@ -1,4 +1,4 @@
-"""The `openai` package's `responses`: whole, streamed, sent back, refused."""
+"""The `responses` of the `openai` package: complete, streamed, continued, rejected."""
 
 import sys
 
@@ -39,7 +39,7 @@ def streams(client, expected):
     assert "".join(deltas) == expected and len(deltas) > 10
     assert events[-1].type == "response.incomplete"
     assert events[-1].response.output_text == expected
-    # What ends of itself is complete, and the package's own helper puts it together.
+    # A response that ends by itself is complete; the package's helper assembles the stream.
     with client.responses.stream(**{**STORY, "max_output_tokens": 1500}) as stream:
         texts = [event.delta for event in stream if event.type == "response.output_text.delta"]
         final = stream.get_final_response()
@@ -50,7 +50,7 @@ def errors(client):
     for name, value in [("previous_response_id", "resp_1"), ("tools[0].type", [{"type": "web_search"}])]:
         try:
             client.responses.create(**STORY, **{name.partition("[")[0]: value})
-            raise AssertionError(f"{name} was taken")
+            raise AssertionError(f"{name} was accepted")
         except openai.BadRequestError as error:
             assert error.param == name and error.code == "unsupported_parameter"
 

@@ -1,4 +1,4 @@
-"""The real sglang-router before two workers: routed by cache, one killed and back."""
+"""Runs sglang-router with two workers: routing by cache; one worker is killed and restarted."""
 
 import json
 import socket
@@ -71,7 +71,7 @@ def routed(url, first, second):
         chat["messages"][0]["content"] = PREFIX + end
         reply = json.loads(post(url, "/v1/chat/completions", chat))
         cached.append(reply["usage"]["prompt_tokens_details"]["cached_tokens"])
-    assert cached[0] == 0 and min(cached[1:]) > 100, f"the same prefix went elsewhere: {cached}"
+    assert cached[0] == 0 and min(cached[1:]) > 100, f"the same prefix was routed to another worker: {cached}"
     text = {"text": "Once upon a time", "sampling_params": {"max_new_tokens": 6, "temperature": 0}}
     whole = json.loads(post(url, "/generate", text))
     for worker in [first.url, second.url]:
@@ -94,10 +94,10 @@ def killed_and_back(binary, url, worker, other, port):
 
     assert healthy() == 2
     kill(worker)
-    assert all(answered(url, f"Story {i}") for i in range(8)), "the other worker answers"
+    assert all(answered(url, f"Story {i}") for i in range(8)), "the other worker must respond"
     with Server(binary, port=port) as again:
         until(lambda: healthy() == 2, 90)
-        # Which of two gets a new text is the router's choice; of one it is not.
+        # The router may choose either of two workers for a new text.
         kill(other)
         until(lambda: answered(url) and has_worked(again), 60)
 

@@ -1,4 +1,4 @@
-"""Starts the real binary on a free port, for as long as a `with` block lasts."""
+"""Starts the real binary on a free port for the duration of a `with` block."""
 
 import os
 import re
@@ -18,7 +18,7 @@ class Server:
         )
         line = self.process.stdout.readline()
         found = re.search(r"http://\S+:(\d+)", line)
-        assert found, f"the server did not say where it is: {line!r}"
+        assert found, f"the server did not print its address: {line!r}"
         self.url = found.group(0)
         self.port = int(found.group(1))
         self.base_url = self.url + "/v1"
@@ -35,7 +35,7 @@ class Server:
 
 
 def until(what, seconds=30):
-    """Waits for something that must come true."""
+    """Waits until a condition is true."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:

@@ -1,4 +1,4 @@
-"""Replies of a form: the helpers of `openai`, `anthropic` and `ollama`, and many schemas with `instructor`."""
+"""Structured output: the helpers of `openai`, `anthropic` and `ollama`, and many schemas with `instructor`."""
 
 import json
 import random
@@ -39,7 +39,7 @@ def with_responses(server):
 def with_anthropic(server, expected):
     client = anthropic.Anthropic(base_url=server.url, api_key="none")
     settings = {"model": "wf-demo", "messages": ASKED, "max_tokens": 120, "extra_body": {"temperature": 0}}
-    # Its helper takes bounds out of the schema and checks them afterwards, so it is asked by hand.
+    # The helper removes bounds from the schema and checks them afterwards, so the request is written by hand.
     schema = {"type": "json_schema", "schema": Animal.model_json_schema()}
     reply = client.messages.create(**settings, output_config={"format": schema})
     assert Animal.model_validate_json(reply.content[0].text) == expected
@@ -64,7 +64,7 @@ def with_ollama(server, expected):
 
 
 class Schemas:
-    """Models at random, whose values have an end."""
+    """Yields random models with values of bounded length."""
 
     WORDS = "name kind age colour size list of parts owner is_open größe 名前 a-b x.y".split()
 
@@ -114,7 +114,7 @@ class Schemas:
 
 
 def with_instructor(server, many):
-    """Every reply is an object of its model at the first try."""
+    """Each response is a valid object of its model at the first attempt."""
     client = instructor.from_openai(
         openai.OpenAI(base_url=server.base_url, api_key="none", timeout=600),
         mode=instructor.Mode.JSON_SCHEMA,

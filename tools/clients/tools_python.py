@@ -1,4 +1,4 @@
-"""Tools, by the packages `openai` (chats and responses), `anthropic` and `ollama`."""
+"""Tool calls with the packages `openai` (chat and responses), `anthropic` and `ollama`."""
 
 import json
 import sys
@@ -84,7 +84,7 @@ def round_trip(client, message):
     reply = client.chat.completions.create(**settings, tools=BOTH)
     assert reply.choices[0].message.content
     without = client.chat.completions.create(**{**settings, "messages": ASKED}, tools=BOTH)
-    assert reply.usage.prompt_tokens > without.usage.prompt_tokens + 20, "it was all in the prompt"
+    assert reply.usage.prompt_tokens > without.usage.prompt_tokens + 20, "tools are part of the prompt"
 
 
 def responses(client):
@@ -153,7 +153,7 @@ def errors(client):
     def refused(param, **settings):
         try:
             client.chat.completions.create(**{**ASK, "tools": [TOOL], **settings})
-            raise AssertionError(f"{settings} was taken")
+            raise AssertionError(f"{settings} was accepted")
         except openai.BadRequestError as error:
             assert error.param == param, error
 

@@ -1,7 +1,7 @@
-"""What the server says, byte for byte, against the types that the clients' own packages publish.
+"""Validates responses of the server against the types that the client packages publish.
 
-The packages read leniently: a field that is missing or of another type passes unseen until somebody uses it.
-Here every answer and every event is validated by pydantic against the published type.
+The packages parse leniently: a missing field, or one of another type, goes unnoticed until it is used. Here pydantic
+validates every response and every event against the published type.
 """
 
 import http.client
@@ -40,7 +40,7 @@ def send(server, path, body=None):
 
 
 def events(server, path, body):
-    """The data of each event, and whether its name is the type it has inside."""
+    """Yields the data of each event, and checks that the event name equals its type."""
     for event in send(server, path, {**body, "stream": True}).strip().split("\n\n"):
         fields = dict(line.split(": ", 1) for line in event.split("\n") if not line.startswith(":"))
         if fields.get("data") in (None, "[DONE]"):
@@ -85,7 +85,7 @@ def openai_answers(server):
         body = {"model": "wf-demo", "prompt": "Once upon", "max_tokens": 8, **more}
         valid(openai.types.Completion, json.loads(send(server, "/v1/completions", body)))
         for event in events(server, "/v1/completions", body):
-            # The type is that of whole answers; in a stream OpenAI, too, has null until the end.
+            # The type is that of complete responses; in streams, OpenAI's server also sends null until the end.
             for choice in event["choices"]:
                 choice["finish_reason"] = choice["finish_reason"] or "stop"
             valid(openai.types.Completion, event)

@@ -1,11 +1,11 @@
-"""Fills blocks with the demo model in float64, by a loop without any cache, and records every pass.
+"""Fills blocks with the demo model in float64, in a loop without a cache, and records each pass.
 
     python blocks.py MODEL REFERENCE.json OUT.json
 
-REFERENCE.json names the prompts, and what the same loop gave in float32 on another machine. What is recorded of a
-pass: the block after it (null for a mask), and its margin: how far the nearest decision was from going the other way.
-Float32 moves a probability by up to 0.05 where an activation lies at a rounding tie, so passes with a smaller margin,
-and all after them, may differ between correct programs.
+REFERENCE.json contains the prompts and the float32 results of the same loop on another machine. A record of a pass
+consists of the block after it (null for a mask) and its margin: the distance of the closest decision from its
+alternative. Float32 rounding changes a probability by up to 0.05 if an activation is at a rounding tie. Correct
+implementations may therefore differ in passes with a smaller margin, and in all passes after them.
 """
 
 import argparse
@@ -21,7 +21,7 @@ BLOCK, PART, MASK, STOPS, TOKENS = 32, 8, 3, (1, 2), 64
 
 @torch.no_grad()
 def probabilities(model, context, block):
-    """One row for each token of the block: what it says of the token after it."""
+    """Returns one row per token of the block: the logits of the token after it."""
     tokens = context + block
     sees = torch.full((len(tokens), len(tokens)), float("-inf"), dtype=torch.float64).triu(1)
     sees[len(context) :, :] = 0
@@ -32,7 +32,7 @@ def probabilities(model, context, block):
 
 
 def fill(model, context, known, threshold):
-    """Fills one block whose first token is known; yields its tokens and the margin after each pass."""
+    """Fills a block whose first token is known. Yields its tokens and the margin after each pass."""
     block = [known] + [MASK] * (BLOCK - 1)
     for first in range(0, BLOCK, PART):
         while masks := [at for at in range(first, first + PART) if block[at] == MASK]:

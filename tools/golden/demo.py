@@ -1,10 +1,10 @@
-"""Records what `transformers` says about prompts with a real model: ids, likelihood, logits, greedy text.
+"""Records the output of `transformers` for prompts with a real model: ids, likelihood, logits, greedy text.
 
-    python demo.py MODEL OUT.json             make the golden file
-    python demo.py MODEL --compare OLD.json   compute again and say how far it is from an older one
+    python demo.py MODEL OUT.json             writes the golden file
+    python demo.py MODEL --compare OLD.json   computes the values again and prints the differences
 
-Float32 results depend on the machine: where an activation lies at a rounding tie, another order of additions flips
-its int8 code, and one flip moves logits by up to 0.2. The float64 twins (`_f64`) do not: they repeat to 1e-6.
+Float32 results depend on the machine: if an activation is at a rounding tie, another order of additions flips its int8
+code, and one flip changes logits by up to 0.2. The float64 values (`_f64`) are reproducible to 1e-6.
 """
 
 import argparse
@@ -46,7 +46,7 @@ PROBES = 32
 
 
 def render(tokenizer, kind, content):
-    """The prompt as text, special tokens included."""
+    """Returns the prompt as text, with special tokens."""
     if kind == "text":
         return tokenizer.bos_token + content
     return tokenizer.apply_chat_template(content, tokenize=False, add_generation_prompt=True)
@@ -54,7 +54,7 @@ def render(tokenizer, kind, content):
 
 @torch.no_grad()
 def score(model, ids):
-    """The last row of logits, and the mean negative log-likelihood of every token but the first."""
+    """Returns the last row of logits and the mean negative log-likelihood of all tokens but the first."""
     ids = torch.tensor([ids])
     logits = model(ids, use_cache=False).logits[0]
     return logits[-1], torch.nn.functional.cross_entropy(logits[:-1], ids[0, 1:]).item()
@@ -62,7 +62,7 @@ def score(model, ids):
 
 @torch.no_grad()
 def greedy(model, ids, end_tokens):
-    """The likeliest continuation, the end token included, and by how much each token won."""
+    """Returns the greedy continuation, with its end token, and the margin of each token."""
     tokens, margins, cache, fed = [], [], None, ids
     while len(tokens) < GREEDY_TOKENS and (not tokens or tokens[-1] not in end_tokens):
         result = model(torch.tensor([fed]), past_key_values=cache, use_cache=True)
@@ -79,7 +79,7 @@ def rounded(values, digits):
 
 
 def entry(single, double, tokenizer, kind, content):
-    """Everything recorded about one prompt."""
+    """Returns the record of one prompt."""
     rendered = render(tokenizer, kind, content)
     ids = tokenizer(rendered, add_special_tokens=False)["input_ids"]
     logits, mean_nll = score(single, ids)
@@ -111,7 +111,7 @@ EXACT = ("kind", "input", "rendered", "ids", "probe_ids")
 
 
 def compare(new, old):
-    """Prints, for each prompt, what differs: exact fields must not, float64 fields by rounding only."""
+    """Prints the differences of each prompt. Exact fields must be equal, float64 fields equal up to rounding."""
     for ours, theirs in zip(new, old, strict=True):
         differing = [field for field in EXACT if ours[field] != theirs[field]]
         distances = {

@@ -1,4 +1,4 @@
-"""Small random embedding models in GGUF, as bitnet.cpp's converter writes them, and their vectors.
+"""Writes small random embedding models in GGUF, in the style of bitnet.cpp's converter, and their embeddings.
 
 `transformers` computes the vectors: its Qwen3 and Gemma3 networks, with every linear layer replaced
 by one that norms its input, rounds it to int8 by its largest value, and multiplies by trits.
@@ -22,7 +22,7 @@ I2_S = 36
 
 
 class BitLinear(torch.nn.Module):
-    """`x → norm → int8 → trits`."""
+    """Linear layer: norm, int8 quantization, ternary product."""
 
     def __init__(self, linear, eps):
         super().__init__()
@@ -41,7 +41,7 @@ class BitLinear(torch.nn.Module):
 
 
 def halves(values):
-    """Numbers that 16 bits hold exactly, as the file has them."""
+    """Rounds to values that the 16-bit type of the file represents exactly."""
     return values.half().float()
 
 
@@ -64,7 +64,7 @@ def network(kind):
     model = model.float().eval()
     for name, values in model.named_parameters():
         if "norm" in name:
-            # Gemma adds 1 to the weights of its norms, and its files have the sum.
+            # Gemma adds 1 to the weights of its norms; the file contains the sums.
             centre = 0 if kind == "gemma3" else 1
             values.data = halves(1 + 0.3 * torch.randn(values.shape)) - (1 - centre)
         elif "embed_tokens" in name:
@@ -96,7 +96,7 @@ OWN_NORMS = {
 
 
 def tensors(kind, model):
-    """Names, shapes, type numbers and bytes of a file's tensors."""
+    """Yields names, shapes, type numbers and bytes of the tensors of a file."""
     one = 1 if kind == "gemma3" else 0
     half = lambda values: values.half().numpy().tobytes()
     yield "token_embd.weight", [HIDDEN, len(vocabulary(kind))], 1, half(model.embed_tokens.weight.data)
@@ -113,14 +113,14 @@ def tensors(kind, model):
 
 
 def i2_s(linear):
-    """128 trits in 32 bytes: byte j holds trits j, 32 + j, 64 + j and 96 + j, the first one highest."""
+    """Packs 128 trits into 32 bytes: byte j contains trits j, 32 + j, 64 + j and 96 + j, the first in the highest bits."""
     codes = (linear.trits.to(torch.int64) + 1).reshape(-1, 4, 32)
     packed = codes[:, 0] << 6 | codes[:, 1] << 4 | codes[:, 2] << 2 | codes[:, 3]
     return bytes(packed.flatten().tolist()) + struct.pack("f", linear.scale) + bytes(28)
 
 
 def vocabulary(kind):
-    """Special tokens, then one for each byte, or for each character of the texts."""
+    """Returns special tokens, followed by one token per byte or per character of the texts."""
     if kind == "qwen3":
         shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
         hidden = [byte for byte in range(256) if byte not in shown]
@@ -131,7 +131,7 @@ def vocabulary(kind):
 
 
 def encode(kind, text):
-    """The tokens of a text, with its ends."""
+    """Returns the tokens of a text, with begin and end tokens."""
     if kind == "qwen3":
         return [*(len(SPECIALS) + byte for byte in text.encode()), EOS]
     tokens = vocabulary(kind)
@@ -171,7 +171,7 @@ def string(text):
 
 
 def value(value):
-    """A value with its type number before it."""
+    """Encodes a value, preceded by its type number."""
     plain = {bool: (7, "<?"), int: (4, "<I"), float: (6, "<f")}
     if isinstance(value, str):
         return struct.pack("<I", 8) + string(value)

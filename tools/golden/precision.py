@@ -1,8 +1,8 @@
 """Loads a BitNet checkpoint with `transformers`, exactly in float32 or exactly in float64.
 
-The library's own settings reach neither: a quantised checkpoint is loaded with its norms and embedding left in
-bfloat16 whatever `dtype` says, `model.float()` is refused for quantised models, and after a plain cast to float64
-the norms, the softmax, the rotary angles and the activation scales still pass through float32 by explicit casts.
+The settings of the library achieve neither: norms and embedding of a quantized checkpoint stay in bfloat16 for any
+`dtype`, `model.float()` raises an error for quantized models, and after a cast to float64 the norms, the softmax, the
+rotary angles and the activation scales are still computed in float32 because of explicit casts.
 """
 
 import contextlib
@@ -13,16 +13,16 @@ from transformers.integrations.bitnet import BitLinear
 from transformers.models.bitnet import modeling_bitnet
 from transformers.models.llama import modeling_llama
 
-# Compiled kernels may fuse and so round otherwise; eager execution is what the source says.
+# Compiled kernels may fuse operations and round differently; eager execution follows the source.
 torch.compiler.set_stance("force_eager")
-# Sums are split by thread: one thread makes the float32 results repeat on one machine.
+# Sums are split by thread; with one thread, float32 results are reproducible on one machine.
 torch.set_num_threads(1)
 
 MODELING_MODULES = (modeling_bitnet, modeling_llama)
 
 
 def load(directory, dtype=torch.float32):
-    """The model in `directory`, every floating tensor in `dtype`; refuses missing or unknown tensors."""
+    """Loads the model in `directory` with all floating tensors in `dtype`. Raises for missing or unknown tensors."""
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     model, report = transformers.AutoModelForCausalLM.from_pretrained(
@@ -44,7 +44,7 @@ def load(directory, dtype=torch.float32):
 
 @contextlib.contextmanager
 def library_in_float64():
-    """Inside, the library's casts to float32 are casts to float64: its own code, without its own rounding."""
+    """Turns the library's casts to float32 into casts to float64 while the context is active."""
     to_float32 = torch.Tensor.float
     torch.Tensor.float = torch.Tensor.double
     for module in MODELING_MODULES:
@@ -58,12 +58,12 @@ def library_in_float64():
 
 
 class _TorchWithoutFloat32:
-    """The name `torch` as a modelling file sees it, with float64 where float32 is asked for."""
+    """The module `torch` for modelling files, with float64 in place of float32."""
 
     def __getattr__(self, name):
         return torch.float64 if name in ("float", "float32") else getattr(torch, name)
 
 
 def versions():
-    """What made the numbers, for the records written beside them."""
+    """Returns the versions that produced the data."""
     return f"transformers {transformers.__version__}, torch {torch.__version__}"

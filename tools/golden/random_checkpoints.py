@@ -1,11 +1,11 @@
-"""Makes small random BitNet checkpoints and records what `transformers` computes with them.
+"""Writes small random BitNet checkpoints and records the intermediate results of `transformers`.
 
     python random_checkpoints.py OUT [--only NAME]
 
-For each recipe, OUT/NAME gets a checkpoint as Hugging Face writes it and `reference.safetensors`: the records of
-recording.py for a prompt and four decoded tokens, logits, and float64 twins. Seeds are searched until no activation
-lies so near a rounding tie that another order of additions could flip its code, so that codes can be compared
-for equality and logits closely.
+For each recipe, OUT/NAME contains a Hugging Face checkpoint and `reference.safetensors`: the records of recording.py
+for a prompt and four decoded tokens, logits, and float64 versions. Seeds are tried until no activation is so close to a
+rounding tie that another order of additions could flip its code. Codes can then be compared for equality, and logits
+with a small tolerance.
 """
 
 import argparse
@@ -23,31 +23,31 @@ from precision import library_in_float64, load, versions
 from recipes import RECIPES
 from recording import OUTPUTS, QUANTISED_INPUTS, layer_outputs, record_cached, record_forward
 
-# Records that this script checks but a reader of the reference can do without.
+# Records that this script checks but does not write.
 NOT_KEPT = ("_scale", ".ffn_output")
 PROMPT_TOKENS = 9
 DECODED_TOKENS = 4
-# A code is safe if its exact value is farther from a tie than this many times the largest difference between the
-# float32 and the float64 run in the same record: another order of additions moves values by about as much.
+# A code is safe if the distance of its exact value from a tie exceeds this multiple of the largest difference between
+# the float32 and float64 runs in the same record, which is about the effect of another order of additions.
 TIE_MARGIN_IN_NOISE = 2
-# Master weights keep this far from a tie between two trits, in units of their mean.
+# Minimum distance of master weights from a tie between two trits, in units of their mean.
 WEIGHT_TIE_MARGIN = 1e-5
 
 
 class TooNearATie(Exception):
-    """This seed puts a value where rounding is a matter of luck: try the next one."""
+    """A value is too close to a rounding tie; the next seed is tried."""
 
 
 def random_trits(rows, columns, generator):
-    """A third each of -1, 0 and 1."""
+    """Returns uniformly distributed trits."""
     return torch.randint(-1, 2, (rows, columns), generator=generator).float()
 
 
 def matrix_scale(path, layer, columns, generator):
-    """A scale for one matrix, so chosen that no stage saturates and every stage shows in the output.
+    """Returns a scale with which no stage saturates and every stage affects the output.
 
-    Scores of attention have a spread of about columns * q * k, so q and k share a product; they trade places from
-    layer to layer. The others differ by matrix and layer, over 0.01 to 3.
+    Attention scores have a spread of about columns * q * k, so the product of q and k is fixed; the two values are
+    swapped from layer to layer. The others differ by matrix and layer, from 0.01 to 3.
     """
     jitter = 0.8 + 0.4 * torch.rand((), generator=generator).item()
     score_share = 2.0 / columns
@@ -65,8 +65,10 @@ def matrix_scale(path, layer, columns, generator):
 
 
 def loud(row, generator):
-    """A row with 100 times the norm of `row`, nearly all of it in three coordinates: it fills its own int8 range
-    with outliers, so a scale shared between tokens would erase the others."""
+    """Returns a row with 100 times the norm of `row`, concentrated in three coordinates.
+
+    A scale shared between tokens would round the other tokens to zero.
+    """
     result = row * 5
     outliers = torch.randperm(len(row), generator=generator)[:3]
     target = 100 * row.norm()
@@ -75,7 +77,7 @@ def loud(row, generator):
 
 
 def random_tensors(recipe, loud_token, generator):
-    """The state dict to write, and for each ternary matrix the (trits, scale) that it means."""
+    """Returns the state dict, and (trits, scale) of each ternary matrix."""
     state, meaning = {}, {}
 
     def norm(width):
@@ -110,7 +112,7 @@ def random_tensors(recipe, loud_token, generator):
 
 
 def trits_of_master(master):
-    """What online quantisation makes of master weights; refuses weights near a tie."""
+    """Quantizes master weights as online quantization does. Raises for weights near a tie."""
     mean = master.double().abs().mean().item()
     scaled = master.double() / mean
     if (scaled.abs() - 0.5).abs().min() < WEIGHT_TIE_MARGIN:
@@ -119,7 +121,7 @@ def trits_of_master(master):
 
 
 def write_config(recipe, directory):
-    """config.json as transformers writes it now, or as version 4 did."""
+    """Writes config.json in the style of the current transformers or of version 4."""
     quantization = {"quant_method": "bitnet", "quantization_mode": recipe.mode}
     if recipe.linear_class is None:
         quantization = {"quant_method": "bitnet", "modules_to_not_convert": None}
@@ -158,7 +160,7 @@ def write_config(recipe, directory):
 
 
 def write_tensors(recipe, state, directory):
-    """model.safetensors, or shards and their index."""
+    """Writes model.safetensors, or shards with an index."""
     if recipe.shard_size is None:
         save_file(state, directory / "model.safetensors", metadata={"format": "pt"})
         return
@@ -170,7 +172,7 @@ def write_tensors(recipe, state, directory):
 
 
 def check_products(recipe, records, meaning):
-    """The recorded products equal codes times trits times scales: the file says what we meant."""
+    """Checks that the recorded products equal codes times trits times scales."""
     shared_input = {"self_attn.k_proj": "attn_in", "self_attn.v_proj": "attn_in", "mlp.up_proj": "ffn_in"}
     for layer in range(recipe.layers):
         for path, output in OUTPUTS.items():
@@ -181,11 +183,11 @@ def check_products(recipe, records, meaning):
             found = records[f"layer.{layer}.{output}"].double()
             error = (found - expected).abs().amax(dim=-1) / expected.abs().amax(dim=-1)
             if error.max() > 2e-6:
-                raise AssertionError(f"{recipe.name} layer {layer} {path}: off by {error.max():.1e} of the row's largest")
+                raise AssertionError(f"{recipe.name} layer {layer} {path}: error is {error.max():.1e} of the largest element of the row")
 
 
 def check_margins(records, twins):
-    """No code so near a tie that float32 noise decides it."""
+    """Raises if a code is so close to a tie that float32 rounding could change it."""
     for name, scaled in records.items():
         if name.endswith("_scaled"):
             noise = (scaled.double() - twins[name]).abs().max()
@@ -195,14 +197,14 @@ def check_margins(records, twins):
 
 
 def reference(recipe, directory, meaning, loud_token, generator):
-    """Runs the checkpoint every way and returns the tensors to keep."""
+    """Runs the checkpoint in all ways and returns the tensors to write."""
     prompt = torch.randint(2, recipe.vocab, (PROMPT_TOKENS,), generator=generator).tolist()
     prompt[0], prompt[3] = 0, loud_token
 
     seen = set(prompt)
 
     def pick(logits):
-        # The best new token. Random models with a tied embedding repeat themselves, and the loud row wins for ever.
+        # The best token that is not in the sequence yet: random models with a tied embedding would repeat the loud row.
         new = logits.clone()
         new[sorted(seen)] = -torch.inf
         seen.add(new.argmax().item())
@@ -220,7 +222,7 @@ def reference(recipe, directory, meaning, loud_token, generator):
 
     check_margins(records, twins)
     check_products(recipe, records, meaning)
-    # The loud row of a tied head makes logits of thousands, hence the relative part.
+    # The loud row of a tied head causes logits in the thousands, hence the relative tolerance.
     for name, rows in cached.items():
         torch.testing.assert_close(rows, records[name], atol=1e-4, rtol=1e-5, msg=lambda m: f"{name}: {m}")
     torch.testing.assert_close(cached_logits, logits, atol=1e-4, rtol=1e-5)
@@ -241,7 +243,7 @@ def reference(recipe, directory, meaning, loud_token, generator):
 
 
 def make(recipe, out):
-    """Writes OUT/NAME from the first seed that keeps clear of ties; returns the seed."""
+    """Writes OUT/NAME from the first seed without ties, and returns the seed."""
     directory = out / recipe.name
     for seed in range(2000):
         shutil.rmtree(directory, ignore_errors=True)
@@ -262,7 +264,7 @@ def make(recipe, out):
             f"python tools/golden/random_checkpoints.py tests/data/random --only {recipe.name}\nseed {seed}\n{versions()}\n"
         )
         return seed
-    raise RuntimeError(f"{recipe.name}: no seed keeps clear of ties")
+    raise RuntimeError(f"{recipe.name}: no seed avoids ties")
 
 
 def main():

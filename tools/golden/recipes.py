@@ -1,7 +1,7 @@
-"""The random checkpoints: which shapes, linear classes and file styles there are.
+"""Shapes, linear classes and file styles of the random checkpoints.
 
-Every pair of {linear class and mode} x {grouped-query, multi-head} x {tied, untied} occurs, and each checkpoint
-holds at least one more thing that a reader or a kernel can get wrong.
+Every pair of {linear class and mode} x {grouped-query, multi-head} x {tied, untied} occurs, and each checkpoint covers
+at least one more case that a reader or a kernel can get wrong.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Recipe:
-    """One checkpoint. `linear_class` None leaves the key out of config.json, as older files do."""
+    """One checkpoint. If `linear_class` is None, config.json has no such key, as in older files."""
 
     name: str
     linear_class: str | None
@@ -32,7 +32,7 @@ class Recipe:
 
     @property
     def holds_master_weights(self):
-        """Whether the file has bfloat16 master weights; otherwise trits are packed four to a byte."""
+        """True if the file has bfloat16 master weights instead of packed trits, four per byte."""
         # BitLinear is packed in both modes: the library reads `quantization_mode` for AutoBitLinear only.
         return self.linear_class == "autobitlinear" and self.mode == "online"
 
@@ -68,7 +68,7 @@ class Recipe:
 
 
 RECIPES = [
-    # A width that is no multiple of 64, and heads of 24.
+    # A width that is not a multiple of 64, and heads of size 24.
     Recipe("auto-offline-gqa-tied", "autobitlinear", "offline", 96, 4, 2, 256, 2, 288, tied=True,
            rope_theta=500000.0, config_style=4),
     # Three layers; a feed-forward width that is a multiple of 32 only.
@@ -81,19 +81,19 @@ RECIPES = [
            activation="silu", config_style=4),
     Recipe("auto-online-gqa-untied", "autobitlinear", "online", 64, 4, 2, 128, 2, 256, tied=False,
            norm_eps=1e-6, config_style=4),
-    # A feed-forward width that is a multiple of 4 only; an epsilon large enough to be seen.
+    # A feed-forward width that is a multiple of 4 only; an epsilon large enough to matter.
     Recipe("auto-online-mha-tied-silu", "autobitlinear", "online", 64, 2, 2, 132, 2, 256, tied=True,
            activation="silu", norm_eps=1e-3),
-    # Says "online" and is packed all the same.
+    # The mode is "online", but the weights are packed.
     Recipe("bit-online-mha-untied", "bitlinear", "online", 80, 2, 2, 160, 2, 256, tied=False, config_style=4),
     Recipe("bit-online-gqa-tied", "bitlinear", "online", 96, 6, 3, 144, 2, 256, tied=True, rope_theta=500000.0),
-    # As the 1.58-bit Llama checkpoints are: no linear class named, no sub-norms.
+    # Like the 1.58-bit Llama checkpoints: no linear class, no sub-norms.
     Recipe("llama-gqa-untied", None, "offline", 96, 4, 2, 192, 2, 256, tied=False, activation="silu",
            architecture="LlamaForCausalLM", rope_theta=500000.0, config_style=4),
-    # Heads together wider than the model: 4 x 32 against 96.
+    # Heads wider than the model in total: 4 x 32 and 96.
     Recipe("llama-wide-heads-tied", None, "offline", 96, 4, 1, 128, 2, 256, tied=True, activation="silu",
            architecture="LlamaForCausalLM", head_dim=32),
-    # The widest, in several files.
+    # The widest, in several shards.
     Recipe("auto-offline-gqa-tied-sharded", "autobitlinear", "offline", 128, 4, 2, 320, 2, 256, tied=True,
            rope_theta=500000.0, shard_size="60KB"),
 ]

@@ -1,6 +1,6 @@
-"""Records what happens inside each layer of a BitNet or Llama model, by forward hooks.
+"""Records intermediate results of each layer of a BitNet or Llama model with forward hooks.
 
-Names of the records, one row a token:
+Names of the records, which have one row per token:
 
     layer.L.input               the residual stream entering the layer
     layer.L.attn_in_scaled      input of q, k and v times its activation scale, before rounding
@@ -17,13 +17,13 @@ Names of the records, one row a token:
     layer.L.output              the residual stream leaving the layer
     final.norm                  input of the output head
 
-Beside each pair of _scaled and _codes stands _scale, the factor between the input and _scaled.
+Each pair of _scaled and _codes is accompanied by _scale, the factor between the input and _scaled.
 """
 
 import torch
 from transformers.integrations.bitnet import ActQuant, BitLinear
 
-# Which product's input is recorded under which name (q stands for k and v, gate for up: they share it).
+# Name under which the input of each product is recorded (q also stands for k and v, gate for up: they share it).
 QUANTISED_INPUTS = {
     "self_attn.q_proj": "attn_in",
     "self_attn.o_proj": "attn_out",
@@ -42,7 +42,7 @@ OUTPUTS = {
 
 
 def quantise(linear, x):
-    """The scale of each row of `x`, `x` times it, and the codes: checked against the linear's own function."""
+    """Returns the scale of each row of `x`, the scaled rows, and the codes, checked against the library's function."""
     scale = 127 / x.abs().max(dim=-1, keepdim=True).values.clamp(min=1e-5)
     scaled = x * scale
     codes = scaled.round().clamp(-128, 127)
@@ -52,12 +52,12 @@ def quantise(linear, x):
     else:
         same = torch.equal(ActQuant.apply(x), codes / scale)
     if not same:
-        raise AssertionError("the library quantises activations in another way than this script")
+        raise AssertionError("the library quantizes activations differently than this script")
     return scale, scaled, codes.to(torch.int8)
 
 
 class Recorder:
-    """While entered, every forward pass of `model` appends its rows to `rows`."""
+    """Appends the rows of each forward pass of `model` to `rows` while the context is active."""
 
     def __init__(self, model):
         self.model = model
@@ -75,7 +75,7 @@ class Recorder:
             hook.remove()
 
     def tensors(self):
-        """Everything recorded, passes one after another."""
+        """Returns all records, with the passes concatenated."""
         return {name: torch.cat(parts) for name, parts in self.rows.items()}
 
     def _watch_layer(self, prefix, layer):
@@ -109,19 +109,19 @@ class Recorder:
 
 @torch.no_grad()
 def record_forward(model, ids):
-    """One pass over all of `ids`: the records, and the logits of every position."""
+    """Runs one pass over `ids`. Returns the records and the logits of every position."""
     with Recorder(model) as recorder:
         result = model(torch.tensor([ids]), use_cache=True)
     records = recorder.tensors()
     for index, layer in enumerate(result.past_key_values.layers):
-        # From [1, head, token, element] to a row a token.
+        # From [1, head, token, element] to one row per token.
         records[f"layer.{index}.key_rotated"] = layer.keys[0].transpose(0, 1).flatten(1).clone()
     return records, result.logits[0]
 
 
 @torch.no_grad()
 def record_cached(model, prompt, pick, steps):
-    """A pass over `prompt`, then `steps` passes of one token with the K/V cache; `pick` chooses each token."""
+    """Runs `prompt`, then `steps` single tokens with the K/V cache. `pick` selects each token."""
     decoded, logits, cache, fed = [], [], None, prompt
     with Recorder(model) as recorder:
         for _ in range(1 + steps):
@@ -135,7 +135,7 @@ def record_cached(model, prompt, pick, steps):
 
 @torch.no_grad()
 def layer_outputs(model, inputs):
-    """Each layer's output when it is fed `inputs[layer]`, whatever the layer before would have given."""
+    """Returns the output of each layer for the input `inputs[layer]`."""
     overrides = [
         layer.register_forward_pre_hook(
             lambda _, args, kwargs, x=x: ((x.unsqueeze(0), *args[1:]), kwargs), with_kwargs=True

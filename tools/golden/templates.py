@@ -1,8 +1,8 @@
-"""Renders chat templates with Jinja2, set up as Transformers does, and records what comes out.
+"""Renders chat templates with Jinja2, configured as in Transformers, and records the results.
 
     python3 tools/golden/templates.py > crates/text/tests/data/templates.json
 
-Needs jinja2 3.1.6. The templates are written for this test in the styles met in model files.
+Requires jinja2 3.1.6. The templates were written for this test in the styles found in model files.
 """
 
 import datetime
@@ -443,7 +443,7 @@ def render(template, messages, options):
             variables[name] = options[name]
     try:
         return {"text": env.from_string(template).render(**variables)}
-    except Exception as error:  # whatever Jinja2 raises, we must raise too
+    except Exception as error:  # wf must report an error wherever Jinja2 raises one
         return {"error": str(error)}
 
 

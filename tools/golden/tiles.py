@@ -1,7 +1,7 @@
-"""TL1 and TL2 as bitnet.cpp's own converter writes them: python tiles.py BITNET_DIRECTORY OUT_DIRECTORY
+"""Writes TL1 and TL2 data with the functions of bitnet.cpp's converter: python tiles.py BITNET_DIRECTORY OUT_DIRECTORY
 
-BITNET_DIRECTORY is a checkout of microsoft/BitNet; only the functions that order the weights are taken from it. The trits
-are those of the generator in `trits`, which the Rust test repeats.
+BITNET_DIRECTORY is a checkout of microsoft/BitNet, of which only the functions that order the weights are used. The trits
+come from the generator `trits`, which the Rust test implements, too.
 """
 
 import ast
@@ -31,7 +31,7 @@ def trits(count):
 
 
 def converter(directory):
-    """The converter's functions, without its imports and its command line."""
+    """Loads the functions of the converter without its imports and its command line."""
     source = (Path(directory) / "utils/convert-hf-to-gguf-bitnet.py").read_text()
     wanted = ("process_tl1", "preprocess_")
     parts = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name.startswith(wanted)]

@@ -1,6 +1,6 @@
-"""Our GGUF files in llama.cpp: python llama_cpp_check.py WF MODEL
+"""Opens GGUF files written by wf in llama.cpp: python llama_cpp_check.py WF MODEL
 
-Needs llama-cpp-python. Exits with 1 if a file does not open, or if tokens or scores are not alike.
+Requires llama-cpp-python. Exits with status 1 if a file cannot be opened, or if tokens or logits differ.
 """
 
 import json
@@ -17,8 +17,8 @@ TEXTS = [
     "  Two spaces, 12345 numbers, it's John's, and\n\n\ttabs.",
     "Caf\u00e9 \u201cquotes\u201d \u65e5\u672c\u8a9e \U0001f600!",
 ]
-# Both sides round activations to eight bits, in blocks of different lengths.
-LEAST_COSINE = 0.99
+# Both sides quantize activations to eight bits, but in blocks of different lengths.
+MIN_COSINE = 0.99
 
 
 def wf(binary, *args):
@@ -37,13 +37,13 @@ def check(binary, source, encoding, directory):
         theirs.reset()
         theirs.eval(ids)
         listed = ",".join(map(str, ids))
-        scores = json.loads(
+        logits = json.loads(
             wf(binary, "eval", "logits", path, "--ids", listed, "--activation", "silu", "--all", "--json")
         )["logits"]
-        a, b = np.array(scores), np.array(theirs.scores[len(ids) - 1])
+        a, b = np.array(logits), np.array(theirs.scores[len(ids) - 1])
         lowest = min(lowest, a @ b / np.sqrt((a @ a) * (b @ b)))
-    print(f"{encoding}: {len(TEXTS)} texts give the same tokens, scores have a cosine of {lowest:.5f}")
-    assert lowest >= LEAST_COSINE, f"{encoding}: cosine {lowest}"
+    print(f"{encoding}: {len(TEXTS)} texts have equal tokens, cosine of logits {lowest:.5f}")
+    assert lowest >= MIN_COSINE, f"{encoding}: cosine {lowest}"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Our packed safetensors in transformers: python transformers_check.py WF MODEL
+"""Opens packed safetensors written by wf in transformers: python transformers_check.py WF MODEL
 
-Needs torch, transformers and accelerate. Exits with 1 if the checkpoint does not load, or if tokens or scores are not alike.
+Requires torch, transformers and accelerate. Exits with status 1 if the checkpoint cannot be loaded, or if tokens or logits
+differ.
 """
 
 import json
@@ -20,9 +21,9 @@ TEXTS = [
     "Once upon a time, there was a little girl named Lily.",
     "  Two spaces, 12345 numbers, it's John's, and\n\n\ttabs.",
 ]
-# Rounding ties of the int8 codes fall to either side.
-LEAST_COSINE = 0.9999
-LEAST_COSINE_IN_BF16 = 0.99
+# Rounding ties of the int8 codes may be resolved differently.
+MIN_COSINE = 0.9999
+MIN_COSINE_IN_BF16 = 0.99
 
 
 def wf(binary, *args):
@@ -34,7 +35,7 @@ def check(binary, source, directory):
     wf(binary, "convert", source, path)
     tokenizer = AutoTokenizer.from_pretrained(path)
     model = precision.load(path)
-    # What a user does: whatever type the checkpoint says.
+    # As a user would load it: with the type of the checkpoint.
     plain = AutoModelForCausalLM.from_pretrained(path).eval()
     lowest = 1.0
     for text in TEXTS:
@@ -45,14 +46,14 @@ def check(binary, source, directory):
             theirs = model(torch.tensor([ids])).logits[0, -1].double().numpy()
             rounded = plain(torch.tensor([ids])).logits[0, -1].double().numpy()
         listed = ",".join(map(str, ids))
-        scores = json.loads(wf(binary, "eval", "logits", path, "--ids", listed, "--all", "--json"))["logits"]
-        a = np.array(scores)
+        logits = json.loads(wf(binary, "eval", "logits", path, "--ids", listed, "--all", "--json"))["logits"]
+        a = np.array(logits)
         lowest = min(lowest, a @ theirs / np.sqrt((a @ a) * (theirs @ theirs)))
         assert a.argmax() == theirs.argmax(), f"{text!r}: best token"
         in_bf16 = a @ rounded / np.sqrt((a @ a) * (rounded @ rounded))
-        assert in_bf16 >= LEAST_COSINE_IN_BF16, f"{text!r}: cosine {in_bf16} in bf16"
-    print(f"packed: {len(TEXTS)} texts give the same tokens, scores have a cosine of {lowest:.6f}")
-    assert lowest >= LEAST_COSINE, f"cosine {lowest}"
+        assert in_bf16 >= MIN_COSINE_IN_BF16, f"{text!r}: cosine {in_bf16} in bf16"
+    print(f"packed: {len(TEXTS)} texts have equal tokens, cosine of logits {lowest:.6f}")
+    assert lowest >= MIN_COSINE, f"cosine {lowest}"
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Drives `wf chat` through a pseudo-terminal and draws what it shows as an SVG that moves.
+"""Drives `wf chat` through a pseudo-terminal and records it as an animated SVG.
 
     tools/terminal/record.py target/release/wf docs/images/terminal.svg
 
-Python's standard library is all it needs. The answers and their speed are those of this machine;
-only the typing is made slower, so that it can be followed.
+Needs only Python's standard library. Responses and their speed are those of this machine; only the
+typing is slowed down.
 """
 
 import os
@@ -21,7 +21,7 @@ from termios import TIOCSWINSZ
 from screen import Screen
 
 COLUMNS, ROWS = 104, 26
-# What is typed, and what has to be shown before the next line is.
+# Lines to type, and the output that must appear before the next one.
 READY = "\x1b[?2004h"
 LINES = ["Hello! Who are you?", "Tell me a story about a dragon.", "/stats", "/quit"]
 KEY_SECONDS = 0.05
@@ -31,7 +31,7 @@ CHAR, LINE, EDGE = 8.4, 19, 16
 
 
 class Recording:
-    """A program on a terminal; `frames` has what its screen was, and since when."""
+    """A program on a terminal; `frames` has the contents of its screen with timestamps."""
 
     def __init__(self, command, environment):
         child, self.terminal = pty.fork()
@@ -42,7 +42,7 @@ class Recording:
         self.start, self.frames = time.monotonic(), []
 
     def look(self, seconds, until=None):
-        """Takes in what is shown for so long, or until that text was shown."""
+        """Reads output for a number of seconds, or until a text appears."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and not (until and until in self.shown):
             if not select.select([self.terminal], [], [], left)[0]:
@@ -56,7 +56,7 @@ class Recording:
             rows = tuple(self.screen.runs(row) for row in range(ROWS))
             self.frames.append((time.monotonic() - self.start, rows))
         if until and until not in self.shown:
-            sys.exit(f"record.py: {until!r} was not shown within {seconds} s")
+            sys.exit(f"record.py: {until!r} did not appear within {seconds} s")
 
     def type(self, line):
         self.shown = ""
@@ -86,7 +86,7 @@ def record(wf):
 
 
 def spans(frames, end):
-    """[(row, runs, from, to)]: what each row was, and when."""
+    """Returns the contents of each row over time, as [(row, runs, from, to)]."""
     found, open_rows = [], {}
     for at, rows in frames + [(end, None)]:
         for row in range(ROWS):
@@ -100,7 +100,7 @@ def spans(frames, end):
 
 
 def thinned(frames, gap=0.08):
-    """Not more frames than an eye can tell apart; the last of each group."""
+    """Merges frames that are too close to tell apart; keeps the last of each group."""
     kept = []
     for at, rows in frames:
         if kept and at - kept[-1][0] < gap:
@@ -131,7 +131,7 @@ def draw(frames):
                     f'<tspan x="{x:.1f}" textLength="{length:.1f}" {look}>{escape(text)}</tspan>'
                 )
             column += len(text)
-        # Where nothing moves, the end is shown.
+        # Without animation, the last frame is shown.
         stays = "visible" if to >= end else "hidden"
         times = f"0;{since / end:.4f};{min(to / end, 0.9999):.4f}"
         out.append(

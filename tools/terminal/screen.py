@@ -1,9 +1,9 @@
-"""A terminal as far as `wf chat` needs one: text, colours, moves of the cursor, erasing."""
+"""A terminal emulator with what `wf chat` needs: text, colours, cursor movement, erasing."""
 
 import re
 import unicodedata
 
-# A sequence that begins with escape, whole.
+# A complete escape sequence.
 SEQUENCE = re.compile(r"\x1b(?:\[([?0-9;]*)([A-Za-z])|\][^\x07]*\x07|[=>78])")
 
 
@@ -27,7 +27,7 @@ class Screen:
                 continue
             found = SEQUENCE.match(text, at)
             if not found:
-                # The rest of the sequence is still to come.
+                # The sequence is incomplete.
                 self.rest = text[at:]
                 return
             if found.group(2):
@@ -79,7 +79,7 @@ class Screen:
                 self.cells[row] = [(" ", "")] * self.columns
 
     def runs(self, row):
-        """A row as [(text, style)], without the blanks at its end."""
+        """Returns a row as [(text, style)], without trailing blanks."""
         runs = []
         for character, style in self.cells[row]:
             if runs and runs[-1][1] == style:
