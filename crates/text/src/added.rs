@@ -4,29 +4,35 @@
 //! The caller chooses which tokens are recognised.
 
 use aho_corasick::{AhoCorasick, MatchKind};
+use serde::Deserialize;
 
 use crate::normalize::{Normalizer, normalize};
 use crate::{TextError, TokenId};
 
-/// An added token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An added token, as in `tokenizer.json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "these are the five flags of the file format")]
 pub(crate) struct AddedToken {
     pub(crate) id: TokenId,
+    #[serde(rename = "content")]
     pub(crate) text: String,
     /// Controls the model; never results from user text.
+    #[serde(default)]
     pub(crate) special: bool,
     /// Matches in the normalized text, not in the original one.
+    #[serde(default)]
     pub(crate) normalized: bool,
     /// Consumes the white space before it.
+    #[serde(default)]
     pub(crate) lstrip: bool,
     /// Consumes the white space after it.
+    #[serde(default)]
     pub(crate) rstrip: bool,
     /// Does not match inside a word.
+    #[serde(default)]
     pub(crate) single_word: bool,
 }
 
-/// Part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part<'a> {
     Token(TokenId),

@@ -39,7 +39,6 @@ pub(crate) struct Bpe {
     merges: Merges,
 }
 
-/// Buffers reused between pre-tokens.
 #[derive(Debug, Default)]
 pub(crate) struct BpeScratch {
     symbols: Vec<TokenId>,
@@ -54,7 +53,7 @@ impl Bpe {
         source: MergeSource,
         rules: BpeRules,
     ) -> Result<Self, TextError> {
-        let alphabet = vocab.alphabet();
+        let alphabet = vocab.alphabet;
         let mut whole = HashMap::with_capacity(mergeable.len());
         let mut byte_tokens = [None; 256];
         for &id in mergeable {

@@ -46,7 +46,7 @@ impl Detokenizer {
         let Some(mut piece) = tokenizer.token_bytes(id) else { return };
         if self.at_start && !piece.is_empty() {
             self.at_start = false;
-            if tokenizer.strips_leading_space() {
+            if tokenizer.strip_leading_space {
                 piece = piece.strip_prefix(b" ").unwrap_or(piece);
             }
         }

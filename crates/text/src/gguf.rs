@@ -16,7 +16,7 @@ use crate::{TextError, TokenId};
 /// Pre-tokenizer by its name in `tokenizer.ggml.pre`.
 struct Pre {
     names: &'static [&'static str],
-    splitter: fn() -> Splitter,
+    splitter: Splitter,
     ignore_merges: bool,
     compose: bool,
     add_bos: bool,
@@ -26,38 +26,37 @@ struct Pre {
 const PRES: &[Pre] = &[
     Pre {
         names: &["llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "falcon_e"],
-        splitter: Splitter::llama3,
+        splitter: Splitter::LLAMA3,
         ignore_merges: true,
         compose: false,
         add_bos: true,
     },
     Pre {
         names: &["qwen2", "deepseek-r1-qwen"],
-        splitter: Splitter::qwen2,
+        splitter: Splitter::QWEN2,
         ignore_merges: false,
         compose: true,
         add_bos: false,
     },
     Pre {
         names: &["gpt-2", "phi-2"],
-        splitter: || Splitter::Gpt2 { add_prefix_space: false },
+        splitter: Splitter::Gpt2 { add_prefix_space: false },
         ignore_merges: false,
         compose: false,
         add_bos: false,
     },
 ];
 
-/// All names, for error messages.
-const PRE_NAMES: &str = "llama-bpe, llama3, llama-v3, falcon3, falcon-h1, falcon_e, qwen2, deepseek-r1-qwen, gpt-2, phi-2";
-
 pub(crate) fn parts(v: Vocabulary) -> Result<Parts, TextError> {
     check_lengths(&v)?;
     match v.model.as_str() {
         "gpt2" => byte_level(v),
         "llama" => sentence_piece(v),
-        other => {
-            Err(TextError::unsupported("tokenizer.ggml.model", format!("{other:?}"), "gpt2, llama"))
-        }
+        other => Err(TextError::unsupported(
+            "tokenizer.ggml.model",
+            &format!("{other:?}"),
+            "gpt2, llama",
+        )),
     }
 }
 
@@ -80,12 +79,12 @@ fn check_lengths(v: &Vocabulary) -> Result<(), TextError> {
 }
 
 fn byte_level(v: Vocabulary) -> Result<Parts, TextError> {
-    let Some(name) = v.pre.as_deref() else {
-        return Err(TextError::unsupported("tokenizer.ggml.pre", "(missing)", PRE_NAMES));
-    };
-    let Some(pre) = PRES.iter().find(|pre| pre.names.contains(&name)) else {
-        return Err(TextError::unsupported("tokenizer.ggml.pre", format!("{name:?}"), PRE_NAMES));
-    };
+    let is_named = |pre: &&Pre| v.pre.as_deref().is_some_and(|name| pre.names.contains(&name));
+    let pre = PRES.iter().find(is_named).ok_or_else(|| {
+        let found = v.pre.as_ref().map_or("(missing)".to_owned(), |name| format!("{name:?}"));
+        let names: Vec<_> = PRES.iter().flat_map(|pre| pre.names).copied().collect();
+        TextError::unsupported("tokenizer.ggml.pre", &found, &names.join(", "))
+    })?;
     let merges = v.merges.iter().enumerate().map(|(rank, merge)| {
         let pair = crate::tokenizer_json::split_pair(merge);
         let (left, right) = pair.ok_or_else(|| {
@@ -98,7 +97,7 @@ fn byte_level(v: Vocabulary) -> Result<Parts, TextError> {
         merges: MergeSource::Listed(merges.collect::<Result<_, TextError>>()?),
         rules: BpeRules { ignore_merges: pre.ignore_merges, ..BpeRules::default() },
         normalizer: if pre.compose { vec![Normalizer::Nfc] } else { Vec::new() },
-        splitter: (pre.splitter)(),
+        splitter: pre.splitter.clone(),
         ends: ends(&v, pre.add_bos),
         strip_leading_space: false,
         added: added(&v),
@@ -122,10 +121,10 @@ fn sentence_piece(mut v: Vocabulary) -> Result<Parts, TextError> {
         alphabet: Alphabet::Chars,
         merges: MergeSource::Scores(std::mem::take(&mut v.scores)),
         rules: BpeRules {
-            ignore_merges: false,
             byte_fallback: true,
             unknown: unknown.map(|(id, _)| id),
             fuse_unknown: true,
+            ..BpeRules::default()
         },
         normalizer: prepend.into_iter().chain([replace]).collect(),
         splitter: Splitter::Whole,
@@ -149,15 +148,8 @@ fn added(v: &Vocabulary) -> Vec<AddedToken> {
     let added = (0..).zip(kinds).filter_map(|(id, (&kind, text))| {
         let special = matches!(kind, token_type::CONTROL | token_type::UNKNOWN);
         let wanted = (special || kind == token_type::USER_DEFINED) && !text.is_empty();
-        wanted.then(|| AddedToken {
-            id,
-            text: text.clone(),
-            special,
-            normalized: false,
-            lstrip: false,
-            rstrip: false,
-            single_word: false,
-        })
+        let token = || AddedToken { id, text: text.clone(), special, ..AddedToken::default() };
+        wanted.then(token)
     });
     added.collect()
 }

@@ -27,7 +27,6 @@ const NO_MERGE: Merge = Merge { rank: u32::MAX, merged: TokenId::MAX };
 /// Number of symbols up to which scanning all pairs for each merge is faster than a queue.
 const SHORT: usize = 48;
 
-/// Buffers reused between words.
 #[derive(Debug, Default)]
 pub(crate) struct MergeScratch {
     pairs: Vec<Merge>,
@@ -45,7 +44,6 @@ struct Node {
     pair: Merge,
 }
 
-/// End of the linked list.
 const NOWHERE: u32 = u32::MAX;
 
 impl Merges {

@@ -7,7 +7,6 @@ use crate::normalize::Normalizer;
 use crate::split::Splitter;
 use crate::vocab::Alphabet;
 
-/// Contents of a vocabulary file.
 pub(crate) struct Parts {
     pub(crate) alphabet: Alphabet,
     pub(crate) entries: Vec<(String, TokenId)>,

@@ -76,7 +76,10 @@ pub(crate) fn is_mark(c: char) -> bool {
 
 /// Returns the first mark that is not used.
 pub(crate) fn free_mark(is_used: impl Fn(char) -> bool) -> Result<char, TextError> {
-    MARKS.into_iter().find(|&mark| !is_used(mark)).ok_or(TextError::NoFreeNoncharacter)
+    MARKS.into_iter().find(|&mark| !is_used(mark)).ok_or_else(|| {
+        let marks = "every noncharacter from U+FDD0 to U+FDEF";
+        TextError::Chat(format!("chat messages contain {marks}: at least one must be unused"))
+    })
 }
 
 impl Finder {

@@ -53,11 +53,11 @@ pub(crate) enum Prepend {
 const KNOWN: &[(&str, Splitter)] = &[
     (
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        words(3, Contractions::FoldedCase),
+        Splitter::LLAMA3,
     ),
     (
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        words(1, Contractions::FoldedCase),
+        Splitter::QWEN2,
     ),
     (
         r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
@@ -78,19 +78,15 @@ const fn words(max_digits: usize, contractions: Contractions) -> Splitter {
 }
 
 impl Splitter {
+    /// The splitter of Llama 3.
+    pub(crate) const LLAMA3: Self = words(3, Contractions::FoldedCase);
+
+    /// The splitter of Qwen 2: as Llama 3, but with single digits.
+    pub(crate) const QWEN2: Self = words(1, Contractions::FoldedCase);
+
     /// Returns the scanner of a supported expression.
     pub(crate) fn for_expression(expression: &str) -> Option<Self> {
         KNOWN.iter().find(|(known, _)| *known == expression).map(|(_, splitter)| splitter.clone())
-    }
-
-    /// Returns the splitter of Llama 3.
-    pub(crate) fn llama3() -> Self {
-        words(3, Contractions::FoldedCase)
-    }
-
-    /// Returns the splitter of Qwen 2: as Llama 3, but with single digits.
-    pub(crate) fn qwen2() -> Self {
-        words(1, Contractions::FoldedCase)
     }
 
     /// Calls `emit` for each pre-token of `text`. `at_start` is true at the start of the input.
@@ -251,8 +247,8 @@ mod tests {
 
     #[test]
     fn white_space_leaves_its_last_character_to_the_next_word() {
-        assert_eq!(pieces(&Splitter::llama3(), "a   b"), ["a", "  ", " b"]);
-        assert_eq!(pieces(&Splitter::llama3(), "a \n\n  b  "), ["a", " \n\n", " ", " b", "  "]);
+        assert_eq!(pieces(&Splitter::LLAMA3, "a   b"), ["a", "  ", " b"]);
+        assert_eq!(pieces(&Splitter::LLAMA3, "a \n\n  b  "), ["a", " \n\n", " ", " b", "  "]);
         let gpt2 = Splitter::Gpt2 { add_prefix_space: false };
         assert_eq!(pieces(&gpt2, "a \n\n  b"), ["a", " \n\n ", " b"]);
     }
@@ -260,7 +256,7 @@ mod tests {
     #[test]
     fn contractions_follow_the_case_rule_of_their_pattern() {
         assert_eq!(
-            pieces(&Splitter::llama3(), "IT'S it'\u{17f}x"),
+            pieces(&Splitter::LLAMA3, "IT'S it'\u{17f}x"),
             ["IT", "'S", " it", "'\u{17f}", "x"]
         );
         let gpt2 = Splitter::Gpt2 { add_prefix_space: true };
@@ -269,8 +265,8 @@ mod tests {
 
     #[test]
     fn digit_runs_are_split_by_length() {
-        assert_eq!(pieces(&Splitter::llama3(), "12345"), ["123", "45"]);
-        assert_eq!(pieces(&Splitter::qwen2(), "123"), ["1", "2", "3"]);
+        assert_eq!(pieces(&Splitter::LLAMA3, "12345"), ["123", "45"]);
+        assert_eq!(pieces(&Splitter::QWEN2, "123"), ["1", "2", "3"]);
     }
 
     #[test]

@@ -28,7 +28,8 @@ pub struct Tokenizer {
     in_prompt: AddedFinder,
     special_texts: SpecialTexts,
     ends: PromptEnds,
-    strip_leading_space: bool,
+    /// True if decoding drops the space that encoding put before the first word.
+    pub(crate) strip_leading_space: bool,
 }
 
 /// Added tokens in search order: in the original text, then in the normalized text.
@@ -67,8 +68,7 @@ impl Tokenizer {
             }
         }
         let mergeable: Vec<TokenId> = parts.entries.iter().map(|(_, id)| *id).collect();
-        let of_added = added.iter().map(|t| (t.id, t.text.as_str(), t.special));
-        let vocab = Vocab::new(parts.alphabet, parts.entries, of_added)?;
+        let vocab = Vocab::new(parts.alphabet, parts.entries, &added)?;
         let bpe = Bpe::new(&vocab, &mergeable, parts.merges, parts.rules)?;
         let plain = added.iter().filter(|token| !token.special).cloned().collect();
         let special_texts = added.iter().filter(|t| t.special).map(|t| t.text.clone());
@@ -201,11 +201,6 @@ impl Tokenizer {
     pub fn special_texts(&self) -> &SpecialTexts {
         &self.special_texts
     }
-
-    /// Returns `true` if decoding drops the space that encoding put before the first word.
-    pub(crate) fn strips_leading_space(&self) -> bool {
-        self.strip_leading_space
-    }
 }
 
 impl Added {
@@ -218,7 +213,6 @@ impl Added {
     }
 }
 
-/// State of one encoding.
 #[derive(Default)]
 struct Run {
     tokens: Vec<TokenId>,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::added::AddedToken;
 use crate::{TextError, TokenId, byte_alphabet};
 
 /// Notation of the texts of a vocabulary.
@@ -13,10 +14,9 @@ pub(crate) enum Alphabet {
     Chars,
 }
 
-/// All tokens of a model.
 #[derive(Debug)]
 pub(crate) struct Vocab {
-    alphabet: Alphabet,
+    pub(crate) alphabet: Alphabet,
     texts: Vec<Option<Box<str>>>,
     pieces: Vec<Box<[u8]>>,
     special: Vec<bool>,
@@ -24,15 +24,15 @@ pub(crate) struct Vocab {
 }
 
 impl Vocab {
-    /// Creates a vocabulary from the entries of the model and its added tokens (id, text, special).
+    /// Creates a vocabulary from the entries of the model and its added tokens.
     ///
     /// The bytes of an added token are its text; all others are decoded by `alphabet`.
-    pub(crate) fn new<'a>(
+    pub(crate) fn new(
         alphabet: Alphabet,
         entries: Vec<(String, TokenId)>,
-        added: impl Iterator<Item = (TokenId, &'a str, bool)> + Clone,
+        added: &[AddedToken],
     ) -> Result<Self, TextError> {
-        let ids = entries.iter().map(|(_, id)| *id).chain(added.clone().map(|(id, ..)| id));
+        let ids = entries.iter().map(|(_, id)| *id).chain(added.iter().map(|token| token.id));
         let len = checked_len(ids)?;
         let mut vocab = Vocab {
             alphabet,
@@ -52,7 +52,7 @@ impl Vocab {
             *slot = Some(text.clone().into());
             vocab.ids.insert(text.into(), id);
         }
-        for (id, text, special) in added {
+        for &AddedToken { id, ref text, special, .. } in added {
             let index = id as usize;
             if let Some(other) = vocab.text(id)
                 && other != text
@@ -63,19 +63,14 @@ impl Vocab {
             }
             vocab.pieces[index] = text.as_bytes().into();
             vocab.special[index] |= special;
-            vocab.texts[index] = Some(text.into());
-            vocab.ids.insert(text.into(), id);
+            vocab.texts[index] = Some(text.as_str().into());
+            vocab.ids.insert(text.as_str().into(), id);
         }
         Ok(vocab)
     }
 
-    /// Returns the highest id plus one.
     pub(crate) fn len(&self) -> usize {
         self.texts.len()
-    }
-
-    pub(crate) fn alphabet(&self) -> Alphabet {
-        self.alphabet
     }
 
     pub(crate) fn id(&self, text: &str) -> Option<TokenId> {
@@ -145,7 +140,7 @@ mod tests {
     #[test]
     fn rejects_an_id_out_of_proportion() {
         let entries = vec![("a".to_owned(), 0), ("b".to_owned(), u32::MAX)];
-        let error = Vocab::new(Alphabet::Bytes, entries, [].into_iter()).unwrap_err().to_string();
+        let error = Vocab::new(Alphabet::Bytes, entries, &[]).unwrap_err().to_string();
         assert!(error.contains("4294967295"), "{error}");
     }
 

@@ -5,7 +5,6 @@ use jiff::fmt::strtime;
 
 use crate::TextError;
 
-/// A day of the Gregorian calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Date(civil::Date);
 
@@ -15,7 +14,8 @@ impl Date {
         // Other notations of ISO 8601 are not accepted.
         let is_plain = text.len() == 10 && text.bytes().all(|b| b.is_ascii_digit() || b == b'-');
         let date = text.parse().ok().filter(|_| is_plain);
-        date.map(Self).ok_or_else(|| TextError::Date(text.to_owned()))
+        let invalid = || format!("date is {text:?}: must be a valid date in the form YYYY-MM-DD");
+        date.map(Self).ok_or_else(|| TextError::Chat(invalid()))
     }
 
     /// Formats the date with a `strftime` format. The time of day is midnight.

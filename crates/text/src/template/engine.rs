@@ -2,12 +2,12 @@
 
 use std::io;
 
-use minijinja::{Environment, Error, ErrorKind, Value};
+use minijinja::{Environment, Error, ErrorKind, Template, Value};
 use serde_json::Map;
 
 use super::date::Date;
-use super::json::to_json;
 use super::python;
+use super::values::to_json;
 use crate::TextError;
 
 /// Maximum number of steps of a rendering. A thousand messages in the longest templates take a tenth of it.
@@ -20,11 +20,10 @@ const MAX_PROMPT_BYTES: usize = 32 << 20;
 /// engine frees recursively. Untouched stack costs nothing.
 const STACK_BYTES: usize = 128 << 20;
 
-/// A parsed template and its engine.
 #[derive(Debug)]
 pub(super) struct Engine {
     environment: Environment<'static>,
-    source: String,
+    pub(super) source: String,
 }
 
 impl Engine {
@@ -40,18 +39,15 @@ impl Engine {
         // Jinja2 reads every kind of line ending in a template as a line feed.
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
         let engine = Engine { environment, source: without_generation_tags(&source) };
-        on_own_stack(|| match engine.environment.template_from_str(&engine.source) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(TextError::TemplateSyntax(describe(&error))),
-        })?;
+        on_own_stack(|| engine.template().map(drop))?;
         Ok(engine)
     }
 
-    pub(super) fn source(&self) -> &str {
-        &self.source
+    fn template(&self) -> Result<Template<'_, '_>, TextError> {
+        let template = self.environment.template_from_str(&self.source);
+        template.map_err(|error| TextError::Template(describe(&error)))
     }
 
-    /// Renders the template with these variables.
     pub(super) fn render(
         &self,
         variables: Map<String, serde_json::Value>,
@@ -65,12 +61,10 @@ impl Engine {
         variables: Map<String, serde_json::Value>,
         date: Option<Date>,
     ) -> Result<String, TextError> {
-        let template = self.environment.template_from_str(&self.source);
-        let template = template.map_err(|error| TextError::TemplateSyntax(describe(&error)))?;
-        let mut context: Vec<(String, Value)> = variables
-            .into_iter()
-            .map(|(name, value)| (name, Value::from_serialize(value)))
-            .collect();
+        let template = self.template()?;
+        let variables = variables.into_iter();
+        let mut context: Vec<(String, Value)> =
+            variables.map(|(name, value)| (name, Value::from_serialize(value))).collect();
         if let Some(date) = date {
             let strftime_now = move |format: &str| {
                 date.format(format).map_err(|what| Error::new(ErrorKind::InvalidOperation, what))
@@ -81,7 +75,8 @@ impl Engine {
         match template.render_captured_to(Value::from_iter(context), &mut output) {
             Ok(_) => {}
             Err(_) if output.full => {
-                return Err(TextError::PromptTooLong { limit_bytes: MAX_PROMPT_BYTES });
+                let what = format!("output is larger than the limit of {MAX_PROMPT_BYTES} bytes");
+                return Err(TextError::Template(what));
             }
             Err(error) => return Err(TextError::TemplateRender(describe(&error))),
         }

@@ -6,8 +6,8 @@
 
 mod date;
 mod engine;
-mod json;
 mod python;
+mod values;
 mod words;
 
 use std::sync::OnceLock;
@@ -19,19 +19,8 @@ use crate::tools::{ToolFormat, ToolListPosition, for_template, in_plain_text, us
 use crate::{ChatMessage, Prompt, SpecialTexts, TextError};
 use date::Date;
 
-/// Maximum nesting of values that can be printed. JSON from a request is at most 128 deep.
-const MAX_PRINT_DEPTH: usize = 200;
-
 /// Maximum width of indents and fields.
 const MAX_WIDTH: usize = 999;
-
-/// Returns the remaining depth one level down, or an error at the bottom.
-fn deeper(depth: usize) -> Result<usize, minijinja::Error> {
-    depth.checked_sub(1).ok_or_else(|| {
-        let what = format!("a value nested more than {MAX_PRINT_DEPTH} deep cannot be printed");
-        minijinja::Error::new(minijinja::ErrorKind::InvalidOperation, what)
-    })
-}
 
 /// Options of rendering.
 #[derive(Clone, Debug, Default)]
@@ -88,12 +77,11 @@ impl ChatTemplate {
     /// Returns the format in which a model with this template writes tool calls.
     pub fn tool_format(&self) -> ToolFormat {
         match self.writes_tools() {
-            true => ToolFormat::from_template(self.engine.source()),
+            true => ToolFormat::from_template(&self.engine.source),
             false => ToolFormat::default(),
         }
     }
 
-    /// Returns `true` if the template writes tools.
     fn writes_tools(&self) -> bool {
         *self.writes_tools.get_or_init(|| {
             let function = serde_json::json!({"name": PROBE, "description": PROBE,
@@ -111,26 +99,30 @@ impl ChatTemplate {
         messages: &[ChatMessage],
         options: &RenderOptions,
     ) -> Result<Prompt, TextError> {
-        for name in RESERVED {
-            if options.extra.contains_key(name) {
-                return Err(TextError::ReservedArgument(name));
-            }
+        if let Some(name) = RESERVED.iter().find(|name| options.extra.contains_key(**name)) {
+            return Err(TextError::Chat(format!("chat template argument {name:?} is reserved")));
         }
         let date = options.date.as_deref().map(Date::parse).transpose()?;
-        let mut plain = UserInput {
-            messages: messages.iter().map(ChatMessage::to_json).collect(),
-            tools: options.tools.clone().unwrap_or_default(),
-            extra: options.extra.clone(),
-        };
-        let end = match options.continue_final {
-            true => Some(plain.mark_end(self.engine.source())?),
-            false => None,
-        };
-        let prompt = self.render_input(&plain, options, date)?;
-        match end {
-            Some(end) => prompt.cut_at(end).ok_or(TextError::LastMessageNotWritten),
-            None => Ok(prompt),
+        let mut input = Map::new();
+        input.insert("messages".into(), messages.iter().map(ChatMessage::to_json).collect());
+        // Transformers passes `None` if there are none, so that `tools is not none` works.
+        input.insert("tools".into(), options.tools.clone().unwrap_or_default());
+        input.extend(options.extra.clone());
+        if !options.continue_final {
+            return self.render_input(input, options, date);
         }
+        let end = self.free_mark(&input)?;
+        let last = input["messages"].as_array_mut().and_then(|messages| messages.last_mut());
+        if let Some(Value::String(content)) = last.and_then(|last| last.get_mut("content")) {
+            content.push(end);
+        }
+        self.render_input(input, options, date)?.cut_at(end).ok_or_else(|| {
+            TextError::Template(
+                "it does not write the last message exactly once and unchanged, so the message cannot be \
+                 continued"
+                    .into(),
+            )
+        })
     }
 
     /// Renders a conversation as clients send it: tool calls get the form that templates expect, or become plain
@@ -161,112 +153,61 @@ impl ChatTemplate {
         }
     }
 
+    /// Renders the variables that users control, with marks where special tokens could be read.
     fn render_input(
         &self,
-        plain: &UserInput,
+        input: Map<String, Value>,
         options: &RenderOptions,
         date: Option<Date>,
     ) -> Result<Prompt, TextError> {
-        let marked = plain.marked(&options.specials, self.engine.source())?;
-        let text = self.engine.render(plain.clone().variables(options), date)?;
-        let Some((mark, input)) = marked else {
-            return Ok(Prompt::unmarked(text));
-        };
-        let special = input.first_special;
-        let prompt = self
-            .engine
-            .render(input.user_input.variables(options), date)
-            .map(|marked| Prompt::marked_with(mark, marked));
-        match prompt {
-            Ok(prompt) if prompt.text() == text => Ok(prompt),
-            // The template compares, splits or cuts the text in a way that a mark changes.
-            _ => Err(TextError::SpecialTextInspected(special)),
-        }
-    }
-}
-
-/// Template variables that users control.
-#[derive(Clone)]
-struct UserInput {
-    messages: Vec<Value>,
-    tools: Value,
-    extra: Map<String, Value>,
-}
-
-/// User input with marks, and one of the texts that required them.
-struct MarkedInput {
-    user_input: UserInput,
-    first_special: String,
-}
-
-impl UserInput {
-    /// Returns the variables of the template.
-    fn variables(self, options: &RenderOptions) -> Map<String, Value> {
-        let mut variables = self.extra;
-        variables.insert("messages".into(), self.messages.into());
-        variables.insert("add_generation_prompt".into(), options.add_generation_prompt.into());
-        // Transformers passes `None` if there are none, so that `tools is not none` works.
-        variables.insert("tools".into(), self.tools);
-        variables.entry("documents").or_insert(Value::Null);
-        for (name, token) in [("bos_token", &options.bos_token), ("eos_token", &options.eos_token)]
-        {
-            if let Some(token) = token {
-                variables.insert(name.into(), token.clone().into());
+        let specials = &options.specials;
+        let mut special = None;
+        for_each_string(&input, &mut |text| {
+            if special.is_none() && specials.mark(text, ' ').is_some() {
+                special = Some(specials.first_in(text).unwrap_or(text).to_owned());
             }
+        });
+        let render = |input| self.engine.render(variables(input, options), date);
+        let Some(special) = special else { return Ok(Prompt::unmarked(render(input)?)) };
+        let mark = self.free_mark(&input)?;
+        let text = render(input.clone())?;
+        let mut marked = input;
+        marked.values_mut().for_each(|value| mark_strings(value, specials, mark));
+        match render(marked).map(|marked| Prompt::marked_with(mark, marked)) {
+            Ok(prompt) if prompt.text() == text => Ok(prompt),
+            // The template compares, splits or cuts the text in a way that a mark changes, so that the prompt
+            // cannot be both faithful and safe.
+            _ => Err(TextError::Template(format!(
+                "it handles special-token text inside a message specially; remove {special:?} from the \
+                 message"
+            ))),
         }
-        variables
     }
 
-    /// Appends an unused mark to the last message and returns it.
-    fn mark_end(&mut self, source: &str) -> Result<char, TextError> {
-        let end = self.free_mark(source)?;
-        if let Some(Value::String(content)) =
-            self.messages.last_mut().and_then(|message| message.get_mut("content"))
-        {
-            content.push(end);
-        }
-        Ok(end)
-    }
-
-    /// Returns a mark that occurs neither in this input nor in the template.
-    fn free_mark(&self, source: &str) -> Result<char, TextError> {
+    /// Returns a mark that occurs neither in the input nor in the template.
+    fn free_mark(&self, input: &Map<String, Value>) -> Result<char, TextError> {
         free_mark(|mark| {
-            let mut used = source.contains(mark);
-            self.for_each_string(&mut |text| used |= text.contains(mark));
+            let mut used = self.engine.source.contains(mark);
+            for_each_string(input, &mut |text| used |= text.contains(mark));
             used
         })
     }
+}
 
-    /// Returns the input with marks, or `None` if no string needs one.
-    fn marked(
-        &self,
-        specials: &SpecialTexts,
-        source: &str,
-    ) -> Result<Option<(char, MarkedInput)>, TextError> {
-        let mut needed = None;
-        self.for_each_string(&mut |text| {
-            if needed.is_none() && specials.mark(text, ' ').is_some() {
-                needed = Some(specials.first_in(text).unwrap_or(text).to_owned());
-            }
-        });
-        let Some(first_special) = needed else { return Ok(None) };
-        let mark = self.free_mark(source)?;
-        let mut user_input = self.clone();
-        for message in &mut user_input.messages {
-            mark_strings(message, specials, mark);
-        }
-        mark_strings(&mut user_input.tools, specials, mark);
-        for value in user_input.extra.values_mut() {
-            mark_strings(value, specials, mark);
-        }
-        Ok(Some((mark, MarkedInput { user_input, first_special })))
-    }
-
-    fn for_each_string(&self, visit: &mut impl FnMut(&str)) {
-        for value in self.messages.iter().chain([&self.tools]).chain(self.extra.values()) {
-            visit_strings(value, visit);
+/// Returns the variables of the template, of which users control `input`.
+fn variables(mut input: Map<String, Value>, options: &RenderOptions) -> Map<String, Value> {
+    input.insert("add_generation_prompt".into(), options.add_generation_prompt.into());
+    input.entry("documents").or_insert(Value::Null);
+    for (name, token) in [("bos_token", &options.bos_token), ("eos_token", &options.eos_token)] {
+        if let Some(token) = token {
+            input.insert(name.into(), token.clone().into());
         }
     }
+    input
+}
+
+fn for_each_string(input: &Map<String, Value>, visit: &mut impl FnMut(&str)) {
+    input.values().for_each(|value| visit_strings(value, visit));
 }
 
 /// Visits all strings in a value, including field names. `serde_json` limits the depth.

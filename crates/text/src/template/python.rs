@@ -3,14 +3,13 @@
 //! Values print as in Python, white space is what Python strips, and no filter builds a string whose length is
 //! given by a number.
 
-use std::fmt::Write as _;
-
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, FormatStyle, Output, State, Value, format_filter};
 use minijinja_contrib::pycompat;
 
+use super::MAX_WIDTH;
+use super::values::to_str;
 use super::words::{capitalize, strip, strip_end, strip_start, title, title_method};
-use super::{MAX_PRINT_DEPTH, MAX_WIDTH, deeper};
 
 pub(super) fn install(environment: &mut Environment<'_>) {
     environment.set_unknown_method_callback(call_method);
@@ -19,7 +18,7 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     // No template needs these, and `[1] | batch(10 ** 12)` allocates all memory.
     environment.remove_filter("batch");
     environment.remove_filter("slice");
-    environment.add_filter("string", |value: &Value| to_str(value));
+    environment.add_filter("string", to_str);
     environment.add_filter("format", |format: &str, args: Rest<Value>| {
         checked_format(FormatStyle::Printf, format, &args)
     });
@@ -115,71 +114,4 @@ fn indent(
         out.push_str(line);
     }
     Ok(out)
-}
-
-/// `str(value)`
-fn to_str(value: &Value) -> Result<String, Error> {
-    let mut out = String::new();
-    match value.as_str() {
-        Some(text) => out.push_str(text),
-        None if value.is_undefined() => {}
-        None => write_repr(value, MAX_PRINT_DEPTH, &mut out)?,
-    }
-    Ok(out)
-}
-
-/// `repr(value)`
-fn write_repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
-    let depth = deeper(depth)?;
-    match value.kind() {
-        ValueKind::Undefined => out.push_str("Undefined"),
-        ValueKind::None => out.push_str("None"),
-        ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
-        ValueKind::String => write_quoted(value.as_str().unwrap_or_default(), out),
-        ValueKind::Seq | ValueKind::Iterable => {
-            out.push('[');
-            for (at, item) in value.try_iter()?.enumerate() {
-                out.push_str(if at > 0 { ", " } else { "" });
-                write_repr(&item, depth, out)?;
-            }
-            out.push(']');
-        }
-        ValueKind::Map => {
-            out.push('{');
-            for (at, key) in value.try_iter()?.enumerate() {
-                out.push_str(if at > 0 { ", " } else { "" });
-                write_repr(&key, depth, out)?;
-                out.push_str(": ");
-                write_repr(&value.get_item(&key)?, depth, out)?;
-            }
-            out.push('}');
-        }
-        _ => {
-            let _ = write!(out, "{value}");
-        }
-    }
-    Ok(())
-}
-
-/// Quotes a string as `repr` does: in single quotes unless that would need escapes.
-fn write_quoted(text: &str, out: &mut String) {
-    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
-    out.push(quote);
-    for c in text.chars() {
-        match c {
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if c == quote => {
-                out.push('\\');
-                out.push(c);
-            }
-            '\0'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{ad}' => {
-                let _ = write!(out, "\\x{:02x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push(quote);
 }

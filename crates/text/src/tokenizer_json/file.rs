@@ -11,7 +11,7 @@ use crate::{TextError, TokenId};
 
 #[derive(Deserialize)]
 pub(super) struct File {
-    pub(super) added_tokens: Option<Vec<AddedEntry>>,
+    pub(super) added_tokens: Option<Vec<AddedToken>>,
     pub(super) normalizer: Option<Value>,
     pub(super) pre_tokenizer: Option<Value>,
     pub(super) post_processor: Option<Value>,
@@ -34,38 +34,7 @@ pub(super) struct Model {
     #[serde(default)]
     pub(super) ignore_merges: bool,
     pub(super) vocab: Entries,
-    pub(super) merges: Pairs,
-}
-
-#[derive(Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "these are the five flags of the file format")]
-pub(super) struct AddedEntry {
-    id: TokenId,
-    content: String,
-    #[serde(default)]
-    single_word: bool,
-    #[serde(default)]
-    lstrip: bool,
-    #[serde(default)]
-    rstrip: bool,
-    #[serde(default)]
-    normalized: bool,
-    #[serde(default)]
-    special: bool,
-}
-
-impl From<AddedEntry> for AddedToken {
-    fn from(entry: AddedEntry) -> Self {
-        AddedToken {
-            id: entry.id,
-            text: entry.content,
-            special: entry.special,
-            normalized: entry.normalized,
-            lstrip: entry.lstrip,
-            rstrip: entry.rstrip,
-            single_word: entry.single_word,
-        }
-    }
+    pub(super) merges: Vec<Pair>,
 }
 
 /// `{"text": id, …}` in file order.
@@ -91,22 +60,8 @@ impl<'de> Deserialize<'de> for Entries {
     }
 }
 
-/// `["a b", …]` (old files) or `[["a", "b"], …]`.
-#[derive(Deserialize)]
-#[serde(transparent)]
-pub(super) struct PairList(Vec<Pair>);
-
-/// Merges as pairs.
-pub(super) struct Pairs(pub(super) Vec<(String, String)>);
-
-impl<'de> Deserialize<'de> for Pairs {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let list = PairList::deserialize(deserializer)?;
-        Ok(Pairs(list.0.into_iter().map(|pair| pair.0).collect()))
-    }
-}
-
-struct Pair((String, String));
+/// A merge: `"a b"` (old files) or `["a", "b"]`.
+pub(super) struct Pair(pub(super) (String, String));
 
 impl<'de> Deserialize<'de> for Pair {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -158,7 +113,7 @@ pub(super) fn invalid(bytes: &[u8], error: serde_json::Error) -> TextError {
     }
     match serde_json::from_slice::<Kind>(bytes) {
         Ok(Kind { model }) if model.kind != "BPE" => {
-            TextError::unsupported("model.type", format!("{:?}", model.kind), "BPE")
+            TextError::unsupported("model.type", &format!("{:?}", model.kind), "BPE")
         }
         _ => TextError::Json(error),
     }

@@ -6,15 +6,13 @@
 mod file;
 mod pipeline;
 
-use crate::added::AddedToken;
 use crate::bpe::{BpeRules, MergeSource};
 use crate::parts::Parts;
 use crate::vocab::Alphabet;
 use crate::{TextError, TokenId};
 pub(crate) use file::split_pair;
-use file::{File, Model};
+use file::{File, Model, Pair};
 
-/// Parses the file.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parts, TextError> {
     let file: File = match serde_json::from_slice(bytes) {
         Ok(file) => file,
@@ -39,8 +37,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parts, TextError> {
             unknown,
             fuse_unknown: model.fuse_unk,
         },
-        added: added_tokens.unwrap_or_default().into_iter().map(AddedToken::from).collect(),
-        merges: MergeSource::Listed(model.merges.0),
+        added: added_tokens.unwrap_or_default(),
+        merges: MergeSource::Listed(model.merges.into_iter().map(|Pair(pair)| pair).collect()),
         entries: model.vocab.0,
     })
 }
@@ -57,7 +55,7 @@ fn check_model(model: &Model) -> Result<(), TextError> {
     if let Some(kind) = model.kind.as_deref()
         && kind != "BPE"
     {
-        return Err(TextError::unsupported("model.type", format!("{kind:?}"), "BPE"));
+        return Err(TextError::unsupported("model.type", &format!("{kind:?}"), "BPE"));
     }
     for (name, value) in [
         ("model.continuing_subword_prefix", &model.continuing_subword_prefix),
@@ -66,12 +64,12 @@ fn check_model(model: &Model) -> Result<(), TextError> {
         if let Some(value) = value.as_deref()
             && !value.is_empty()
         {
-            return Err(TextError::unsupported(name, format!("{value:?}"), "null"));
+            return Err(TextError::unsupported(name, &format!("{value:?}"), "null"));
         }
     }
     match model.dropout {
         Some(dropout) if dropout != 0.0 => {
-            Err(TextError::unsupported("model.dropout", dropout.to_string(), "null or 0"))
+            Err(TextError::unsupported("model.dropout", &dropout.to_string(), "null or 0"))
         }
         _ => Ok(()),
     }

@@ -7,7 +7,6 @@ use crate::parts::PromptEnds;
 use crate::split::{Prepend, Splitter};
 use crate::{TextError, TokenId};
 
-/// Pre-tokenizer of the file.
 pub(super) struct PreTokenizer {
     pub(super) splitter: Splitter,
     /// True if the vocabulary is written in the byte alphabet.
@@ -36,7 +35,7 @@ fn members<'a>(value: Option<&'a Value>, list: &str) -> Vec<&'a Value> {
 
 pub(super) fn normalizer(value: Option<&Value>) -> Result<Vec<Normalizer>, TextError> {
     let unsupported = |step: &Value| {
-        TextError::unsupported("normalizer", step.to_string(), "NFC, Prepend, Replace of a string")
+        TextError::unsupported("normalizer", &step.to_string(), "NFC, Prepend, Replace of a string")
     };
     let steps = members(value, "normalizers").into_iter();
     steps
@@ -61,7 +60,7 @@ pub(super) fn pre_tokenizer(value: Option<&Value>) -> Result<PreTokenizer, TextE
     let unsupported = |found: &Value| {
         TextError::unsupported(
             "pre_tokenizer",
-            found.to_string(),
+            &found.to_string(),
             "null, Metaspace, ByteLevel, or Split by the pattern of GPT-2, Llama 3 or Qwen 2 followed by ByteLevel",
         )
     };
@@ -141,7 +140,7 @@ pub(super) fn post_processor(value: Option<&Value>) -> Result<PromptEnds, TextEr
             _ => {
                 return Err(TextError::unsupported(
                     "post_processor",
-                    step.to_string(),
+                    &step.to_string(),
                     "null, ByteLevel, TemplateProcessing or a Sequence of them",
                 ));
             }
@@ -156,7 +155,7 @@ fn template_ends(step: &Value) -> Result<(Vec<TokenId>, Vec<TokenId>), TextError
     let unsupported = |item: &Value| {
         TextError::unsupported(
             "post_processor.single",
-            item.to_string(),
+            &item.to_string(),
             "special tokens with known ids around the sequence A",
         )
     };
@@ -194,7 +193,7 @@ pub(super) fn strips_leading_space(value: Option<&Value>) -> Result<bool, TextEr
             _ => {
                 return Err(TextError::unsupported(
                     "decoder",
-                    step.to_string(),
+                    &step.to_string(),
                     "null, ByteLevel, Metaspace or a Sequence of Replace, ByteFallback, Fuse, Strip",
                 ));
             }

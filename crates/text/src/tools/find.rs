@@ -39,9 +39,7 @@ pub struct ToolCallParser {
 /// State of the parser at the end of the text so far.
 #[derive(Debug)]
 enum State {
-    /// Outside of calls.
     Outside(Since),
-    /// In a possible call.
     Inside(Inside),
     /// After the JSON of a call, where its end marker may follow.
     Ending,

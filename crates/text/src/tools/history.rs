@@ -12,7 +12,6 @@ pub(crate) fn uses_tools(messages: &[ChatMessage]) -> bool {
     messages.iter().any(|message| message.role == "tool" || !calls_of(message).is_empty())
 }
 
-/// Returns the tool calls of a message.
 pub(super) fn calls_of(message: &ChatMessage) -> &[Value] {
     match message.extra.get("tool_calls") {
         Some(Value::Array(calls)) if message.role == "assistant" => calls,

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A tool call in a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) name: String,
@@ -23,7 +22,6 @@ struct Written<'a> {
     parameters: Option<&'a RawValue>,
 }
 
-/// Fields of a call.
 const FIELDS: [&str; 5] = ["name", "arguments", "parameters", "type", "id"];
 
 /// Parses a JSON text of one call or a list. Returns `None` unless all of it is calls of these tools.
@@ -37,7 +35,6 @@ pub(super) fn calls(json: &str, names: &[String]) -> Option<Vec<Call>> {
     calls.filter(|calls| !calls.is_empty() && calls.iter().all(|call| names.contains(&call.name)))
 }
 
-/// Parses one call.
 pub(super) fn call(json: &str) -> Option<Call> {
     let Written { name, arguments, parameters } = serde_json::from_str(json).ok()?;
     let arguments = match arguments.or(parameters).map(RawValue::get) {

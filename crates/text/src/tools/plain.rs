@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::history::{calls_of, function_of};
 use crate::ChatMessage;
 
-/// Position of the list of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToolListPosition {
     /// In the system message, which is added if there is none.
@@ -14,7 +13,6 @@ pub(crate) enum ToolListPosition {
     First,
 }
 
-/// Marker after a tool result.
 const RESULT_END: &str = "</tool_response>";
 
 /// Returns the messages with tools, calls and results as text.

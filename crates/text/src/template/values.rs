@@ -1,11 +1,14 @@
-//! The `tojson` filter as Transformers defines it.
+//! Values as text: the `tojson` filter as Transformers defines it, and `str` of Python.
 
 use std::fmt::Write as _;
 
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
-use super::{MAX_PRINT_DEPTH, MAX_WIDTH, deeper};
+use super::MAX_WIDTH;
+
+/// Maximum nesting of values that can be printed. JSON from a request is at most 128 deep.
+const MAX_PRINT_DEPTH: usize = 200;
 
 /// Writes `json.dumps(value, ensure_ascii=False, …)`. Unlike the filter of Jinja2, that of Transformers does not
 /// escape for HTML.
@@ -38,40 +41,67 @@ pub(super) fn to_json(
     };
     let sort_keys = options.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
     options.assert_all_used()?;
-    let mut json = JsonWriter {
+    let mut json = Writer {
         out: String::new(),
         indent: indent.map(|spaces| " ".repeat(spaces.min(MAX_WIDTH))),
         separators,
         sort_keys,
-        ensure_ascii,
+        notation: Notation::Json { ensure_ascii },
     };
     json.write(value, 0)?;
     Ok(json.out)
 }
 
-struct JsonWriter {
+/// `str(value)`
+pub(super) fn to_str(value: &Value) -> Result<String, Error> {
+    if let Some(text) = value.as_str() {
+        return Ok(text.to_owned());
+    }
+    if value.is_undefined() {
+        return Ok(String::new());
+    }
+    let separators = (", ".to_owned(), ": ".to_owned());
+    let (out, notation) = (String::new(), Notation::Python);
+    let mut repr = Writer { out, indent: None, separators, sort_keys: false, notation };
+    repr.write(value, 0)?;
+    Ok(repr.out)
+}
+
+struct Writer {
     out: String,
     indent: Option<String>,
     /// Separators between items, and between a key and its value.
     separators: (String, String),
     sort_keys: bool,
-    ensure_ascii: bool,
+    notation: Notation,
 }
 
-impl JsonWriter {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Notation {
+    Json {
+        ensure_ascii: bool,
+    },
+    /// `repr(value)`
+    Python,
+}
+
+impl Writer {
     fn write(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        deeper(MAX_PRINT_DEPTH.saturating_sub(depth))?;
+        if depth >= MAX_PRINT_DEPTH {
+            let what = format!("a value nested more than {MAX_PRINT_DEPTH} deep cannot be printed");
+            return Err(Error::new(ErrorKind::InvalidOperation, what));
+        }
+        let is_python = self.notation == Notation::Python;
+        let [none, yes, no] =
+            if is_python { ["None", "True", "False"] } else { ["null", "true", "false"] };
         match value.kind() {
-            ValueKind::None => self.out.push_str("null"),
-            ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
-            ValueKind::Number => {
-                let _ = write!(self.out, "{value}");
-            }
+            ValueKind::None => self.out.push_str(none),
+            ValueKind::Bool => self.out.push_str(if value.is_true() { yes } else { no }),
             ValueKind::String => self.write_string(value.as_str().unwrap_or_default()),
             ValueKind::Seq | ValueKind::Iterable => {
                 let items = value.try_iter()?.collect::<Vec<_>>();
-                self.write_items('[', ']', depth, &items, |json, item| {
-                    json.write(item, depth + 1)
+                self.write_items(['[', ']'], depth, &items, |out, item| {
+                    out.write(item, depth + 1)
                 })?;
             }
             ValueKind::Map => {
@@ -79,11 +109,18 @@ impl JsonWriter {
                 if self.sort_keys {
                     keys.sort();
                 }
-                self.write_items('{', '}', depth, &keys, |json, key| {
-                    json.write_string(&key.to_string());
-                    json.out.push_str(&json.separators.1);
-                    json.write(&value.get_item(key)?, depth + 1)
+                self.write_items(['{', '}'], depth, &keys, |out, key| {
+                    match is_python {
+                        true => out.write(key, depth + 1)?,
+                        false => out.write_string(&key.to_string()),
+                    }
+                    out.out.push_str(&out.separators.1);
+                    out.write(&value.get_item(key)?, depth + 1)
                 })?;
+            }
+            ValueKind::Undefined if is_python => self.out.push_str("Undefined"),
+            kind if is_python || kind == ValueKind::Number => {
+                let _ = write!(self.out, "{value}");
             }
             kind => {
                 let what = format!("tojson: {kind} is not JSON");
@@ -95,8 +132,7 @@ impl JsonWriter {
 
     fn write_items(
         &mut self,
-        open: char,
-        close: char,
+        [open, close]: [char; 2],
         depth: usize,
         items: &[Value],
         mut write_item: impl FnMut(&mut Self, &Value) -> Result<(), Error>,
@@ -123,25 +159,32 @@ impl JsonWriter {
         }
     }
 
+    /// Writes a string in quotes: in Python single ones, unless that would need escapes.
     fn write_string(&mut self, text: &str) {
-        self.out.push('"');
+        let is_python = self.notation == Notation::Python;
+        let is_single = is_python && (text.contains('"') || !text.contains('\''));
+        let quote = if is_single { '\'' } else { '"' };
+        self.out.push(quote);
         for c in text.chars() {
-            match c {
-                '"' => self.out.push_str("\\\""),
-                '\\' => self.out.push_str("\\\\"),
-                '\n' => self.out.push_str("\\n"),
-                '\r' => self.out.push_str("\\r"),
-                '\t' => self.out.push_str("\\t"),
-                '\u{8}' => self.out.push_str("\\b"),
-                '\u{c}' => self.out.push_str("\\f"),
-                c if c < ' ' || self.ensure_ascii && c > '~' => {
+            match (c, self.notation) {
+                ('\\', _) => self.out.push_str("\\\\"),
+                ('\n', _) => self.out.push_str("\\n"),
+                ('\r', _) => self.out.push_str("\\r"),
+                ('\t', _) => self.out.push_str("\\t"),
+                (c, _) if c == quote => self.out.extend(['\\', c]),
+                ('\0'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{ad}', Notation::Python) => {
+                    let _ = write!(self.out, "\\x{:02x}", c as u32);
+                }
+                ('\u{8}', _) => self.out.push_str("\\b"),
+                ('\u{c}', _) => self.out.push_str("\\f"),
+                (c, Notation::Json { ensure_ascii }) if c < ' ' || ensure_ascii && c > '~' => {
                     for unit in c.encode_utf16(&mut [0; 2]) {
                         let _ = write!(self.out, "\\u{unit:04x}");
                     }
                 }
-                c => self.out.push(c),
+                (c, _) => self.out.push(c),
             }
         }
-        self.out.push('"');
+        self.out.push(quote);
     }
 }
