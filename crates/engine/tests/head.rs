@@ -81,9 +81,9 @@ fn a_head_check_compares_every_sampled_token() {
     assert_eq!(replies(&demo).len(), 40);
     assert_eq!(demo.counts.len(), 2);
     for (name, counts) in &demo.counts {
-        assert_eq!(counts.checked(), 40 * 12, "{name}");
-        assert_eq!(counts.picks() + counts.whole(), 40 * 12, "{name}");
-        assert!(counts.candidates() >= counts.picks(), "{name}");
+        assert_eq!(counts.checked.get(), 40 * 12, "{name}");
+        assert_eq!(counts.picks.get() + counts.whole.get(), 40 * 12, "{name}");
+        assert!(counts.candidates.get() >= counts.picks.get(), "{name}");
     }
 }
 

@@ -85,8 +85,8 @@ fn main() {
     }
     for case in &cases {
         for (_, counts) in case.model.head_counts() {
-            let each = counts.candidates() as f64 / counts.picks().max(1) as f64;
-            let (widened, whole) = (counts.widened(), counts.whole());
+            let each = counts.candidates.get() as f64 / counts.picks.get().max(1) as f64;
+            let (widened, whole) = (counts.widened.get(), counts.whole.get());
             println!("{:14} {each:.1} candidates, {widened} widened, {whole} whole", case.name);
         }
     }

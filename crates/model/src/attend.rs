@@ -12,8 +12,7 @@ use wf_kernels::{
 
 use crate::compute::Compute;
 use crate::kv::KvPool;
-use crate::scratch::Row;
-use crate::segment::Segment;
+use crate::segment::{Row, Segment};
 
 /// Query heads of a tile, unless one row has more: enough to make use of each key that is read.
 const TILE_QUERIES: usize = 16;
@@ -21,13 +20,10 @@ const TILE_QUERIES: usize = 16;
 /// Number of tiles per thread that keeps all threads busy to the end.
 const TILES_PER_THREAD: usize = 8;
 
-/// Buffers of all threads.
 pub(crate) struct AttendScratchPool {
     threads: Vec<AttendScratch>,
     /// Parts of all chunks of all query heads, where a job is a chunk.
     parts: Vec<f32>,
-    /// Number of positions each row of the step sees.
-    visible: Vec<usize>,
 }
 
 impl AttendScratchPool {
@@ -47,12 +43,10 @@ impl AttendScratchPool {
         Self {
             threads: (0..threads).map(|_| AttendScratch::new(queries, head_dim)).collect(),
             parts: vec![0.0; parts],
-            visible: Vec::with_capacity(max_rows),
         }
     }
 }
 
-/// Maximum number of rows in a tile.
 fn max_tile_rows(attention: &Attention) -> usize {
     (TILE_QUERIES / sharing(attention)).max(1)
 }
@@ -71,24 +65,24 @@ pub(crate) struct AttendStep<'a> {
     pub(crate) layer: usize,
     pub(crate) batch: &'a [Segment<'a>],
     pub(crate) rows: &'a [Row],
+    /// Number of positions that each row sees.
+    pub(crate) visible: &'a [usize],
     pub(crate) query: &'a [f32],
 }
 
 impl AttendStep<'_> {
     /// Computes every head of every row over the positions that the row sees.
     pub(crate) fn run(&self, scratch: &mut AttendScratchPool, heads: &mut [f32]) {
-        let AttendScratchPool { threads, parts, visible } = scratch;
-        visible.clear();
-        visible.extend(self.rows.iter().map(|row| row.visible));
+        let AttendScratchPool { threads, parts } = scratch;
         let longest_run = self.rows.chunk_by(|a, b| a.segment == b.segment).map(<[Row]>::len).max();
         let tile_rows = longest_run.unwrap_or(1).min(max_tile_rows(self.recipe));
         let tiles = self.rows.len().div_ceil(tile_rows) * self.recipe.kv_heads;
-        let chunks = visible.iter().max().map_or(0, |visible| visible.div_ceil(CHUNK));
+        let chunks = self.visible.iter().max().map_or(0, |visible| visible.div_ceil(CHUNK));
         let slot_len = tile_rows * sharing(self.recipe) * part_len(self.recipe.head_dim);
         let few = tiles < TILES_PER_THREAD * self.cx.pool.threads();
         // Exact: the correctly rounded root of an integer, and one correctly rounded division.
         let scale = 1.0 / (self.recipe.head_dim as f32).sqrt();
-        let work = TiledStep { step: *self, visible, scale, tile_rows };
+        let work = TiledStep { step: *self, scale, tile_rows };
         match parts.get_mut(..tiles * chunks * slot_len) {
             Some(parts) if few && chunks > 1 => {
                 work.run_chunks(parts, slot_len, threads, heads);
@@ -102,7 +96,6 @@ impl AttendStep<'_> {
 #[derive(Clone, Copy)]
 struct TiledStep<'a> {
     step: AttendStep<'a>,
-    visible: &'a [usize],
     scale: f32,
     tile_rows: usize,
 }
@@ -113,7 +106,6 @@ impl<'a> TiledStep<'a> {
         sharing(self.step.recipe) * self.step.recipe.head_dim
     }
 
-    /// Runs one job per tile.
     fn run_tiles(&self, scratch: &mut [AttendScratch], heads: &mut [f32]) {
         let &Self { step, tile_rows, .. } = self;
         let tile = (tile_rows, self.width());
@@ -188,7 +180,7 @@ impl<'a> TiledStep<'a> {
             data: &step.query[first * stride + kv_head * self.width()..],
             stride,
             heads: sharing(step.recipe),
-            visible: &self.visible[first..first + rows],
+            visible: &step.visible[first..first + rows],
             window: step.recipe.window,
             scale: self.scale,
         };

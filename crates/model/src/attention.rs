@@ -10,11 +10,10 @@ use crate::codes::{
 use crate::compute::Compute;
 use crate::kv::KvPool;
 use crate::phases::Phase;
-use crate::scratch::{Row, Scratch};
-use crate::segment::Segment;
+use crate::scratch::Scratch;
+use crate::segment::{Row, Segment};
 use crate::weights::{self, Norm};
 
-/// The attention block of one layer.
 pub(crate) struct AttentionBlock<'a> {
     /// Index of the layer in the KV cache.
     pub(crate) layer: usize,
@@ -78,7 +77,8 @@ impl AttentionBlock<'_> {
         s.clock.lap(Phase::Rotary);
 
         let heads = &mut s.heads[..rows.len() * query_len];
-        AttendStep { cx, recipe, kv, layer, batch, rows, query }.run(&mut s.attend, heads);
+        let visible = &s.visible[..];
+        AttendStep { cx, recipe, kv, layer, batch, rows, visible, query }.run(&mut s.attend, heads);
         s.clock.lap(Phase::Attention);
 
         // The queries are no longer needed: their buffer takes the normed heads.

@@ -23,11 +23,6 @@ impl Compute {
         Self::on(wf_kernels::best(), threads, None)
     }
 
-    /// Uses a given instruction set; `None` if this CPU does not have it.
-    pub fn with_isa(isa: Isa, threads: usize) -> Option<Self> {
-        Some(Self::on(wf_kernels::kernel(isa)?, threads, None))
-    }
-
     /// Uses an instruction set, by default the best one, and pins each thread to one of `cpus`.
     ///
     /// Threads beyond the end of the list are not pinned; the caller's thread is pinned by

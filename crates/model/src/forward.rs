@@ -8,30 +8,16 @@ use wf_kernels::{Pool, RotaryTable, with_pinned_thread};
 
 use crate::attention::AttentionBlock;
 use crate::compute::Compute;
-use crate::head::{Difference, Head, HeadCounts, HeadMode};
-use crate::kv::{KvDtype, KvPool, PAGE_LEN};
+use crate::head::{Difference, Head, HeadCounts};
+use crate::kv::{KvPool, PAGE_LEN};
 use crate::load::{LoadError, LoadProgress, load};
 use crate::mlp::MlpBlock;
+use crate::options::ModelOptions;
 use crate::phases::{Phase, PhaseTimes};
 use crate::scratch::Scratch;
 use crate::segment::{Forward, HiddenStates, Logits, Segment};
-use crate::sparse::{LayerSparsity, Sparse, SparseMode};
+use crate::sparse::{LayerSparsity, Sparse};
 use crate::weights::Weights;
-
-/// Settings of a loaded model.
-#[derive(Clone, Copy, Debug)]
-pub struct ModelOptions {
-    /// Data type of the KV cache.
-    pub kv: KvDtype,
-    /// Number of pages in the KV cache.
-    pub pages: usize,
-    /// Maximum number of tokens of a step.
-    pub max_batch_tokens: usize,
-    /// Computation of logits from hidden states.
-    pub head: HeadMode,
-    /// Layers in which the zeros of squared ReLU are skipped.
-    pub sparse: SparseMode,
-}
 
 /// A network with its weights, KV cache and buffers.
 pub struct Model {
@@ -157,7 +143,6 @@ impl Model {
         block.run(&self.compute, &mut self.kv, batch, &mut self.scratch);
     }
 
-    /// Runs the feed-forward block of a layer.
     pub(crate) fn run_mlp(&mut self, layer: usize) {
         let recipe = self.network.layers[layer].ffn.dense();
         let block = MlpBlock {

@@ -18,30 +18,15 @@ pub enum LoadError {
     /// A tensor cannot be read.
     #[error(transparent)]
     File(#[from] wf_formats::Error),
-    /// A tensor of the network is not in the file.
-    #[error("tensor {0} is missing")]
-    Missing(TensorName),
-    /// A tensor has an encoding that its role does not allow.
-    #[error("tensor {name:?} is stored as {found}: must be {allowed}")]
-    Kind {
-        /// Name in the file.
-        name: String,
-        /// Encoding in the file.
-        found: String,
-        /// Encodings that are allowed.
-        allowed: &'static str,
-    },
-    /// A value is infinite or not a number.
-    #[error("tensor {name:?}, row {row}: a value is not finite")]
-    NotFinite {
-        /// Name in the file.
-        name: String,
-        /// Row of the value.
-        row: usize,
-    },
-    /// A layer is a mixture of experts.
-    #[error("layer {0} routes to experts, which is not supported")]
-    Experts(usize),
+    /// The weights cannot run.
+    #[error("{0}")]
+    Weights(String),
+}
+
+/// Returns the error of a value that is infinite or not a number.
+fn not_finite(tensor: &TensorInfo, row: usize) -> LoadError {
+    let name = &tensor.source_name;
+    LoadError::Weights(format!("tensor {name:?}, row {row}: a value is not finite"))
 }
 
 /// Progress of loading.
@@ -53,7 +38,6 @@ pub struct LoadProgress {
     pub total: u64,
 }
 
-/// Reads every tensor of the network.
 pub(crate) fn load(
     file: &ModelFile,
     compute: &Compute,
@@ -61,7 +45,8 @@ pub(crate) fn load(
 ) -> Result<Weights, LoadError> {
     let network = file.network();
     if let Some(layer) = network.layers.iter().position(|layer| layer.ffn.dense().is_none()) {
-        return Err(LoadError::Experts(layer));
+        let message = format!("layer {layer} routes to experts, which is not supported");
+        return Err(LoadError::Weights(message));
     }
     let total = file.tensors().iter().map(|t| t.size).sum();
     let is_ternary = |t: &&TensorInfo| matches!(t.encoding, Encoding::Ternary(_));
@@ -98,7 +83,7 @@ impl WeightSource for Loader<'_> {
         let mut values = vec![0.0; tensor.rows * tensor.cols];
         self.file.read(tensor)?.floats(0..tensor.rows, &mut values)?;
         if !values.iter().all(|value| value.is_finite()) {
-            return Err(LoadError::NotFinite { name: tensor.source_name.clone(), row: 0 });
+            return Err(not_finite(tensor, 0));
         }
         self.finished(tensor);
         Ok(values)
@@ -115,7 +100,8 @@ impl WeightSource for Loader<'_> {
 
 impl<'a> Loader<'a> {
     fn find(&self, name: TensorName) -> Result<&'a TensorInfo, LoadError> {
-        self.file.tensor(name).ok_or(LoadError::Missing(name))
+        let missing = || LoadError::Weights(format!("tensor {name} is missing"));
+        self.file.tensor(name).ok_or_else(missing)
     }
 
     fn finished(&mut self, tensor: &TensorInfo) {
@@ -156,11 +142,10 @@ impl<'a> Loader<'a> {
 
     fn float_table(&self, tensor: &TensorInfo) -> Result<FloatTable, LoadError> {
         let Encoding::Float(encoding) = tensor.encoding else {
-            return Err(LoadError::Kind {
-                name: tensor.source_name.clone(),
-                found: tensor.encoding.to_string(),
-                allowed: "a float type",
-            });
+            return Err(LoadError::Weights(format!(
+                "tensor {:?} is stored as {}: must be a float type",
+                tensor.source_name, tensor.encoding
+            )));
         };
         if encoding.is_plain() {
             let chunks = self.file.chunks(tensor);
@@ -187,7 +172,7 @@ impl<'a> Loader<'a> {
         });
         match first.into_inner() {
             usize::MAX => Ok(()),
-            row => Err(LoadError::NotFinite { name: tensor.source_name.clone(), row }),
+            row => Err(not_finite(tensor, row)),
         }
     }
 }

@@ -13,7 +13,6 @@ use crate::scratch::Scratch;
 use crate::sparse::{SparseLayer, SparseStep};
 use crate::weights::Mlp;
 
-/// The feed-forward block of one layer.
 pub(crate) struct MlpBlock<'a> {
     pub(crate) recipe: &'a Dense,
     pub(crate) weights: &'a Mlp,

@@ -42,19 +42,12 @@ impl Phase {
         Self::Head,
     ];
 
+    const NAMES: [&str; Self::ALL.len()] =
+        ["embedding", "norms", "qkv", "rotary", "attention", "o", "gate+up", "down", "head"];
+
     /// Short name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Embedding => "embedding",
-            Self::Norms => "norms",
-            Self::QueryKeyValue => "qkv",
-            Self::Rotary => "rotary",
-            Self::Attention => "attention",
-            Self::Output => "o",
-            Self::GateUp => "gate+up",
-            Self::Down => "down",
-            Self::Head => "head",
-        }
+        Self::NAMES[self as usize]
     }
 }
 
@@ -82,12 +75,10 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Starts from zero.
     pub(crate) fn start(&mut self) {
         *self = Self { last_lap: Some(Instant::now()), times: PhaseTimes::default() };
     }
 
-    /// Stops the clock and returns the times.
     pub(crate) fn stop(&mut self) -> PhaseTimes {
         std::mem::take(self).times
     }

@@ -1,26 +1,17 @@
 //! Buffers reused by every step, so that the forward pass does not allocate.
 
-use wf_core::{Attention, Network, TokenId};
+use wf_core::{Attention, Network};
 use wf_kernels::QuantBatch;
 
 use crate::attend::AttendScratchPool;
 use crate::phases::Clock;
-use crate::segment::Segment;
-
-/// One token of a step.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
-    pub(crate) token: TokenId,
-    /// Index of the token's segment.
-    pub(crate) segment: usize,
-    pub(crate) position: usize,
-    /// Number of positions the token sees, counted from 0.
-    pub(crate) visible: usize,
-}
+use crate::segment::{Row, Segment};
 
 /// Buffers for a step of up to `max_rows` tokens, named by their role in the pass.
 pub(crate) struct Scratch {
     pub(crate) rows: Vec<Row>,
+    /// Number of positions that each row sees, counted from 0.
+    pub(crate) visible: Vec<usize>,
     pub(crate) hidden: Vec<f32>,
     pub(crate) normed: Vec<f32>,
     pub(crate) query: Vec<f32>,
@@ -52,6 +43,7 @@ impl Scratch {
         let floats = |cols: usize| vec![0.0; max_rows * cols];
         Self {
             rows: Vec::with_capacity(max_rows),
+            visible: Vec::with_capacity(max_rows),
             hidden: floats(hidden),
             normed: floats(hidden),
             query: floats(query),
@@ -73,11 +65,12 @@ impl Scratch {
     /// Lays the tokens of `batch` out as rows.
     pub(crate) fn place(&mut self, batch: &[Segment<'_>]) {
         self.rows.clear();
+        self.visible.clear();
         for (segment, s) in batch.iter().enumerate() {
             for (at, &token) in s.tokens.iter().enumerate() {
                 let position = s.start + at;
-                let visible = s.visibility.visible(position, s.end());
-                self.rows.push(Row { token, segment, position, visible });
+                self.rows.push(Row { token, segment, position });
+                self.visible.push(s.visibility.visible(position, s.end()));
             }
         }
     }

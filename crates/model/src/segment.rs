@@ -1,7 +1,6 @@
 //! The interface to the engine: the input and output of a step.
 
-use wf_core::Network;
-use wf_core::TokenId;
+use wf_core::{Network, TokenId};
 use wf_formats::ModelInfo;
 
 use crate::kv::PageId;
@@ -98,6 +97,14 @@ impl<'a> Segment<'a> {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    pub(crate) token: TokenId,
+    /// Index of the token's segment.
+    pub(crate) segment: usize,
+    pub(crate) position: usize,
+}
+
 /// Bit masks of the scored rows of neighbouring segments.
 #[derive(Clone, Copy)]
 pub(crate) struct Allowed<'a> {
@@ -111,7 +118,6 @@ impl<'a> Allowed<'a> {
         Self { segments, skipped: 0 }
     }
 
-    /// Skips the first `rows` rows.
     pub(crate) fn skip(self, rows: usize) -> Self {
         Self { skipped: self.skipped + rows, ..self }
     }

@@ -2,65 +2,21 @@
 //!
 //! A neuron whose gate is not positive is zero, so its row of `up` need not be read; an activation
 //! whose int8 code is zero adds nothing, so its column of `down` need not be read. That takes a second
-//! copy of both matrices, by rows and by columns, of the same size. [`SparseMode::Auto`] makes copies
-//! only for layers where a probe at load shows that they pay.
+//! copy of both matrices, by rows and by columns, of the same size; `probe.rs` decides which layers get
+//! one.
 //!
 //! Dense and sparse products give the same bits. Steps of several tokens are always dense: a row that
 //! one token does not need, another does.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use wf_core::{Activation, Dense, Network, TokenId};
-use wf_kernels::{NonZeros, QuantBatch, TernaryColumns, TernaryMatrix, TernaryRows};
+use wf_core::Network;
+use wf_kernels::{NonZeros, Pool, QuantBatch, TernaryColumns, TernaryMatrix, TernaryRows};
 
 use crate::compute::Compute;
-use crate::forward::Model;
-use crate::segment::{Forward, Logits, Segment};
-use crate::weights::Weights;
+use crate::weights::Mlp;
 
-/// Layers in which zeros are skipped. No mode changes a result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SparseMode {
-    /// Layers where a short probe finds enough zeros, in models too large for the CPU caches.
-    #[default]
-    Auto,
-    /// Every layer.
-    On,
-    /// No layer.
-    Off,
-}
-
-impl SparseMode {
-    const ALL: [Self; 3] = [Self::Auto, Self::On, Self::Off];
-}
-
-impl fmt::Display for SparseMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::On => "on",
-            Self::Off => "off",
-        })
-    }
-}
-
-/// Error for a string that names no [`SparseMode`].
-#[derive(Debug, thiserror::Error)]
-#[error("unknown sparse mode {0:?}: must be auto, on or off")]
-pub struct UnknownSparseMode(String);
-
-impl FromStr for SparseMode {
-    type Err = UnknownSparseMode;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|mode| mode.to_string() == name);
-        found.ok_or_else(|| UnknownSparseMode(name.to_owned()))
-    }
-}
-
-/// Zeros counted in one layer: by the probe of [`SparseMode::Auto`], and in tokens whose zeros were
+/// Zeros counted in one layer: by the probe of [`SparseMode::Auto`](crate::SparseMode::Auto), and in tokens whose zeros were
 /// skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayerSparsity {
@@ -81,7 +37,6 @@ pub struct LayerSparsity {
 }
 
 impl LayerSparsity {
-    /// Adds two counts.
     pub(crate) fn with(self, other: Self) -> Self {
         Self {
             tokens: self.tokens + other.tokens,
@@ -113,16 +68,6 @@ fn share(part: u64, whole: u64) -> f64 {
 /// of the columns take 0.72 of the time of a dense product, and all of them 1.2.
 const MAX_COLUMNS: f64 = 0.5;
 
-/// Minimum share of zeros in `up` and `down` together for a layer to get copies. On two threads, 61 %
-/// saved 3 % of the time of the feed-forward block of a 2B layer, and 80 % saved 43 %.
-const MIN_ZEROS: f64 = 0.6;
-
-/// Size of feed-forward weights, in bytes, that exceeds the CPU caches.
-const MIN_FFN_BYTES: usize = 32 << 20;
-
-/// Number of tokens of the probe.
-const PROBE_TOKENS: usize = 32;
-
 /// Copies and counts of one layer.
 #[derive(Default)]
 pub(crate) struct SparseLayer {
@@ -130,19 +75,17 @@ pub(crate) struct SparseLayer {
     counts: LayerSparsity,
 }
 
-/// State of all layers.
 pub(crate) struct Sparse {
     pub(crate) layers: Vec<SparseLayer>,
     pub(crate) step: SparseStep,
 }
 
-/// State of one step.
 pub(crate) struct SparseStep {
     non_zeros: NonZeros,
     /// True if copies are used.
-    skips: bool,
+    pub(crate) skips: bool,
     /// Number of gates that are not positive, while the probe runs.
-    closed_gates: Option<AtomicU64>,
+    pub(crate) closed_gates: Option<AtomicU64>,
 }
 
 impl Sparse {
@@ -152,7 +95,6 @@ impl Sparse {
         Self { layers: network.layers.iter().map(|_| SparseLayer::default()).collect(), step }
     }
 
-    /// Size of the copies in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         let copies = self.layers.iter().filter_map(|layer| layer.copies.as_ref());
         copies.map(|(up, down)| up.bytes_len() + down.bytes_len()).sum()
@@ -170,6 +112,15 @@ impl SparseStep {
 }
 
 impl SparseLayer {
+    pub(crate) fn sparsity(&self) -> LayerSparsity {
+        LayerSparsity { skips: self.copies.is_some(), ..self.counts }
+    }
+
+    /// Makes the copies of a block.
+    pub(crate) fn copy(&mut self, pool: &Pool, mlp: &Mlp) {
+        self.copies = TernaryRows::new(pool, &mlp.up).zip(TernaryColumns::new(pool, &mlp.down));
+    }
+
     /// Computes the neurons and returns `true`, if `x` is one token and this layer has copies.
     pub(crate) fn neurons(
         &mut self,
@@ -198,8 +149,8 @@ impl SparseLayer {
     ) -> bool {
         if let Some(closed) = &mut step.closed_gates {
             self.counts.closed_gates += std::mem::take(closed.get_mut());
-            let zeros = x.rows().iter().map(|row| zeros(&row.codes()[..x.cols()])).sum();
-            self.count(x.rows().len(), x.cols(), zeros);
+            let codes = x.rows().iter().flat_map(|row| &row.codes()[..x.cols()]);
+            self.count(x.rows().len(), x.cols(), codes.filter(|code| **code == 0).count());
         }
         let (Some((_, down)), [row], true) = (&self.copies, x.rows(), step.skips) else {
             return false;
@@ -220,78 +171,4 @@ impl SparseLayer {
         self.counts.neurons += (tokens * cols) as u64;
         self.counts.zero_codes += zeros as u64;
     }
-}
-
-fn zeros(codes: &[i8]) -> usize {
-    codes.iter().filter(|code| **code == 0).count()
-}
-
-impl Model {
-    /// Returns the sparsity of each layer.
-    pub fn layer_sparsity(&self) -> impl ExactSizeIterator<Item = LayerSparsity> {
-        let of =
-            |layer: &SparseLayer| LayerSparsity { skips: layer.copies.is_some(), ..layer.counts };
-        self.sparse.layers.iter().map(of)
-    }
-
-    /// Size in bytes of the copies made for skipping zeros.
-    pub fn sparse_size_bytes(&self) -> usize {
-        self.sparse.size_bytes()
-    }
-
-    /// Enables or disables skipping in layers that have copies, to compare their speed.
-    pub fn enable_sparse(&mut self, skips: bool) {
-        self.sparse.step.skips = skips;
-    }
-
-    /// Makes the copies that `mode` selects.
-    pub(crate) fn prepare_sparse(&mut self, mode: SparseMode) {
-        let layers = &self.network.layers;
-        if !layers.iter().any(|layer| layer.ffn.dense().is_some_and(can_skip)) {
-            return;
-        }
-        match mode {
-            SparseMode::Off => return,
-            SparseMode::Auto if ffn_bytes(&self.weights) < MIN_FFN_BYTES => return,
-            SparseMode::Auto => self.probe(),
-            SparseMode::On => {}
-        }
-        let pool = &self.compute.pool;
-        let layers = self.network.layers.iter().zip(&self.weights.layers);
-        for (sparse, (recipe, layer)) in self.sparse.layers.iter_mut().zip(layers) {
-            let can_skip = recipe.ffn.dense().is_some_and(can_skip);
-            if can_skip && (mode == SparseMode::On || pays(&sparse.counts)) {
-                let up = TernaryRows::new(pool, &layer.mlp.up);
-                sparse.copies = up.zip(TernaryColumns::new(pool, &layer.mlp.down));
-            }
-        }
-    }
-
-    /// Runs a fixed list of tokens and counts zeros. The keys and values they leave in the first page
-    /// are overwritten before they can be read.
-    fn probe(&mut self) {
-        let max = self.max_batch_tokens().min(self.info.context_len);
-        let tokens: Vec<TokenId> = (0..PROBE_TOKENS.min(max))
-            .map(|i| (i * 7919 % self.network.vocab_len) as TokenId)
-            .collect();
-        self.sparse.step.closed_gates = Some(AtomicU64::new(0));
-        self.forward(&[Segment::causal(&tokens, 0, &[0], &[])], &mut Logits::new(1));
-        self.sparse.step.closed_gates = None;
-    }
-}
-
-/// Returns `true` for a block whose zeros are known from its gates alone.
-fn can_skip(dense: &Dense) -> bool {
-    let norms = [dense.input_norm, dense.output_norm];
-    dense.activation == Activation::Relu2 && norms.iter().all(Option::is_none)
-}
-
-/// Returns `true` if skipping saves enough. `up` and `down` are of the same size.
-fn pays(layer: &LayerSparsity) -> bool {
-    (layer.closed_share() + layer.zero_share()) / 2.0 >= MIN_ZEROS
-}
-
-fn ffn_bytes(weights: &Weights) -> usize {
-    let layers = weights.layers.iter().map(|layer| &layer.mlp);
-    layers.map(|w| w.gate.bytes_len() + w.up.bytes_len() + w.down.bytes_len()).sum()
 }

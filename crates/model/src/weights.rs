@@ -157,7 +157,6 @@ impl Layer {
     }
 }
 
-/// Reads the tensors of one layer.
 struct LayerReader<'a, S> {
     index: usize,
     hidden_len: usize,

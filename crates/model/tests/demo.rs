@@ -204,7 +204,7 @@ fn threads_chunks_and_instruction_sets_change_no_bit() {
         assert!(bits(&mut load(&file, Compute::new(2), chunk)) == expected, "chunks of {chunk}");
     }
     for isa in Compute::supported().filter(|&isa| isa != Isa::Scalar) {
-        let compute = Compute::with_isa(isa, 2).unwrap();
+        let compute = Compute::chosen(Some(isa), 2, None).unwrap();
         assert!(bits(&mut load(&file, compute, 64)) == expected, "{isa}");
     }
 }
@@ -213,7 +213,7 @@ fn threads_chunks_and_instruction_sets_change_no_bit() {
 fn the_scalar_kernel_gives_the_same_bits() {
     // Slow, being the definition: two prompts do.
     let file = demo_file();
-    let mut scalar = load(&file, Compute::with_isa(Isa::Scalar, 2).unwrap(), 64);
+    let mut scalar = load(&file, Compute::chosen(Some(Isa::Scalar), 2, None).unwrap(), 64);
     let mut best = load(&file, Compute::new(2), 64);
     for prompt in &golden()[..2] {
         let bits = |rows: Vec<Vec<f32>>| -> Vec<u32> {

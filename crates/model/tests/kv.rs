@@ -17,7 +17,8 @@ fn instruction_sets_threads_and_chunks_change_no_bit() {
         let expected = scores(&mut model(kv, Compute::new(1)), &tokens, 1, &pages());
         for isa in Compute::supported() {
             for (threads, chunk) in [(1, 600), (2, 100), (3, 7), (16, 256)] {
-                let mut model = model(kv, Compute::with_isa(isa, threads).expect("supported"));
+                let mut model =
+                    model(kv, Compute::chosen(Some(isa), threads, None).expect("supported"));
                 let found = scores(&mut model, &tokens, chunk, &pages());
                 assert!(found == expected, "{kv}, {isa}, {threads} threads, chunks of {chunk}");
             }

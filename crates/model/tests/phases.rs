@@ -30,7 +30,7 @@ fn a_model_goes_on_where_it_was_on_other_threads() {
     let (mut stays, mut moves) = (demo(), demo());
     assert_eq!(run(&mut stays, &[5, 6, 7], 0), run(&mut moves, &[5, 6, 7], 0));
     for isa in Compute::supported().collect::<Vec<_>>() {
-        moves.set_compute(Compute::with_isa(isa, 3).unwrap());
+        moves.set_compute(Compute::chosen(Some(isa), 3, None).unwrap());
         assert_eq!(moves.compute().threads(), 3);
         assert_eq!(run(&mut stays, &[8], 3), run(&mut moves, &[8], 3), "{isa}");
     }

@@ -43,7 +43,7 @@ fn every_score_keeps_its_bits() {
     let expected = decode(&mut demo(Compute::new(2), SparseMode::Off));
     for isa in Compute::supported() {
         for threads in [1, 2, 3] {
-            let compute = Compute::with_isa(isa, threads).unwrap();
+            let compute = Compute::chosen(Some(isa), threads, None).unwrap();
             let mut model = demo(compute, SparseMode::On);
             assert!(decode(&mut model) == expected, "{isa} on {threads} threads");
         }

@@ -43,7 +43,7 @@ fn instruction_sets_threads_and_chunks_change_no_bit() {
         let expected = scores(&mut one, &tokens, 1, &pages());
         for isa in Compute::supported() {
             for (threads, chunk) in [(1, 600), (3, 7), (16, 256)] {
-                let compute = Compute::with_isa(isa, threads).expect("supported");
+                let compute = Compute::chosen(Some(isa), threads, None).expect("supported");
                 let found = scores(&mut model(mixed(), kv, compute), &tokens, chunk, &pages());
                 assert!(found == expected, "{kv}, {isa}, {threads} threads, chunks of {chunk}");
             }

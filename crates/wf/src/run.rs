@@ -95,13 +95,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
 
 /// Prints what `--head check` found.
 fn print_head_counts(name: &str, counts: &HeadCounts) {
-    let (picks, candidates) = (counts.picks(), counts.candidates());
+    let (picks, candidates) = (counts.picks.get(), counts.candidates.get());
     let mean = candidates as f64 / picks.max(1) as f64;
     output::note(&format!(
         "head check: {name}: {} equal to the full head, {mean:.1} candidates each, {} widened, {} read in full",
-        output::count(counts.checked() as usize, "pick"),
-        counts.widened(),
-        counts.whole(),
+        output::count(counts.checked.get() as usize, "pick"),
+        counts.widened.get(),
+        counts.whole.get(),
     ));
 }
 

@@ -105,9 +105,6 @@ const KNOWN_CYCLES: &[(&str, &str, &str)] = &[
     ("kernels", "src/arch/peak.rs", "src/arch/x86_64/peak.rs"),
     ("kernels", "src/arch/peak.rs", "src/arch/aarch64/peak.rs"),
     ("kernels", "src/arch/x86_64/stream.rs", "src/arch/stream.rs"),
-    ("model", "src/attend.rs", "src/scratch.rs"),
-    ("model", "src/segment.rs", "src/sparse.rs"),
-    ("model", "src/sparse.rs", "src/forward.rs"),
 ];
 
 #[test]

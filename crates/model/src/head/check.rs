@@ -19,6 +19,13 @@ pub(crate) struct Difference {
     best_exact: (TokenId, f32),
 }
 
+impl Difference {
+    /// Returns it with its row counted from `rows` rows earlier.
+    pub(super) fn shifted(self, rows: usize) -> Self {
+        Self { row: self.row + rows, ..self }
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { scan, k, token, found, exact, best_found, best_exact, .. } = self;

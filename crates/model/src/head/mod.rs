@@ -2,40 +2,35 @@
 
 mod check;
 mod counts;
-mod mode;
 
 use std::sync::Arc;
 
-use wf_core::Network;
+use wf_core::{Network, TokenId};
 
 use crate::compute::Compute;
 use crate::embed::FloatTable;
+use crate::options::HeadMode;
 use crate::scan::{
     Depth, MIN_TOKENS_PER_CANDIDATE, SCANNED_AT_ONCE, Scan, ScanContext, ScanScratch, TopQueries,
 };
 use crate::segment::{Allowed, Scoring, Segment, tokens_of};
 pub(crate) use check::{Difference, difference};
-pub use counts::HeadCounts;
-pub use mode::{HeadMode, UnknownHeadMode};
-use wf_core::TokenId;
+pub use counts::{Count, HeadCounts};
 
 /// Size of a table, in bytes, that exceeds the CPU caches.
 const MIN_SCANNED_BYTES: usize = 32 << 20;
 
-/// Computes the logits of hidden states.
 pub(crate) struct Head {
     method: Method,
     counts: Arc<HeadCounts>,
     few: Few,
 }
 
-/// Buffers for scoring few tokens.
 struct Few {
     tokens: Vec<TokenId>,
     scores: Vec<f32>,
 }
 
-/// Computation of the logits.
 enum Method {
     Full,
     /// The best tokens by a scan, all tokens by the table.
@@ -98,7 +93,6 @@ impl Head {
         }
     }
 
-    /// Returns the counters of the scans, by name.
     pub(crate) fn counts(&self) -> Vec<(&'static str, Arc<HeadCounts>)> {
         match &self.method {
             Method::Full | Method::Int8(..) => Vec::new(),
@@ -122,7 +116,6 @@ impl Head {
         segments: &[Segment<'_>],
         out: &mut [f32],
     ) -> Result<(), Difference> {
-        let counts = &self.counts;
         let allowed = Allowed::new(segments);
         // With int8 scores, few tokens must score as they do among many.
         let by_table = !matches!(self.method, Method::Int8(..));
@@ -130,34 +123,25 @@ impl Head {
             return Ok(());
         }
         let scoring = segments.iter().map(|segment| segment.scoring).max().unwrap_or_default();
-        let hidden_parts = hidden.chunks(SCANNED_AT_ONCE * table.cols());
-        match (&mut self.method, scoring) {
-            (Method::Int8(scan, scratch), _) => {
-                let out = out.chunks_mut(SCANNED_AT_ONCE * table.rows());
-                for (hidden, out) in hidden_parts.zip(out) {
-                    scan.approximate(cx, hidden, out, scratch);
+        let scans = matches!((&self.method, scoring), (Method::Scan(..), Scoring::Top(_)));
+        if by_table && !scans {
+            table.scores(cx, hidden, out);
+        }
+        let out_parts = out.chunks_mut(SCANNED_AT_ONCE * table.rows());
+        let parts = hidden.chunks(SCANNED_AT_ONCE * table.cols()).zip(out_parts);
+        for (first, (hidden, out)) in (0..).step_by(SCANNED_AT_ONCE).zip(parts) {
+            match (&mut self.method, scoring) {
+                (Method::Int8(scan, scratch), _) => scan.approximate(cx, hidden, out, scratch),
+                (Method::Scan(scan, scratch), Scoring::Top(k)) => {
+                    let context = ScanContext { cx, table, counts: &self.counts };
+                    let queries = TopQueries { hidden, k, allowed: allowed.skip(first) };
+                    scan.top(context, queries, out, scratch);
                 }
-            }
-            (Method::Scan(scan, scratch), Scoring::Top(k)) => {
-                let out = out.chunks_mut(SCANNED_AT_ONCE * table.rows());
-                for (part, (hidden, out)) in hidden_parts.zip(out).enumerate() {
-                    let allowed = allowed.skip(part * SCANNED_AT_ONCE);
-                    let queries = TopQueries { hidden, k, allowed };
-                    scan.top(ScanContext { cx, table, counts }, queries, out, scratch);
+                (Method::Check(check), Scoring::Top(k)) => {
+                    let checked = check.compare(cx, table, hidden, k, out);
+                    checked.map_err(|difference| difference.shifted(first))?;
                 }
-            }
-            (Method::Check(check), Scoring::Top(k)) => {
-                table.scores(cx, hidden, out);
-                let out = out.chunks(SCANNED_AT_ONCE * table.rows());
-                for (part, (hidden, out)) in hidden_parts.zip(out).enumerate() {
-                    check.compare(cx, table, hidden, k, out).map_err(|mut difference| {
-                        difference.row += part * SCANNED_AT_ONCE;
-                        difference
-                    })?;
-                }
-            }
-            (Method::Full | Method::Scan(..) | Method::Check(_), _) => {
-                table.scores(cx, hidden, out);
+                (Method::Full | Method::Scan(..) | Method::Check(_), _) => {}
             }
         }
         Ok(())
@@ -216,11 +200,9 @@ impl Check {
             scan.top(ScanContext { cx, table, counts }, queries, found, &mut self.scratch);
             let rows = found.chunks_exact(table.rows()).zip(exact.chunks_exact(table.rows()));
             for (row, (found, exact)) in rows.enumerate() {
-                counts.add_checked();
-                let difference = difference(name, k, found, exact, &mut self.sorted);
-                if let Some(mut difference) = difference {
-                    difference.row = row;
-                    return Err(difference);
+                counts.checked.add(1);
+                if let Some(found) = difference(name, k, found, exact, &mut self.sorted) {
+                    return Err(found.shifted(row));
                 }
             }
         }

@@ -4,9 +4,8 @@ use std::cmp::Ordering;
 
 use wf_kernels::ScoreBounds;
 
-use super::bounds::STRIP;
+use super::STRIP;
 
-/// Buffers for choosing candidates.
 pub(super) struct Candidates {
     /// Largest estimate of every strip.
     best: Vec<f32>,
@@ -15,7 +14,6 @@ pub(super) struct Candidates {
     scores: Vec<f32>,
 }
 
-/// Result of a choice.
 pub(super) struct Chosen {
     /// Number of tokens that were scored.
     pub(super) tokens: usize,

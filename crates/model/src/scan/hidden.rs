@@ -2,8 +2,14 @@
 
 use wf_kernels::{QuantBatch, QuantRow, VectorBounds};
 
-use super::bounds::{Factors, SLACK, vector_bounds};
 use crate::compute::Compute;
+
+/// Factor that covers the error of norms, computed in f64 over at most 2^17 products (2^-36), and the
+/// five roundings to f32 on the way to a bound.
+pub(super) const SLACK: f64 = 1.0 + 1e-6;
+
+/// More than the error of subnormal results in all roundings of a score.
+const MIN_BOUND: f32 = f32::MIN_POSITIVE;
 
 /// Mean of the lower codes 0 to 15, where code + 128 = 16 upper + lower.
 const MIDDLE_OF_LOWER: f64 = 7.5;
@@ -11,16 +17,14 @@ const MIDDLE_OF_LOWER: f64 = 7.5;
 /// Number of standard deviations in the statistical bound of upper codes.
 const TRUSTED_SIGMAS: f64 = 8.0;
 
-/// Quantized hidden states.
 pub(super) struct HiddenCodes {
-    cols: usize,
+    pub(super) cols: usize,
     /// Codes of each state, then codes of each state's remainder.
     codes: QuantBatch,
     values: Vec<f32>,
-    states: Vec<State>,
+    pub(super) states: Vec<State>,
 }
 
-/// Bounds of one hidden state.
 #[derive(Clone, Copy)]
 pub(super) struct State {
     /// Upper bound of |x|.
@@ -41,17 +45,9 @@ impl HiddenCodes {
         }
     }
 
-    pub(super) fn cols(&self) -> usize {
-        self.cols
-    }
-
     /// Returns the coarse codes of every state, then the fine ones.
     pub(super) fn codes(&self) -> &[QuantRow] {
         self.codes.rows()
-    }
-
-    pub(super) fn states(&self) -> &[State] {
-        &self.states
     }
 
     /// Replaces the states by the rows of `hidden`.
@@ -88,17 +84,28 @@ impl State {
         }
         let [norm, coarse_error, error] = squares.map(|square| square.sqrt() * SLACK);
         let cols = x.len();
-        let factors = Factors { coarse: coarse.scale(), fine: fine.scale(), offset: 0.0 };
-        let by_all = vector_bounds(cols, 1.0, norm, error, factors);
+        // The table's own score sums sixteen lanes of fused products: each of at most cols / 16 + 5
+        // roundings has an error of 2^-24 of at most |w| |x|. As many again cover the six roundings of
+        // the estimate, whose parts are at most |w'| |x| times 1 + √cols / 127.
+        let rounding = (cols / 16 + 16) as f64 / f64::from(1 << 23);
+        // `trust` is the share of the proven bound to use.
+        let bounds = |trust: f64, error: f64| VectorBounds {
+            coarse: coarse.scale(),
+            fine: fine.scale(),
+            offset: 0.0,
+            per_error: ((trust + rounding) * norm * SLACK) as f32,
+            per_norm: ((trust * error + rounding * norm) * SLACK) as f32,
+            base_error: MIN_BOUND,
+        };
         // For short rows, the proven bound is smaller than the statistical one.
         let trust = (TRUSTED_SIGMAS / (cols as f64).sqrt()).min(1.0);
-        let factors = Factors {
+        let by_upper = VectorBounds {
             coarse: 16.0 * coarse.scale(),
             fine: 0.0,
             offset: (MIDDLE_OF_LOWER - 128.0) as f32 * coarse.sum() as f32 * coarse.scale(),
+            ..bounds(trust, coarse_error)
         };
-        let by_upper = vector_bounds(cols, trust, norm, coarse_error, factors);
-        Self { norm, by_all, by_upper }
+        Self { norm, by_all: bounds(1.0, error), by_upper }
     }
 }
 

@@ -22,7 +22,6 @@
 //! one above times `8 / √columns`. If the scores of the candidates contradict this, the row is scanned
 //! again with all bits.
 
-mod bounds;
 mod candidates;
 mod hidden;
 mod quantize;
@@ -33,10 +32,12 @@ use crate::compute::Compute;
 use crate::embed::FloatTable;
 use crate::head::HeadCounts;
 use crate::segment::Allowed;
-use bounds::{STRIP, in_strips};
 use candidates::Candidates;
 use hidden::HiddenCodes;
-use quantize::{Plane, QuantizedRow};
+use quantize::Plane;
+
+/// Number of rows in a strip of a matrix of codes.
+const STRIP: usize = 16;
 
 /// Maximum number of hidden states scanned at once, which bounds the size of the buffers.
 pub(crate) const SCANNED_AT_ONCE: usize = 16;
@@ -97,7 +98,6 @@ enum Codes {
     },
 }
 
-/// Buffers of a scan.
 pub(crate) struct ScanScratch {
     hidden: HiddenCodes,
     estimates: Vec<ScoreBounds>,
@@ -121,21 +121,21 @@ impl ScanScratch {
 impl Scan {
     /// Quantizes `table` for scans of `depth` (and of all bits).
     pub(crate) fn new(cx: &Compute, table: &FloatTable, depth: Depth) -> Self {
-        let rows = quantize::bounds(cx, table, QuantizedRow::bound);
-        let largest_norm =
-            rows.iter().map(|row| f64::from(row.norm) + f64::from(row.error)).fold(0.0, f64::max);
+        let rows = quantize::bounds(cx, table);
+        let norms = rows.iter().flat_map(|strip| strip.norm.iter().zip(&strip.error));
+        let norms = norms.map(|(&norm, &error)| f64::from(norm) + f64::from(error));
+        let largest_norm = norms.fold(0.0, f64::max);
         let codes = match depth {
             Depth::Bytes => Codes::Bytes(quantize::bytes(cx, table)),
             Depth::Nibbles => Codes::Planes {
                 upper: quantize::nibbles(cx, table, Plane::Upper),
                 lower: quantize::nibbles(cx, table, Plane::Lower),
-                upper_rows: in_strips(&quantize::bounds(cx, table, QuantizedRow::upper_bound)),
+                upper_rows: quantize::upper_bounds(cx, table),
             },
         };
-        Self { codes, vocab_len: table.rows(), rows: in_strips(&rows), largest_norm }
+        Self { codes, vocab_len: table.rows(), rows, largest_norm }
     }
 
-    /// Size in memory, in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         let codes = match &self.codes {
             Codes::Bytes(codes) => codes.bytes_len(),
@@ -176,7 +176,7 @@ impl Scan {
             let hidden = &queries.hidden[row * cols..][..cols];
             let alone = TopQueries { hidden, allowed: queries.allowed.skip(row), ..queries };
             let out = &mut out[row * vocab_len..][..vocab_len];
-            context.counts.add_widened();
+            context.counts.widened.add(1);
             self.scan(context, alone, Depth::Bytes, out, s);
         }
     }
@@ -195,7 +195,7 @@ impl Scan {
         s.hidden.quantize(cx, hidden, cols);
         let strips = vocab_len.div_ceil(STRIP);
         let estimates = &mut s.estimates[..hidden.len() / cols * strips];
-        let states = s.hidden.states();
+        let states = &s.hidden.states[..];
         cx.pool.strips(estimates, strips, 1, |strip, mut out| {
             self.estimate(cx, depth, strip, &s.hidden, |row, estimate| out.row(row)[0] = *estimate);
         });
@@ -211,7 +211,7 @@ impl Scan {
             let max = vocab_len / MIN_TOKENS_PER_CANDIDATE;
             let finite = self.largest_norm * states[row].norm < LARGEST_SCORE;
             if !finite || k > max {
-                counts.add_whole();
+                counts.whole.add(1);
                 table.scores(cx, x, out);
                 continue;
             }
@@ -219,11 +219,12 @@ impl Scan {
                 Some(chosen)
                     if depth != Depth::Nibbles || chosen.max_error <= MAX_TRUSTED_ERROR =>
                 {
-                    counts.add_pick(chosen.tokens);
+                    counts.picks.add(1);
+                    counts.candidates.add(chosen.tokens);
                 }
                 _ if depth == Depth::Nibbles => s.widen.push(row),
                 _ => {
-                    counts.add_whole();
+                    counts.whole.add(1);
                     table.scores(cx, x, out);
                 }
             }
@@ -238,7 +239,7 @@ impl Scan {
         out: &mut [f32],
         s: &mut ScanScratch,
     ) {
-        let cols = s.hidden.cols();
+        let cols = s.hidden.cols;
         s.hidden.quantize(cx, hidden, cols);
         cx.pool.strips(out, self.vocab_len, STRIP, |strip, mut out| {
             self.estimate(cx, Depth::Bytes, strip, &s.hidden, |row, estimate| {
@@ -258,7 +259,7 @@ impl Scan {
         each: impl FnMut(usize, &ScoreBounds),
     ) {
         // Most steps have one state: a buffer for more would be cleared in vain.
-        match hidden.states().len() {
+        match hidden.states.len() {
             1 => self.estimate_in::<2>(cx, depth, strip, hidden, each),
             _ => self.estimate_in::<{ 2 * SCANNED_AT_ONCE }>(cx, depth, strip, hidden, each),
         }
@@ -273,7 +274,7 @@ impl Scan {
         hidden: &HiddenCodes,
         mut each: impl FnMut(usize, &ScoreBounds),
     ) {
-        let states = hidden.states();
+        let states = &hidden.states[..];
         let codes = match depth {
             Depth::Bytes => hidden.codes(),
             Depth::Nibbles => &hidden.codes()[..states.len()],

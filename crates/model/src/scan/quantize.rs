@@ -2,10 +2,10 @@
 
 use std::convert::Infallible;
 
-use wf_kernels::{Int8Matrix, NibbleMatrix};
+use wf_kernels::{Int8Matrix, NibbleMatrix, RowBounds};
 
-use super::bounds::{RowBound, SLACK};
-use super::hidden::value_of_upper;
+use super::STRIP;
+use super::hidden::{SLACK, value_of_upper};
 use crate::compute::Compute;
 use crate::embed::FloatTable;
 
@@ -28,7 +28,7 @@ impl Plane {
 }
 
 /// One row of a table and its codes.
-pub(super) struct QuantizedRow {
+struct QuantizedRow {
     values: Vec<f32>,
     codes: Vec<i8>,
     sums: Vec<i32>,
@@ -51,18 +51,10 @@ impl QuantizedRow {
         self.scale = cx.kernel.quantize(&self.values, &mut self.codes, &mut self.sums);
     }
 
-    /// Returns the bound of the row's codes.
-    pub(super) fn bound(&self) -> RowBound {
-        self.bound_of(f64::from)
-    }
-
-    /// Returns the bound of the row's upper codes.
-    pub(super) fn upper_bound(&self) -> RowBound {
-        self.bound_of(|code| value_of_upper(Plane::Upper.of(code)))
-    }
-
-    /// Computes in f64, which holds the squares of the largest and the smallest f32.
-    fn bound_of(&self, value_of: impl Fn(i8) -> f64) -> RowBound {
+    /// Writes the bounds of the row to place `at` of a strip, where `value_of` is the value of a code in
+    /// units of the row's scale. Computes in f64, which holds the squares of the largest and the smallest
+    /// f32.
+    fn write_bounds(&self, value_of: impl Fn(i8) -> f64, strip: &mut RowBounds, at: usize) {
         const LANES: usize = 8;
         let scale = f64::from(self.scale);
         let (mut errors, mut norms) = ([0.0; LANES], [0.0; LANES]);
@@ -76,26 +68,38 @@ impl QuantizedRow {
             }
         }
         let root = |lanes: [f64; LANES]| (lanes.iter().sum::<f64>().sqrt() * SLACK) as f32;
-        RowBound { scale: self.scale, error: root(errors), norm: root(norms) }
+        strip.scale[at] = self.scale;
+        strip.error[at] = root(errors);
+        strip.norm[at] = root(norms);
     }
 }
 
-/// Computes a bound for each row of a table.
-pub(super) fn bounds(
+/// Computes the bounds of a table's codes, strip by strip.
+pub(super) fn bounds(cx: &Compute, table: &FloatTable) -> Vec<RowBounds> {
+    bounds_by(cx, table, f64::from)
+}
+
+/// Computes the bounds of a table's upper codes.
+pub(super) fn upper_bounds(cx: &Compute, table: &FloatTable) -> Vec<RowBounds> {
+    bounds_by(cx, table, |code| value_of_upper(Plane::Upper.of(code)))
+}
+
+fn bounds_by(
     cx: &Compute,
     table: &FloatTable,
-    bound: impl Fn(&QuantizedRow) -> RowBound + Sync,
-) -> Vec<RowBound> {
-    let mut bounds = vec![RowBound::default(); table.rows()];
+    value_of: impl Fn(i8) -> f64 + Sync,
+) -> Vec<RowBounds> {
+    let mut bounds = vec![RowBounds::default(); table.rows().div_ceil(STRIP)];
     let mut scratch: Vec<_> = (0..cx.threads()).map(|_| QuantizedRow::new(table.cols())).collect();
-    cx.pool.rows_with(&mut bounds, 1, &mut scratch, |token, out, row| {
-        row.quantize(cx, table, token);
-        out[0] = bound(row);
+    cx.pool.rows_with(&mut bounds, 1, &mut scratch, |strip, out, row| {
+        for token in STRIP * strip..table.rows().min(STRIP * (strip + 1)) {
+            row.quantize(cx, table, token);
+            row.write_bounds(&value_of, &mut out[0], token % STRIP);
+        }
     });
     bounds
 }
 
-/// Quantizes a table.
 pub(super) fn bytes(cx: &Compute, table: &FloatTable) -> Int8Matrix {
     let shape = (table.rows(), table.cols());
     let Ok(matrix) =
