@@ -14,13 +14,10 @@ use crate::sample::Sampler;
 use crate::schedule::Rank;
 use crate::store::{Held, PageStore};
 
-/// Request for a draft of one sequence.
 pub(crate) struct DraftRequest<'a> {
     pub(crate) rank: Rank,
     pub(crate) tree: Tree,
-    /// Prompt and completion so far.
     pub(crate) tokens: &'a [TokenId],
-    /// Number of prompt tokens.
     pub(crate) prompt_len: usize,
     /// Number of tokens to draft; 0 while another draft is verified or drafting does not pay.
     pub(crate) len: usize,
@@ -30,7 +27,7 @@ pub(crate) struct DraftRequest<'a> {
 /// The draft model and its K/V cache.
 pub(crate) struct Drafter {
     model: Box<dyn Forward>,
-    store: PageStore,
+    pub(crate) store: PageStore,
     logits: Logits,
     readers: BTreeMap<Rank, Reader>,
     context_len: usize,
@@ -38,14 +35,12 @@ pub(crate) struct Drafter {
     vocab_len: usize,
 }
 
-/// K/V of one sequence.
 struct Reader {
     held: Held,
     /// Tokens whose K/V is in the pages. The last of them may be draft tokens.
     read: Vec<TokenId>,
 }
 
-/// A request in progress.
 struct Turn<'a> {
     request: DraftRequest<'a>,
     can_read: bool,
@@ -60,7 +55,6 @@ struct TurnPlan {
 }
 
 impl Drafter {
-    /// Creates a drafter for a main model of `vocab_len` tokens.
     pub(crate) fn new(model: Box<dyn Forward>, vocab_len: usize) -> Self {
         Self {
             store: PageStore::new(model.pages()),
@@ -92,11 +86,6 @@ impl Drafter {
         }
         let drafted = turns.into_iter().filter(|turn| !turn.draft.is_empty());
         drafted.map(|turn| (turn.request.rank, turn.draft)).collect()
-    }
-
-    /// Evicts all cached pages that no sequence holds.
-    pub(crate) fn flush(&mut self) {
-        self.store.flush();
     }
 
     /// Discards all K/V after a step has panicked.
@@ -164,7 +153,7 @@ impl Drafter {
             let reader = &self.readers[&turn.request.rank];
             let segment = Segment::causal(tokens, reader.read.len(), reader.held.pages(), scored);
             if !tokens.is_empty() {
-                batch.push(Segment { scoring: turn.request.sampler.draft_scoring(), ..segment });
+                batch.push(Segment { scoring: turn.request.sampler.plain_scoring(1), ..segment });
             }
         }
         if !batch.is_empty() {

@@ -62,22 +62,18 @@ impl Embedding {
 
     fn take(&mut self, event: Option<Event>) -> Option<Result<Vec<f32>, FrontendError>> {
         match event {
-            None => Some(Err(FrontendError::EngineStopped)),
-            Some(Event::Embedding(vector)) => {
-                self.vector = vector;
-                None
+            None => return Some(Err(FrontendError::EngineStopped)),
+            Some(Event::Embedding(vector)) => self.vector = vector,
+            Some(Event::Done(FinishReason::Deadline)) => {
+                return Some(Err(FrontendError::DeadlinePassed));
             }
-            Some(Event::Done(reason)) => Some(match reason {
-                FinishReason::Stop | FinishReason::Length => {
-                    Ok(unit(std::mem::take(&mut self.vector), self.dimensions))
-                }
-                FinishReason::Deadline => Err(FrontendError::DeadlinePassed),
-                FinishReason::NonFiniteLogits => Err(FrontendError::NonFiniteLogits { tokens: 0 }),
-                // An embedding has no grammar.
-                FinishReason::DeadEnd | FinishReason::Failed => Err(FrontendError::StepFailed),
-            }),
-            Some(_) => None,
+            Some(Event::Done(reason)) => {
+                let vector = std::mem::take(&mut self.vector);
+                return Some(reason.check(0).map(|()| unit(vector, self.dimensions)));
+            }
+            Some(_) => {}
         }
+        None
     }
 }
 

@@ -103,7 +103,7 @@ impl EngineHandle {
             },
             pages: model.pages(),
             max_waiting: options.max_waiting,
-            stats: Arc::default(),
+            stats: Arc::new(Stats::new(model.pages())),
             arrivals: Arc::default(),
         };
         let stats = Arc::clone(&handle.stats);
@@ -152,10 +152,8 @@ impl EngineHandle {
         let decoder = request.decode.decoder(self.capabilities)?;
         let room = self.context_len - request.prompt.len();
         request.limits.max_tokens = request.limits.max_tokens.min(room);
-        let context_len = self.context_len;
-        self.send(|arrival, events| {
-            Sequence::generate(request, decoder, context_len, arrival, events)
-        })
+        let len = self.context_len;
+        self.send(|arrival, events| Sequence::generate(request, decoder, len, arrival, events))
     }
 
     /// Submits a text to embed. Truncating and normalising the vector is up to the caller.
@@ -164,17 +162,17 @@ impl EngineHandle {
         pooling: Pooling,
         request: EmbeddingRequest,
     ) -> Result<Events, RequestError> {
-        let context_len = self.context_len;
-        request.check(context_len, self.vocab_len)?;
+        request.check(self.context_len, self.vocab_len)?;
         let pooler = Pooler::new(pooling, request.tokens.len(), self.capabilities)?;
-        self.send(|arrival, events| Sequence::embed(request, pooler, context_len, arrival, events))
+        let len = self.context_len;
+        self.send(|arrival, events| Sequence::embed(request, pooler, len, arrival, events))
     }
 
     fn send(
         &self,
         sequence: impl FnOnce(u64, EventSender) -> Sequence,
     ) -> Result<Events, RequestError> {
-        if !self.stats.waiting.enter(self.max_waiting) {
+        if !self.stats.enter_queue(self.max_waiting) {
             return Err(RequestError::QueueFull { waiting: self.max_waiting });
         }
         let (events, receiver) = unbounded_channel();
@@ -186,7 +184,7 @@ impl EngineHandle {
 
     /// Returns a snapshot of the engine's counters.
     pub fn stats(&self) -> StatsSnapshot {
-        self.stats.snapshot(self.pages)
+        *self.stats.lock()
     }
 
     /// Evicts the prefix cache before the next step.

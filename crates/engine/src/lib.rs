@@ -15,7 +15,6 @@ pub mod decode;
 mod drafter;
 mod embed;
 mod error;
-pub mod fake;
 mod frontend;
 mod generation;
 mod generation_request;
@@ -25,12 +24,9 @@ mod load;
 mod logits;
 mod model_text;
 mod open;
-mod open_draft;
 mod output;
-mod pages;
 mod pooling;
 mod prefix;
-mod prompt_logprobs;
 mod request;
 mod rng;
 mod run;
@@ -43,8 +39,8 @@ mod text_stream;
 
 pub use block_overrides::BlockOverrides;
 pub use decode::{
-    Capabilities, DecodeMode, DecodeSettings, DiffusionParams, DraftParams, MODES, Setting,
-    SettingKind, UnmaskRule, UnsupportedMode,
+    Capabilities, DecodeMode, DecodeSettings, DiffusionParams, DraftParams, MODES, ModeInfo,
+    Setting, SettingKind, UnmaskRule, UnsupportedMode,
 };
 pub use embed::Embedding;
 pub use error::{FrontendError, OpenError};

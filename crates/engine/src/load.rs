@@ -122,21 +122,15 @@ impl Default for KvCapacity {
     }
 }
 
-/// Size of a loaded network's K/V cache.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CacheSize {
-    /// Maximum number of tokens of a sequence.
-    pub(crate) context_len: usize,
-    /// Number of pages.
-    pub(crate) pages: usize,
-}
-
 /// Returns the compute resources that `options` select, with `threads` threads.
 pub fn compute(options: &RunOptions, threads: usize) -> Result<Compute, OpenError> {
     let compute = Compute::chosen(options.isa, threads, options.cpus.clone()).map_err(|isa| {
         let names: Vec<_> = Compute::supported().map(|isa| isa.to_string()).collect();
         let reason = unavailable_reason(isa).unwrap_or("this CPU does not have it");
-        OpenError::NoSuchIsa { wanted: isa, reason, supported: names.join(", ") }
+        OpenError::Model(format!(
+            "instruction set {isa} is not available: {reason}; available are {}",
+            names.join(", ")
+        ))
     })?;
     Ok(match options.layout {
         Some(layout) => compute.with_layout(layout),
@@ -153,32 +147,34 @@ pub fn load_model(
     let max = file.info().context_len;
     let context_len = options.context_len.unwrap_or(max);
     if context_len < 2 || context_len > max {
-        return Err(OpenError::Context { wanted: context_len, max });
+        return Err(OpenError::Model(format!(
+            "context length is {context_len}: must be between 2 and {max} tokens for this model"
+        )));
     }
     let pages = page_count(file.network(), options, context_len)?;
-    let size = CacheSize { context_len, pages };
-    load_with(compute(options, options.threads)?, file, options, size, progress)
+    load_with(compute(options, options.threads)?, file, options, context_len, pages, progress)
 }
 
-/// Loads a network onto given compute resources with a K/V cache of given size.
+/// Loads a network onto given compute resources, with `pages` K/V pages for contexts of `context_len`.
 pub(crate) fn load_with(
     compute: Compute,
     file: &ModelFile,
     options: &RunOptions,
-    size: CacheSize,
+    context_len: usize,
+    pages: usize,
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<Model, OpenError> {
     let model_options = ModelOptions {
         kv: options.kv,
-        pages: size.pages,
+        pages,
         // No step has more tokens than the pages hold.
-        max_batch_tokens: options.max_batch_tokens.clamp(1, size.context_len),
+        max_batch_tokens: options.max_batch_tokens.clamp(1, context_len),
         head: options.head,
         sparse: options.sparse,
     };
     Model::load(file, compute, model_options, progress).map_err(|error| match error {
         LoadError::File(error) => OpenError::File(error),
-        source => OpenError::Load { file: file_name(file), source },
+        error => OpenError::Model(format!("{}: {error}", file_name(file))),
     })
 }
 
@@ -190,7 +186,9 @@ fn page_count(
     let page = KvPool::size_bytes(network, options.kv, 1);
     let pages = match options.kv_capacity {
         KvCapacity::Bytes(given) if given < page => {
-            return Err(OpenError::TooLittleMemory { given, page });
+            return Err(OpenError::Model(format!(
+                "K/V memory is {given} bytes: must be at least {page}, one page of {PAGE_LEN} tokens"
+            )));
         }
         KvCapacity::Bytes(given) => given / page,
         KvCapacity::Contexts { count, max_bytes } => {
@@ -206,5 +204,11 @@ fn page_count(
 pub(crate) fn check_memory(network: &Network, kv: KvDtype, pages: usize) -> Result<(), OpenError> {
     let size_bytes = KvPool::size_bytes(network, kv, pages);
     let reserved = Vec::<u8>::new().try_reserve_exact(size_bytes);
-    reserved.map_err(|_| OpenError::NoMemory { tokens: pages * PAGE_LEN, size_bytes })
+    reserved.map_err(|_| {
+        OpenError::Model(format!(
+            "the K/V cache of {} tokens needs {size_bytes} bytes, more than this machine can provide: \
+             use a shorter context or less K/V memory",
+            pages * PAGE_LEN
+        ))
+    })
 }

@@ -35,7 +35,6 @@ pub(crate) fn best(logits: &[f32]) -> Option<TokenId> {
     logits.iter().position(|&logit| logit == max).map(|token| token as TokenId)
 }
 
-/// Returns the best and the second-best token.
 pub(crate) fn best_two(logits: &[f32]) -> [Option<TokenId>; 2] {
     let first = best(logits);
     let others = logits.iter().zip(0..).filter(|(l, token)| l.is_finite() && Some(*token) != first);
@@ -89,7 +88,6 @@ pub(crate) fn rank(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token))
 }
 
-/// Keeps the `k` best candidates.
 pub(crate) fn keep_top_k(kept: &mut Vec<Candidate>, k: Option<usize>) {
     let Some(k) = k else { return };
     if k < kept.len() {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use wf_formats::{ModelFile, TokenizerSource};
 use wf_model::{Pooling, TokenId};
-use wf_text::{ChatMessage, ChatTemplate, Prompt, RenderOptions, Tokenizer, ToolFormat};
+use wf_text::{ChatMessage, ChatTemplate, Prompt, RenderOptions, TextError, Tokenizer, ToolFormat};
 
 use crate::error::{FrontendError, OpenError};
 
@@ -159,22 +159,22 @@ impl ModelText {
 
 /// Reads the tokenizer and the chat template of a model file.
 pub fn read_text(file: &ModelFile) -> Result<ModelText, OpenError> {
-    let named = |source| OpenError::Text { file: file_name(file), source };
+    let invalid = |what: String| OpenError::Model(format!("{}: {what}", file_name(file)));
+    let named = |error: TextError| invalid(error.to_string());
     let tokenizer = match file.tokenizer() {
         TokenizerSource::Json(json) => Tokenizer::from_json(json),
         TokenizerSource::Gguf(vocabulary) => Tokenizer::from_gguf(vocabulary.clone()),
         TokenizerSource::Missing { looked } => {
-            return Err(OpenError::NoTokenizer { file: file_name(file), looked: looked.clone() });
+            return Err(invalid(format!("no tokenizer found: looked for {looked}")));
         }
     }
     .map_err(named)?;
     let (info, vocab_len) = (file.info(), file.network().vocab_len);
     if tokenizer.len() > vocab_len {
-        return Err(OpenError::TokenizerTooLarge {
-            file: file_name(file),
-            tokens: tokenizer.len(),
-            rows: vocab_len,
-        });
+        return Err(invalid(format!(
+            "the tokenizer has {} tokens, but the embedding has only {vocab_len} rows",
+            tokenizer.len()
+        )));
     }
     let name_of = |id: Option<TokenId>| tokenizer.token_text(id?).map(str::to_owned);
     let texts = file.special_token_texts();

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::thread;
 
-use wf_formats::{GenerationDefaults, ModelInfo};
-use wf_model::{HeadCounts, Isa, LoadProgress};
+use wf_formats::{GenerationDefaults, ModelFile, ModelInfo};
+use wf_model::{BlockDiffusion, Forward, HeadCounts, HeadMode, Isa, LoadProgress, Model, TokenId};
+use wf_text::Tokenizer;
 
 use crate::error::OpenError;
 use crate::frontend::Frontend;
 use crate::handle::{EngineHandle, EngineOptions};
-use crate::load::{ModelSource, RunOptions, load_model};
-use crate::model_text::read_text;
-use crate::open_draft::DraftFile;
+use crate::load::{ModelSource, RunOptions, check_memory, load_model, load_with};
+use crate::model_text::{file_name, read_text};
 
 /// A model that is ready for requests.
 pub struct OpenedModel {
@@ -50,9 +50,10 @@ pub fn open_with_draft(
     let file = source.open(&options.open)?;
     let text = read_text(&file)?;
     let (blocks, vocab_len) = (file.info().block_diffusion, file.network().vocab_len);
-    let blocks = options.blocks.apply(blocks, &text.tokenizer, vocab_len)?;
+    let blocks = options.blocks.apply(blocks, &text.tokenizer, vocab_len);
+    let blocks = blocks.map_err(|error| OpenError::Model(error.to_string()))?;
     // Mismatches are reported before anything large is read.
-    let draft = draft.map(|draft| DraftFile::open(draft, &text.tokenizer, options)).transpose()?;
+    let draft = draft.map(|draft| open_draft(draft, &text.tokenizer, options)).transpose()?;
     // Both read the whole file: at the same time, each byte is fetched only once.
     let (model, digest) = thread::scope(|scope| {
         let digest = options.digest.then(|| scope.spawn(|| file.digest()));
@@ -60,7 +61,7 @@ pub fn open_with_draft(
         (model, digest.and_then(|thread| thread.join().ok()))
     });
     let model = model?;
-    let draft = draft.map(|draft| draft.load(&model, options, progress)).transpose()?;
+    let draft = draft.map(|file| load_draft(&file, &model, options, progress)).transpose()?;
     let (isa, threads) = (model.compute().isa(), model.compute().threads());
     let head_counts = model.head_counts();
     let engine_options = EngineOptions {
@@ -70,7 +71,8 @@ pub fn open_with_draft(
         blocks,
     };
     let engine = EngineHandle::start_with_draft(model, draft, engine_options);
-    let engine = engine.map_err(OpenError::Thread)?;
+    let engine = engine
+        .map_err(|error| OpenError::Model(format!("cannot start the engine thread: {error}")))?;
     Ok(OpenedModel {
         frontend: Frontend::new(text, engine),
         isa,
@@ -80,4 +82,52 @@ pub fn open_with_draft(
         generation_defaults: file.generation_defaults(),
         digest,
     })
+}
+
+/// Opens the file of a draft model for a model with this tokenizer. No weight is read yet.
+fn open_draft(
+    source: &ModelSource,
+    tokenizer: &Tokenizer,
+    options: &RunOptions,
+) -> Result<ModelFile, OpenError> {
+    let file = source.open(&options.open)?;
+    let reject = |reason: &str| {
+        let name = file_name(&file);
+        Err(OpenError::Model(format!("{name}: cannot be used as a draft model: {reason}")))
+    };
+    let own = read_text(&file)?.tokenizer;
+    let differs = |&token: &TokenId| own.token_text(token) != tokenizer.token_text(token);
+    let first_difference = (0..own.len().max(tokenizer.len()) as TokenId).find(differs);
+    if let Some(token) = first_difference {
+        let text = |of: &Tokenizer| match of.token_text(token) {
+            Some(text) => format!("{text:?}"),
+            None => "absent".to_owned(),
+        };
+        return reject(&format!(
+            "token {token} is {} in its tokenizer, but {} in that of the model: the tokenizers must be equal",
+            text(&own),
+            text(tokenizer)
+        ));
+    }
+    if let Some(BlockDiffusion { token_shift: false, .. }) = file.info().block_diffusion {
+        return reject("its logits predict the token in place, not the next one");
+    }
+    Ok(file)
+}
+
+/// Loads a draft model onto the threads of `model`, with a K/V cache for as many tokens.
+fn load_draft(
+    file: &ModelFile,
+    model: &Model,
+    options: &RunOptions,
+    progress: &mut dyn FnMut(LoadProgress),
+) -> Result<Box<dyn Forward>, OpenError> {
+    let pages = model.pages();
+    check_memory(file.network(), options.kv, pages)?;
+    let context_len = file.info().context_len.min(model.info().context_len);
+    // Checking the head concerns the model's own tokens; drafts are verified anyway.
+    let head = if options.head == HeadMode::Check { HeadMode::Auto } else { options.head };
+    let options = RunOptions { head, ..options.clone() };
+    let compute = model.compute().clone();
+    Ok(Box::new(load_with(compute, file, &options, context_len, pages, progress)?))
 }

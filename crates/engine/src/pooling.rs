@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use wf_model::{Pooling, TokenId, Visibility};
+use wf_model::{Pooling, Visibility};
 
-use crate::decode::{Capabilities, Plan, TokenDemand, UnsupportedMode};
-use crate::generation::Progress;
+use crate::decode::{Capabilities, Plan, SeqState, TokenDemand, UnsupportedMode};
 use crate::output::FinishReason;
 use crate::request::Event;
 
@@ -15,7 +14,7 @@ use crate::request::Event;
 #[derive(Debug)]
 pub(crate) struct Pooler {
     pooling: Pooling,
-    visibility: Visibility,
+    pub(crate) visibility: Visibility,
     text_len: usize,
     sum: Vec<f32>,
 }
@@ -44,35 +43,24 @@ impl Pooler {
         }
     }
 
-    pub(crate) fn context(&self) -> Visibility {
-        self.visibility
-    }
-
     /// Returns `true` if the hidden state of every token is needed, so that no K/V comes from the cache.
     pub(crate) fn needs_all_tokens(&self) -> bool {
         self.pooling != Pooling::Last
     }
 
-    pub(crate) fn demand(&self, kv_len: usize) -> TokenDemand {
-        let tokens = self.text_len - kv_len;
+    pub(crate) fn demand(&self, seq: &SeqState) -> TokenDemand {
+        let tokens = self.text_len - seq.kv_len;
         TokenDemand { tokens, min_tokens: tokens.min(self.unit()), is_prefill: true }
     }
 
-    /// Plans the tokens after `kv_len`, at most `budget`.
-    pub(crate) fn plan(&self, tokens: &[TokenId], kv_len: usize, budget: usize) -> Plan {
-        let pending = &tokens[kv_len..];
+    pub(crate) fn plan(&self, seq: &SeqState, budget: usize) -> Plan {
+        let pending = &seq.tokens[seq.kv_len..];
         let run = match budget < pending.len() {
             true => budget - budget % self.unit(),
             false => pending.len(),
         };
-        let tokens = pending[..run].to_vec();
-        Plan {
-            start: kv_len,
-            tokens,
-            visibility: self.visibility,
-            scored: Vec::new(),
-            scoring: None,
-        }
+        let (tokens, visibility) = (pending[..run].to_vec(), self.visibility);
+        Plan { start: seq.kv_len, tokens, visibility, scored: Vec::new(), scoring: None }
     }
 
     /// Returns the indices of the plan's tokens whose hidden states are pooled.
@@ -85,7 +73,6 @@ impl Pooler {
         }
     }
 
-    /// Adds the hidden state of the next pooled row.
     pub(crate) fn add(&mut self, hidden: &[f32]) {
         match self.sum.is_empty() {
             true => self.sum.extend_from_slice(hidden),
@@ -96,12 +83,12 @@ impl Pooler {
     /// Absorbs a pass. Once all tokens have run, emits the vector and returns the finish reason.
     pub(crate) fn absorb(
         &mut self,
-        progress: &mut Progress,
+        seq: &mut SeqState,
         plan: &Plan,
         mut emit: impl FnMut(Event),
     ) -> Option<FinishReason> {
-        if progress.kv_len + plan.tokens.len() < self.text_len {
-            progress.advance(plan.tokens.len()).into_iter().for_each(emit);
+        if seq.kv_len + plan.tokens.len() < self.text_len {
+            seq.advance(plan.tokens.len()).into_iter().for_each(emit);
             return None;
         }
         let mut vector = std::mem::take(&mut self.sum);
@@ -111,7 +98,7 @@ impl Pooler {
         if !vector.iter().all(|value| value.is_finite()) {
             return Some(FinishReason::NonFiniteLogits);
         }
-        progress.kv_len += plan.tokens.len();
+        seq.kv_len += plan.tokens.len();
         emit(Event::Embedding(vector));
         Some(FinishReason::Stop)
     }

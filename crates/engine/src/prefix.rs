@@ -8,57 +8,54 @@
 //! The tree owns its pages. A sequence holds a [`PrefixLock`] on the last page of its path; pages that are
 //! locked or have children stay. The others are evicted when pages are needed, least recently used first.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use wf_model::{PAGE_LEN, PageId, TokenId, Visibility};
 
-/// Tokens of one page.
 type PageTokens = [TokenId; PAGE_LEN];
 
-/// Index of a node in the arena.
 type NodeId = usize;
-
-/// Lock on a path of pages, to be released by [`PrefixCache::release`].
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "a path that is never released is never evicted"]
-pub(crate) struct PrefixLock {
-    tree: Tree,
-    /// Last page of the path, if it has any.
-    last: Option<NodeId>,
-}
-
-struct Node {
-    tokens: PageTokens,
-    page: PageId,
-    tree: Tree,
-    parent: Option<NodeId>,
-    children: BTreeMap<PageTokens, NodeId>,
-    /// Number of locks on the node and of held children.
-    holds: usize,
-    last_use: u64,
-}
 
 /// Identity of a tree: sequences of equal salt and attention share pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tree {
-    /// Salt of the request.
     pub(crate) salt: u64,
     /// Attention of finished text, on which K/V depends.
     pub(crate) visibility: Visibility,
 }
 
-/// Forest of prefix trees.
+/// A path of pages, by its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Path {
+    Empty(Tree),
+    UpTo(NodeId),
+}
+
+/// Lock on a path of pages, to be released by [`PrefixCache::release`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a path that is never released is never evicted"]
+pub(crate) struct PrefixLock(Path);
+
+struct Node {
+    tokens: PageTokens,
+    page: PageId,
+    /// Path above the page.
+    parent: Path,
+    children: usize,
+    /// Number of locks on the node and of held children.
+    holds: usize,
+    last_use: u64,
+}
+
 #[derive(Default)]
 pub(crate) struct PrefixCache {
     nodes: Vec<Option<Node>>,
     vacant: Vec<NodeId>,
-    /// First pages of each tree.
-    roots: HashMap<Tree, BTreeMap<PageTokens, NodeId>>,
+    /// All nodes, by the path above them and their tokens.
+    children: HashMap<(Path, PageTokens), NodeId>,
     /// Evictable nodes by last use.
     evictable: BTreeSet<(u64, NodeId)>,
-    /// Logical clock of uses.
     now: u64,
-    pages: usize,
     /// Number of pages on locked paths.
     held: usize,
 }
@@ -66,29 +63,28 @@ pub(crate) struct PrefixCache {
 impl PrefixCache {
     /// Returns a lock on the empty path of `tree`.
     pub(crate) fn root(tree: Tree) -> PrefixLock {
-        PrefixLock { tree, last: None }
+        PrefixLock(Path::Empty(tree))
     }
 
     /// Returns the pages that hold the longest cached prefix of `tokens`, and a lock on them.
     pub(crate) fn lookup(&mut self, tree: Tree, tokens: &[TokenId]) -> (Vec<PageId>, PrefixLock) {
-        let (mut pages, mut last) = (Vec::new(), None);
-        for page_tokens in tokens.as_chunks().0 {
-            let Some(node) = self.child(tree, last, page_tokens) else { break };
-            pages.push(self.node(node).page);
-            last = Some(node);
-        }
-        self.hold(last);
-        (pages, PrefixLock { tree, last })
+        let nodes: Vec<_> = self.find(tree, tokens).collect();
+        let path = nodes.last().map_or(Path::Empty(tree), |&last| Path::UpTo(last));
+        self.hold(path);
+        (nodes.iter().map(|&node| self.node(node).page).collect(), PrefixLock(path))
     }
 
     /// Returns the number of pages that [`lookup`](Self::lookup) would find.
     pub(crate) fn matching(&self, tree: Tree, tokens: &[TokenId]) -> usize {
-        let mut last = None;
-        let found = tokens.as_chunks().0.iter().take_while(|page_tokens| {
-            last = self.child(tree, last, page_tokens);
-            last.is_some()
-        });
-        found.count()
+        self.find(tree, tokens).count()
+    }
+
+    fn find(&self, tree: Tree, tokens: &[TokenId]) -> impl Iterator<Item = NodeId> {
+        tokens.as_chunks().0.iter().scan(Path::Empty(tree), |path, page_tokens| {
+            let node = *self.children.get(&(*path, *page_tokens))?;
+            *path = Path::UpTo(node);
+            Some(node)
+        })
     }
 
     /// Extends a locked path by a page and returns the page of the path. That is another one than `page` if the
@@ -99,20 +95,18 @@ impl PrefixCache {
         tokens: &PageTokens,
         page: PageId,
     ) -> PageId {
-        let (node, page) = match self.child(lock.tree, lock.last, tokens) {
-            Some(node) => (node, self.node(node).page),
-            None => (self.insert(lock, *tokens, page), page),
-        };
-        self.hold(Some(node));
-        self.let_go(lock.last);
-        lock.last = Some(node);
-        page
+        let known = self.children.get(&(lock.0, *tokens)).copied();
+        let node = known.unwrap_or_else(|| self.insert(lock.0, *tokens, page));
+        self.hold(Path::UpTo(node));
+        self.let_go(lock.0);
+        lock.0 = Path::UpTo(node);
+        self.node(node).page
     }
 
     /// Releases a path. Its pages stay until they are evicted.
     #[expect(clippy::needless_pass_by_value, reason = "a lock is released once")]
     pub(crate) fn release(&mut self, lock: PrefixLock) {
-        self.let_go(lock.last);
+        self.let_go(lock.0);
     }
 
     /// Evicts the least recently used page, if any is evictable.
@@ -120,92 +114,58 @@ impl PrefixCache {
         let (_, id) = self.evictable.pop_first()?;
         let node = self.nodes[id].take().expect("an evictable node exists");
         self.vacant.push(id);
-        self.pages -= 1;
-        match node.parent {
-            Some(parent) => {
-                self.node_mut(parent).children.remove(&node.tokens);
-                self.settle(parent);
-            }
-            None => {
-                let roots = self.roots.get_mut(&node.tree).expect("a tree of its nodes");
-                roots.remove(&node.tokens);
-                if roots.is_empty() {
-                    self.roots.remove(&node.tree);
-                }
-            }
+        self.children.remove(&(node.parent, node.tokens));
+        if let Path::UpTo(parent) = node.parent {
+            self.node_mut(parent).children -= 1;
+            self.settle(parent);
         }
         Some(node.page)
     }
 
-    /// Returns the number of pages in all trees.
-    #[cfg(test)]
-    fn pages(&self) -> usize {
-        self.pages
-    }
-
     /// Returns the number of pages that are on no locked path.
     pub(crate) fn unlocked_pages(&self) -> usize {
-        self.pages - self.held
+        self.children.len() - self.held
     }
 
-    fn insert(&mut self, lock: &PrefixLock, tokens: PageTokens, page: PageId) -> NodeId {
-        let node = Node {
-            tokens,
-            page,
-            tree: lock.tree,
-            parent: lock.last,
-            children: BTreeMap::new(),
-            holds: 0,
-            last_use: 0,
-        };
+    fn insert(&mut self, parent: Path, tokens: PageTokens, page: PageId) -> NodeId {
         let id = self.vacant.pop().unwrap_or_else(|| {
             self.nodes.push(None);
             self.nodes.len() - 1
         });
-        self.nodes[id] = Some(node);
-        self.pages += 1;
-        match lock.last {
-            Some(parent) => self.node_mut(parent).children.insert(tokens, id),
-            None => self.roots.entry(lock.tree).or_default().insert(tokens, id),
-        };
+        self.nodes[id] = Some(Node { tokens, page, parent, children: 0, holds: 0, last_use: 0 });
+        self.children.insert((parent, tokens), id);
+        if let Path::UpTo(parent) = parent {
+            self.node_mut(parent).children += 1;
+        }
         id
     }
 
-    fn child(&self, tree: Tree, parent: Option<NodeId>, tokens: &PageTokens) -> Option<NodeId> {
-        let children = match parent {
-            Some(parent) => &self.node(parent).children,
-            None => self.roots.get(&tree)?,
-        };
-        children.get(tokens).copied()
-    }
-
-    /// Locks the path that ends with `node`.
-    fn hold(&mut self, mut node: Option<NodeId>) {
-        while let Some(id) = node {
-            let at = self.node_mut(id);
-            at.holds += 1;
-            if at.holds > 1 {
+    fn hold(&mut self, mut path: Path) {
+        while let Path::UpTo(id) = path {
+            let node = self.node_mut(id);
+            node.holds += 1;
+            if node.holds > 1 {
                 break;
             }
-            let (last_use, parent) = (at.last_use, at.parent);
+            let last_use = node.last_use;
+            path = node.parent;
             self.held += 1;
             self.evictable.remove(&(last_use, id));
-            node = parent;
         }
     }
 
     /// Undoes one [`hold`](Self::hold). Nodes that nothing else holds were last used now.
-    fn let_go(&mut self, mut node: Option<NodeId>) {
+    fn let_go(&mut self, mut path: Path) {
         self.now += 1;
         let now = self.now;
-        while let Some(id) = node {
-            let at = self.node_mut(id);
-            at.holds -= 1;
-            if at.holds > 0 {
+        while let Path::UpTo(id) = path {
+            let node = self.node_mut(id);
+            node.holds -= 1;
+            if node.holds > 0 {
                 break;
             }
-            at.last_use = now;
-            node = at.parent;
+            node.last_use = now;
+            path = node.parent;
             self.held -= 1;
             self.settle(id);
         }
@@ -214,7 +174,7 @@ impl PrefixCache {
     /// Makes a node evictable if it has no locks and no children.
     fn settle(&mut self, id: NodeId) {
         let node = self.node(id);
-        if node.holds == 0 && node.children.is_empty() {
+        if node.holds == 0 && node.children == 0 {
             self.evictable.insert((node.last_use, id));
         }
     }
@@ -279,7 +239,7 @@ mod tests {
         let mut lock = PrefixCache::root(tree(0));
         assert_eq!(cache.extend(&mut lock, &page_of(1), 20), 10);
         assert_eq!(cache.extend(&mut lock, &page_of(2), 21), 21);
-        assert_eq!((cache.pages(), cache.unlocked_pages()), (2, 0));
+        assert_eq!((cache.children.len(), cache.unlocked_pages()), (2, 0));
         assert_eq!(cache.evict(), None, "both are on a locked path");
         cache.release(lock);
         assert_eq!((cache.evict(), cache.evict(), cache.evict()), (Some(21), Some(10), None));
@@ -328,12 +288,12 @@ mod tests {
                 cache.release(lock);
             }
             let held: HashSet<_> = locks.iter().flat_map(|(_, _, pages, _)| pages).collect();
-            assert_eq!(cache.pages() - cache.unlocked_pages(), held.len());
-            assert_eq!(free.len() + cache.pages(), 40, "every page is free or cached");
+            assert_eq!(cache.children.len() - cache.unlocked_pages(), held.len());
+            assert_eq!(free.len() + cache.children.len(), 40, "every page is free or cached");
         }
         locks.into_iter().for_each(|(_, _, _, lock)| cache.release(lock));
         free.extend(std::iter::from_fn(|| cache.evict()));
         assert_eq!(free.iter().collect::<HashSet<_>>().len(), 40);
-        assert!(cache.roots.is_empty() && cache.evictable.is_empty());
+        assert!(cache.children.is_empty() && cache.evictable.is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use wf_model::{Forward, Logits};
@@ -17,9 +17,7 @@ use crate::sequence::Sequence;
 use crate::stats::Stats;
 use crate::store::PageStore;
 
-/// Message to the engine thread.
 pub(crate) enum Message {
-    /// Runs a new request.
     Run(Box<Sequence>),
     /// Evicts the cached pages that no sequence holds.
     FlushCache,
@@ -36,7 +34,6 @@ pub(crate) struct Engine<F> {
     running: Vec<Sequence>,
     store: PageStore,
     logits: Logits,
-    /// Buffer for the hidden state of a token.
     hidden: Vec<f32>,
     max_running: usize,
     stats: Arc<Stats>,
@@ -97,11 +94,13 @@ impl<F: Forward> Engine<F> {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Run(sequence) => {
-                self.waiting.insert(sequence.rank(), *sequence);
+                self.waiting.insert(sequence.rank, *sequence);
             }
             Message::FlushCache => {
                 self.store.flush();
-                self.drafter.iter_mut().for_each(Drafter::flush);
+                if let Some(drafter) = &mut self.drafter {
+                    drafter.store.flush();
+                }
             }
         }
     }
@@ -111,12 +110,12 @@ impl<F: Forward> Engine<F> {
         let now = Instant::now();
         let is_over = |sequence: &mut Sequence| {
             sequence.check_deadline(now);
-            if !sequence.is_finished() && sequence.is_abandoned() {
-                self.stats.cancelled.add(1);
+            if !sequence.finished && sequence.is_abandoned() {
+                self.stats.lock().cancelled += 1;
             }
-            let is_over = sequence.is_finished() || sequence.is_abandoned();
-            if is_over && sequence.is_new() {
-                self.stats.waiting.leave();
+            let is_over = sequence.finished || sequence.is_abandoned();
+            if is_over && !sequence.started {
+                self.stats.lock().waiting -= 1;
             }
             is_over
         };
@@ -145,14 +144,15 @@ impl<F: Forward> Engine<F> {
             }
             promised += pages;
             let mut next = self.waiting.remove(&rank).expect("its rank was just listed");
-            let is_new = next.is_new();
+            let is_new = !next.started;
             let cached = next.start(&mut self.store);
             if is_new {
-                self.stats.waiting.leave();
-                self.stats.prompt_tokens.add(next.prompt_len());
-                self.stats.cached_tokens.add(cached);
+                let mut stats = self.stats.lock();
+                stats.waiting -= 1;
+                stats.prompt_tokens += next.state.prompt_len as u64;
+                stats.cached_tokens += cached as u64;
             }
-            let at = self.running.partition_point(|running| running.rank() < rank);
+            let at = self.running.partition_point(|running| running.rank < rank);
             self.running.insert(at, next);
         }
     }
@@ -171,11 +171,11 @@ impl<F: Forward> Engine<F> {
         if batch.is_empty() {
             drop(batch);
             // No other sequence could run instead.
-            self.generations().for_each(Generation::clear_debt);
+            self.generations().for_each(|generation| generation.grammar_debt = Duration::ZERO);
             return;
         }
         let hidden = self.model.forward(&batch, &mut self.logits);
-        self.stats.steps.add(1);
+        self.stats.lock().steps += 1;
 
         let (mut row, mut token) = (0, 0);
         for (sequence, plan) in self.running.iter_mut().zip(&plans) {
@@ -186,10 +186,14 @@ impl<F: Forward> Engine<F> {
             }
             token += plan.tokens.len();
             let logits = self.logits.rows_mut(row, plan.scored.len());
-            let before = sequence.generation().map(|generation| generation.stats);
-            self.stats.completion_tokens.add(sequence.absorb(plan, logits, &mut self.store));
-            let after = sequence.generation().map(|generation| generation.stats);
-            before.zip(after).into_iter().for_each(|(b, a)| self.stats.add_decode(b, a));
+            let before = sequence.decode_stats();
+            let generated = sequence.absorb(plan, logits, &mut self.store);
+            let after = sequence.decode_stats();
+            let mut stats = self.stats.lock();
+            stats.completion_tokens += generated as u64;
+            stats.decode_passes += (after.passes - before.passes) as u64;
+            stats.drafted_tokens += (after.drafted - before.drafted) as u64;
+            stats.accepted_tokens += (after.accepted - before.accepted) as u64;
             row += plan.scored.len();
         }
         let elapsed = started.elapsed();
@@ -206,10 +210,8 @@ impl<F: Forward> Engine<F> {
         let requests = self.running.iter_mut().filter_map(Sequence::draft_request).collect();
         let mut drafts = drafter.draft(requests);
         for sequence in &mut self.running {
-            if let Some(draft) = drafts.remove(&sequence.rank())
-                && let Some(generation) = sequence.generation_mut()
-            {
-                generation.draft = draft;
+            if let Some(draft) = drafts.remove(&sequence.rank) {
+                sequence.state.draft = draft;
             }
         }
     }
@@ -221,13 +223,12 @@ impl<F: Forward> Engine<F> {
         let demands: Vec<_> = self.running.iter().map(Sequence::demand).collect();
         let shares = shares(&demands, self.model.max_batch_tokens());
         let mut plans = Vec::with_capacity(shares.len());
-        let is_in_debt = |s: &Sequence| s.generation().is_some_and(Generation::is_in_debt);
-        let all_in_debt = self.running.iter().all(is_in_debt);
+        let all_in_debt = self.running.iter().all(Sequence::is_in_debt);
         while plans.len() < self.running.len() {
             let at = plans.len();
             plans.push(match shares[at] {
                 0 => None,
-                _ if is_in_debt(&self.running[at]) && !all_in_debt => None,
+                _ if self.running[at].is_in_debt() && !all_in_debt => None,
                 share => {
                     let plan = self.running[at].plan(share);
                     self.allocate(at, &plan).then_some(plan)
@@ -245,15 +246,15 @@ impl<F: Forward> Engine<F> {
             }
             let mut last = self.running.pop().expect("a later sequence exists");
             last.release(&mut self.store);
-            self.waiting.insert(last.rank(), last);
-            self.stats.preemptions.add(1);
+            self.waiting.insert(last.rank, last);
+            self.stats.lock().preemptions += 1;
         }
         true
     }
 
     /// Ends all running requests after a panic, and discards all pages: their contents are unknown.
     fn fail_running(&mut self) {
-        self.stats.failed_steps.add(1);
+        self.stats.lock().failed_steps += 1;
         for mut sequence in self.running.drain(..) {
             sequence.finish(FinishReason::Failed);
         }
@@ -262,12 +263,13 @@ impl<F: Forward> Engine<F> {
     }
 
     fn report(&self) {
-        self.stats.running.set(self.running.iter().filter(|s| !s.is_finished()).count());
-        self.stats.pages_in_use.set(self.store.in_use());
-        self.stats.cached_pages.set(self.store.cached());
         let zeros = self.model.total_sparsity();
-        self.stats.neurons.set(zeros.neurons);
-        self.stats.closed_gates.set(zeros.closed_gates);
-        self.stats.zero_codes.set(zeros.zero_codes);
+        let mut stats = self.stats.lock();
+        stats.running = self.running.iter().filter(|s| !s.finished).count();
+        stats.pages_in_use = self.store.in_use();
+        stats.cached_pages = self.store.cached();
+        stats.neurons = zeros.neurons;
+        stats.closed_gates = zeros.closed_gates;
+        stats.zero_codes = zeros.zero_codes;
     }
 }

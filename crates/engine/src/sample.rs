@@ -49,7 +49,7 @@ pub struct Sampler {
     /// Number of tokens of the completion.
     generated: usize,
     /// Number of alternatives to report with each token, if logprobs are requested.
-    logprobs: Option<usize>,
+    pub(crate) logprobs: Option<usize>,
     grammar: Option<Follower>,
     /// True if the grammar allowed no token.
     dead_end: bool,
@@ -72,12 +72,6 @@ impl Sampler {
         }
     }
 
-    /// Reports logprobs with each token, and of `top` alternatives.
-    #[must_use]
-    pub fn with_logprobs(self, top: Option<usize>) -> Self {
-        Self { logprobs: top, ..self }
-    }
-
     /// Constrains the completion by a grammar.
     #[must_use]
     pub fn with_grammar(self, grammar: Option<&Grammar>) -> Self {
@@ -91,15 +85,11 @@ impl Sampler {
         if self.logprobs.is_some() || (self.grammar.is_some() && self.allowed().is_empty()) {
             return Scoring::All;
         }
-        self.scoring_of_tokens(tokens)
+        self.plain_scoring(tokens)
     }
 
-    /// Returns the logits that a draft token needs.
-    pub(crate) fn draft_scoring(&self) -> Scoring {
-        self.scoring_of_tokens(1)
-    }
-
-    fn scoring_of_tokens(&self, tokens: usize) -> Scoring {
+    /// Returns the same for tokens without logprobs and grammar, such as draft tokens.
+    pub(crate) fn plain_scoring(&self, tokens: usize) -> Scoring {
         let Scoring::Top(wanted) = required_logits(&self.params) else { return Scoring::All };
         let seen = if self.params.penalizes() { self.seen.len() + tokens } else { 0 };
         let stops = if self.generated < self.min_tokens { self.stop_tokens.len() } else { 0 };
@@ -169,7 +159,6 @@ impl Sampler {
         self.draw_or_best(logits, position)
     }
 
-    /// Records a token of the completion.
     pub(crate) fn commit(&mut self, token: TokenId) {
         *self.seen.entry(token).or_default() += 1;
         self.generated += 1;
@@ -198,7 +187,7 @@ impl Sampler {
     pub(crate) fn failure(&self) -> FinishReason {
         match &self.grammar {
             Some(_) if self.dead_end => FinishReason::DeadEnd,
-            Some(grammar) if grammar.accepted() => FinishReason::Stop,
+            Some(grammar) if grammar.accepts => FinishReason::Stop,
             _ => FinishReason::NonFiniteLogits,
         }
     }

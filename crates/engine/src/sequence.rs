@@ -6,30 +6,29 @@ use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 use wf_model::{PAGE_LEN, Scoring, Segment, TokenId, Visibility};
 
-use crate::decode::{Decoder, Plan, TokenDemand};
+use crate::decode::{Decoder, Plan, SeqState, TokenDemand};
 use crate::drafter::DraftRequest;
-use crate::generation::{Generation, Progress};
-use crate::output::FinishReason;
+use crate::generation::Generation;
+use crate::output::{DecodeStats, FinishReason};
 use crate::pooling::Pooler;
 use crate::prefix::Tree;
 use crate::request::{EmbeddingRequest, Event, Request};
 use crate::schedule::Rank;
 use crate::store::{Held, PageStore};
 
-/// Sender of a request's events.
 pub(crate) type EventSender = UnboundedSender<(Instant, Event)>;
 
-/// One request inside the engine.
 pub(crate) struct Sequence {
-    rank: Rank,
-    progress: Progress,
+    pub(crate) rank: Rank,
+    pub(crate) state: SeqState,
     held: Held,
     tree: Tree,
     task: Task,
     deadline: Option<Instant>,
     events: EventSender,
-    started: bool,
-    finished: bool,
+    /// True once it ran, even if it was preempted since.
+    pub(crate) started: bool,
+    pub(crate) finished: bool,
 }
 
 /// Purpose of a sequence.
@@ -39,7 +38,6 @@ enum Task {
 }
 
 impl Sequence {
-    /// Creates the sequence of a completion.
     pub(crate) fn generate(
         request: Request,
         decoder: Box<dyn Decoder>,
@@ -49,14 +47,14 @@ impl Sequence {
     ) -> Self {
         let (rank, salt) = (Rank::new(request.priority, arrival), request.cache_salt);
         let deadline = request.limits.deadline;
-        let progress =
-            Progress::new(request.prompt.clone(), request.limits.max_tokens, context_len);
+        let tree = Tree { salt, visibility: decoder.context() };
+        let max_tokens = request.limits.max_tokens;
+        let mut state = SeqState::new(request.prompt.clone(), max_tokens, context_len);
+        state.prompt_logprobs = request.prompt_logprobs.filter(|_| state.prompt_len > 1);
         let generation = Generation::new(request, decoder);
-        let tree = Tree { salt, visibility: generation.context() };
-        Self::new(rank, progress, tree, Task::Generate(Box::new(generation)), deadline, events)
+        Self::new(rank, state, tree, Task::Generate(Box::new(generation)), deadline, events)
     }
 
-    /// Creates the sequence of an embedding.
     pub(crate) fn embed(
         request: EmbeddingRequest,
         pooler: Pooler,
@@ -64,44 +62,27 @@ impl Sequence {
         arrival: u64,
         events: EventSender,
     ) -> Self {
-        let tree = Tree { salt: request.cache_salt, visibility: pooler.context() };
-        let progress = Progress::new(request.tokens, 0, context_len);
+        let tree = Tree { salt: request.cache_salt, visibility: pooler.visibility };
+        let state = SeqState::new(request.tokens, 0, context_len);
         let rank = Rank::new(request.priority, arrival);
-        Self::new(rank, progress, tree, Task::Embed(pooler), request.deadline, events)
+        Self::new(rank, state, tree, Task::Embed(pooler), request.deadline, events)
     }
 
     fn new(
         rank: Rank,
-        progress: Progress,
+        state: SeqState,
         tree: Tree,
         task: Task,
         deadline: Option<Instant>,
         events: EventSender,
     ) -> Self {
         let held = Held::nothing(tree);
-        Self { rank, progress, held, tree, task, deadline, events, started: false, finished: false }
-    }
-
-    pub(crate) fn rank(&self) -> Rank {
-        self.rank
-    }
-
-    pub(crate) fn is_finished(&self) -> bool {
-        self.finished
+        Self { rank, state, held, tree, task, deadline, events, started: false, finished: false }
     }
 
     /// Returns `true` if the receiver of the events is gone.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.events.is_closed()
-    }
-
-    /// Returns `true` if it was never started.
-    pub(crate) fn is_new(&self) -> bool {
-        !self.started
-    }
-
-    pub(crate) fn prompt_len(&self) -> usize {
-        self.progress.prompt_len
     }
 
     /// Ends the sequence if its deadline has passed.
@@ -113,7 +94,7 @@ impl Sequence {
 
     /// Returns the number of pages it needs, beyond those in the cache, for all its tokens and the next one.
     pub(crate) fn pages_needed(&self, store: &PageStore) -> usize {
-        let tokens = (self.progress.tokens.len() + 1).min(self.progress.max_len);
+        let tokens = (self.state.tokens.len() + 1).min(self.state.max_len);
         let pages = tokens.div_ceil(PAGE_LEN);
         pages - store.matching(self.tree, self.cacheable())
     }
@@ -122,17 +103,17 @@ impl Sequence {
     pub(crate) fn should_wait_for(&self, other: &Self, store: &PageStore) -> bool {
         let next = (store.matching(self.tree, self.cacheable()) + 1) * PAGE_LEN;
         self.tree == other.tree
-            && other.progress.kv_len < next
+            && other.state.kv_len < next
             && self.cacheable().len() >= next
-            && other.progress.tokens.len() >= next
-            && self.progress.tokens[..next] == other.progress.tokens[..next]
+            && other.state.tokens.len() >= next
+            && self.state.tokens[..next] == other.state.tokens[..next]
     }
 
     /// Takes the pages that the cache has for it. Returns the number of cached prompt tokens.
     pub(crate) fn start(&mut self, store: &mut PageStore) -> usize {
         self.held = store.find(self.tree, self.cacheable());
-        self.progress.kv_len = self.held.pages().len() * PAGE_LEN;
-        let cached = self.progress.kv_len.min(self.progress.prompt_len);
+        self.state.kv_len = self.held.pages().len() * PAGE_LEN;
+        let cached = self.state.kv_len.min(self.state.prompt_len);
         if !self.started {
             self.started = true;
             send(&self.events, Event::Started { cached });
@@ -149,40 +130,39 @@ impl Sequence {
 
     /// Releases its pages. The tokens stay, so the same K/V is computed again later.
     pub(crate) fn release(&mut self, store: &mut PageStore) {
-        self.progress.kv_len = 0;
+        self.state.kv_len = 0;
         match &mut self.task {
-            Task::Generate(generation) => generation.pages_released(),
+            Task::Generate(generation) => generation.decoder.pages_released(),
             Task::Embed(pooler) => pooler.reset(),
         }
         store.release(std::mem::replace(&mut self.held, Held::nothing(self.tree)));
     }
 
-    /// Returns the share of the next step that it can use.
     pub(crate) fn demand(&self) -> TokenDemand {
         match &self.task {
-            Task::Generate(generation) => generation.demand(&self.progress),
-            Task::Embed(pooler) => pooler.demand(self.progress.kv_len),
+            Task::Generate(generation) => generation.decoder.demand(&self.state),
+            Task::Embed(pooler) => pooler.demand(&self.state),
         }
     }
 
     pub(crate) fn plan(&mut self, budget: usize) -> Plan {
         match &mut self.task {
-            Task::Generate(generation) => generation.plan(&self.progress, budget),
-            Task::Embed(pooler) => pooler.plan(&self.progress.tokens, self.progress.kv_len, budget),
+            Task::Generate(generation) => generation.decoder.plan(&self.state, budget),
+            Task::Embed(pooler) => pooler.plan(&self.state, budget),
         }
     }
 
     /// Computes the tokens that a grammar allows in the plan, before the forward pass.
     pub(crate) fn prepare_mask(&mut self, plan: &Plan, vocab_len: usize) {
         if let Task::Generate(generation) = &mut self.task {
-            generation.prepare_mask(&self.progress, plan, vocab_len);
+            generation.prepare_mask(&self.state, plan, vocab_len);
         }
     }
 
     pub(crate) fn segment<'a>(&'a self, plan: &'a Plan) -> Segment<'a> {
         let (scoring, allowed) = match &self.task {
             Task::Generate(generation) => {
-                (generation.scoring(&self.progress, plan), generation.allowed(&self.progress, plan))
+                (generation.scoring(&self.state, plan), generation.allowed(&self.state, plan))
             }
             Task::Embed(_) => (Scoring::All, &[][..]),
         };
@@ -205,22 +185,21 @@ impl Sequence {
         logits: &mut [f32],
         store: &mut PageStore,
     ) -> usize {
-        let len = self.progress.tokens.len();
+        let len = self.state.tokens.len();
         let emit = |event| send(&self.events, event);
         let reason = match &mut self.task {
-            Task::Generate(generation) => generation.absorb(&mut self.progress, plan, logits, emit),
-            Task::Embed(pooler) => pooler.absorb(&mut self.progress, plan, emit),
+            Task::Generate(generation) => generation.absorb(&mut self.state, plan, logits, emit),
+            Task::Embed(pooler) => pooler.absorb(&mut self.state, plan, emit),
         };
         if let Some(reason) = reason {
             self.finish(reason);
         }
         if self.shares_pages() {
-            store.share(&mut self.held, &self.progress.tokens[..self.progress.kv_len]);
+            store.share(&mut self.held, &self.state.tokens[..self.state.kv_len]);
         }
-        self.progress.tokens.len() - len
+        self.state.tokens.len() - len
     }
 
-    /// Ends the sequence.
     pub(crate) fn finish(&mut self, reason: FinishReason) {
         send(&self.events, Event::Done(reason));
         self.finished = true;
@@ -230,10 +209,10 @@ impl Sequence {
     /// logits, and none if every token has to run.
     fn cacheable(&self) -> &[TokenId] {
         let runs_all = match &self.task {
-            Task::Generate(generation) => generation.pending_logprobs(&self.progress).is_some(),
+            Task::Generate(_) => self.state.prompt_logprobs.is_some(),
             Task::Embed(pooler) => pooler.needs_all_tokens(),
         };
-        if runs_all { &[] } else { &self.progress.tokens[..self.progress.tokens.len() - 1] }
+        if runs_all { &[] } else { &self.state.tokens[..self.state.tokens.len() - 1] }
     }
 
     /// Returns `true` if its pages can be shared: a page must hold whole blocks, or its K/V depends on tokens
@@ -245,12 +224,18 @@ impl Sequence {
         }
     }
 
-    /// Returns the state of the completion, unless it is an embedding.
-    pub(crate) fn generation(&self) -> Option<&Generation> {
+    /// Returns the counters of the completion; none for an embedding.
+    pub(crate) fn decode_stats(&self) -> DecodeStats {
         match &self.task {
-            Task::Generate(generation) => Some(generation),
-            Task::Embed(_) => None,
+            Task::Generate(generation) => generation.stats,
+            Task::Embed(_) => DecodeStats::default(),
         }
+    }
+
+    /// Returns `true` if it should let others run first because its grammar is slow. That delays it and
+    /// changes nothing else: no output depends on the other sequences of a step.
+    pub(crate) fn is_in_debt(&self) -> bool {
+        matches!(&self.task, Task::Generate(generation) if !generation.grammar_debt.is_zero())
     }
 
     pub(crate) fn generation_mut(&mut self) -> Option<&mut Generation> {
@@ -263,12 +248,12 @@ impl Sequence {
     /// Returns its request to the draft model, if it uses one.
     pub(crate) fn draft_request(&mut self) -> Option<DraftRequest<'_>> {
         let Task::Generate(generation) = &mut self.task else { return None };
-        let len = generation.draft_len(&self.progress)?;
+        let len = generation.decoder.draft_len(&self.state)?;
         Some(DraftRequest {
             rank: self.rank,
             tree: self.tree,
-            tokens: &self.progress.tokens,
-            prompt_len: self.progress.prompt_len,
+            tokens: &self.state.tokens,
+            prompt_len: self.state.prompt_len,
             len,
             sampler: &mut generation.sampler,
         })
@@ -282,7 +267,6 @@ impl Sequence {
         }
     }
 
-    /// Adds the hidden state of the next pooled row.
     pub(crate) fn pool(&mut self, hidden: &[f32]) {
         if let Task::Embed(pooler) = &mut self.task {
             pooler.add(hidden);

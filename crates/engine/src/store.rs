@@ -2,7 +2,6 @@
 
 use wf_model::{PAGE_LEN, PageId, TokenId};
 
-use crate::pages::PagePool;
 use crate::prefix::{PrefixCache, PrefixLock, Tree};
 
 /// Pages of one sequence, in order of positions. The leading ones are shared and belong to the prefix cache.
@@ -24,21 +23,22 @@ impl Held {
     }
 }
 
-/// All pages of a K/V cache.
 pub(crate) struct PageStore {
-    pool: PagePool,
+    /// Free pages, which are taken from the back: low ids first.
+    free: Vec<PageId>,
     cache: PrefixCache,
     total: usize,
 }
 
 impl PageStore {
     pub(crate) fn new(total: usize) -> Self {
-        Self { pool: PagePool::new(total), cache: PrefixCache::default(), total }
+        let ids = PageId::try_from(total).expect("fewer than 2^32 pages");
+        Self { free: (0..ids).rev().collect(), cache: PrefixCache::default(), total }
     }
 
     /// Returns the number of pages that are free or can be evicted.
     pub(crate) fn available(&self) -> usize {
-        self.pool.free() + self.cache.unlocked_pages()
+        self.free.len() + self.cache.unlocked_pages()
     }
 
     /// Returns the number of pages that sequences hold.
@@ -67,11 +67,11 @@ impl PageStore {
         if pages > self.available() {
             return false;
         }
-        while self.pool.free() < pages {
-            let page = self.cache.evict().expect("unlocked pages can be evicted");
-            self.pool.give([page]);
+        while self.free.len() < pages {
+            self.free.push(self.cache.evict().expect("unlocked pages can be evicted"));
         }
-        self.pool.take(pages, &mut held.pages)
+        held.pages.extend(self.free.drain(self.free.len() - pages..).rev());
+        true
     }
 
     /// Adds the pages that `tokens` fill completely to the prefix cache. Their K/V must be final.
@@ -79,7 +79,7 @@ impl PageStore {
         let whole = tokens.as_chunks::<PAGE_LEN>().0;
         for (tokens, page) in whole.iter().zip(&mut held.pages).skip(held.shared) {
             let cached = self.cache.extend(&mut held.lock, tokens, *page);
-            self.pool.give((cached != *page).then_some(*page));
+            self.free.extend((cached != *page).then_some(*page));
             *page = cached;
             held.shared += 1;
         }
@@ -87,18 +87,16 @@ impl PageStore {
 
     /// Releases the pages. Shared ones stay cached until they are evicted.
     pub(crate) fn release(&mut self, held: Held) {
-        self.pool.give(held.pages.into_iter().skip(held.shared));
+        self.free.extend(held.pages.into_iter().skip(held.shared));
+        debug_assert!(self.free.len() <= self.total, "a page was returned twice");
         self.cache.release(held.lock);
     }
 
     /// Evicts every cached page that no sequence holds. Returns their number.
     pub(crate) fn flush(&mut self) -> usize {
-        let mut flushed = 0;
-        while let Some(page) = self.cache.evict() {
-            self.pool.give([page]);
-            flushed += 1;
-        }
-        flushed
+        let free = self.free.len();
+        self.free.extend(std::iter::from_fn(|| self.cache.evict()));
+        self.free.len() - free
     }
 }
 
@@ -112,6 +110,22 @@ mod tests {
 
     fn tokens(len: usize) -> Vec<TokenId> {
         (0..len as TokenId).collect()
+    }
+
+    #[test]
+    fn pages_are_taken_all_or_nothing_and_never_twice() {
+        let mut store = PageStore::new(5);
+        let (mut a, mut b) = (Held::nothing(TREE), Held::nothing(TREE));
+        assert!(store.grow(&mut a, 3));
+        assert!(!store.grow(&mut b, 3));
+        assert!(b.pages().is_empty());
+        assert!(store.grow(&mut b, 2));
+        assert_eq!(store.free.len(), 0);
+        let mut all: Vec<_> = a.pages().iter().chain(b.pages()).copied().collect();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3, 4]);
+        store.release(a);
+        assert_eq!(store.free.len(), 3);
     }
 
     #[test]

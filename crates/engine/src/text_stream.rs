@@ -85,7 +85,7 @@ pub enum TextEvent {
     Done(Finish),
 }
 
-/// Options of a stream.
+/// Facts about a request that its stream needs.
 pub(crate) struct StreamOptions {
     pub(crate) prompt: Vec<TokenId>,
     pub(crate) seed: u64,
@@ -99,17 +99,14 @@ pub(crate) struct StreamOptions {
 /// A completion in progress. Dropping it cancels the rest.
 pub struct TextStream {
     text: Arc<ModelText>,
+    options: StreamOptions,
     /// Absent once the completion has ended.
     source: Option<Source>,
-    prompt: Vec<TokenId>,
-    seed: u64,
-    stop_tokens: Vec<TokenId>,
     ids: Vec<TokenId>,
     queue: VecDeque<TextEvent>,
     times: Times,
     cached: usize,
     stats: DecodeStats,
-    is_left_to_right: bool,
 }
 
 struct Source {
@@ -132,37 +129,27 @@ impl TextStream {
         text: Arc<ModelText>,
         events: Events,
         submitted: Instant,
-        options: StreamOptions,
+        mut options: StreamOptions,
     ) -> Self {
-        let detokenizer = Detokenizer::new(!options.include_specials);
+        let detokenizer = Detokenizer::new(!options.include_specials)
+            .with_visible_specials(std::mem::take(&mut options.visible_specials));
+        let stop = StopFinder::new(std::mem::take(&mut options.stop));
+        let (started, prefilled, first_token) = (None, None, None);
         Self {
             text,
-            source: Some(Source {
-                events,
-                detokenizer: detokenizer.with_visible_specials(options.visible_specials),
-                stop: StopFinder::new(options.stop),
-            }),
-            prompt: options.prompt,
-            seed: options.seed,
-            stop_tokens: options.stop_tokens,
+            options,
+            source: Some(Source { events, detokenizer, stop }),
             ids: Vec::new(),
             queue: VecDeque::new(),
-            times: Times {
-                submitted,
-                started: None,
-                prefilled: None,
-                first_token: None,
-                last_token: submitted,
-            },
+            times: Times { submitted, started, prefilled, first_token, last_token: submitted },
             cached: 0,
             stats: DecodeStats::default(),
-            is_left_to_right: options.is_left_to_right,
         }
     }
 
     /// Returns the prompt tokens.
     pub fn prompt_ids(&self) -> &[TokenId] {
-        &self.prompt
+        &self.options.prompt
     }
 
     /// Returns the tokens generated so far, including an end token.
@@ -172,7 +159,7 @@ impl TextStream {
 
     /// Returns the seed of the request, or the random one.
     pub fn seed(&self) -> u64 {
-        self.seed
+        self.options.seed
     }
 
     /// Waits for the next event. Returns `None` after the last.
@@ -193,16 +180,16 @@ impl TextStream {
     pub fn timings(&self) -> Timings {
         let Times { submitted, started, prefilled, first_token, last_token } = self.times;
         // The first token of a block comes with all of it, long after prefill.
-        let first = if self.is_left_to_right { first_token } else { prefilled.or(started) };
+        let first = if self.options.is_left_to_right { first_token } else { prefilled.or(started) };
         let first = first.unwrap_or(last_token).min(last_token);
         Timings {
-            prompt_tokens: self.prompt.len(),
+            prompt_tokens: self.options.prompt.len(),
             cached_tokens: self.cached,
             queued: started.unwrap_or(first) - submitted,
             prompt: first - submitted,
             completion_tokens: self.ids.len(),
             decode: last_token - first,
-            timed_tokens: self.ids.len().saturating_sub(usize::from(self.is_left_to_right)),
+            timed_tokens: self.ids.len().saturating_sub(usize::from(self.options.is_left_to_right)),
             stats: self.stats,
         }
     }
@@ -218,9 +205,7 @@ impl TextStream {
                 self.cached = cached;
                 self.queue.push_back(TextEvent::Started { cached });
             }
-            Event::PromptLogprobs(logprobs) => {
-                self.queue.push_back(TextEvent::PromptLogprobs(logprobs));
-            }
+            Event::PromptLogprobs(all) => self.queue.push_back(TextEvent::PromptLogprobs(all)),
             Event::Progress { done, total } => {
                 self.times.prefilled = Some(time);
                 self.queue.push_back(TextEvent::Progress { done, total });
@@ -264,15 +249,7 @@ impl TextStream {
         let Some(Source { detokenizer, mut stop, .. }) = self.source.take() else {
             return Ok(());
         };
-        let tokens = self.ids.len();
-        match reason {
-            FinishReason::NonFiniteLogits => {
-                return Err(FrontendError::NonFiniteLogits { tokens });
-            }
-            FinishReason::DeadEnd => return Err(FrontendError::DeadEnd { tokens }),
-            FinishReason::Failed => return Err(FrontendError::StepFailed),
-            FinishReason::Stop | FinishReason::Length | FinishReason::Deadline => {}
-        }
+        reason.check(self.ids.len())?;
         let found = stop.push(&detokenizer.finish());
         self.queue.push_back(TextEvent::Text { text: found.emit, token: None });
         if let Some(index) = found.stopped {
@@ -280,7 +257,7 @@ impl TextStream {
             return Ok(());
         }
         self.queue.push_back(TextEvent::Text { text: stop.finish(), token: None });
-        let end_token = self.ids.last().copied().filter(|id| self.stop_tokens.contains(id));
+        let end_token = self.ids.last().copied().filter(|id| self.options.stop_tokens.contains(id));
         let stop_cause = end_token.filter(|_| reason == FinishReason::Stop).map(StopCause::Token);
         self.finish(reason, stop_cause);
         Ok(())

@@ -5,8 +5,10 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+mod fake;
+
+use fake::FakeModel;
 use wf_engine::decode::{Confidence, UnmaskRule};
-use wf_engine::fake::FakeModel;
 use wf_engine::{
     Capabilities, DecodeMode, DiffusionParams, DraftParams, EngineHandle, EngineOptions, Event,
     FinishReason, Limits, Request, RequestError, SamplingParams, TokenId,

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+mod fake;
+
+use fake::FakeModel;
 use wf_core::Network;
-use wf_engine::fake::FakeModel;
 use wf_engine::{
     DecodeMode, DecodeStats, DraftParams, EngineHandle, EngineOptions, Event, Limits, Request,
     SamplingParams, TokenId,

@@ -5,9 +5,11 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+mod fake;
+
+use fake::FakeModel;
 use std::path::Path;
 
-use wf_engine::fake::FakeModel;
 use wf_engine::{
     EmbeddingRequest, EngineHandle, EngineOptions, Event, Events, FinishReason, Frontend,
     GenerationRequest, Limits, ModelSource, Pooling, PromptInput, Request, RequestError,

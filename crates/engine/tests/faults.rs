@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+mod fake;
+
+use fake::FakeModel;
 use std::time::{Duration, Instant};
 
 use wf_core::Network;
-use wf_engine::fake::FakeModel;
 use wf_engine::{EngineHandle, EngineOptions, Event, FinishReason, Limits, Request, TokenId};
 use wf_formats::ModelInfo;
 use wf_model::{Forward, HiddenStates, Logits, Segment};

@@ -5,7 +5,9 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
-use wf_engine::fake::FakeModel;
+mod fake;
+
+use fake::FakeModel;
 use wf_engine::{
     EngineHandle, EngineOptions, Event, Events, FinishReason, Limits, Request, RequestError,
     SamplingParams, TokenId,

@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+mod fake;
+
+use fake::FakeModel;
 use std::time::Instant;
 
-use wf_engine::fake::FakeModel;
 use wf_engine::{EngineHandle, EngineOptions, Event, Events, Limits, Request, TokenId};
 
 fn request(prompt: Vec<TokenId>, max_tokens: usize, priority: i32) -> Request {

@@ -1,9 +1,8 @@
 //! Autoregressive decoding: one token per pass.
 
-use super::support::Mode;
-use super::{Capabilities, Decoder, Outcome, Plan, SeqView, TokenDemand, UnsupportedMode};
+use super::mode::{Capabilities, Mode, ModeInfo, UnsupportedMode};
+use super::{Decoder, Outcome, Pass, Plan, SeqState, TokenDemand};
 use crate::logits::logprobs;
-use crate::sample::Sampler;
 
 /// Maximum number of prompt tokens per pass while prompt logprobs are computed: each needs logits of the
 /// whole vocabulary.
@@ -14,28 +13,24 @@ const MAX_PROMPT_LOGPROB_ROWS: usize = 16;
 pub struct Autoregressive;
 
 impl Mode for Autoregressive {
-    fn name(&self) -> &'static str {
-        "autoregressive"
-    }
-
-    fn summary(&self) -> &'static str {
-        "one pass per token"
+    fn info(&self) -> ModeInfo {
+        ModeInfo { name: "autoregressive", summary: "one pass per token", ..ModeInfo::DEFAULT }
     }
 
     fn decoder(&self, model: Capabilities) -> Result<Box<dyn Decoder>, UnsupportedMode> {
-        model.require_next_token(self.name())?;
+        model.require_next_token(self.info().name)?;
         Ok(Box::new(Self))
     }
 }
 
 impl Decoder for Autoregressive {
-    fn demand(&self, seq: SeqView<'_>) -> TokenDemand {
-        let tokens = seq.tokens.len() - seq.kv_len;
+    fn demand(&self, seq: &SeqState) -> TokenDemand {
+        let tokens = seq.pending().len();
         TokenDemand { tokens, min_tokens: 1, is_prefill: tokens > 1 }
     }
 
-    fn plan(&mut self, seq: SeqView<'_>, budget: usize) -> Plan {
-        let pending = &seq.tokens[seq.kv_len..];
+    fn plan(&mut self, seq: &SeqState, budget: usize) -> Plan {
+        let pending = seq.pending();
         let prompt_rows = prompt_rows(seq, pending.len());
         let run = match prompt_rows {
             0 => pending.len().min(budget),
@@ -45,22 +40,17 @@ impl Decoder for Autoregressive {
         if run == pending.len() {
             scored.push(run - 1);
         }
-        Plan::causal(seq.kv_len, &pending[..run], scored)
+        Plan::causal(seq.kv_len, pending[..run].to_vec(), scored)
     }
 
-    fn absorb(
-        &mut self,
-        seq: SeqView<'_>,
-        plan: &Plan,
-        logits: &mut [f32],
-        sampler: &mut Sampler,
-    ) -> Option<Outcome> {
+    fn absorb(&mut self, pass: Pass<'_>) -> Option<Outcome> {
+        let Pass { seq, plan, .. } = pass;
         let mut outcome = Outcome { keep: plan.tokens.len(), ..Outcome::default() };
         if plan.scored.is_empty() {
             return Some(outcome);
         }
         let prompt_rows = prompt_rows(seq, plan.tokens.len());
-        let mut rows = logits.chunks_exact_mut(logits.len() / plan.scored.len());
+        let (mut rows, sampler) = pass.rows();
         if let Some(top) = seq.prompt_logprobs {
             for (row, &next) in rows.by_ref().take(prompt_rows).zip(&seq.tokens[seq.kv_len + 1..]) {
                 outcome.prompt_logprobs.push(logprobs(row, next, top));
@@ -74,7 +64,7 @@ impl Decoder for Autoregressive {
 }
 
 /// Returns how many of the next `run` tokens precede a prompt token whose logprobs are requested.
-fn prompt_rows(seq: SeqView<'_>, run: usize) -> usize {
+fn prompt_rows(seq: &SeqState, run: usize) -> usize {
     match seq.prompt_logprobs {
         Some(_) => run.min((seq.prompt_len - 1).saturating_sub(seq.kv_len)),
         None => 0,

@@ -7,9 +7,7 @@ use crate::output::SampledToken;
 /// Layout of a model's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockShape {
-    /// Mask token.
     pub(crate) mask: TokenId,
-    /// Number of tokens of a block.
     pub(crate) len: usize,
     /// Number of tokens of a sub-block; divides `len`.
     pub(crate) part_len: usize,
@@ -21,7 +19,6 @@ pub(crate) struct BlockShape {
 }
 
 impl BlockShape {
-    /// Returns the attention of finished text.
     pub(crate) fn context(&self) -> Visibility {
         if self.causal { Visibility::Causal } else { Visibility::Block(self.len) }
     }
@@ -42,7 +39,6 @@ impl BlockShape {
     }
 }
 
-/// A block being filled.
 #[derive(Debug)]
 pub(crate) struct Block {
     shape: BlockShape,
@@ -91,12 +87,10 @@ impl Block {
         at >= self.known && self.sampled[at].is_none()
     }
 
-    /// Returns the masks of the current sub-block.
     pub(crate) fn masks(&self) -> Vec<usize> {
         self.part().filter(|&at| self.is_mask(at)).collect()
     }
 
-    /// Keeps a prediction.
     pub(crate) fn write(&mut self, at: usize, sampled: SampledToken) {
         self.tokens[at] = sampled.token;
         self.sampled[at] = Some(sampled);

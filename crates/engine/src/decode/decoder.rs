@@ -2,16 +2,18 @@
 //!
 //! [`Outcome::keep`] is the only K/V rollback: tokens that ran and were not kept are overwritten by a later step.
 
+use std::slice::ChunksExactMut;
+
 use wf_model::{Scoring, TokenId, Visibility};
 
 use crate::output::{Logprobs, SampledToken};
 use crate::sample::Sampler;
 
-/// State of a sequence as its decoder sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct SeqView<'a> {
+/// Tokens of a sequence and how far they are processed.
+#[derive(Clone, Debug, Default)]
+pub struct SeqState {
     /// Prompt and completion so far.
-    pub tokens: &'a [TokenId],
+    pub tokens: Vec<TokenId>,
     /// Number of prompt tokens.
     pub prompt_len: usize,
     /// Number of tokens whose K/V is in the pages.
@@ -20,10 +22,17 @@ pub struct SeqView<'a> {
     pub max_len: usize,
     /// Number of positions of the context.
     pub context_len: usize,
-    /// Number of alternatives to report for each prompt token, if prompt logprobs are requested.
+    /// Number of alternatives to report for each prompt token, while prompt logprobs are pending.
     pub prompt_logprobs: Option<usize>,
     /// Tokens that a draft model proposes to follow `tokens`.
-    pub draft: &'a [TokenId],
+    pub draft: Vec<TokenId>,
+}
+
+impl SeqState {
+    /// Returns the tokens whose K/V is not yet in the pages.
+    pub(super) fn pending(&self) -> &[TokenId] {
+        &self.tokens[self.kv_len..]
+    }
 }
 
 /// Share of a step that a sequence can use.
@@ -54,14 +63,28 @@ pub struct Plan {
 
 impl Plan {
     /// Runs known text with causal attention.
-    pub(super) fn causal(start: usize, tokens: &[TokenId], scored: Vec<usize>) -> Self {
-        Self {
-            start,
-            tokens: tokens.to_vec(),
-            visibility: Visibility::Causal,
-            scored,
-            scoring: None,
-        }
+    pub(super) fn causal(start: usize, tokens: Vec<TokenId>, scored: Vec<usize>) -> Self {
+        Self { start, tokens, visibility: Visibility::Causal, scored, scoring: None }
+    }
+}
+
+/// A plan after its forward pass.
+pub struct Pass<'a> {
+    /// The sequence before the pass.
+    pub seq: &'a SeqState,
+    /// The plan that ran.
+    pub plan: &'a Plan,
+    /// Logits of the plan's scored tokens, one row after another. Rows may be modified.
+    pub logits: &'a mut [f32],
+    /// Sampler of the sequence.
+    pub sampler: &'a mut Sampler,
+}
+
+impl<'a> Pass<'a> {
+    /// Returns the rows of logits, of which there is at least one, and the sampler.
+    pub(super) fn rows(self) -> (ChunksExactMut<'a, f32>, &'a mut Sampler) {
+        let row_len = self.logits.len() / self.plan.scored.len();
+        (self.logits.chunks_exact_mut(row_len), self.sampler)
     }
 }
 
@@ -85,26 +108,19 @@ pub struct Outcome {
 /// Turns the logits of one sequence into its tokens. Each sequence owns one value.
 pub trait Decoder: Send {
     /// Returns the share of the next step that the sequence can use.
-    fn demand(&self, seq: SeqView<'_>) -> TokenDemand;
+    fn demand(&self, seq: &SeqState) -> TokenDemand;
 
     /// Plans the next pass with at most `budget` tokens, which is at least the minimum of `demand`.
     ///
     /// A plan may be dropped without running because no page was free; the next call plans again.
-    fn plan(&mut self, seq: SeqView<'_>, budget: usize) -> Plan;
+    fn plan(&mut self, seq: &SeqState, budget: usize) -> Plan;
 
-    /// Absorbs the logits of the plan's wanted tokens, one row after another. Rows may be modified.
-    /// Returns `None` if no token can be sampled.
-    fn absorb(
-        &mut self,
-        seq: SeqView<'_>,
-        plan: &Plan,
-        logits: &mut [f32],
-        sampler: &mut Sampler,
-    ) -> Option<Outcome>;
+    /// Absorbs the logits of a pass. Returns `None` if no token can be sampled.
+    fn absorb(&mut self, pass: Pass<'_>) -> Option<Outcome>;
 
     /// Returns the number of tokens that a draft model should propose before the next plan, or `None` if
     /// this decoder uses no draft model.
-    fn draft_len(&mut self, _seq: SeqView<'_>) -> Option<usize> {
+    fn draft_len(&mut self, _seq: &SeqState) -> Option<usize> {
         None
     }
 

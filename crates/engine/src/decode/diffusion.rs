@@ -8,19 +8,17 @@ use serde_json::Value;
 use wf_model::{BlockDiffusion, Scoring, Visibility};
 
 use super::block::{Block, BlockShape};
-use super::settings::SettingKind::{Bool, Count, Name, Number};
-use super::settings::{Setting, SettingKind, count, number};
-use super::support::Mode;
-use super::unmask::{Confidence, UnmaskRule};
-use super::{
-    Autoregressive, Capabilities, Decoder, Outcome, Plan, SeqView, TokenDemand, UnsupportedMode,
+use super::mode::SettingKind::{Bool, Count, Name, Number};
+use super::mode::{
+    Capabilities, Mode, ModeInfo, Setting, SettingKind, UnsupportedMode, count, number,
 };
-use crate::sample::{Prediction, Sampler};
+use super::unmask::{Confidence, UnmaskRule};
+use super::{Autoregressive, Decoder, Outcome, Pass, Plan, SeqState, TokenDemand};
+use crate::sample::Prediction;
 
 /// Maximum number of passes in which an editing rule revises a full block.
 const MAX_EDIT_PASSES: usize = 16;
 
-/// Maximum block length.
 const MAX_BLOCK_LEN: usize = 1024;
 
 /// Parameters of block diffusion. Absent ones are the model's own.
@@ -43,56 +41,30 @@ pub struct DiffusionParams {
 }
 
 const fn setting(name: &'static str, kind: SettingKind) -> Setting {
-    Setting { object: "diffusion", name, kind, flag: None }
-}
-
-const fn flag(
-    name: &'static str,
-    kind: SettingKind,
-    flag: (&'static str, &'static str),
-) -> Setting {
-    Setting { object: "diffusion", name, kind, flag: Some(flag) }
+    Setting::new("diffusion", name, kind)
 }
 
 /// `rule` comes before its thresholds, which apply to the rule in effect.
 const SETTINGS: [Setting; 9] = [
-    flag(
-        "block_size",
-        Count,
-        ("block-size", "Diffusion: tokens of a block [default: the model's own]"),
+    setting("block_size", Count)
+        .flag("block-size", "Diffusion: tokens of a block [default: the model's own]"),
+    setting("sub_block_size", Count).flag(
+        "sub-block-size",
+        "Diffusion: tokens of a sub-block, filled in order [default: the model's own]",
     ),
-    flag(
-        "sub_block_size",
-        Count,
-        (
-            "sub-block-size",
-            "Diffusion: tokens of a sub-block, filled in order [default: the model's own]",
-        ),
-    ),
-    flag(
+    setting("rule", Name).flag(
         "rule",
-        Name,
-        (
-            "rule",
-            "Diffusion: rule that selects the predictions to keep: threshold, factor, static, dynamic, \
-             entropy, adaptive, single, edit or prefix [default: threshold]",
-        ),
+        "Diffusion: rule that selects the predictions to keep: threshold, factor, static, dynamic, \
+         entropy, adaptive, single, edit or prefix [default: threshold]",
     ),
-    flag(
+    setting("threshold", Number).flag(
         "threshold",
-        Number,
-        (
-            "threshold",
-            "Diffusion: confidence needed to keep a prediction; its meaning depends on the rule \
-             [default: 0.9 for the rule threshold]",
-        ),
+        "Diffusion: confidence needed to keep a prediction; its meaning depends on the rule \
+         [default: 0.9 for the rule threshold]",
     ),
     setting("edit_threshold", Number),
-    flag(
-        "steps",
-        Count,
-        ("steps", "Diffusion: maximum number of passes per sub-block [default: unlimited]"),
-    ),
+    setting("steps", Count)
+        .flag("steps", "Diffusion: maximum number of passes per sub-block [default: unlimited]"),
     setting("whole_blocks", Bool),
     setting("reuse", Bool),
     setting("preview", Bool),
@@ -150,16 +122,14 @@ impl Default for DiffusionParams {
 }
 
 impl Mode for DiffusionParams {
-    fn name(&self) -> &'static str {
-        "diffusion"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a block of tokens in a few passes; for models trained to fill masks"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        &SETTINGS
+    fn info(&self) -> ModeInfo {
+        ModeInfo {
+            name: "diffusion",
+            summary: "a block of tokens in a few passes; for models trained to fill masks",
+            settings: &SETTINGS,
+            is_left_to_right: false,
+            ..ModeInfo::DEFAULT
+        }
     }
 
     fn set(&mut self, name: &str, value: &Value) -> Result<(), UnsupportedMode> {
@@ -190,12 +160,8 @@ impl Mode for DiffusionParams {
         !model.predicts_next_token()
     }
 
-    fn is_left_to_right(&self) -> bool {
-        false
-    }
-
     fn decoder(&self, model: Capabilities) -> Result<Box<dyn Decoder>, UnsupportedMode> {
-        let Some(blocks) = model.blocks else { return Err(UnsupportedMode::no_masks(self.name())) };
+        let blocks = model.blocks.ok_or_else(|| UnsupportedMode::no_masks(self.info().name))?;
         match self.shape(blocks, model.max_batch_tokens)? {
             // Every token is a block of its own, predicted by the row before it.
             BlockShape { len: 1, shift: true, .. } => Ok(Box::new(Autoregressive)),
@@ -204,9 +170,8 @@ impl Mode for DiffusionParams {
     }
 }
 
-/// Decoder that fills one block after another.
 #[derive(Debug)]
-pub struct BlockDecoder {
+struct BlockDecoder {
     params: DiffusionParams,
     shape: BlockShape,
     block: Option<Block>,
@@ -221,21 +186,21 @@ impl BlockDecoder {
     }
 
     /// Returns the number of tokens that must run as finished text before a block can be filled.
-    fn unread(&self, seq: SeqView<'_>) -> usize {
+    fn unread(&self, seq: &SeqState) -> usize {
         self.shape.start(seq.tokens.len()) - seq.kv_len
     }
 
     /// Plans finished text. The next token is sampled autoregressively if a block would start with a mask
     /// that no row predicts.
-    fn plan_text(&self, seq: SeqView<'_>, budget: usize) -> Plan {
+    fn plan_text(&self, seq: &SeqState, budget: usize) -> Plan {
         let mut run = self.unread(seq).min(budget);
         if !self.shape.causal {
             run -= run % self.shape.len;
         }
-        let pending = &seq.tokens[seq.kv_len..];
+        let pending = seq.pending();
         let samples = self.shape.shift && run == pending.len();
         let scored = if samples { vec![run - 1] } else { Vec::new() };
-        let plan = Plan::causal(seq.kv_len, &pending[..run], scored);
+        let plan = Plan::causal(seq.kv_len, pending[..run].to_vec(), scored);
         Plan { visibility: self.shape.context(), ..plan }
     }
 
@@ -308,24 +273,19 @@ impl BlockDecoder {
     }
 
     /// Absorbs a pass over the block.
-    fn absorb_block(
-        &mut self,
-        seq: SeqView<'_>,
-        plan: &Plan,
-        logits: &mut [f32],
-        sampler: &mut Sampler,
-    ) -> Option<Outcome> {
+    fn absorb_block(&mut self, pass: Pass<'_>) -> Option<Outcome> {
         self.has_block_kv = true;
         let mut block = self.block.take()?;
         let places = self.predicted(&block);
-        let rows = logits.chunks_exact_mut(logits.len() / plan.scored.len());
+        let prompt_len = pass.seq.prompt_len;
+        let (rows, sampler) = pass.rows();
         let entropy = self.params.rule.needs_entropy();
         let mut predicted = Vec::with_capacity(places.len());
         for (at, row) in places.into_iter().zip(rows) {
             row[self.shape.mask as usize] = f32::NEG_INFINITY;
             let position = block.start + at;
-            let index = position - seq.prompt_len;
-            predicted.push((at, sampler.predict(row, position, index, entropy)?));
+            let prediction = sampler.predict(row, position, position - prompt_len, entropy)?;
+            predicted.push((at, prediction));
         }
         let changed = self.write(&mut block, predicted);
         block.passes += 1;
@@ -351,7 +311,7 @@ impl BlockDecoder {
 }
 
 impl Decoder for BlockDecoder {
-    fn demand(&self, seq: SeqView<'_>) -> TokenDemand {
+    fn demand(&self, seq: &SeqState) -> TokenDemand {
         match self.unread(seq) {
             0 => {
                 let tokens = match &self.block {
@@ -368,29 +328,24 @@ impl Decoder for BlockDecoder {
         }
     }
 
-    fn plan(&mut self, seq: SeqView<'_>, budget: usize) -> Plan {
+    fn plan(&mut self, seq: &SeqState, budget: usize) -> Plan {
         if self.unread(seq) > 0 {
             return self.plan_text(seq, budget);
         }
         if self.block.is_none() {
             self.has_block_kv = false;
             self.edit_passes = 0;
-            self.block = Some(Block::new(self.shape, seq.tokens, seq.context_len));
+            self.block = Some(Block::new(self.shape, &seq.tokens, seq.context_len));
         }
         let block = self.block.as_ref().expect("the block was just made");
         self.plan_block(block)
     }
 
-    fn absorb(
-        &mut self,
-        seq: SeqView<'_>,
-        plan: &Plan,
-        logits: &mut [f32],
-        sampler: &mut Sampler,
-    ) -> Option<Outcome> {
-        if self.unread(seq) == 0 {
-            return self.absorb_block(seq, plan, logits, sampler);
+    fn absorb(&mut self, pass: Pass<'_>) -> Option<Outcome> {
+        if self.unread(pass.seq) == 0 {
+            return self.absorb_block(pass);
         }
+        let Pass { seq, plan, logits, sampler } = pass;
         let mut outcome = Outcome { keep: plan.tokens.len(), ..Outcome::default() };
         if !plan.scored.is_empty() {
             outcome.commit.push(sampler.sample(logits, seq.tokens.len())?);
@@ -418,28 +373,24 @@ mod tests {
 
     use super::*;
     use crate::output::Limits;
+    use crate::sample::Sampler;
 
     #[test]
     fn a_block_that_reuses_kv_starts_over_when_its_pages_are_released() {
         let shape = BlockShape { mask: 3, len: 8, part_len: 4, shift: true, causal: true };
-        let tokens = [1, 2];
-        let seq = SeqView {
-            tokens: &tokens,
-            prompt_len: 2,
-            kv_len: 1,
-            max_len: 20,
-            context_len: 64,
-            prompt_logprobs: None,
-            draft: &[],
-        };
+        let tokens = vec![1, 2];
+        let (prompt_len, kv_len, max_len, context_len) = (2, 1, 20, 64);
         let mut sampler = Sampler::new(SamplingParams::default(), &Limits::default(), &tokens);
+        let seq =
+            &SeqState { tokens, prompt_len, kv_len, max_len, context_len, ..SeqState::default() };
         for (reuse, masks) in [(true, 7), (false, 6)] {
             let params = DiffusionParams { reuse, ..DiffusionParams::default() };
             let mut decoder = BlockDecoder::new(params, shape);
             let first = decoder.plan(seq, 8);
             let mut logits: Vec<f32> =
                 (0..first.scored.len() * 4).map(|at| at as f32 / 9.0).collect();
-            decoder.absorb(seq, &first, &mut logits, &mut sampler).unwrap();
+            let (logits, sampler) = (&mut logits[..], &mut sampler);
+            decoder.absorb(Pass { seq, plan: &first, logits, sampler }).unwrap();
             decoder.pages_released();
             let again = decoder.plan(seq, 8);
             assert_eq!(again.tokens.iter().filter(|&&token| token == 3).count(), masks);

@@ -10,13 +10,9 @@ use wf_model::{Scoring, TokenId, Visibility};
 
 use super::draft_len::DraftLen;
 use super::lookup::Lookup;
-use super::settings::{Setting, SettingKind, count};
-use super::support::Mode;
-use super::{
-    Autoregressive, Capabilities, Decoder, Outcome, Plan, SeqView, TokenDemand, UnsupportedMode,
-};
+use super::mode::{Capabilities, Mode, ModeInfo, Setting, SettingKind, UnsupportedMode, count};
+use super::{Autoregressive, Decoder, Outcome, Pass, Plan, SeqState, TokenDemand};
 use crate::logits::best_two;
-use crate::sample::Sampler;
 
 /// Sources of draft tokens, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,16 +28,9 @@ pub struct DraftParams {
 }
 
 const SETTINGS: [Setting; 2] = [
-    Setting {
-        object: "draft",
-        name: "tokens",
-        kind: SettingKind::Count,
-        flag: Some((
-            "draft-tokens",
-            "Drafts: maximum number of tokens to draft at once [default: 15]",
-        )),
-    },
-    Setting { object: "draft", name: "adapt", kind: SettingKind::Bool, flag: None },
+    Setting::new("draft", "tokens", SettingKind::Count)
+        .flag("draft-tokens", "Drafts: maximum number of tokens to draft at once [default: 15]"),
+    Setting::new("draft", "adapt", SettingKind::Bool),
 ];
 
 impl DraftParams {
@@ -64,28 +53,20 @@ impl DraftParams {
 }
 
 impl Mode for DraftParams {
-    fn name(&self) -> &'static str {
-        match (self.model, self.lookup) {
-            (true, false) => "drafted",
-            (true, true) => "drafted+lookup",
-            (false, _) => "lookup",
-        }
-    }
-
-    fn summary(&self) -> &'static str {
-        match (self.model, self.lookup) {
-            (true, false) => {
-                "the same tokens, sooner: drafted by the model of --draft, or from masks"
-            }
-            (true, true) => "drafts from both sources",
-            (false, _) => {
-                "the same with every model: drafts are what followed the same tokens before"
-            }
-        }
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        &SETTINGS
+    fn info(&self) -> ModeInfo {
+        let (name, summary) = match (self.model, self.lookup) {
+            (true, false) => (
+                "drafted",
+                "the same tokens, sooner: drafted by the model of --draft, or from masks",
+            ),
+            (true, true) => ("drafted+lookup", "drafts from both sources"),
+            (false, _) => (
+                "lookup",
+                "the same with every model: drafts are what followed the same tokens before",
+            ),
+        };
+        let uses_draft_model = self.model;
+        ModeInfo { name, summary, settings: &SETTINGS, uses_draft_model, ..ModeInfo::DEFAULT }
     }
 
     fn set(&mut self, name: &str, value: &Value) -> Result<(), UnsupportedMode> {
@@ -101,12 +82,9 @@ impl Mode for DraftParams {
         *self == Self::MODEL && model.draft_model && model.predicts_next_token()
     }
 
-    fn uses_draft_model(&self) -> bool {
-        self.model
-    }
-
     fn decoder(&self, model: Capabilities) -> Result<Box<dyn Decoder>, UnsupportedMode> {
-        model.require_next_token(self.name())?;
+        let name = self.info().name;
+        model.require_next_token(name)?;
         let (tokens, limit) = (self.max_tokens, Self::LIMIT);
         if tokens == 0 || tokens > limit {
             return Err(UnsupportedMode(format!(
@@ -118,7 +96,7 @@ impl Mode for DraftParams {
             (true, _) if model.draft_model => Drafter::DraftModel,
             (true, Some(blocks)) => Drafter::Masks(blocks.mask_token),
             (true, None) => {
-                let mut error = UnsupportedMode::no_masks(self.name());
+                let mut error = UnsupportedMode::no_masks(name);
                 error.0.push_str("; with a draft model, drafted works too");
                 return Err(error);
             }
@@ -127,9 +105,8 @@ impl Mode for DraftParams {
     }
 }
 
-/// Decoder that drafts and verifies.
 #[derive(Debug)]
-pub struct Drafted {
+struct Drafted {
     drafter: Drafter,
     lookup: Option<Lookup>,
     model_len: DraftLen,
@@ -174,26 +151,26 @@ impl Drafted {
     }
 
     /// Returns the tokens to verify, if any were drafted for this very position.
-    fn draft<'a>(&'a self, seq: SeqView<'a>) -> Option<&'a [TokenId]> {
+    fn draft<'a>(&'a self, seq: &'a SeqState) -> Option<&'a [TokenId]> {
         let own = self.draft.as_ref().filter(|draft| draft.after == seq.tokens.len());
         let own = own.map(|draft| &draft.tokens[..]);
-        own.or_else(|| Some(seq.draft).filter(|draft| !draft.is_empty()))
+        own.or_else(|| Some(&seq.draft[..]).filter(|draft| !draft.is_empty()))
     }
 
     /// Returns how many draft tokens could still be part of the completion: the verification itself adds
     /// one token. There may be room for none, if only prompt logprobs are requested.
-    fn room(seq: SeqView<'_>) -> usize {
+    fn room(seq: &SeqState) -> usize {
         seq.max_len.saturating_sub(seq.tokens.len() + 1)
     }
 
     /// Drafts what followed the same tokens earlier, if there is no draft yet.
-    fn look_up(&mut self, seq: SeqView<'_>) {
+    fn look_up(&mut self, seq: &SeqState) {
         if self.draft(seq).is_some() {
             return;
         }
         self.draft = None;
         let Some(lookup) = &mut self.lookup else { return };
-        lookup.follow(seq.tokens);
+        lookup.follow(&seq.tokens);
         let len = self.lookup_len.get().min(Self::room(seq));
         let tokens = lookup.draft(len);
         if tokens.is_empty() {
@@ -203,20 +180,15 @@ impl Drafted {
         }
     }
 
-    fn model_draft_len(&self, seq: SeqView<'_>) -> usize {
+    fn model_draft_len(&self, seq: &SeqState) -> usize {
         self.model_len.get().min(Self::room(seq))
     }
 
-    fn verify(
-        &mut self,
-        seq: SeqView<'_>,
-        plan: &Plan,
-        logits: &mut [f32],
-        sampler: &mut Sampler,
-    ) -> Option<Outcome> {
+    fn verify(&mut self, pass: Pass<'_>) -> Option<Outcome> {
+        let Pass { seq, plan, .. } = pass;
         let draft = &plan.tokens[1..];
         let mut outcome = Outcome { drafted: draft.len(), ..Outcome::default() };
-        let rows = logits.chunks_exact_mut(logits.len() / plan.scored.len());
+        let (rows, sampler) = pass.rows();
         for (index, row) in rows.enumerate() {
             let Some(sampled) = sampler.sample(row, seq.tokens.len() + index) else { break };
             let agrees = draft.get(index) == Some(&sampled.token);
@@ -244,8 +216,8 @@ impl Drafted {
 }
 
 impl Decoder for Drafted {
-    fn demand(&self, seq: SeqView<'_>) -> TokenDemand {
-        if seq.tokens.len() - seq.kv_len > 1 {
+    fn demand(&self, seq: &SeqState) -> TokenDemand {
+        if seq.pending().len() > 1 {
             return Autoregressive.demand(seq);
         }
         let draft_len = match self.draft(seq) {
@@ -256,15 +228,15 @@ impl Decoder for Drafted {
         TokenDemand { tokens, min_tokens: 1, is_prefill: false }
     }
 
-    fn plan(&mut self, seq: SeqView<'_>, budget: usize) -> Plan {
-        if seq.tokens.len() - seq.kv_len > 1 || budget == 1 {
+    fn plan(&mut self, seq: &SeqState, budget: usize) -> Plan {
+        if seq.pending().len() > 1 || budget == 1 {
             return Autoregressive.plan(seq, budget);
         }
         // With a draft model, `draft_len` has looked up already.
         if self.drafter != Drafter::DraftModel {
             self.look_up(seq);
         }
-        let last = &seq.tokens[seq.kv_len..];
+        let last = seq.pending();
         let masks = self.model_draft_len(seq).min(budget);
         match (self.draft(seq), self.drafter) {
             // The logits of a token predict the next, so the last token drafts the first one. A draft of
@@ -275,50 +247,38 @@ impl Decoder for Drafted {
                 let visibility = Visibility::Until(seq.kv_len + tokens.len());
                 // The best token that is not a mask.
                 let scoring = Some(Scoring::Top(2));
-                Plan {
-                    start: seq.kv_len,
-                    scored: (0..tokens.len()).collect(),
-                    tokens,
-                    visibility,
-                    scoring,
-                }
+                let plan = Plan::causal(seq.kv_len, tokens, (0..masks).collect());
+                Plan { visibility, scoring, ..plan }
             }
             (draft, _) => {
                 let draft = draft.unwrap_or_default();
                 let draft = &draft[..draft.len().min(budget - 1)];
-                let tokens = [last, draft].concat();
-                Plan::causal(seq.kv_len, &tokens, (0..tokens.len()).collect())
+                let scored = (0..1 + draft.len()).collect();
+                Plan::causal(seq.kv_len, [last, draft].concat(), scored)
             }
         }
     }
 
-    fn absorb(
-        &mut self,
-        seq: SeqView<'_>,
-        plan: &Plan,
-        logits: &mut [f32],
-        sampler: &mut Sampler,
-    ) -> Option<Outcome> {
-        if seq.tokens.len() - seq.kv_len > 1 {
-            return Autoregressive.absorb(seq, plan, logits, sampler);
-        }
-        match (plan.visibility, self.drafter) {
+    fn absorb(&mut self, pass: Pass<'_>) -> Option<Outcome> {
+        let after = pass.seq.tokens.len();
+        match (pass.plan.visibility, self.drafter) {
+            _ if pass.seq.pending().len() > 1 => Autoregressive.absorb(pass),
             (Visibility::Until(_), Drafter::Masks(mask)) => {
-                let rows = logits.chunks_exact(logits.len() / plan.scored.len());
-                let best = |row| best_two(row).into_iter().flatten().find(|&token| token != mask);
-                let tokens = rows.map_while(best).collect();
-                self.draft = Some(Draft { after: seq.tokens.len(), tokens, source: Source::Model });
+                let best =
+                    |row: &mut [f32]| best_two(row).into_iter().flatten().find(|&t| t != mask);
+                let tokens = pass.rows().0.map_while(best).collect();
+                self.draft = Some(Draft { after, tokens, source: Source::Model });
                 Some(Outcome::default())
             }
-            _ => self.verify(seq, plan, logits, sampler),
+            _ => self.verify(pass),
         }
     }
 
-    fn draft_len(&mut self, seq: SeqView<'_>) -> Option<usize> {
+    fn draft_len(&mut self, seq: &SeqState) -> Option<usize> {
         if self.drafter != Drafter::DraftModel {
             return None;
         }
-        if seq.tokens.len() - seq.kv_len > 1 {
+        if seq.pending().len() > 1 {
             return Some(0);
         }
         self.look_up(seq);

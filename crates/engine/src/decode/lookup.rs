@@ -30,7 +30,6 @@ struct State {
     link: Option<usize>,
     /// Position after an earlier occurrence.
     end: usize,
-    /// Transitions by token.
     next: BTreeMap<TokenId, usize>,
 }
 

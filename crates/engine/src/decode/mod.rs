@@ -11,19 +11,17 @@ mod diffusion;
 mod draft_len;
 mod drafted;
 mod lookup;
-mod settings;
-mod support;
+mod mode;
 mod unmask;
 
 pub use autoregressive::Autoregressive;
-pub use decoder::{Decoder, Outcome, Plan, SeqView, TokenDemand};
-pub use diffusion::{BlockDecoder, DiffusionParams};
-pub use drafted::{DraftParams, Drafted};
-pub use settings::{DecodeSettings, Setting, SettingKind};
-pub use support::{Capabilities, UnsupportedMode};
+pub use decoder::{Decoder, Outcome, Pass, Plan, SeqState, TokenDemand};
+pub use diffusion::DiffusionParams;
+pub use drafted::DraftParams;
+pub use mode::{Capabilities, DecodeSettings, ModeInfo, Setting, SettingKind, UnsupportedMode};
 pub use unmask::{Confidence, UnmaskRule};
 
-use support::Mode;
+use mode::Mode;
 
 /// A decoding mode and its parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -62,17 +60,15 @@ impl DecodeMode {
             Self::Drafted(params) => Some(params),
         }
     }
-}
 
-impl DecodeMode {
-    /// Returns the name used in requests and on the command line.
-    pub fn name(&self) -> &'static str {
-        self.as_mode().name()
+    /// Describes the mode.
+    pub fn info(&self) -> ModeInfo {
+        self.as_mode().info()
     }
 
-    /// Returns a description of one line.
-    pub fn summary(&self) -> &'static str {
-        self.as_mode().summary()
+    /// Returns the name used in requests and on the command line.
+    pub fn name(&self) -> &'static str {
+        self.info().name
     }
 
     /// Returns the mode of that name with its default parameters.
@@ -88,7 +84,7 @@ impl DecodeMode {
     /// Returns the settings of all modes, each once.
     pub fn all_settings() -> Vec<&'static Setting> {
         let mut all: Vec<&Setting> = Vec::new();
-        for setting in MODES.iter().flat_map(|mode| mode.as_mode().settings()) {
+        for setting in MODES.iter().flat_map(|mode| mode.info().settings) {
             if !all.contains(&setting) {
                 all.push(setting);
             }
@@ -111,12 +107,7 @@ impl DecodeMode {
 
     /// Returns `true` if tokens are sampled from left to right.
     pub fn is_left_to_right(&self) -> bool {
-        self.as_mode().is_left_to_right()
-    }
-
-    /// Returns `true` if the mode uses a draft model where one is loaded.
-    pub fn uses_draft_model(&self) -> bool {
-        self.as_mode().uses_draft_model()
+        self.info().is_left_to_right
     }
 
     /// Returns a decoder for a model with these capabilities.
@@ -129,12 +120,12 @@ impl DecodeMode {
     }
 
     fn has_object(&self, object: &str) -> bool {
-        self.as_mode().settings().iter().any(|setting| setting.object == object)
+        self.info().settings.iter().any(|setting| setting.object == object)
     }
 
     fn apply(&mut self, settings: &DecodeSettings) -> Result<(), UnsupportedMode> {
         let Some(mode) = self.as_mode_mut() else { return Ok(()) };
-        for setting in mode.settings() {
+        for setting in mode.info().settings {
             let value = settings.objects.get(setting.object).and_then(|o| o.get(setting.name));
             let Some(value) = value.filter(|value| !value.is_null()) else { continue };
             if let Some(expected) = setting.kind.mismatch(value) {
@@ -239,7 +230,7 @@ mod tests {
     fn every_mode_is_found_by_its_name() {
         for mode in MODES {
             assert_eq!(DecodeMode::from_name(mode.name()), Some(mode));
-            assert!(!mode.summary().is_empty());
+            assert!(!mode.info().summary.is_empty());
         }
     }
 }

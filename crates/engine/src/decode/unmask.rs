@@ -44,7 +44,6 @@ pub enum UnmaskRule {
     Prefix(f32),
 }
 
-/// Names and defaults of all rules.
 const RULES: [(&str, UnmaskRule); 9] = [
     ("threshold", UnmaskRule::DEFAULT),
     ("factor", UnmaskRule::Factor(1.0)),

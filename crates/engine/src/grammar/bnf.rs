@@ -8,14 +8,12 @@ use std::fmt::Write;
 
 use super::GrammarError;
 
-/// Part of a rule.
 #[derive(Debug, PartialEq)]
 enum Part<'a> {
     /// Text that is the same in both notations.
     Same(&'a str),
     /// A character class, including brackets.
     Class(&'a str),
-    /// Any character.
     Any,
     /// Reference to a rule.
     Name(&'a str),
@@ -23,12 +21,10 @@ enum Part<'a> {
     Rule(&'a str),
 }
 
-/// Returns `true` if a source is GBNF.
 pub(super) fn is_bnf(source: &str) -> bool {
     source.contains("::=")
 }
 
-/// Converts a grammar to Lark.
 pub(super) fn to_lark(source: &str) -> Result<String, GrammarError> {
     let rules = rules(source)?;
     let places: HashMap<_, _> = rules.iter().zip(0..).map(|((name, _), at)| (*name, at)).collect();
@@ -105,7 +101,6 @@ fn terminals(
     }
 }
 
-/// Parses the next part of the source.
 fn next<'a>(rest: &mut &'a str) -> Result<Option<Part<'a>>, GrammarError> {
     *rest = rest.trim_start();
     while rest.starts_with('#') {

@@ -62,7 +62,6 @@ pub enum NoCall {
 }
 
 impl ToolCallGrammar {
-    /// Returns all schemas.
     pub(super) fn schemas(&self) -> impl Iterator<Item = &Value> {
         let content = match &self.no_call {
             NoCall::Json(schema) => Some(schema),

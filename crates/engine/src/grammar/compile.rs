@@ -25,7 +25,6 @@ use super::{Grammar, GrammarError, GrammarSource};
 /// Stack of a compiling thread: `llguidance` recurses into nested sources, and a stack overflow would end the
 /// process. Only touched pages take memory.
 const STACK_BYTES: usize = 256 << 20;
-/// Time limit of compiling.
 const COMPILE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum number of grammars that compile at once.
 const MAX_COMPILING: usize = 4;

@@ -22,7 +22,8 @@ pub(crate) struct DeadEnd;
 /// Position of a completion in its grammar.
 pub(crate) struct Follower {
     matcher: Matcher,
-    accepts: bool,
+    /// True if the completion could have ended where the last mask was computed.
+    pub(crate) accepts: bool,
     /// Mask of the tokens that may come next, computed once per position.
     next: Option<Result<Vec<u32>, DeadEnd>>,
     /// Time spent on masks beyond the usual.
@@ -113,11 +114,6 @@ impl Follower {
     pub(crate) fn is_complete(&self) -> bool {
         use StopReason::{EndOfSentence, NoExtension, NoExtensionBias};
         matches!(self.matcher.stop_reason(), NoExtension | NoExtensionBias | EndOfSentence)
-    }
-
-    /// Returns `true` if the completion could have ended where the last mask was computed.
-    pub(crate) fn accepted(&self) -> bool {
-        self.accepts
     }
 
     /// Returns `true` if the completion may end here.

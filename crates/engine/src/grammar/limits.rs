@@ -15,11 +15,8 @@ use super::{GrammarError, GrammarSource};
 const MAX_BYTES: usize = 64 << 10;
 /// Maximum size of a regular expression with referenced terminals expanded.
 const MAX_REGEX_BYTES: usize = 4 << 10;
-/// Maximum nesting of brackets.
 const MAX_NESTING: usize = 64;
-/// Maximum number of rules of a grammar.
 const MAX_RULES: usize = 500;
-/// Maximum number of choices.
 const MAX_CHOICES: usize = 2000;
 /// Maximum number of patterns that one value must match at once: the time to decide whether any text does
 /// doubles with each.
@@ -53,7 +50,6 @@ pub(super) fn parser_limits() -> ParserLimits {
     }
 }
 
-/// Checks the size and the nesting of a source.
 pub(super) fn check(source: &GrammarSource) -> Result<(), GrammarError> {
     match source {
         GrammarSource::JsonSchema(schema) => {
@@ -61,12 +57,12 @@ pub(super) fn check(source: &GrammarSource) -> Result<(), GrammarError> {
             check_len("", text.len(), MAX_BYTES)?;
             check_nesting(&text)?;
             check_entries(schema)?;
-            match (Weights { root: schema, known: HashMap::new() }).of(schema) {
-                few if few <= MAX_JOINED => Ok(()),
-                _ => reject(&format!(
+            let joined = Weights { root: schema, known: HashMap::new() }.of(schema);
+            require(joined <= MAX_JOINED, || {
+                format!(
                     "allOf: one value must match more than {MAX_JOINED} patterns, which is the limit"
-                )),
-            }
+                )
+            })
         }
         GrammarSource::ToolCalls(calls) => {
             let schemas = || calls.schemas().map(|schema| schema.to_string().len());
@@ -81,13 +77,13 @@ pub(super) fn check(source: &GrammarSource) -> Result<(), GrammarError> {
             check_len("", text.len(), MAX_BYTES)?;
             check_nesting(text)
         }
-        GrammarSource::Choice(texts) if texts.iter().all(String::is_empty) => {
-            reject("choices are empty: at least one must not be the empty string")
-        }
-        GrammarSource::Choice(texts) if texts.len() > MAX_CHOICES => {
-            reject(&format!("{} choices: must be at most {MAX_CHOICES}", texts.len()))
-        }
         GrammarSource::Choice(texts) => {
+            require(!texts.iter().all(String::is_empty), || {
+                "choices are empty: at least one must not be the empty string".to_owned()
+            })?;
+            require(texts.len() <= MAX_CHOICES, || {
+                format!("{} choices: must be at most {MAX_CHOICES}", texts.len())
+            })?;
             check_len("", texts.iter().map(String::len).sum(), MAX_BYTES)
         }
     }
@@ -96,9 +92,8 @@ pub(super) fn check(source: &GrammarSource) -> Result<(), GrammarError> {
 /// Checks the number of rules of a Lark grammar and the expanded length of its terminals.
 pub(super) fn check_lark(source: &str) -> Result<(), GrammarError> {
     let definitions = definitions(source);
-    if definitions.len() > MAX_RULES {
-        return reject(&format!("{} rules: must be at most {MAX_RULES}", definitions.len()));
-    }
+    let rules = definitions.len();
+    require(rules <= MAX_RULES, || format!("{rules} rules: must be at most {MAX_RULES}"))?;
     let bodies: HashMap<_, _> = definitions.iter().map(|(name, body)| (*name, body)).collect();
     let mut lengths = HashMap::new();
     for (name, _) in definitions.iter().filter(|(name, _)| is_terminal(name)) {
@@ -107,16 +102,13 @@ pub(super) fn check_lark(source: &str) -> Result<(), GrammarError> {
     Ok(())
 }
 
-fn reject(what: &str) -> Result<(), GrammarError> {
-    Err(GrammarError::new(what))
+fn require(is_met: bool, problem: impl FnOnce() -> String) -> Result<(), GrammarError> {
+    if is_met { Ok(()) } else { Err(GrammarError::new(problem())) }
 }
 
 fn check_len(what: &str, len: usize, max: usize) -> Result<(), GrammarError> {
     let of = if what.is_empty() { String::new() } else { format!("{what}: ") };
-    match len <= max {
-        true => Ok(()),
-        false => reject(&format!("{of}{len} bytes: must be at most {max}")),
-    }
+    require(len <= max, || format!("{of}{len} bytes: must be at most {max}"))
 }
 
 /// Checks the nesting of brackets. Those in quotes count too, which does no harm at this limit.
@@ -130,12 +122,9 @@ fn check_nesting(text: &str) -> Result<(), GrammarError> {
         }
         deepest = deepest.max(depth);
     }
-    match deepest <= MAX_NESTING {
-        true => Ok(()),
-        false => {
-            reject(&format!("brackets are nested {deepest} deep: must be at most {MAX_NESTING}"))
-        }
-    }
+    require(deepest <= MAX_NESTING, || {
+        format!("brackets are nested {deepest} deep: must be at most {MAX_NESTING}")
+    })
 }
 
 /// Checks the number of entries of lists and objects. A property's name counts like a keyword, which does no harm.
@@ -145,11 +134,9 @@ fn check_entries(schema: &Value) -> Result<(), GrammarError> {
             for (word, value) in words {
                 let entries = value.as_object().map(Map::len).or(value.as_array().map(Vec::len));
                 let max = MAX_ENTRIES.iter().find(|(name, _)| name == word);
-                if let (Some(entries), Some(&(_, max))) = (entries, max)
-                    && entries > max
-                {
-                    let message = format!("{word}: {entries} entries: must be at most {max}");
-                    return reject(&message);
+                if let (Some(entries), Some(&(_, max))) = (entries, max) {
+                    let problem = || format!("{word}: {entries} entries: must be at most {max}");
+                    require(entries <= max, problem)?;
                 }
                 if let ("pattern", Value::String(pattern)) = (word.as_str(), value) {
                     check_len("pattern", pattern.len(), MAX_REGEX_BYTES)?;

@@ -12,7 +12,7 @@ mod limits;
 mod narrow;
 mod schema;
 #[cfg(test)]
-mod suite;
+mod tests;
 
 use std::sync::Arc;
 
@@ -43,9 +43,7 @@ impl GrammarSource {
     pub fn json_object() -> Self {
         Self::JsonSchema(serde_json::json!({"type": "object"}))
     }
-}
 
-impl GrammarSource {
     /// Returns its approximate size in memory.
     fn size_bytes(&self) -> usize {
         match self {

@@ -34,25 +34,21 @@ const FORMATS: [&str; 19] = [
 
 /// Returns the subschemas of a schema.
 pub(super) fn inner(words: &Map<String, Value>) -> impl Iterator<Item = &Value> {
-    words.iter().flat_map(|(word, value)| -> Box<dyn Iterator<Item = &Value>> {
-        match (word.as_str(), value) {
-            (word, value) if ONE.contains(&word) => Box::new(std::iter::once(value)),
-            (word, Value::Array(all)) if LIST.contains(&word) => Box::new(all.iter()),
-            (word, Value::Object(all)) if NAMED.contains(&word) => Box::new(all.values()),
-            _ => Box::new(std::iter::empty()),
-        }
+    words.iter().flat_map(|(word, value)| match (word.as_str(), value) {
+        (word, value) if ONE.contains(&word) => vec![value],
+        (word, Value::Array(all)) if LIST.contains(&word) => all.iter().collect(),
+        (word, Value::Object(all)) if NAMED.contains(&word) => all.values().collect(),
+        _ => Vec::new(),
     })
 }
 
 /// Returns the subschemas of a schema, mutably.
 pub(super) fn inner_mut(words: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
-    words.iter_mut().flat_map(|(word, value)| -> Box<dyn Iterator<Item = &mut Value>> {
-        match (word.as_str(), value) {
-            (word, value) if ONE.contains(&word) => Box::new(std::iter::once(value)),
-            (word, Value::Array(all)) if LIST.contains(&word) => Box::new(all.iter_mut()),
-            (word, Value::Object(all)) if NAMED.contains(&word) => Box::new(all.values_mut()),
-            _ => Box::new(std::iter::empty()),
-        }
+    words.iter_mut().flat_map(|(word, value)| match (word.as_str(), value) {
+        (word, value) if ONE.contains(&word) => vec![value],
+        (word, Value::Array(all)) if LIST.contains(&word) => all.iter_mut().collect(),
+        (word, Value::Object(all)) if NAMED.contains(&word) => all.values_mut().collect(),
+        _ => Vec::new(),
     })
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct DecodingArgs {
 /// Help text of `--decode`: all modes with their summaries.
 fn decode_help() -> String {
     let width = MODES.iter().map(|mode| mode.name().len()).max().unwrap_or(0);
-    let mode = |mode: &DecodeMode| format!("{:width$}  {}\n", mode.name(), mode.summary());
+    let mode = |mode: &DecodeMode| format!("{:width$}  {}\n", mode.name(), mode.info().summary);
     let modes: String = MODES.iter().map(mode).collect();
     format!(
         "Decoding mode\n\n{modes}\nDefault: autoregressive; drafted with --draft; diffusion for models that \
@@ -102,8 +102,9 @@ impl DecodingArgs {
         let default = DecodeMode::default_for(frontend.engine().capabilities());
         let settings = DecodeSettings { mode: self.decode.clone(), ..self.settings.0.clone() };
         let mode = settings.resolve(default)?;
-        if self.draft.is_some() && !mode.uses_draft_model() {
-            let users = MODES.iter().filter(|mode| mode.uses_draft_model()).map(DecodeMode::name);
+        if self.draft.is_some() && !mode.info().uses_draft_model {
+            let users =
+                MODES.iter().filter(|mode| mode.info().uses_draft_model).map(DecodeMode::name);
             let users = users.collect::<Vec<_>>().join(" and ");
             let message = format!("decode is {}: --draft is for --decode {users}", mode.name());
             return Err(UnsupportedMode(message));

@@ -4,12 +4,14 @@
 //! attends to, read back through the pages. A wrong page, a lost or stale token, a wrong position or a wrong
 //! mask each change the output. Where only the best logits are requested, it computes no others.
 
+#![allow(dead_code, reason = "not every test file uses all of it")]
+
 use wf_core::Network;
 use wf_formats::{BlockDiffusion, ModelInfo};
 use wf_model::{Forward, HiddenStates, Logits, PAGE_LEN, Scoring, Segment, TokenId};
 
 /// Model whose logits are hashes of the tokens it attends to.
-pub struct FakeModel {
+pub(crate) struct FakeModel {
     network: Network,
     info: ModelInfo,
     slots: Vec<Option<TokenId>>,
@@ -22,7 +24,7 @@ pub struct FakeModel {
 impl FakeModel {
     /// Creates a model with a vocabulary of `vocab_len` tokens, `pages` pages and steps of at most
     /// `max_batch_tokens` tokens.
-    pub fn new(vocab_len: usize, pages: usize, max_batch_tokens: usize) -> Self {
+    pub(crate) fn new(vocab_len: usize, pages: usize, max_batch_tokens: usize) -> Self {
         let network = Network { vocab_len, hidden_len: 4, ..Network::default() };
         let info = ModelInfo { context_len: 4096, ..ModelInfo::default() };
         let slots = vec![None; pages * PAGE_LEN];
@@ -37,13 +39,13 @@ impl FakeModel {
     }
 
     /// Makes it a model that fills blocks of masks.
-    pub fn with_blocks(mut self, blocks: BlockDiffusion) -> Self {
+    pub(crate) fn with_blocks(mut self, blocks: BlockDiffusion) -> Self {
         self.info.block_diffusion = Some(blocks);
         self
     }
 
     /// Computes all logits, even if only the best are requested.
-    pub fn with_all_logits(mut self) -> Self {
+    pub(crate) fn with_all_logits(mut self) -> Self {
         self.computes_all_logits = true;
         self
     }
