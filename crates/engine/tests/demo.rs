@@ -9,10 +9,7 @@ use wf_engine::{
     GenerationRequest, ModelSource, OpenedModel, PromptInput, RunOptions, SamplingParams,
     TextEvent, TokenId, load_model, open_model, read_text,
 };
-use wf_formats::{
-    FloatEncoding, GgufTarget, ModelFile, OpenOptions, Rounding, TernaryEncoding, write_gguf,
-    write_packed_dir, write_sglbitnt,
-};
+use wf_formats::{Container, FloatEncoding, ModelFile, OpenOptions, Target, TernaryEncoding};
 use wf_model::{Forward, Logits, Segment, SparseMode};
 use wf_text::ChatMessage;
 
@@ -210,14 +207,14 @@ fn write_all(source: &ModelFile, directory: &Path) -> Vec<(String, PathBuf, Open
     for (number, trits) in encodings.enumerate() {
         let path = directory.join(format!("{number}.gguf"));
         let head = FloatEncoding::BF16;
-        let target = GgufTarget { trits, head, rounding: Rounding::Exact, name: None };
-        write_gguf(source, &target, &path).unwrap();
+        let target = Target::new(Container::Gguf(trits), head);
+        target.write(source, &path).unwrap();
         let i2s_order = trits.i2s_order();
         written.push((trits.to_string(), path, OpenOptions { i2s_order, ..Default::default() }));
     }
     let (packed, bin) = (directory.join("packed"), directory.join("model.bin"));
-    write_packed_dir(source, FloatEncoding::BF16, &packed).unwrap();
-    write_sglbitnt(source, FloatEncoding::BF16, &bin).unwrap();
+    Target::new(Container::Packed, FloatEncoding::BF16).write(source, &packed).unwrap();
+    Target::new(Container::Sglbitnt, FloatEncoding::BF16).write(source, &bin).unwrap();
     written.push(("packed safetensors".to_owned(), packed, OpenOptions::default()));
     written.push(("SGLBITNT".to_owned(), bin, OpenOptions::default()));
     written

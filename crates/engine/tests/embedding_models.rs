@@ -9,10 +9,7 @@ use serde::Deserialize;
 use wf_engine::{
     EmbeddingRequest, Frontend, ModelSource, Pooling, RunOptions, TokenId, open_model,
 };
-use wf_formats::{
-    FloatEncoding, GgufTarget, ModelFile, OpenOptions, Rounding, TernaryEncoding, write_gguf,
-    write_packed_dir,
-};
+use wf_formats::{Container, FloatEncoding, ModelFile, OpenOptions, Target, TernaryEncoding};
 use wf_model::Compute;
 
 const FAMILIES: [&str; 2] = ["qwen3", "gemma3"];
@@ -91,20 +88,16 @@ fn embedding_models_convert_to_gguf_and_are_rejected_elsewhere() {
         let folder = tempfile::tempdir().unwrap();
         let source = ModelFile::open(&data(&format!("{family}.gguf")), &OpenOptions::default());
         let source = source.unwrap();
-        let target = GgufTarget {
-            trits: TernaryEncoding::I2_S,
-            head: FloatEncoding::F16,
-            rounding: Rounding::Exact,
-            name: None,
-        };
+        let target = Target::new(Container::Gguf(TernaryEncoding::I2_S), FloatEncoding::F16);
         let copy = folder.path().join("copy.gguf");
-        write_gguf(&source, &target, &copy).unwrap();
+        target.write(&source, &copy).unwrap();
         let (golden, options) = (golden(family), RunOptions::default());
         let ours = open(copy, &options);
         let theirs = open(data(&format!("{family}.gguf")), &options);
         assert_eq!(all_bits(&ours, &golden), all_bits(&theirs, &golden));
         assert_eq!(ours.text().embed_ids("a cat"), theirs.text().embed_ids("a cat"));
-        let packed = write_packed_dir(&source, FloatEncoding::F16, &folder.path().join("packed"));
+        let packed = Target::new(Container::Packed, FloatEncoding::F16)
+            .write(&source, &folder.path().join("packed"));
         let message = packed.unwrap_err().to_string();
         assert!(message.contains(&format!("{family} is written to GGUF only")), "{message}");
     }

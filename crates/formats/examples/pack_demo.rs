@@ -7,9 +7,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use wf_formats::{
-    FloatEncoding, GgufTarget, ModelFile, OpenOptions, Rounding, TernaryEncoding, write_gguf,
-};
+use wf_formats::{Container, FloatEncoding, ModelFile, OpenOptions, Target, TernaryEncoding};
 
 #[expect(clippy::print_stdout, reason = "a command reports its result")]
 fn main() -> Result<(), Box<dyn Error>> {
@@ -18,16 +16,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: pack_demo SOURCE_DIRECTORY OUT.gguf".into());
     };
     let model = ModelFile::open(source, &OpenOptions::default())?;
-    let target = GgufTarget {
-        trits: TernaryEncoding::I2_S,
-        head: FloatEncoding::BF16,
-        rounding: Rounding::Exact,
+    let target = Target {
         name: Some("wf-demo".to_owned()),
+        ..Target::new(Container::Gguf(TernaryEncoding::I2_S), FloatEncoding::BF16)
     };
     if let Some(parent) = out.parent() {
         std::fs::create_dir_all(parent)?;
     }
-    write_gguf(&model, &target, out)?;
+    target.write(&model, out)?;
     println!("{}: {} bytes", out.display(), std::fs::metadata(out)?.len());
     Ok(())
 }

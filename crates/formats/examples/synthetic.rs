@@ -20,8 +20,8 @@ use std::path::Path;
 use wf_core::{Activation, Attention, Dense, Layer, Network, Norm, Rope};
 use wf_formats::encoding::{encode_floats, encode_trits};
 use wf_formats::{
-    Encoding, FloatEncoding, GgufBody, GgufWriter, ModelFile, ModelInfo, OpenOptions, Rounding,
-    Scales, TensorName, TernaryEncoding, Vocabulary, vocabulary_from_tokenizer_json,
+    Encoding, FloatEncoding, GgufWriter, ModelFile, ModelInfo, OpenOptions, Rounding, Scales,
+    TensorName, TernaryEncoding, Vocabulary, vocabulary_from_tokenizer_json,
 };
 
 type Failure = Box<dyn Error>;
@@ -81,9 +81,12 @@ fn write(
     writer.set_vocabulary(vocabulary);
     for name in TensorName::all(network) {
         let (rows, cols) = name.shape(network).expect("a tensor of the network");
-        let shape = [rows, cols];
-        let shape = if name.is_norm() { &shape[1..] } else { &shape[..] };
-        writer.declare(&name.gguf(), shape, encoding(name, head))?;
+        let shape = if name.is_norm() { vec![cols] } else { vec![rows, cols] };
+        let encoding = match name.is_linear() {
+            true => Encoding::Ternary(TRITS),
+            false => Encoding::Float(if name.is_norm() { FloatEncoding::F32 } else { head }),
+        };
+        writer.declare(&name.gguf(), &shape, encoding)?;
     }
     let mut body = writer.begin(BufWriter::with_capacity(1 << 20, File::create(out)?))?;
     for name in TensorName::all(network) {
@@ -96,38 +99,15 @@ fn write(
         } else if name.is_norm() {
             body.append(&encode_floats(FloatEncoding::F32, &vec![1.0; cols])?)?;
         } else {
-            write_embedding(&mut body, rows, cols, head, random)?;
+            for first in (0..rows).step_by(CHUNK_ROWS) {
+                let count = CHUNK_ROWS.min(rows - first) * cols;
+                let values: Vec<f32> = (0..count).map(|_| random.centred()).collect();
+                body.append(&encode_floats(head, &values)?)?;
+            }
         }
     }
     body.finish()?;
     Ok(())
-}
-
-fn write_embedding(
-    body: &mut GgufBody<BufWriter<File>>,
-    rows: usize,
-    cols: usize,
-    head: FloatEncoding,
-    random: &mut Random,
-) -> Result<(), Failure> {
-    let mut values = Vec::new();
-    for first in (0..rows).step_by(CHUNK_ROWS) {
-        let rows = CHUNK_ROWS.min(rows - first);
-        values.clear();
-        values.extend((0..rows * cols).map(|_| random.centred()));
-        body.append(&encode_floats(head, &values)?)?;
-    }
-    Ok(())
-}
-
-fn encoding(name: TensorName, head: FloatEncoding) -> Encoding {
-    if name.is_linear() {
-        Encoding::Ternary(TRITS)
-    } else if name.is_norm() {
-        Encoding::Float(FloatEncoding::F32)
-    } else {
-        Encoding::Float(head)
-    }
 }
 
 /// The bytes as byte-level BPE writes them, a begin and an end, and filling.
@@ -184,15 +164,7 @@ impl Flags {
     }
 
     fn head(&mut self) -> Result<FloatEncoding, Failure> {
-        Ok(match self.values.remove("head").as_deref() {
-            None | Some("f16") => FloatEncoding::F16,
-            Some("bf16") => FloatEncoding::BF16,
-            Some("f32") => FloatEncoding::F32,
-            Some("q6_k") => FloatEncoding::Q6_K,
-            Some("q8_0") => FloatEncoding::Q8_0,
-            Some("q4_0") => FloatEncoding::Q4_0,
-            Some(other) => return Err(format!("--head {other} is not known").into()),
-        })
+        Ok(self.values.remove("head").map_or(Ok(FloatEncoding::F16), |name| name.parse())?)
     }
 
     fn vocabulary(&mut self, vocab_len: usize) -> Result<Vocabulary, Failure> {

@@ -8,22 +8,19 @@ use std::collections::HashMap;
 use crate::companions::Companions;
 use crate::config;
 use crate::config::hugging_face::WeightScheme;
-use crate::encoding::{FloatEncoding, TernaryEncoding, decode_floats};
+use crate::encoding::{FloatEncoding, TernaryEncoding, absmean, decode_floats};
 use crate::error::{Error, quote_safely};
 use crate::families::{Evidence, Family};
-use crate::model_file::{OpenOptions, Parts, SourceFile, name_of};
+use crate::map::{SourceFile, name_of};
 use crate::names::{TensorName, layer_and_part};
+use crate::parts::{FormatKind, FormatSummary, OpenOptions, Parts};
 use crate::size;
-use crate::summary::{FormatKind, FormatSummary};
 use crate::tensor::{Encoding, Stored, TensorInfo};
-use crate::ternary_floats;
 
 /// Element type of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dtype {
-    F32,
-    F16,
-    Bf16,
+    Float(FloatEncoding),
     U8,
     /// A type that no tensor of the network has, with its size in bytes.
     Other(u64),
@@ -33,19 +30,21 @@ impl Dtype {
     pub(crate) fn size(self) -> u64 {
         match self {
             Self::U8 => 1,
-            Self::F16 | Self::Bf16 => 2,
-            Self::F32 => 4,
+            Self::Float(float) => float.block_bytes(),
             Self::Other(size) => size,
         }
     }
 
-    fn float(self) -> Option<FloatEncoding> {
+    fn name(self) -> &'static str {
         match self {
-            Self::F32 => Some(FloatEncoding::F32),
-            Self::F16 => Some(FloatEncoding::F16),
-            Self::Bf16 => Some(FloatEncoding::BF16),
-            Self::U8 | Self::Other(_) => None,
+            Self::Float(float) => float.name(),
+            Self::U8 => "U8",
+            Self::Other(_) => "neither float nor U8",
         }
+    }
+
+    fn float(self) -> Option<FloatEncoding> {
+        if let Self::Float(float) = self { Some(float) } else { None }
     }
 }
 
@@ -83,46 +82,12 @@ impl Checkpoint {
         let reader = Reader { files: &files, family, scheme, group_len };
         let stored = reader.stored(entries, &mut decisions)?;
         let tensors = stored.tensors.iter().map(|t| (t.name, t.rows));
-        let Some(evidence) = Evidence::of(tensors) else {
-            let what = "tensor \"model.embed_tokens.weight\" is missing";
-            return Err(Error::unsupported(name_of(&files, 0), what));
-        };
+        let evidence = Evidence::of(name_of(&files, 0), "model.embed_tokens.weight", tensors)?;
         let activation = options.activation;
         let config =
             config::hugging_face::read(&companions, &evidence, activation, &mut decisions)?;
-        let stored = stored.fit(&files, &config.network)?;
-        let summary = FormatSummary::new(kind, version, &files, decisions);
+        let summary = FormatSummary::new(kind, version, decisions);
         Ok(Parts { files, config, stored, text: companions.text, summary })
-    }
-}
-
-/// Role of an array.
-enum Use {
-    /// A tensor of the network.
-    Network(TensorName),
-    /// The scale of a projection.
-    Scale(TensorName),
-    /// Not used.
-    Unused,
-    /// Part of a computation that is not supported.
-    Unsupported,
-}
-
-impl Use {
-    fn of(family: &Family, name: &str) -> Self {
-        if let Some(name) = family.hugging_face_tensor(name) {
-            return Self::Network(name);
-        }
-        let scaled = name.strip_suffix("_scale").and_then(|name| family.hugging_face_tensor(name));
-        if let Some(name) = scaled.filter(|name| name.is_linear()) {
-            return Self::Scale(name);
-        }
-        let in_layer = layer_and_part(name, "model.layers.").is_some();
-        let harmless = name.ends_with(".rotary_emb.inv_freq");
-        if (in_layer && !harmless) || name.ends_with(".bias") {
-            return Self::Unsupported;
-        }
-        Self::Unused
     }
 }
 
@@ -140,27 +105,32 @@ impl Reader<'_> {
         let mut network = Vec::new();
         let mut scales = HashMap::new();
         for entry in entries {
-            match Use::of(self.family, &entry.name) {
-                Use::Network(TensorName::Output) if self.is_packed_head(&entry) => {
+            let of_network = |name: &str| self.family.hugging_face_tensor(name);
+            if let Some(name) = of_network(&entry.name) {
+                if name == TensorName::Output && self.is_packed_head(&entry) {
                     // A head of trits is an approximation of the embedding, made to save bandwidth.
-                    let name = &entry.name;
-                    decisions.push(format!(
-                        "{name} is packed and not used: the embedding serves as output head"
-                    ));
+                    let why = "is packed and not used: the embedding serves as output head";
+                    decisions.push(format!("{} {why}", entry.name));
                     stored.extra.push(entry.name);
+                } else {
+                    network.push((name, entry));
                 }
-                Use::Network(name) => network.push((name, entry)),
-                Use::Scale(name) => {
-                    if let Some(entry) = scales.insert(name, entry) {
-                        return Err(self.fault(&entry, "is in two files"));
-                    }
-                }
-                Use::Unused => stored.extra.push(entry.name),
-                Use::Unsupported => {
-                    let what = "is not a tensor of this network: its computation is not supported";
-                    return Err(self.fault(&entry, what));
-                }
+                continue;
             }
+            let scaled = entry.name.strip_suffix("_scale").and_then(of_network);
+            if let Some(name) = scaled.filter(|name| name.is_linear()) {
+                if let Some(entry) = scales.insert(name, entry) {
+                    return Err(self.fault(&entry, "is in two files"));
+                }
+                continue;
+            }
+            let in_layer = layer_and_part(&entry.name, "model.layers.").is_some();
+            let harmless = entry.name.ends_with(".rotary_emb.inv_freq");
+            if (in_layer && !harmless) || entry.name.ends_with(".bias") {
+                let what = "is not a tensor of this network: its computation is not supported";
+                return Err(self.fault(&entry, what));
+            }
+            stored.extra.push(entry.name);
         }
         for (name, entry) in network {
             stored.tensors.push(self.tensor(name, entry, &mut scales)?);
@@ -189,7 +159,7 @@ impl Reader<'_> {
             (false, _, Some(float), _) => Encoding::Float(float),
             (true, WeightScheme::Online, Some(float), _) => Encoding::MasterWeights(float),
             (true, WeightScheme::Multiply, Some(float), _) => {
-                let own = ternary_floats::scale(float, self.bytes(&entry), cols)
+                let own = absmean::ternary_scale(float, self.bytes(&entry), cols)
                     .map_err(|e| self.fault(&entry, e))?;
                 let Some(own) = own else {
                     let what = format!(
@@ -213,26 +183,14 @@ impl Reader<'_> {
                 Encoding::Ternary(TernaryEncoding::SGL_PACKED)
             }
             _ => {
-                let (found, scheme) = (entry.dtype, self.scheme);
-                let what = format!("has type {found:?}, which {scheme:?} weights do not allow");
+                let (found, scheme) = (entry.dtype.name(), self.scheme);
+                let what = format!("has type {found}, which {scheme:?} weights do not allow");
                 return Err(self.fault(&entry, what));
             }
         };
         let Entry { name: source_name, file, offset, size, .. } = entry;
-        let group_len = self.group_len;
-        Ok(TensorInfo {
-            name,
-            source_name,
-            rows,
-            cols,
-            encoding,
-            offset,
-            size,
-            file,
-            factor,
-            group_len,
-            checksum: None,
-        })
+        let info = TensorInfo::new(name, source_name, (rows, cols), encoding, offset, size);
+        Ok(TensorInfo { file, factor, group_len: self.group_len, ..info })
     }
 
     /// Returns the factor of a projection's trits: the scale stored with them, or beside them.
@@ -263,8 +221,9 @@ impl Reader<'_> {
         let float = entry.dtype.float().filter(|_| size::product(&entry.shape) == Some(1));
         let Some(float) = float else {
             let what = format!(
-                "is {:?} of shape {:?}, a scale must be one float",
-                entry.dtype, entry.shape
+                "is {} of shape {:?}, a scale must be one float",
+                entry.dtype.name(),
+                entry.shape
             );
             return Err(self.fault(entry, what));
         };
@@ -275,7 +234,7 @@ impl Reader<'_> {
     }
 
     fn bytes(&self, entry: &Entry) -> &[u8] {
-        let file = self.files.get(entry.file).map(|file| file.bytes.as_slice());
+        let file = self.files.get(entry.file).map(|file| file.bytes());
         size::slice(file.unwrap_or_default(), entry.offset, entry.size).unwrap_or_default()
     }
 

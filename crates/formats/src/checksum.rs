@@ -4,6 +4,8 @@
 //! threads can work on one tensor, and the checksum is the sum of these sums. Damage goes unnoticed once
 //! in 2^64 times. A checksum is no signature: it is easy to construct bytes that have a given one.
 
+use std::fmt::Write;
+
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::size;
@@ -139,14 +141,31 @@ mod multiply {
     }
 }
 
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut hex, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
 #[cfg(test)]
-#[expect(
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "on samples whose length is known"
-)]
 mod tests {
+    #![expect(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        reason = "on samples whose length is known"
+    )]
+
+    use sha2::{Digest, Sha256};
+
     use super::*;
+
+    #[test]
+    fn digests_are_sha256() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(hex(&Sha256::digest(b"")), empty);
+    }
 
     const ALGORITHMS: [Algorithm; 2] = [Algorithm::Multiply, Algorithm::Xxh3];
 

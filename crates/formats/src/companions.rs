@@ -3,17 +3,17 @@
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::config::MASK_TEXT;
 use crate::config::settings::Settings;
 use crate::error::Error;
-use crate::generation::GenerationDefaults;
 use crate::gguf::value::MAX_TEMPLATE_LEN;
 use crate::map::open_regular;
 use crate::size;
-use crate::vocabulary::{ModelText, SpecialTokenTexts, TokenizerSource};
+use crate::text::{
+    GenerationDefaults, ModelText, SpecialTokenTexts, TokenizerSource, added_tokens,
+};
 
 /// Maximum size of a configuration file, small because parsed JSON takes many times its text.
 const MAX_CONFIG_LEN: u64 = 1024 * 1024;
@@ -65,20 +65,8 @@ impl Companions {
 
     /// Returns the id of the added token `|<MASK>|` in `tokenizer.json`.
     pub(crate) fn mask_token(&self) -> Option<u32> {
-        #[derive(Deserialize)]
-        struct Added {
-            id: u32,
-            content: String,
-        }
-        #[derive(Deserialize)]
-        struct Tokenizer {
-            #[serde(default)]
-            added_tokens: Vec<Added>,
-        }
         let TokenizerSource::Json(json) = &self.text.tokenizer else { return None };
-        // A tokenizer that does not parse is rejected when it is loaded, with a better message.
-        let tokenizer: Tokenizer = serde_json::from_slice(json).ok()?;
-        tokenizer.added_tokens.into_iter().find(|t| t.content == MASK_TEXT).map(|t| t.id)
+        added_tokens(json).into_iter().find(|t| t.content == MASK_TEXT).map(|t| t.id)
     }
 }
 
@@ -101,8 +89,7 @@ fn read_settings(path: &Path) -> Result<Option<Settings>, Error> {
 fn chat_template(directory: &Path, tokenizer_config: &Settings) -> Result<Option<String>, Error> {
     let path = directory.join("chat_template.jinja");
     if let Some(bytes) = read_limited(&path, MAX_TEMPLATE_LEN)? {
-        let text = String::from_utf8(bytes)
-            .map_err(|e| Error::unsupported(&path.display().to_string(), e))?;
+        let text = String::from_utf8(bytes).map_err(|e| Error::unsupported(path.display(), e))?;
         return Ok(Some(text));
     }
     let template = match tokenizer_config.get("chat_template") {
@@ -143,7 +130,7 @@ pub(crate) fn read_limited(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, E
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| Error::io(path, e))?;
     if size::widen(bytes.len()) > limit {
         let what = format!("file is larger than the limit of {limit} bytes");
-        return Err(Error::unsupported(&path.display().to_string(), what));
+        return Err(Error::unsupported(path.display(), what));
     }
     Ok(Some(bytes))
 }

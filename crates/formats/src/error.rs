@@ -54,8 +54,8 @@ impl Error {
         Self::Setting { file: file.to_owned(), key: quote_safely(key), what: bounded(what) }
     }
 
-    pub(crate) fn unsupported(file: &str, what: impl Display) -> Self {
-        Self::Unsupported { file: file.to_owned(), what: bounded(what) }
+    pub(crate) fn unsupported(file: impl Display, what: impl Display) -> Self {
+        Self::Unsupported { file: file.to_string(), what: bounded(what) }
     }
 }
 

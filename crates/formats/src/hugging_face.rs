@@ -6,19 +6,17 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::checkpoint::Checkpoint;
-use crate::companions::{Companions, directory_of, read_config, read_limited};
+use crate::companions::{Companions, read_config, read_limited};
 use crate::config::hugging_face::weight_scheme;
 use crate::error::{Error, quote_safely};
-use crate::model_file::{OpenOptions, Parts, SourceFile};
+use crate::map::SourceFile;
+use crate::parts::{FormatKind, OpenOptions, Parts};
 use crate::safetensors;
-use crate::summary::FormatKind;
 
 /// Maximum size of a list of shards.
 const MAX_INDEX_LEN: u64 = 4 * 1024 * 1024;
-/// Maximum number of shards.
 const MAX_SHARDS: usize = 1024;
 
-/// Opens a checkpoint directory.
 pub(crate) fn open_directory(directory: &Path, options: &OpenOptions) -> Result<Parts, Error> {
     let single = directory.join("model.safetensors");
     if single.is_file() {
@@ -28,7 +26,7 @@ pub(crate) fn open_directory(directory: &Path, options: &OpenOptions) -> Result<
     let Some(json) = read_limited(&index_path, MAX_INDEX_LEN)? else {
         let what = "directory without model.safetensors or model.safetensors.index.json: weights must be in \
              safetensors";
-        return Err(Error::unsupported(&directory.display().to_string(), what));
+        return Err(Error::unsupported(directory.display(), what));
     };
     let index_name = index_path.display().to_string();
     let index = Index::parse(&index_name, &json)?;
@@ -37,15 +35,6 @@ pub(crate) fn open_directory(directory: &Path, options: &OpenOptions) -> Result<
         files.push(SourceFile::map(&directory.join(shard))?);
     }
     open_files(directory, files, options)
-}
-
-/// Opens one safetensors file with a `config.json` beside it.
-pub(crate) fn open_lone_file(
-    path: &Path,
-    source: SourceFile,
-    options: &OpenOptions,
-) -> Result<Parts, Error> {
-    open_files(directory_of(path), vec![source], options)
 }
 
 #[derive(Deserialize)]
@@ -82,7 +71,8 @@ impl Index {
     }
 }
 
-fn open_files(
+/// Opens the safetensors files of a checkpoint with a `config.json` beside them.
+pub(crate) fn open_files(
     directory: &Path,
     files: Vec<SourceFile>,
     options: &OpenOptions,
@@ -90,7 +80,7 @@ fn open_files(
     let companions = Companions::read(directory, read_config(directory)?)?;
     let mut entries = Vec::new();
     for (at, file) in files.iter().enumerate() {
-        entries.extend(safetensors::read(&file.name, at, file.bytes.as_slice())?);
+        entries.extend(safetensors::read(&file.name, at, file.bytes())?);
     }
     let mut decisions = Vec::new();
     let scheme = weight_scheme(&companions.config, options.naive, &mut decisions)?;

@@ -13,30 +13,25 @@
 #[expect(clippy::arithmetic_side_effects, reason = "`size` bounds the shapes")]
 pub mod encoding;
 
+mod body;
 mod checkpoint;
 mod checksum;
 mod companions;
 mod config;
 mod cursor;
-mod digest;
 mod error;
 mod families;
-mod generation;
 mod gguf;
 mod hugging_face;
 mod map;
 mod model_file;
 mod names;
+mod parts;
 mod safetensors;
-mod scaling;
 mod sglbitnt;
 mod size;
-mod summary;
 mod tensor;
-mod tensor_chunks;
-mod tensor_data;
-mod ternary_floats;
-mod vocabulary;
+mod text;
 mod wf;
 #[expect(
     clippy::indexing_slicing,
@@ -45,22 +40,20 @@ mod wf;
 )]
 mod write;
 
+pub use body::TensorBody;
 pub use config::{BlockDiffusion, MASK_TEXT, ModelInfo, Pooling};
 pub use encoding::{EncodingError, Rounding};
 pub use encoding::{FloatEncoding, FloatKind, I2sOrder, ScaleUnit, TernaryEncoding, check_scales};
 pub use error::Error;
-pub use generation::GenerationDefaults;
-pub use gguf::write::{GgufBody, GgufWriter, MetadataValue};
-pub use model_file::{ModelFile, OpenOptions};
+pub use gguf::write::{GgufWriter, MetadataValue};
+pub use model_file::{ModelFile, TensorChunks, TensorData};
 pub use names::{LayerTensor, TensorName};
-pub use safetensors::write::{SafetensorsBody, SafetensorsWriter};
-pub use summary::{FileSummary, FormatKind, FormatSummary};
+pub use parts::{FileSummary, FormatKind, FormatSummary, OpenOptions};
+pub use safetensors::write::SafetensorsWriter;
 pub use tensor::{Encoding, TensorInfo};
-pub use tensor_chunks::TensorChunks;
-pub use tensor_data::TensorData;
-pub use vocabulary::{SpecialTokenTexts, TokenizerSource};
+pub use text::{GenerationDefaults, SpecialTokenTexts, TokenizerSource};
 pub use wf_core::{RotaryPairs, Scales, Vocabulary};
-pub use write::{Container, IfExists, PlannedTensor, Staged, Target, compatible_encodings};
 pub use write::{
-    GgufTarget, vocabulary_from_tokenizer_json, write_gguf, write_packed_dir, write_sglbitnt,
+    Container, IfExists, PlannedTensor, Staged, Target, compatible_encodings,
+    vocabulary_from_tokenizer_json,
 };

@@ -1,4 +1,4 @@
-//! The bytes of a memory-mapped file, or of a model built into the program.
+//! The files of a model: memory-mapped, or built into the program.
 //!
 //! This is the only module of the crate with unsafe code.
 
@@ -12,9 +12,15 @@ use memmap2::Mmap;
 use crate::error::Error;
 use crate::size;
 
-/// Read-only bytes of one file.
+/// One file of a model: its name and its read-only bytes.
 #[derive(Debug)]
-pub(crate) enum FileBytes {
+pub(crate) struct SourceFile {
+    pub(crate) name: String,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
     Mapped {
         map: Mmap,
         /// For reads that fail with an error where an access to the map would raise a signal.
@@ -25,32 +31,38 @@ pub(crate) enum FileBytes {
     BuiltIn(&'static [u8]),
 }
 
-impl FileBytes {
+impl SourceFile {
     /// Maps a regular file.
     pub(crate) fn map(path: &Path) -> Result<Self, Error> {
         let file = open_regular(path)?;
         let metadata = file.metadata().map_err(|e| Error::io(path, e))?;
+        let name = path.display().to_string();
         if metadata.len() == 0 {
             // Mapping zero bytes is an error on some systems.
-            return Ok(Self::BuiltIn(&[]));
+            return Ok(Self::built_in(&name, &[]));
         }
         let map = map_read_only(&file).map_err(|e| Error::io(path, e))?;
-        Ok(Self::Mapped { map, file, modified: metadata.modified().ok() })
+        let modified = metadata.modified().ok();
+        Ok(Self { name, content: Content::Mapped { map, file, modified } })
     }
 
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Mapped { map, .. } => map,
-            Self::BuiltIn(bytes) => bytes,
+    pub(crate) fn built_in(name: &str, bytes: &'static [u8]) -> Self {
+        Self { name: name.to_owned(), content: Content::BuiltIn(bytes) }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.content {
+            Content::Mapped { map, .. } => map,
+            Content::BuiltIn(bytes) => bytes,
         }
     }
 
     /// Copies bytes out of the file. Unlike an access to the map, this returns an error if the file was
     /// truncated.
     pub(crate) fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        match self {
-            Self::Mapped { file, .. } => read_exact_at(file, offset, out),
-            Self::BuiltIn(bytes) => {
+        match &self.content {
+            Content::Mapped { file, .. } => read_exact_at(file, offset, out),
+            Content::BuiltIn(bytes) => {
                 let found = size::slice(bytes, offset, size::widen(out.len()));
                 out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
                 Ok(())
@@ -58,20 +70,28 @@ impl FileBytes {
         }
     }
 
-    /// Returns `true` if the file was modified or truncated since it was opened.
-    pub(crate) fn has_changed(&self) -> io::Result<bool> {
-        let Self::Mapped { map, file, modified } = self else { return Ok(false) };
-        let now = file.metadata()?;
-        Ok(now.len() != size::widen(map.len()) || now.modified().ok() != *modified)
+    /// Fails if the file was modified or truncated since it was opened.
+    pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
+        let Content::Mapped { map, file, modified } = &self.content else { return Ok(()) };
+        let now = file.metadata().map_err(|e| Error::io(Path::new(&self.name), e))?;
+        if now.len() == size::widen(map.len()) && now.modified().ok() == *modified {
+            return Ok(());
+        }
+        Err(Error::unsupported(&self.name, "file was modified while it was read"))
     }
 
     /// Releases the mapped pages: they no longer count as memory of this process, and are read from
     /// the file again when accessed.
     pub(crate) fn release(&self) {
-        if let Self::Mapped { map, .. } = self {
+        if let Content::Mapped { map, .. } = &self.content {
             drop_pages(map);
         }
     }
+}
+
+/// Returns the name of a model's file with this index.
+pub(crate) fn name_of(files: &[SourceFile], at: usize) -> &str {
+    files.get(at).map(|file| file.name.as_str()).unwrap_or_default()
 }
 
 #[cfg(unix)]
@@ -111,7 +131,7 @@ fn drop_pages(_map: &Mmap) {
 pub(crate) fn open_regular(path: &Path) -> Result<File, Error> {
     let metadata = std::fs::metadata(path).map_err(|e| Error::io(path, e))?;
     if !metadata.is_file() {
-        return Err(Error::unsupported(&path.display().to_string(), "not a regular file"));
+        return Err(Error::unsupported(path.display(), "not a regular file"));
     }
     File::open(path).map_err(|e| Error::io(path, e))
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use wf_core::{Dense, Layer, Network};
 
-use crate::families::{INPUT_NORMS, STANDARD, Spelling};
+use LayerTensor as T;
 
 /// A tensor of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,28 +66,16 @@ pub enum LayerTensor {
 
 impl LayerTensor {
     /// All tensors, in the order a layer uses them.
-    pub const ALL: [Self; 20] = [
-        Self::AttnNorm,
-        Self::QueryInputNorm,
-        Self::Query,
-        Self::QueryHeadNorm,
-        Self::KeyInputNorm,
-        Self::Key,
-        Self::KeyHeadNorm,
-        Self::ValueInputNorm,
-        Self::Value,
-        Self::AttnSubNorm,
-        Self::AttnOutput,
-        Self::AttnOutputNorm,
-        Self::FfnNorm,
-        Self::GateInputNorm,
-        Self::Gate,
-        Self::UpInputNorm,
-        Self::Up,
-        Self::FfnSubNorm,
-        Self::Down,
-        Self::FfnOutputNorm,
-    ];
+    #[expect(clippy::indexing_slicing, reason = "at compile time a wrong index does not compile")]
+    pub const ALL: [Self; STANDARD.len()] = {
+        let mut all = [Self::AttnNorm; STANDARD.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = STANDARD[at].tensor;
+            at += 1;
+        }
+        all
+    };
 
     /// Returns `true` for a matrix of trits, `false` for a norm.
     pub fn is_linear(self) -> bool {
@@ -108,6 +96,53 @@ impl LayerTensor {
         found.expect("the standard table has every tensor of a layer")
     }
 }
+
+/// The names of one tensor of a layer, without the layer in front and `.weight` behind.
+pub(crate) struct Spelling {
+    pub(crate) tensor: LayerTensor,
+    pub(crate) gguf: &'static str,
+    /// Empty if no checkpoint has the tensor under this name.
+    pub(crate) hugging_face: &'static str,
+}
+
+pub(crate) const fn spelled(
+    tensor: LayerTensor,
+    gguf: &'static str,
+    hugging_face: &'static str,
+) -> Spelling {
+    Spelling { tensor, gguf, hugging_face }
+}
+
+/// The usual names, which are also the ones written, in the order a layer uses the tensors.
+pub(crate) const STANDARD: &[Spelling] = &[
+    spelled(T::AttnNorm, "attn_norm", "input_layernorm"),
+    spelled(T::QueryInputNorm, "attn_q_norm_in", "self_attn.q_proj.norm"),
+    spelled(T::Query, "attn_q", "self_attn.q_proj"),
+    spelled(T::QueryHeadNorm, "attn_q_norm", "self_attn.q_norm"),
+    spelled(T::KeyInputNorm, "attn_k_norm_in", "self_attn.k_proj.norm"),
+    spelled(T::Key, "attn_k", "self_attn.k_proj"),
+    spelled(T::KeyHeadNorm, "attn_k_norm", "self_attn.k_norm"),
+    spelled(T::ValueInputNorm, "attn_v_norm_in", "self_attn.v_proj.norm"),
+    spelled(T::Value, "attn_v", "self_attn.v_proj"),
+    spelled(T::AttnSubNorm, "attn_sub_norm", "self_attn.attn_sub_norm"),
+    spelled(T::AttnOutput, "attn_output", "self_attn.o_proj"),
+    // Gemma checkpoints call this norm `post_attention_layernorm`, the name of `FfnNorm` elsewhere.
+    spelled(T::AttnOutputNorm, "post_attention_norm", "post_self_attn_layernorm"),
+    spelled(T::FfnNorm, "ffn_norm", "post_attention_layernorm"),
+    spelled(T::GateInputNorm, "ffn_gate_norm_in", "mlp.gate_proj.norm"),
+    spelled(T::Gate, "ffn_gate", "mlp.gate_proj"),
+    spelled(T::UpInputNorm, "ffn_up_norm_in", "mlp.up_proj.norm"),
+    spelled(T::Up, "ffn_up", "mlp.up_proj"),
+    spelled(T::FfnSubNorm, "ffn_sub_norm", "mlp.ffn_sub_norm"),
+    spelled(T::Down, "ffn_down", "mlp.down_proj"),
+    spelled(T::FfnOutputNorm, "post_ffw_norm", "post_feedforward_layernorm"),
+];
+
+/// Names of the sub-norms in GGUF files where every projection norms its own input.
+pub(crate) const INPUT_NORMS: &[Spelling] = &[
+    spelled(T::AttnSubNorm, "attn_output_norm_in", ""),
+    spelled(T::FfnSubNorm, "ffn_down_norm_in", ""),
+];
 
 impl TensorName {
     /// Returns `true` for a matrix of trits.
@@ -209,7 +244,6 @@ impl TensorName {
 
 /// Returns the tensors of a layer with their rows and columns, in the order the layer uses them.
 fn layer_tensors(hidden: usize, layer: &Layer) -> Vec<(LayerTensor, usize, usize)> {
-    use LayerTensor as T;
     let a = layer.attention();
     let (query, kv) = (a.query_len(), a.kv_len());
     let mut tensors = Vec::new();

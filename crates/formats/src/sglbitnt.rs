@@ -19,11 +19,11 @@ use crate::companions::{Companions, directory_of};
 use crate::config::hugging_face::WeightScheme;
 use crate::config::settings::Settings;
 use crate::cursor::Cursor;
-use crate::encoding::{FloatEncoding, FloatKind};
+use crate::encoding::FloatEncoding;
 use crate::error::{Error, invalid, quote_safely};
-use crate::model_file::{OpenOptions, Parts, SourceFile};
+use crate::map::SourceFile;
+use crate::parts::{FormatKind, OpenOptions, Parts};
 use crate::size;
-use crate::summary::FormatKind;
 
 /// First bytes of the format.
 pub(crate) const MAGIC: &[u8] = b"SGLBITNT";
@@ -37,9 +37,12 @@ const MIN_RECORD_LEN: u64 = 4 + 1 + 4 + 4 + 4 + 4 + 8;
 /// Largest dimension: kernels may hold a dimension in an `i32`.
 const MAX_DIM: u32 = i32::MAX as u32;
 
-/// Opens a file.
+/// Numbers of the float types.
+const FLOATS: [(u32, FloatEncoding); 3] =
+    [(1, FloatEncoding::F32), (2, FloatEncoding::F16), (3, FloatEncoding::BF16)];
+
 pub(crate) fn open(path: &Path, source: SourceFile, options: &OpenOptions) -> Result<Parts, Error> {
-    let (settings, entries) = read(&source.name, source.bytes.as_slice())?;
+    let (settings, entries) = read(&source.name, source.bytes())?;
     Checkpoint {
         kind: FormatKind::Sglbitnt,
         version: Some(VERSION),
@@ -97,10 +100,13 @@ fn read_record(cursor: &mut Cursor<'_>) -> Result<Entry, Error> {
     let field = format!("tensor \"{}\"", quote_safely(name));
     let dtype = match cursor.u32(&field)? {
         0 => Dtype::U8,
-        1 => Dtype::F32,
-        2 => Dtype::F16,
-        3 => Dtype::Bf16,
-        other => return Err(start.fault(&field, format!("dtype {other}, must be between 0 and 3"))),
+        other => match FLOATS.iter().find(|(id, _)| *id == other) {
+            Some((_, float)) => Dtype::Float(*float),
+            None => {
+                let what = format!("dtype {other}, must be between 0 and 3");
+                return Err(start.fault(&field, what));
+            }
+        },
     };
     let n_dims = cursor.u32(&field)?;
     if !(1..=4).contains(&n_dims) {
@@ -151,14 +157,11 @@ pub(crate) fn write_record<W: Write>(
     scale: Option<f32>,
     data_len: u64,
 ) -> io::Result<()> {
-    let dtype: u32 = match float.map(FloatEncoding::kind) {
-        None => 0,
-        Some(FloatKind::F32) => 1,
-        Some(FloatKind::F16) => 2,
-        Some(FloatKind::Bf16) => 3,
-        Some(FloatKind::Blocks) => {
-            return Err(invalid(format!("{name}: SGLBITNT has no type for blocks")));
-        }
+    let known = FLOATS.iter().find(|(_, known)| Some(*known) == float);
+    let dtype = match (float, known) {
+        (None, _) => 0,
+        (_, Some((id, _))) => *id,
+        _ => return Err(invalid(format!("{name}: SGLBITNT has no type for blocks"))),
     };
     out.write_all(&short(name.len())?.to_le_bytes())?;
     out.write_all(name.as_bytes())?;

@@ -15,11 +15,6 @@ pub(crate) fn product(dims: &[u64]) -> Option<u64> {
     u64::try_from(total).ok()
 }
 
-/// Returns `offset + len`.
-pub(crate) fn end(offset: u64, len: u64) -> Option<u64> {
-    offset.checked_add(len)
-}
-
 /// Rounds `offset` up to a multiple of `alignment`, which must not be zero.
 pub(crate) fn align_up(offset: u64, alignment: u64) -> Option<u64> {
     offset.checked_next_multiple_of(alignment)
@@ -28,7 +23,7 @@ pub(crate) fn align_up(offset: u64, alignment: u64) -> Option<u64> {
 /// Returns `bytes[offset..offset + len]`, if it lies inside.
 pub(crate) fn slice(bytes: &[u8], offset: u64, len: u64) -> Option<&[u8]> {
     let start = usize::try_from(offset).ok()?;
-    let stop = usize::try_from(end(offset, len)?).ok()?;
+    let stop = usize::try_from(offset.checked_add(len)?).ok()?;
     bytes.get(start..stop)
 }
 

@@ -8,12 +8,12 @@ use wf_core::Network;
 use crate::checksum::Checksum;
 use crate::encoding::{EncodingError, FloatEncoding, TernaryEncoding};
 use crate::error::Error;
-use crate::model_file::{SourceFile, name_of};
+use crate::map::{SourceFile, name_of};
 use crate::names::TensorName;
 use crate::size;
 
 /// The arrangement of the numbers of a tensor in its file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// Plain or block-quantized floats: norms, embedding, output head.
     Float(FloatEncoding),
@@ -29,15 +29,14 @@ pub enum Encoding {
 impl Encoding {
     /// Returns the size in bytes of a tensor of this shape.
     pub fn size(self, rows: usize, cols: usize) -> Result<u64, EncodingError> {
-        match self {
-            Self::Ternary(encoding) => encoding.size(rows, cols),
-            Self::Float(float) | Self::MasterWeights(float) | Self::TernaryFloats(float) => {
-                let row = float.row_size(cols)?;
-                size::product(&[row, size::widen(rows)])
-                    .filter(|&size| size > 0 && usize::try_from(size).is_ok())
-                    .ok_or(EncodingError::TooLarge { encoding: float.name(), rows, cols })
-            }
-        }
+        let float = match self {
+            Self::Ternary(encoding) => return encoding.size(rows, cols),
+            Self::Float(float) | Self::MasterWeights(float) | Self::TernaryFloats(float) => float,
+        };
+        let row = float.row_size(cols)?;
+        size::product(&[row, size::widen(rows)])
+            .filter(|&size| size > 0 && usize::try_from(size).is_ok())
+            .ok_or(EncodingError::TooLarge { encoding: float.name(), rows, cols })
     }
 
     /// Returns the usual name of the encoding of the bytes.
@@ -100,6 +99,31 @@ pub struct TensorInfo {
 }
 
 impl TensorInfo {
+    /// Describes a tensor of the first file of a model, without factor, groups or checksum.
+    pub(crate) fn new(
+        name: TensorName,
+        source_name: String,
+        (rows, cols): (usize, usize),
+        encoding: Encoding,
+        offset: u64,
+        size: u64,
+    ) -> Self {
+        let (file, factor, group_len, checksum) = (0, 1.0, None, None);
+        Self {
+            name,
+            source_name,
+            rows,
+            cols,
+            encoding,
+            offset,
+            size,
+            file,
+            factor,
+            group_len,
+            checksum,
+        }
+    }
+
     /// Checks that it has the shape and the kind of encoding its place in the network takes.
     fn check(&self, file: &str, network: &Network) -> Result<(), Error> {
         let fault = |what: String| Err(Error::tensor(file, &self.source_name, self.offset, what));

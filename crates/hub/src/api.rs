@@ -79,23 +79,22 @@ impl Api {
         let revision = revision.replace('/', "%2F");
         let url = format!("{}/api/models/{repo}/revision/{revision}?blobs=true", self.endpoint);
         let mut response = self.get(&url, 0)?;
-        let fault = |what: String| HubError::Network { url: url.clone(), what };
-        match response.status().as_u16() {
-            200 => {}
-            401 | 403 => {
-                return Err(fault(
-                    "access denied: the model does not exist, or requires a token (HF_TOKEN) with \
-                     access to it"
-                        .to_owned(),
-                ));
-            }
-            404 => return Err(fault("model or revision does not exist".to_owned())),
-            other => return Err(fault(format!("the server responded with status {other}"))),
+        let problem = match response.status().as_u16() {
+            200 => None,
+            401 | 403 => Some(
+                "access denied: the model does not exist, or requires a token (HF_TOKEN) with \
+                 access to it",
+            ),
+            404 => Some("model or revision does not exist"),
+            other => return Err(unexpected(&url, other)),
+        };
+        if let Some(problem) = problem {
+            return Err(HubError::new(url, problem));
         }
         let body = response.body_mut().with_config().limit(MAX_LISTING).read_to_vec();
-        let body = body.map_err(|e| fault(e.to_string()))?;
-        let raw: RawListing = serde_json::from_slice(&body).map_err(|e| fault(e.to_string()))?;
-        raw.listing().map_err(fault)
+        let body = body.map_err(|e| HubError::new(&url, e))?;
+        let raw: RawListing = serde_json::from_slice(&body).map_err(|e| HubError::new(&url, e))?;
+        raw.listing().map_err(|what| HubError::new(&url, what))
     }
 
     /// Requests a file of a commit, from byte `start` on.
@@ -110,10 +109,7 @@ impl Api {
         let response = self.get(&url, start)?;
         match response.status().as_u16() {
             200 | 206 | 416 => Ok(response),
-            other => Err(HubError::Network {
-                url,
-                what: format!("the server responded with status {other}"),
-            }),
+            other => Err(unexpected(&url, other)),
         }
     }
 
@@ -131,9 +127,13 @@ impl Api {
                 ureq::Error::TlsRequired => "this program was built without TLS".to_owned(),
                 other => other.to_string(),
             };
-            HubError::Network { url: url.to_owned(), what }
+            HubError::new(url, what)
         })
     }
+}
+
+fn unexpected(url: &str, status: u16) -> HubError {
+    HubError::new(url, format!("the server responded with status {status}"))
 }
 
 impl RawListing {

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::{sha256, sha256_of};
 use crate::error::HubError;
+use crate::store::{lock, open_lock};
 
 const MANIFEST: &str = "manifest.json";
 /// Characters of a key, enough to avoid collisions.
@@ -100,7 +101,7 @@ impl ConversionCache {
             return Ok(path);
         }
         fs::create_dir_all(&self.root).map_err(HubError::io(&self.root))?;
-        let _lock = self.lock(&key)?;
+        let _lock = lock(&self.root.join(format!("{key}.lock")))?;
         // Another process may have created it meanwhile.
         if let Some(path) = self.complete(&key) {
             return Ok(path);
@@ -110,10 +111,8 @@ impl ConversionCache {
         // A leftover, because this process holds the lock.
         remove(&partial)?;
         fs::create_dir(&partial).map_err(HubError::io(&partial))?;
-        let created = create(&partial.join(file)).and_then(|()| {
-            let (target, file) = (target.to_owned(), file.to_owned());
-            self.finish(&key, &partial, source, target, file).map_err(E::from)
-        });
+        let created = create(&partial.join(file))
+            .and_then(|()| Ok(self.finish(&key, &partial, source, target, file)?));
         if created.is_err() {
             // An earlier error is the one to report.
             let _ = fs::remove_dir_all(&partial);
@@ -126,15 +125,19 @@ impl ConversionCache {
         key: &str,
         partial: &Path,
         source: &str,
-        target: String,
-        file: String,
+        target: &str,
+        file: &str,
     ) -> Result<PathBuf, HubError> {
-        let path = partial.join(&file);
+        let path = partial.join(file);
         let mut model = File::open(&path).map_err(HubError::io(&path))?;
-        let size_bytes = model.metadata().map_err(HubError::io(&path))?.len();
-        let sha256 = sha256(&mut model).map_err(HubError::io(&path))?;
-        let (source, version) = (source.to_owned(), self.version.clone());
-        let manifest = Manifest { source, target, version, file, size_bytes, sha256 };
+        let manifest = Manifest {
+            source: source.to_owned(),
+            target: target.to_owned(),
+            version: self.version.clone(),
+            file: file.to_owned(),
+            size_bytes: model.metadata().map_err(HubError::io(&path))?.len(),
+            sha256: sha256(&mut model).map_err(HubError::io(&path))?,
+        };
         let json = serde_json::to_vec_pretty(&manifest).expect("plain fields can be serialized");
         let manifest_path = partial.join(MANIFEST);
         let mut out = File::create_new(&manifest_path).map_err(HubError::io(&manifest_path))?;
@@ -144,14 +147,6 @@ impl ConversionCache {
         fs::rename(partial, &entry).map_err(HubError::io(&entry))?;
         sync(&self.root).map_err(HubError::io(&self.root))?;
         Ok(entry.join(manifest.file))
-    }
-
-    fn lock(&self, key: &str) -> Result<File, HubError> {
-        let path = self.root.join(format!("{key}.lock"));
-        let file = File::options().create(true).write(true).truncate(false).open(&path);
-        let file = file.map_err(HubError::io(&path))?;
-        file.lock().map_err(HubError::io(&path))?;
-        Ok(file)
     }
 
     /// Returns the model of an entry if it has the size in its manifest.
@@ -204,14 +199,11 @@ impl ConversionCache {
             if !path.is_dir() || key.len() != KEY_LEN {
                 continue;
             }
-            let keep = !all && self.entry(&path).is_some_and(|entry| entry.is_current);
-            if keep {
+            if !all && self.entry(&path).is_some_and(|entry| entry.is_current) {
                 continue;
             }
             // Held by the process that creates the entry, if there is one.
-            let lock_path = self.root.join(format!("{key}.lock"));
-            let lock = File::options().create(true).write(true).truncate(false).open(&lock_path);
-            let lock = lock.map_err(HubError::io(&lock_path))?;
+            let lock = open_lock(&self.root.join(format!("{key}.lock")))?;
             if lock.try_lock().is_err() {
                 continue;
             }

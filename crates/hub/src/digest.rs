@@ -8,7 +8,6 @@ use std::path::Path;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
-/// Size of the read buffer.
 const BUFFER_LEN: usize = 1 << 20;
 
 /// The digest of a file as the hub announces it.

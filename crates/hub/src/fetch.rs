@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::api::{Api, Listing, RemoteFile};
 use crate::digest::sha256_of;
-use crate::download::{Origin, download};
+use crate::download::{Progress, Request};
 use crate::error::HubError;
 use crate::reference::Reference;
 use crate::store::RepoStore;
@@ -33,17 +33,6 @@ pub struct HubConfig {
     pub token: Option<String>,
     /// Disables downloads.
     pub offline: bool,
-}
-
-/// Progress of the download of a file.
-#[derive(Debug, Clone, Copy)]
-pub struct Progress<'a> {
-    /// Name in the repository.
-    pub file: &'a str,
-    /// Bytes received so far.
-    pub done: u64,
-    /// Size of the file.
-    pub total: u64,
 }
 
 /// A model in the cache.
@@ -83,9 +72,9 @@ impl Hub {
         let listing = self.api.list(reference)?;
         let files = files_of(reference, &listing)?;
         let commit = listing.commit.as_str();
-        let origin = Origin { api: &self.api, repo: &reference.repo, commit };
         for file in &files {
-            download(&origin, &store, file, progress)?;
+            let request = Request { api: &self.api, repo: &reference.repo, commit, file };
+            request.download(&store, progress)?;
             store.link(commit, &file.name, &file.digest)?;
         }
         store.remember(reference, commit)?;
@@ -95,10 +84,10 @@ impl Hub {
         Ok(FetchedModel { path, commit: listing.commit, digest })
     }
 
-    /// Finds a model in the cache.
     fn find(&self, reference: &Reference, store: &RepoStore) -> Result<FetchedModel, HubError> {
         let looked = self.config.cache.display().to_string();
-        let missing = HubError::Offline { repo: reference.to_string(), looked };
+        let what = format!("not in the cache {looked}, and HF_HUB_OFFLINE disables downloads");
+        let missing = HubError::new(reference, what);
         let Some(commit) = store.known_commit(reference) else { return Err(missing) };
         let snapshot = store.snapshot(&commit);
         let path = match &reference.file {
@@ -145,7 +134,6 @@ fn ggufs_in(folder: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "gguf")).collect()
 }
 
-/// Returns the path of a complete model.
 fn model_path(snapshot: &Path, reference: &Reference, files: &[RemoteFile]) -> PathBuf {
     match (&reference.file, files) {
         (Some(file), _) => snapshot.join(file),
@@ -156,7 +144,7 @@ fn model_path(snapshot: &Path, reference: &Reference, files: &[RemoteFile]) -> P
 
 /// Returns the files of a model.
 fn files_of(reference: &Reference, listing: &Listing) -> Result<Vec<RemoteFile>, HubError> {
-    let fault = |what: String| HubError::Repo { repo: reference.repo.clone(), what };
+    let fault = |what: String| HubError::new(&reference.repo, what);
     let ending =
         |end: &'static str| listing.files.iter().filter(move |file| file.name.ends_with(end));
     let companions =
@@ -189,10 +177,8 @@ fn models_in(listing: &Listing) -> String {
         |name: &&str| [".gguf", ".safetensors", ".bin"].iter().any(|ending| name.ends_with(ending));
     let names = listing.files.iter().map(|file| file.name.as_str()).filter(is_model);
     let names: Vec<&str> = names.take(SHOWN).collect();
-    match names.as_slice() {
-        [] => "the repository has neither .gguf nor .safetensors files".to_owned(),
-        names => {
-            format!("the repository has {}: choose one with hf:owner/repo:file", names.join(", "))
-        }
+    if names.is_empty() {
+        return "the repository has neither .gguf nor .safetensors files".to_owned();
     }
+    format!("the repository has {}: choose one with hf:owner/repo:file", names.join(", "))
 }

@@ -22,6 +22,7 @@ mod reference;
 mod store;
 
 pub use conversions::{CachedModel, ConversionCache, PruneSummary};
+pub use download::Progress;
 pub use error::HubError;
-pub use fetch::{FetchedModel, Hub, HubConfig, Progress};
+pub use fetch::{FetchedModel, Hub, HubConfig};
 pub use reference::Reference;

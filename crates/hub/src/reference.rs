@@ -29,19 +29,15 @@ impl Reference {
     fn parts(text: &str, rest: &str) -> Result<Self, HubError> {
         let bad = |what: &str| {
             let what = format!("{what}; a model on the hub is hf:owner/repo[@revision][:file]");
-            HubError::Reference { text: text.to_owned(), what }
+            HubError::new(format!("{text:?}"), what)
         };
-        let (rest, file) = match rest.split_once(':') {
-            Some((rest, file)) => (rest, Some(file)),
-            None => (rest, None),
-        };
+        let (rest, file) =
+            rest.split_once(':').map_or((rest, None), |(rest, file)| (rest, Some(file)));
         let (repo, revision) = rest.split_once('@').unwrap_or((rest, MAIN));
-        let mut names = repo.split('/');
-        let is_repo = names.clone().count() == 2 && names.all(is_name);
-        if !is_repo {
+        if repo.matches('/').count() != 1 || !is_file(repo) {
             return Err(bad("owner or repository is missing or invalid"));
         }
-        if !revision.split('/').all(is_name) {
+        if !is_file(revision) {
             return Err(bad("revision after @ is missing or invalid"));
         }
         if file.is_some_and(|file| !is_file(file)) {

@@ -60,13 +60,9 @@ impl RepoStore {
     pub(crate) fn lock(&self, digest: &Digest) -> Result<File, HubError> {
         let path = self.locks.join(format!("{}.lock", digest.name()));
         create_parent(&path)?;
-        let file = File::options().create(true).write(true).truncate(false).open(&path);
-        let file = file.map_err(HubError::io(&path))?;
-        file.lock().map_err(HubError::io(&path))?;
-        Ok(file)
+        lock(&path)
     }
 
-    /// Links content to its name in a commit.
     pub(crate) fn link(&self, commit: &str, name: &str, digest: &Digest) -> Result<(), HubError> {
         let path = self.snapshot(commit).join(name);
         create_parent(&path)?;
@@ -104,6 +100,18 @@ fn symlink(target: &Path, path: &Path) -> std::io::Result<()> {
 fn symlink(_target: &Path, _path: &Path) -> std::io::Result<()> {
     // Links require a privilege on Windows, so the content is copied.
     Err(ErrorKind::Unsupported.into())
+}
+
+/// Waits until no other process holds the lock of this file, and holds it until dropped.
+pub(crate) fn lock(path: &Path) -> Result<File, HubError> {
+    let file = open_lock(path)?;
+    file.lock().map_err(HubError::io(path))?;
+    Ok(file)
+}
+
+pub(crate) fn open_lock(path: &Path) -> Result<File, HubError> {
+    let file = File::options().create(true).write(true).truncate(false).open(path);
+    file.map_err(HubError::io(path))
 }
 
 /// Creates the parent directory of a file.

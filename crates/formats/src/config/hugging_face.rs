@@ -4,10 +4,10 @@ use serde_json::Value;
 use wf_core::{Activation, TokenId};
 
 use super::settings::Settings;
-use super::{BlockDiffusion, Config, MASK_TEXT, ModelInfo, NAIVE_HINT, Pooling};
+use super::{BlockDiffusion, Config, MASK_TEXT, ModelInfo, NAIVE_HINT, Pooling, causal_context};
 use crate::companions::Companions;
 use crate::error::{Error, quote_safely};
-use crate::families::{Evidence, Family, Keys, Source};
+use crate::families::{Evidence, Family, Keys};
 
 /// Context length of a `config.json` that names none.
 const DEFAULT_CONTEXT_LEN: usize = 2048;
@@ -34,8 +34,9 @@ pub(crate) fn read(
 ) -> Result<Config, Error> {
     let settings = &documents.config;
     let family = Family::of_config(settings)?;
-    let source = Source::Json(settings);
-    let mut keys = Keys { family, source, evidence, vocabulary: None, activation, decisions };
+    let (architecture, vocabulary) = (None, None);
+    let mut keys =
+        Keys { family, settings, architecture, evidence, vocabulary, activation, decisions };
     let network = family.network(&mut keys)?;
     let context_len = settings.optional_size("max_position_embeddings")?;
     let info = ModelInfo {
@@ -46,7 +47,7 @@ pub(crate) fn read(
             decisions.push(format!("context length {DEFAULT_CONTEXT_LEN}: {key} is not set"));
             DEFAULT_CONTEXT_LEN
         }),
-        bos: settings.token("bos_token_id")?.or(documents.generation.token("bos_token_id")?),
+        bos: settings.u32("bos_token_id")?.or(documents.generation.u32("bos_token_id")?),
         eos: end_tokens(documents)?,
         block_diffusion: block_diffusion(documents, decisions)?,
         pooling: pooling(documents)?,
@@ -133,24 +134,16 @@ fn block_diffusion(
     decisions: &mut Vec<String>,
 ) -> Result<Option<BlockDiffusion>, Error> {
     if let Some(block) = documents.config.object("block_diffusion")? {
-        let Some(mask_token) = block.token("mask_token_id")?.or_else(|| documents.mask_token())
+        let Some(mask_token) = block.u32("mask_token_id")?.or_else(|| documents.mask_token())
         else {
             return Err(block.fault("mask_token_id", "missing"));
-        };
-        let causal_context = match block.string("context")? {
-            Some("causal") => true,
-            Some("block") | None => false,
-            Some(other) => {
-                let what = format!("\"{}\", must be causal or block", quote_safely(other));
-                return Err(block.fault("context", what));
-            }
         };
         return Ok(Some(BlockDiffusion {
             mask_token,
             block_len: block.size("block_size")?,
             sub_block_len: block.optional_size("sub_block_size")?,
             token_shift: block.bool("token_shift")?.unwrap_or(true),
-            causal_context,
+            causal_context: causal_context(&block, "context")?.unwrap_or(false),
         }));
     }
     let sizes = [
@@ -162,9 +155,9 @@ fn block_diffusion(
     // `dlm_config.json` comes last: one trainer always writes 0 there.
     let mask_token = documents
         .config
-        .token("mask_token_id")?
+        .u32("mask_token_id")?
         .or_else(|| documents.mask_token())
-        .or(documents.diffusion.token("mask_token_id")?);
+        .or(documents.diffusion.u32("mask_token_id")?);
     let Some(mask_token) = mask_token else {
         let what = format!("missing, and the tokenizer has no token \"{MASK_TEXT}\"");
         return Err(documents.config.fault("mask_token_id", what));

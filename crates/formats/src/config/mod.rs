@@ -5,13 +5,12 @@
 
 pub(crate) mod gguf;
 pub(crate) mod hugging_face;
-mod pooling;
 pub(crate) mod settings;
 
-pub use pooling::Pooling;
 use wf_core::{Network, TokenId};
 
-use crate::error::Error;
+use self::settings::Settings;
+use crate::error::{Error, quote_safely};
 
 /// Last part of the error for plain float weights.
 pub(crate) const NAIVE_HINT: &str =
@@ -69,6 +68,19 @@ pub struct BlockDiffusion {
     pub causal_context: bool,
 }
 
+/// Reads whether finished tokens attend causally, from a key that is `causal` or `block`.
+fn causal_context(settings: &Settings, key: &str) -> Result<Option<bool>, Error> {
+    match settings.string(key)? {
+        None => Ok(None),
+        Some("causal") => Ok(Some(true)),
+        Some("block") => Ok(Some(false)),
+        Some(other) => {
+            let what = format!("\"{}\", must be causal or block", quote_safely(other));
+            Err(settings.fault(key, what))
+        }
+    }
+}
+
 /// Longest context.
 const MAX_CONTEXT_LEN: usize = i32::MAX as usize;
 
@@ -102,5 +114,68 @@ impl ModelInfo {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Hidden states that make up the embedding of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pooling {
+    /// Mean of all positions.
+    Mean = 1,
+    /// First position, which in a causal model sees only itself.
+    First = 2,
+    /// Last position, which sees the whole text.
+    Last = 3,
+}
+
+impl Pooling {
+    /// All kinds of pooling.
+    pub const ALL: [Self; 3] = [Self::Mean, Self::First, Self::Last];
+
+    /// Name in llama.cpp, sentence-transformers and configuration files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::First => "cls",
+            Self::Last => "last",
+        }
+    }
+
+    /// Returns the pooling with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|pooling| pooling.name() == name)
+    }
+
+    /// Value of `pooling_type` in a GGUF file.
+    pub(crate) fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// Returns the pooling of a `pooling_type`; `None` for 0 and for models that are not for embeddings.
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|pooling| pooling.number() == number)
+    }
+
+    /// Reads `1_Pooling/config.json` of sentence-transformers. Several modes at once make a longer
+    /// vector, which is not supported: then there is none.
+    pub(crate) fn from_sentence_transformers(settings: &Settings) -> Result<Option<Self>, Error> {
+        let keys = [
+            ("pooling_mode_mean_tokens", Some(Self::Mean)),
+            ("pooling_mode_cls_token", Some(Self::First)),
+            ("pooling_mode_lasttoken", Some(Self::Last)),
+            ("pooling_mode_max_tokens", None),
+            ("pooling_mode_mean_sqrt_len_tokens", None),
+            ("pooling_mode_weightedmean_tokens", None),
+        ];
+        let mut modes = Vec::new();
+        for (key, pooling) in keys {
+            if settings.bool(key)? == Some(true) {
+                modes.push(pooling);
+            }
+        }
+        Ok(match modes.as_slice() {
+            [one] => *one,
+            _ => None,
+        })
     }
 }

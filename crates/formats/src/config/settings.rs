@@ -1,27 +1,41 @@
-//! JSON objects with typed access and errors that name the key.
+//! Keys and values with typed access, from JSON or GGUF metadata, and errors that name the key.
+
+use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
 use crate::error::{Error, quote_safely};
 
-/// A JSON object; `null` counts as absent.
+/// A JSON object, or the metadata of a GGUF file; `null` counts as absent.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) file: String,
     path: String,
     values: Map<String, Value>,
+    /// Positions of the keys of a GGUF file.
+    offsets: HashMap<String, u64>,
 }
 
 impl Settings {
     pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Self, Error> {
         let values = serde_json::from_slice(bytes)
             .map_err(|e| Error::unsupported(file, format!("not a JSON object: {e}")))?;
-        Ok(Self { file: file.to_owned(), path: String::new(), values })
+        Ok(Self { values, ..Self::empty(file) })
     }
 
     /// Wraps the object under `key` of a larger document.
     pub(crate) fn part_of(file: &str, key: &str, values: Map<String, Value>) -> Self {
-        Self { file: file.to_owned(), path: format!("{key}."), values }
+        Self { path: format!("{key}."), values, ..Self::empty(file) }
+    }
+
+    pub(crate) fn empty(file: &str) -> Self {
+        Self { file: file.to_owned(), ..Self::default() }
+    }
+
+    /// Adds a key at byte `offset` of the file; returns `false` if there is one of this name.
+    pub(crate) fn insert(&mut self, key: &str, offset: u64, value: Value) -> bool {
+        self.values.insert(key.to_owned(), value);
+        self.offsets.insert(key.to_owned(), offset).is_none()
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
@@ -29,7 +43,10 @@ impl Settings {
     }
 
     pub(crate) fn fault(&self, key: &str, what: impl std::fmt::Display) -> Error {
-        Error::setting(&self.file, &format!("{}{key}", self.path), what)
+        match self.offsets.get(key) {
+            Some(&offset) => Error::malformed(&self.file, offset, key, what),
+            None => Error::setting(&self.file, &format!("{}{key}", self.path), what),
+        }
     }
 
     fn typed<'a, T>(
@@ -65,8 +82,8 @@ impl Settings {
         self.optional_size(key)?.ok_or_else(|| self.fault(key, "missing"))
     }
 
-    pub(crate) fn token(&self, key: &str) -> Result<Option<u32>, Error> {
-        self.typed(key, "a token id", token_id)
+    pub(crate) fn u32(&self, key: &str) -> Result<Option<u32>, Error> {
+        self.typed(key, "an integer from 0 to 2^32-1", token_id)
     }
 
     /// Reads a token id or a list of them.
@@ -80,11 +97,8 @@ impl Settings {
 
     pub(crate) fn object(&self, key: &str) -> Result<Option<Self>, Error> {
         let values = self.typed(key, "an object", |value| value.as_object().cloned())?;
-        Ok(values.map(|values| Self {
-            file: self.file.clone(),
-            path: format!("{}{key}.", self.path),
-            values,
-        }))
+        let path = format!("{}{key}", self.path);
+        Ok(values.map(|values| Self::part_of(&self.file, &path, values)))
     }
 }
 

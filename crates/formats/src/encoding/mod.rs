@@ -11,21 +11,20 @@
 
 #![deny(clippy::indexing_slicing)]
 
-mod absmean;
+pub(crate) mod absmean;
 mod error;
 mod float;
 mod ternary;
 
-pub use absmean::{AbsMean, AbsMeanScale};
-pub use error::EncodingError;
+pub use error::{BadByte, EncodingError, Fault};
 pub use float::{
     CODES_PER_SCALE, FloatEncoding, FloatKind, decode_codes, decode_floats, encode_floats,
 };
-pub(crate) use ternary::Project;
 pub use ternary::{
     I2sOrder, Rounding, ScaleUnit, TernaryEncoding, Tiles, check_scales, decode_scales,
     decode_trits, encode_trits,
 };
+pub(crate) use ternary::{Project, check_rows};
 
 pub use wf_core::Scales;
 

@@ -3,10 +3,9 @@
 use wf_core::{Activation, Network, RotaryPairs};
 
 use super::decoder::{Defaults, decoder};
-use super::tensors::Spelling;
 use super::{Family, INPUT_NORMS, Keys, STANDARD};
 use crate::error::Error;
-use crate::names::LayerTensor;
+use crate::names::{LayerTensor, Spelling, spelled};
 
 pub(super) const FAMILY: Family = Family {
     architectures: &["bitnet-b1.58", "bitnet-25", "bitnet"],
@@ -21,12 +20,8 @@ pub(super) const FAMILY: Family = Family {
 
 /// Names of the sub-norms in checkpoints of 2024 (1bitLLM).
 const SUB_NORMS_2024: &[Spelling] = &[
-    Spelling {
-        tensor: LayerTensor::AttnSubNorm,
-        gguf: "",
-        hugging_face: "self_attn.inner_attn_ln",
-    },
-    Spelling { tensor: LayerTensor::FfnSubNorm, gguf: "", hugging_face: "mlp.ffn_layernorm" },
+    spelled(LayerTensor::AttnSubNorm, "", "self_attn.inner_attn_ln"),
+    spelled(LayerTensor::FfnSubNorm, "", "mlp.ffn_layernorm"),
 ];
 
 fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
@@ -39,7 +34,7 @@ fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
 /// Converters other than ours write no activation, so the architecture and the vocabulary must tell
 /// the models of 2024 (SiLU) from 2B-4T (squared ReLU).
 fn default_activation(keys: &Keys<'_>) -> Result<(Activation, String), Error> {
-    let Some(architecture) = keys.architecture() else {
+    let Some(architecture) = keys.architecture else {
         return Ok(keys.family_default(Activation::Relu2));
     };
     let tokenizer = keys.vocabulary.map(|vocabulary| vocabulary.model.as_str());
@@ -64,5 +59,5 @@ fn default_activation(keys: &Keys<'_>) -> Result<(Activation, String), Error> {
         "architecture {architecture} {problem}; {key} is not set: name the activation \
          (--activation relu2 or silu)"
     );
-    Err(Error::unsupported(keys.file(), what))
+    Err(Error::unsupported(&keys.settings.file, what))
 }

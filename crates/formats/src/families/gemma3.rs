@@ -3,17 +3,11 @@
 use wf_core::{Activation, Network, RotaryPairs};
 
 use super::decoder::{Defaults, decoder};
-use super::{Family, INPUT_NORMS, Keys, STANDARD};
+use super::{Family, Keys};
 use crate::error::Error;
 
-pub(super) const FAMILY: Family = Family {
-    architectures: &["gemma3"],
-    classes: &[],
-    model_types: &[],
-    tensors: &[STANDARD, INPUT_NORMS],
-    unquantized: "not a ternary model",
-    network,
-};
+pub(super) const FAMILY: Family =
+    Family { architectures: &["gemma3"], network, ..Family::GGUF_ONLY };
 
 fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
     let activation = keys.activation(|keys| Ok(keys.family_default(Activation::GeluTanh)))?;

@@ -7,7 +7,6 @@ use wf_core::{Activation, Vocabulary};
 use super::Family;
 use crate::config::settings::Settings;
 use crate::error::{Error, quote_safely};
-use crate::gguf::value::Metadata;
 use crate::names::{LayerTensor, TensorName};
 
 /// The two names of a setting. GGUF names come without the architecture in front.
@@ -39,13 +38,17 @@ pub(crate) struct Evidence {
     pub(crate) vocab_len: usize,
     /// True if the output head has a tensor of its own.
     pub(crate) has_output: bool,
-    /// Tensors found in any layer.
     found: HashSet<LayerTensor>,
 }
 
 impl Evidence {
-    /// Collects the facts from every tensor's name and rows; `None` without an embedding.
-    pub(crate) fn of(tensors: impl Iterator<Item = (TensorName, usize)>) -> Option<Self> {
+    /// Collects the facts from every tensor's name and rows; fails without an embedding, which the
+    /// file calls `embedding`.
+    pub(crate) fn of(
+        file: &str,
+        embedding: &str,
+        tensors: impl Iterator<Item = (TensorName, usize)>,
+    ) -> Result<Self, Error> {
         let (mut vocab_len, mut has_output, mut found) = (None, false, HashSet::new());
         for (name, rows) in tensors {
             match name {
@@ -57,28 +60,22 @@ impl Evidence {
                 }
             }
         }
-        Some(Self { vocab_len: vocab_len?, has_output, found })
+        let missing = || Error::unsupported(file, format!("tensor \"{embedding}\" is missing"));
+        Ok(Self { vocab_len: vocab_len.ok_or_else(missing)?, has_output, found })
     }
 
-    /// Returns `true` if a layer has one of these tensors.
     pub(super) fn has_any(&self, tensors: &[LayerTensor]) -> bool {
         tensors.iter().any(|tensor| self.found.contains(tensor))
     }
 }
 
-/// Source of the keys.
-#[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
-    /// The metadata of a GGUF file, whose keys begin with the architecture.
-    Gguf { metadata: &'a Metadata<'a>, architecture: &'a str },
-    /// A `config.json`.
-    Json(&'a Settings),
-}
-
 /// Typed access to the configuration of a model, and to what else decides about its network.
 pub(crate) struct Keys<'a> {
     pub(crate) family: &'static Family,
-    pub(crate) source: Source<'a>,
+    /// GGUF metadata or a `config.json`.
+    pub(crate) settings: &'a Settings,
+    /// Architecture of a GGUF file, with which its keys begin.
+    pub(crate) architecture: Option<&'a str>,
     pub(crate) evidence: &'a Evidence,
     /// Vocabulary of a GGUF file.
     pub(crate) vocabulary: Option<&'a Vocabulary>,
@@ -88,65 +85,47 @@ pub(crate) struct Keys<'a> {
     pub(crate) decisions: &'a mut Vec<String>,
 }
 
+type Read<'a, T> = fn(&'a Settings, &str) -> Result<Option<T>, Error>;
+
 impl<'a> Keys<'a> {
-    pub(crate) fn file(&self) -> &str {
-        match self.source {
-            Source::Gguf { metadata, .. } => metadata.file(),
-            Source::Json(settings) => &settings.file,
+    /// Full name of a setting in this source, if it has the setting.
+    fn name(&self, key: Key) -> Option<String> {
+        match self.architecture {
+            Some(architecture) => Some(format!("{architecture}.{}", key.gguf?)),
+            None => key.json.map(str::to_owned),
         }
     }
 
     pub(super) fn is_gguf(&self) -> bool {
-        self.architecture().is_some()
+        self.architecture.is_some()
     }
 
-    /// Architecture of a GGUF file.
-    pub(super) fn architecture(&self) -> Option<&'a str> {
-        match self.source {
-            Source::Gguf { architecture, .. } => Some(architecture),
-            Source::Json(_) => None,
-        }
-    }
-
-    /// Reads a setting from whichever source this is; `None` if it has no such setting.
-    fn read<T>(
-        &self,
-        key: Key,
-        gguf: impl FnOnce(&'a Metadata<'a>, &str) -> Result<Option<T>, Error>,
-        json: impl FnOnce(&'a Settings, &str) -> Result<Option<T>, Error>,
-    ) -> Result<Option<T>, Error> {
-        match (self.source, key) {
-            (Source::Gguf { metadata, architecture }, Key { gguf: Some(name), .. }) => {
-                gguf(metadata, &format!("{architecture}.{name}"))
-            }
-            (Source::Json(settings), Key { json: Some(name), .. }) => json(settings, name),
-            _ => Ok(None),
-        }
+    fn read<T>(&self, key: Key, read: Read<'a, T>) -> Result<Option<T>, Error> {
+        self.name(key).map_or(Ok(None), |name| read(self.settings, &name))
     }
 
     pub(super) fn optional_size(&self, key: Key) -> Result<Option<usize>, Error> {
-        // A u32 fits a usize on every supported machine.
-        let gguf = |metadata: &Metadata<'_>, name: &str| {
-            Ok(metadata.u32(name)?.map(|value| value as usize))
-        };
-        self.read(key, gguf, Settings::optional_size)
+        self.read(key, Settings::optional_size)
     }
 
     pub(super) fn size(&self, key: Key) -> Result<usize, Error> {
-        self.optional_size(key)?
-            .ok_or_else(|| Error::setting(self.file(), &self.name(key), "missing"))
+        self.optional_size(key)?.ok_or_else(|| self.fault(key, "missing"))
     }
 
     pub(super) fn number(&self, key: Key) -> Result<Option<f64>, Error> {
-        self.read(key, Metadata::float, Settings::number)
+        self.read(key, Settings::number)
     }
 
     pub(super) fn text(&self, key: Key) -> Result<Option<&'a str>, Error> {
-        self.read(key, Metadata::string, Settings::string)
+        self.read(key, Settings::string)
     }
 
     pub(super) fn flag(&self, key: Key) -> Result<Option<bool>, Error> {
-        self.read(key, Metadata::bool, Settings::bool)
+        self.read(key, Settings::bool)
+    }
+
+    pub(super) fn fault(&self, key: Key, what: impl std::fmt::Display) -> Error {
+        self.settings.fault(&self.name(key).unwrap_or_default(), what)
     }
 
     /// Reads a number, or takes `default` and notes that `what` is a guess.
@@ -154,25 +133,9 @@ impl<'a> Keys<'a> {
         if let Some(value) = self.number(key)? {
             return Ok(value);
         }
-        self.decisions.push(format!("{what} {default}: {} is not set", self.name(key)));
+        let name = self.name(key).unwrap_or_default();
+        self.decisions.push(format!("{what} {default}: {name} is not set"));
         Ok(default)
-    }
-
-    /// Full name of a setting in this source.
-    fn name(&self, key: Key) -> String {
-        match self.source {
-            Source::Gguf { architecture, .. } => {
-                format!("{architecture}.{}", key.gguf.unwrap_or_default())
-            }
-            Source::Json(_) => key.json.unwrap_or_default().to_owned(),
-        }
-    }
-
-    pub(super) fn fault(&self, key: Key, what: impl std::fmt::Display) -> Error {
-        match self.source {
-            Source::Gguf { metadata, .. } => metadata.fault(&self.name(key), what),
-            Source::Json(settings) => settings.fault(&self.name(key), what),
-        }
     }
 
     /// Returns the activation that the user set, the file names, or `default` gives with a reason.
@@ -197,14 +160,14 @@ impl<'a> Keys<'a> {
                 let found = quote_safely(name);
                 return Err(self.fault(key, format!("\"{found}\", must be one of {known}")));
             };
-            return Ok(Some((activation, self.name(key))));
+            return Ok(self.name(key).map(|name| (activation, name)));
         }
         Ok(None)
     }
 
     /// Pairs an activation with the reason that it is the default of the family.
     pub(super) fn family_default(&self, activation: Activation) -> (Activation, String) {
-        let name = self.architecture().unwrap_or(self.family.class());
+        let name = self.architecture.unwrap_or(self.family.class());
         (activation, format!("default of {name}"))
     }
 }

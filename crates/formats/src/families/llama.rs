@@ -3,19 +3,17 @@
 use wf_core::{Activation, Network, RotaryPairs};
 
 use super::decoder::{Defaults, decoder};
-use super::{Family, INPUT_NORMS, Keys, STANDARD};
+use super::{Family, Keys};
 use crate::error::Error;
 
 pub(super) const FAMILY: Family = Family {
     architectures: &["llama"],
     classes: &["LlamaForCausalLM"],
     model_types: &["llama"],
-    tensors: &[STANDARD, INPUT_NORMS],
-    unquantized: "not a ternary model",
-    network,
+    ..Family::GGUF_ONLY
 };
 
-fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
+pub(super) fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
     let activation = keys.activation(|keys| Ok(keys.family_default(Activation::Silu)))?;
     // The converter of llama.cpp reorders the rows of query and key for this architecture.
     let pairs = if keys.is_gguf() { RotaryPairs::Adjacent } else { RotaryPairs::Halves };

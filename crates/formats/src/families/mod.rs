@@ -2,7 +2,7 @@
 //!
 //! A family file holds the names the family goes by, the names of its tensors, and a function from
 //! the keys of a file to a [`Network`]. What families share is in `decoder` (layers that are all
-//! alike), `rope` and `tensors`; what they read from is [`Keys`], the same for GGUF metadata and
+//! alike) and `rope`; what they read from is [`Keys`], the same for GGUF metadata and
 //! `config.json`. A new family is a new file and a line in [`FAMILIES`].
 
 mod bitnet;
@@ -12,19 +12,15 @@ mod keys;
 mod llama;
 mod qwen3;
 mod rope;
-mod tensors;
 
-pub(crate) use keys::{Evidence, Keys, Source};
-pub(crate) use tensors::{INPUT_NORMS, STANDARD, Spelling};
+pub(crate) use keys::{Evidence, Keys};
 
 use wf_core::Network;
 
 use crate::config::settings::Settings;
 use crate::error::{Error, quote_safely};
-use crate::gguf::value::Metadata;
-use crate::names::TensorName;
+use crate::names::{INPUT_NORMS, STANDARD, Spelling, TensorName};
 
-/// Every family.
 const FAMILIES: &[Family] = &[bitnet::FAMILY, llama::FAMILY, qwen3::FAMILY, gemma3::FAMILY];
 
 /// A model family.
@@ -40,22 +36,31 @@ pub(crate) struct Family {
     tensors: &'static [&'static [Spelling]],
     /// Advice for a checkpoint without `quantization_config`.
     pub(crate) unquantized: &'static str,
-    /// Reads the network from the keys of a file.
     network: fn(&mut Keys<'_>) -> Result<Network, Error>,
 }
 
 impl Family {
+    /// A family that is read from GGUF files only, with the usual names of tensors.
+    const GGUF_ONLY: Self = Self {
+        architectures: &[],
+        classes: &[],
+        model_types: &[],
+        tensors: &[STANDARD, INPUT_NORMS],
+        unquantized: "not a ternary model",
+        network: llama::network,
+    };
+
     /// Returns the family of a GGUF file and the architecture it names.
-    pub(crate) fn of_gguf<'a>(metadata: &Metadata<'a>) -> Result<(&'static Self, &'a str), Error> {
+    pub(crate) fn of_gguf(settings: &Settings) -> Result<(&'static Self, &str), Error> {
         let key = "general.architecture";
-        let Some(name) = metadata.string(key)? else {
-            return Err(Error::setting(metadata.file(), key, "missing"));
+        let Some(name) = settings.string(key)? else {
+            return Err(settings.fault(key, "missing"));
         };
         let family = FAMILIES.iter().find(|family| family.architectures.contains(&name));
         family.map(|family| (family, name)).ok_or_else(|| {
             let known: Vec<_> = FAMILIES.iter().flat_map(|f| f.architectures).copied().collect();
             let found = quote_safely(name);
-            metadata.fault(key, format!("\"{found}\", must be one of {}", known.join(", ")))
+            settings.fault(key, format!("\"{found}\", must be one of {}", known.join(", ")))
         })
     }
 
@@ -86,7 +91,7 @@ impl Family {
     /// Reads and checks the network.
     pub(crate) fn network(&self, keys: &mut Keys<'_>) -> Result<Network, Error> {
         let network = (self.network)(keys)?;
-        network.check().map_err(|e| Error::setting(keys.file(), &e.key, e.problem))?;
+        network.check().map_err(|e| Error::setting(&keys.settings.file, &e.key, e.problem))?;
         match network.layers.iter().position(|layer| layer.ffn.dense().is_none()) {
             None => Ok(network),
             Some(layer) => {
@@ -96,13 +101,11 @@ impl Family {
         }
     }
 
-    /// Returns the tensor with this name in a GGUF file.
     pub(crate) fn gguf_tensor(&self, name: &str) -> Option<TensorName> {
         let spellings = self.tensors.iter().copied().flatten();
         TensorName::find(name, TensorName::gguf, "blk.", spellings.map(|s| (s.tensor, s.gguf)))
     }
 
-    /// Returns the tensor with this name in a Hugging Face checkpoint.
     pub(crate) fn hugging_face_tensor(&self, name: &str) -> Option<TensorName> {
         let spellings = self.tensors.iter().copied().flatten();
         let spellings = spellings.map(|s| (s.tensor, s.hugging_face));

@@ -2,7 +2,7 @@
 
 use wf_core::{Rope, RotaryPairs};
 
-use super::keys::{Key, Keys, Source};
+use super::keys::{Key, Keys};
 use crate::config::settings::Settings;
 use crate::error::{Error, quote_safely};
 
@@ -15,12 +15,11 @@ const GGUF_THETA: f64 = 10_000.0;
 
 /// Reads the rotary embedding; `theta` is the base of a `config.json` that names none.
 pub(super) fn rope(keys: &mut Keys<'_>, pairs: RotaryPairs, theta: f64) -> Result<Rope, Error> {
-    let (theta, parameters) = match keys.source {
-        Source::Gguf { .. } => {
-            reject_gguf_scaling(keys)?;
-            (GGUF_THETA, None)
-        }
-        Source::Json(settings) => (theta, json_parameters(settings)?),
+    let (theta, parameters) = if keys.is_gguf() {
+        reject_gguf_scaling(keys)?;
+        (GGUF_THETA, None)
+    } else {
+        (theta, json_parameters(keys.settings)?)
     };
     if keys.number(PARTIAL)?.is_some_and(|factor| factor != 1.0) {
         return Err(keys.fault(PARTIAL, "only 1.0 is supported"));

@@ -13,49 +13,55 @@ use tiles::TileTable;
 
 use wf_core::Vocabulary;
 
-use crate::config::NAIVE_HINT;
-use crate::config::gguf::GgufConfig;
-use crate::encoding::{FloatEncoding, TernaryEncoding};
+use crate::config::settings::Settings;
+use crate::config::{self, NAIVE_HINT};
+use crate::encoding::{FloatEncoding, TernaryEncoding, absmean};
 use crate::error::{Error, quote_safely};
-use crate::families::{Evidence, Family};
-use crate::generation::GenerationDefaults;
-use crate::model_file::{OpenOptions, Parts, SourceFile};
+use crate::families::{Evidence, Family, Keys};
+use crate::map::SourceFile;
 use crate::names::{LayerTensor, TensorName, layer_and_part};
+use crate::parts::{FormatKind, FormatSummary, OpenOptions, Parts};
 use crate::size;
-use crate::summary::{FormatKind, FormatSummary};
 use crate::tensor::{Encoding, Stored, TensorInfo};
-use crate::ternary_floats;
-use crate::vocabulary::{ModelText, SpecialTokenTexts, TokenizerSource, read_vocabulary};
+use crate::text::{
+    GenerationDefaults, ModelText, SpecialTokenTexts, TokenizerSource, read_vocabulary,
+};
 
 /// First bytes of the format.
 pub(crate) const MAGIC: &[u8] = b"GGUF";
 
-/// Opens a GGUF file.
 pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, Error> {
     let file = source.name.as_str();
-    let gguf = Gguf::read(file, source.bytes.as_slice())?;
+    let gguf = Gguf::read(file, source.bytes())?;
     let mut decisions = Vec::new();
     let vocabulary = read_vocabulary(&gguf.metadata, &mut decisions)?;
-    let (family, architecture) = Family::of_gguf(&gguf.metadata)?;
+    let (family, architecture) = Family::of_gguf(&gguf.metadata.settings)?;
     let tensors = gguf.tensors.iter();
     let known = tensors.filter_map(|r| Some((family.gguf_tensor(&r.name)?, r.rows)));
-    let Some(evidence) = Evidence::of(known) else {
-        return Err(Error::unsupported(file, "tensor \"token_embd.weight\" is missing"));
+    let evidence = Evidence::of(file, "token_embd.weight", known)?;
+    if let Some(vocabulary) = &vocabulary {
+        check_vocabulary(file, vocabulary, evidence.vocab_len)?;
+    }
+    let keys = Keys {
+        family,
+        settings: &gguf.metadata.settings,
+        architecture: Some(architecture),
+        evidence: &evidence,
+        vocabulary: vocabulary.as_ref(),
+        activation: options.activation,
+        decisions: &mut decisions,
     };
-    check_vocabulary(file, vocabulary.as_ref(), evidence.vocab_len)?;
-    let (metadata, known) = (&gguf.metadata, vocabulary.as_ref());
-    let config = GgufConfig { metadata, family, architecture, vocabulary: known };
-    let config = config.read(&evidence, options.activation, &mut decisions)?;
+    let config = config::gguf::read(&gguf.metadata, architecture, keys)?;
     let has_tiles =
         gguf.tensors.iter().any(|record| matches!(record.type_id, types::TL1 | types::TL2));
     let tiles = if has_tiles { TileTable::beside(file)? } else { TileTable::default() };
-    let bytes = source.bytes.as_slice();
+    let bytes = source.bytes();
     let stored = Reader { file, bytes, gguf: &gguf, family, options, tiles }
         .stored(architecture, &mut decisions)?;
     let text = ModelText {
         special_tokens: special_tokens(vocabulary.as_ref()),
-        generation: GenerationDefaults::from_gguf(&gguf.metadata)?,
-        chat_template: chat_template(&gguf.metadata, &mut decisions)?,
+        generation: GenerationDefaults::from_gguf(&gguf.metadata.settings)?,
+        chat_template: chat_template(&gguf.metadata.settings, &mut decisions)?,
         tokenizer: vocabulary.map_or_else(
             || TokenizerSource::Missing { looked: "tokenizer.ggml.tokens".to_owned() },
             TokenizerSource::Gguf,
@@ -63,8 +69,7 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
     };
     let version = Some(gguf.version);
     let files = vec![source];
-    let stored = stored.fit(&files, &config.network)?;
-    let summary = FormatSummary::new(FormatKind::Gguf, version, &files, decisions);
+    let summary = FormatSummary::new(FormatKind::Gguf, version, decisions);
     Ok(Parts { files, config, stored, text, summary })
 }
 
@@ -78,10 +83,10 @@ const BITNET_2B_TEMPLATE: &str = "{{ bos_token }}{% for message in messages %}\
     {% if add_generation_prompt %}Assistant: {% endif %}";
 
 fn chat_template(
-    metadata: &value::Metadata<'_>,
+    settings: &Settings,
     decisions: &mut Vec<String>,
 ) -> Result<Option<String>, Error> {
-    let template = metadata.string("tokenizer.chat_template")?;
+    let template = settings.string("tokenizer.chat_template")?;
     if template.is_some_and(|template| template.contains(WRONG_TEMPLATE)) {
         let why =
             "chat template of the original checkpoint: that of this file is known to be wrong";
@@ -93,10 +98,10 @@ fn chat_template(
 
 pub(crate) fn check_vocabulary(
     file: &str,
-    vocabulary: Option<&Vocabulary>,
+    vocabulary: &Vocabulary,
     vocab_len: usize,
 ) -> Result<(), Error> {
-    let tokens = vocabulary.map_or(0, |vocabulary| vocabulary.tokens.len());
+    let tokens = vocabulary.tokens.len();
     if tokens <= vocab_len {
         return Ok(());
     }
@@ -139,39 +144,50 @@ impl Reader<'_, '_> {
                 stored.extra.push(record.name.clone());
                 continue;
             };
-            let mut encoding = self.encoding(record, q2_0)?;
+            let encoding = self.encoding(record, q2_0)?;
             let size = record.size(self.file, encoding)?;
-            let mut factor = 1.0;
+            let (offset, source_name) = (record.offset, record.name.clone());
+            let shape = (record.rows, record.cols);
+            let mut info = TensorInfo::new(name, source_name, shape, encoding, offset, size);
+            info.group_len = self.options.group_len;
             if name.is_linear() {
-                factor = self.scale_beside(record, &scales)?;
+                info.factor = self.scale_beside(record, &scales)?;
                 if let Encoding::Float(float) = encoding {
-                    encoding = match self.ternary_scale(record, float, size)? {
-                        Some(scale) => {
-                            factor *= scale;
-                            Encoding::TernaryFloats(float)
-                        }
-                        None if self.options.naive => Encoding::MasterWeights(float),
-                        None => return Err(self.not_ternary(record, float, architecture)),
-                    };
+                    self.find_trits(record, float, architecture, &mut info)?;
                 }
             }
-            stored.tensors.push(TensorInfo {
-                name,
-                source_name: record.name.clone(),
-                rows: record.rows,
-                cols: record.cols,
-                encoding,
-                offset: record.offset,
-                size,
-                file: 0,
-                factor,
-                group_len: self.options.group_len,
-                checksum: None,
-            });
+            stored.tensors.push(info);
         }
         self.note_order(&stored, decisions);
         self.note_tiles(&stored, decisions);
         Ok(stored)
+    }
+
+    /// Decides how the weights of a projection in floats are read as trits.
+    fn find_trits(
+        &self,
+        record: &Record,
+        float: FloatEncoding,
+        architecture: &str,
+        info: &mut TensorInfo,
+    ) -> Result<(), Error> {
+        let bytes = size::slice(self.bytes, info.offset, info.size).unwrap_or_default();
+        let scale = absmean::ternary_scale(float, bytes, record.cols);
+        match scale.map_err(|e| self.fault(record, e))? {
+            Some(scale) => {
+                info.factor *= scale;
+                info.encoding = Encoding::TernaryFloats(float);
+            }
+            None if self.options.naive => info.encoding = Encoding::MasterWeights(float),
+            None => {
+                let what = format!(
+                    "is {float} and not ternary (more than one magnitude besides 0): this \
+                     {architecture} is not a ternary model; {NAIVE_HINT}"
+                );
+                return Err(self.fault(record, what));
+            }
+        }
+        Ok(())
     }
 
     fn fault(&self, record: &Record, what: impl std::fmt::Display) -> Error {
@@ -232,26 +248,6 @@ impl Reader<'_, '_> {
         let (name, space) = (quote_safely(&first.name), first.space.bytes);
         decisions.push(format!("{encoding}: {name} takes {space} bytes"));
         Ok(encoding)
-    }
-
-    /// Returns the s of float weights that are all −s, 0 or s; `None` if they are not.
-    fn ternary_scale(
-        &self,
-        record: &Record,
-        float: FloatEncoding,
-        size: u64,
-    ) -> Result<Option<f32>, Error> {
-        let bytes = size::slice(self.bytes, record.offset, size).unwrap_or_default();
-        ternary_floats::scale(float, bytes, record.cols).map_err(|e| self.fault(record, e))
-    }
-
-    fn not_ternary(&self, record: &Record, float: FloatEncoding, architecture: &str) -> Error {
-        let what = format!(
-            "is {float} and not ternary (more than one magnitude besides 0): this {architecture} is \
-             not a ternary model; {}",
-            NAIVE_HINT
-        );
-        self.fault(record, what)
     }
 
     /// Returns the scale that is stored as a tensor of its own, or 1.

@@ -13,16 +13,15 @@ use std::collections::HashSet;
 
 use super::types::{self, Space};
 use super::value::Metadata;
+use crate::config::settings::Settings;
 use crate::cursor::Cursor;
 use crate::error::{Error, quote_safely};
 use crate::size;
 use crate::tensor::Encoding;
 
-/// Maximum length of a tensor name.
 const MAX_NAME_LEN: u64 = 256;
 /// Maximum number of tensors. A model of thirty layers has about 330.
 const MAX_TENSORS: u64 = 65_536;
-/// Minimum size of a tensor record.
 const MIN_RECORD_LEN: u64 = 8 + 1 + 4 + 8 + 4 + 8;
 /// Alignment of a file without the key.
 const DEFAULT_ALIGNMENT: u64 = 32;
@@ -83,7 +82,7 @@ impl<'a> Gguf<'a> {
             return Err(cursor.fault("tensor count", what));
         }
         let metadata = Metadata::read(&mut cursor, keys)?;
-        let alignment = read_alignment(&metadata)?;
+        let alignment = read_alignment(&metadata.settings)?;
         let mut records = Vec::new();
         let mut names = HashSet::new();
         for _ in 0..tensors {
@@ -124,14 +123,14 @@ fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, Error> {
     }
 }
 
-fn read_alignment(metadata: &Metadata<'_>) -> Result<u64, Error> {
+fn read_alignment(settings: &Settings) -> Result<u64, Error> {
     let key = "general.alignment";
-    let alignment = metadata.u32(key)?.map_or(DEFAULT_ALIGNMENT, u64::from);
+    let alignment = settings.u32(key)?.map_or(DEFAULT_ALIGNMENT, u64::from);
     if alignment.is_power_of_two() && alignment <= MAX_ALIGNMENT {
         return Ok(alignment);
     }
     let what = format!("{alignment}, allowed are powers of two from 1 to {MAX_ALIGNMENT}");
-    Err(metadata.fault(key, what))
+    Err(settings.fault(key, what))
 }
 
 /// Reads one record. Its offset is relative to the data, and its space is not yet known.
@@ -183,7 +182,7 @@ fn locate(
         return Err(cursor.fault("tensor data", "starts past any file"));
     };
     for record in records.iter_mut() {
-        let offset = size::end(data_start, record.offset).filter(|&offset| offset <= file_len);
+        let offset = data_start.checked_add(record.offset).filter(|&offset| offset <= file_len);
         let Some(offset) = offset else {
             let field = format!("tensor \"{}\"", quote_safely(&record.name));
             let what = format!(

@@ -62,7 +62,7 @@ impl TileTable {
         let path = directory_of(Path::new(model)).join(CONFIG_NAME);
         let Some(bytes) = read_limited(&path, MAX_CONFIG_LEN)? else { return Ok(Self::default()) };
         let beside = parse(&String::from_utf8_lossy(&bytes))
-            .map_err(|what| Error::unsupported(&path.display().to_string(), what))?;
+            .map_err(|what| Error::unsupported(path.display(), what))?;
         Ok(Self { beside })
     }
 

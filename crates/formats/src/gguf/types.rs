@@ -14,13 +14,9 @@ use crate::encoding::{FloatEncoding, I2sOrder, TernaryEncoding};
 use crate::size;
 use crate::tensor::Encoding;
 
-/// Type number of I2_S.
 pub(crate) const I2_S: u32 = 36;
-/// Type number of TL1.
 pub(crate) const TL1: u32 = 38;
-/// Type number of TL2.
 pub(crate) const TL2: u32 = 39;
-/// Type number of Q2_0.
 pub(crate) const Q2_0: u32 = 42;
 
 /// Every encoding with a type number.
@@ -91,18 +87,22 @@ pub(crate) struct Space {
 
 impl Space {
     /// Returns `true` if a tensor of `len` bytes and padding fill the space.
-    fn is_filled_by(self, len: u64) -> bool {
-        let padded = size::align_up(len, self.alignment);
-        padded == Some(self.bytes) || (self.last && len == self.bytes)
+    fn is_filled_by(self, len: Option<u64>) -> bool {
+        let padded = len.and_then(|len| size::align_up(len, self.alignment));
+        padded == Some(self.bytes) || (self.last && len == Some(self.bytes))
+    }
+
+    /// Returns `true` if groups of `group_len` weights in `group_bytes` bytes and padding fill the space.
+    fn is_filled_by_groups(self, weights: u64, group_len: u64, group_bytes: u64) -> bool {
+        let groups = weights.checked_div(group_len).filter(|_| weights.is_multiple_of(group_len));
+        self.is_filled_by(groups.and_then(|groups| groups.checked_mul(group_bytes)))
     }
 }
 
 /// Decides number 36: I2_S, unless the space is that of llama.cpp's retired type.
 pub(crate) fn type_36(weights: u64, space: Space, order: I2sOrder) -> Result<Encoding, String> {
-    let i2_s = size::end(weights / 4, 32);
-    let iq4_nl = size::product(&[weights / 32, 18]);
-    let fills = |len: Option<u64>| len.is_some_and(|len| space.is_filled_by(len));
-    if !fills(i2_s) && fills(iq4_nl) {
+    let is_i2_s = space.is_filled_by((weights / 4).checked_add(32));
+    if !is_i2_s && space.is_filled_by_groups(weights, 32, 18) {
         return Err(
             "type 36 with 18 bytes for 32 weights is IQ4_NL_4_4 of old llama.cpp, not I2_S; \
              it is not ternary"
@@ -114,11 +114,7 @@ pub(crate) fn type_36(weights: u64, space: Space, order: I2sOrder) -> Result<Enc
 
 /// Decides number 42: the groups that fill the space; `Ok(None)` if both do.
 pub(crate) fn type_42(weights: u64, space: Space) -> Result<Option<TernaryEncoding>, String> {
-    let fits = |group_len: u64, group_bytes: u64| {
-        let groups = weights.checked_div(group_len).filter(|_| weights.is_multiple_of(group_len));
-        let len = groups.and_then(|groups| size::product(&[groups, group_bytes]));
-        len.is_some_and(|len| space.is_filled_by(len))
-    };
+    let fits = |len, bytes| space.is_filled_by_groups(weights, len, bytes);
     match (fits(64, 18), fits(128, 34)) {
         (true, true) => Ok(None),
         (true, false) => Ok(Some(TernaryEncoding::Q2_0)),
@@ -133,15 +129,13 @@ pub(crate) fn type_42(weights: u64, space: Space) -> Result<Option<TernaryEncodi
 
 /// Rejects numbers 38 and 39 if the space is that of other types than TL1 and TL2.
 pub(crate) fn check_tiled(type_id: u32, weights: u64, space: Space) -> Result<(), String> {
-    let (other, bytes) = if type_id == 38 { ("IQ4_NL_8_8", 18) } else { ("MXFP4", 17) };
-    let len = size::product(&[weights / 32, bytes]);
-    if len.is_some_and(|len| space.is_filled_by(len)) {
-        return Err(format!(
-            "type {type_id} with {bytes} bytes for 32 weights is {other} of llama.cpp, which is not \
-             ternary"
-        ));
+    let (other, bytes) = if type_id == TL1 { ("IQ4_NL_8_8", 18) } else { ("MXFP4", 17) };
+    if !space.is_filled_by_groups(weights, 32, bytes) {
+        return Ok(());
     }
-    Ok(())
+    Err(format!(
+        "type {type_id} with {bytes} bytes for 32 weights is {other} of llama.cpp, which is not ternary"
+    ))
 }
 
 #[cfg(test)]

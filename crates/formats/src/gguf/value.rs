@@ -1,19 +1,19 @@
-//! GGUF metadata: typed values under unique keys, borrowed from the file.
+//! GGUF metadata: typed values under unique keys.
 //!
 //! Arrays are validated once and read again only when their elements are needed, so the length of an
 //! unused array causes no allocation.
 
 use std::collections::HashMap;
 
+use serde_json::Value;
+
+use crate::config::settings::Settings;
 use crate::cursor::Cursor;
 use crate::error::{Error, quote_safely};
 use crate::size;
 
-/// Maximum length of a key.
 const MAX_KEY_LEN: u64 = 256;
-/// Maximum length of a string.
 const MAX_STRING_LEN: u64 = 64 * 1024;
-/// Maximum length of a chat template.
 pub(crate) const MAX_TEMPLATE_LEN: u64 = 1024 * 1024;
 /// Maximum number of keys. Real files have under a hundred.
 const MAX_KEYS: u64 = 65_536;
@@ -40,115 +40,50 @@ const F32: u32 = 6;
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
 
-/// One metadata value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Value<'a> {
-    /// Any unsigned or signed integer.
-    Integer(i128),
-    Float(f64),
-    Bool(bool),
-    String(&'a str),
-    /// `len` valid elements from byte `offset` on.
-    Array {
-        of: u32,
-        len: u64,
-        offset: u64,
-    },
-}
-
 /// All metadata of a file.
 #[derive(Debug)]
 pub(crate) struct Metadata<'a> {
+    /// All values; arrays are empty here.
+    pub(crate) settings: Settings,
     start: Cursor<'a>,
-    values: HashMap<&'a str, (u64, Value<'a>)>,
+    arrays: HashMap<&'a str, Array>,
+}
+
+/// An array of `len` valid elements from byte `offset` on.
+#[derive(Debug, Clone, Copy)]
+struct Array {
+    of: u32,
+    len: u64,
+    offset: u64,
 }
 
 impl<'a> Metadata<'a> {
     /// Reads `keys` key-value pairs.
     pub(crate) fn read(cursor: &mut Cursor<'a>, keys: u64) -> Result<Self, Error> {
-        // Nothing is reserved for `keys`, which may be wrong.
-        let mut values = HashMap::new();
         if keys > MAX_KEYS {
             let what = format!("{keys} keys, at most {MAX_KEYS} allowed");
             return Err(cursor.fault("metadata count", what));
         }
+        // Nothing is reserved for `keys`, which may be wrong.
+        let mut settings = Settings::empty(cursor.file());
+        let mut arrays = HashMap::new();
         for _ in 0..keys {
             let key_offset = cursor.offset();
             let key_len = cursor.u64("key length")?;
             let key = cursor.text(key_len, MAX_KEY_LEN, "key")?;
-            let value = read_value(cursor, key)?;
-            if values.insert(key, (key_offset, value)).is_some() {
+            let (id, _) = read_type(cursor, key)?;
+            let value = if id == ARRAY {
+                arrays.insert(key, skip_array(cursor, key)?);
+                Value::Array(Vec::new())
+            } else {
+                read_value(cursor, key, id)?
+            };
+            if !settings.insert(key, key_offset, value) {
                 let what = format!("\"{}\" appears twice", quote_safely(key));
                 return Err(cursor.at(key_offset).fault("key", what));
             }
         }
-        Ok(Self { start: cursor.at(0), values })
-    }
-
-    fn get(&self, key: &str) -> Option<Value<'a>> {
-        self.values.get(key).map(|(_, value)| *value)
-    }
-
-    pub(crate) fn fault(&self, key: &str, what: impl std::fmt::Display) -> Error {
-        let offset = self.values.get(key).map_or(0, |(offset, _)| *offset);
-        self.start.at(offset).fault(key, what)
-    }
-
-    /// Returns the name of the file, for messages.
-    pub(crate) fn file(&self) -> &'a str {
-        self.start.file()
-    }
-
-    fn wrong_type(&self, key: &str, expected: &str, found: Value<'_>) -> Error {
-        let found = match found {
-            Value::Integer(value) => format!("the integer {value}"),
-            Value::Float(value) => format!("the number {value}"),
-            Value::Bool(value) => format!("{value}"),
-            Value::String(value) => format!("the string \"{}\"", quote_safely(value)),
-            Value::Array { len, .. } => format!("an array of {len}"),
-        };
-        self.fault(key, format!("found {found}, expected {expected}"))
-    }
-
-    fn typed<T>(
-        &self,
-        key: &str,
-        expected: &str,
-        read: impl Fn(Value<'a>) -> Option<T>,
-    ) -> Result<Option<T>, Error> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        read(value).map(Some).ok_or_else(|| self.wrong_type(key, expected, value))
-    }
-
-    pub(crate) fn string(&self, key: &str) -> Result<Option<&'a str>, Error> {
-        self.typed(key, "a string", |value| match value {
-            Value::String(value) => Some(value),
-            _ => None,
-        })
-    }
-
-    pub(crate) fn bool(&self, key: &str) -> Result<Option<bool>, Error> {
-        self.typed(key, "a bool", |value| match value {
-            Value::Bool(value) => Some(value),
-            _ => None,
-        })
-    }
-
-    pub(crate) fn float(&self, key: &str) -> Result<Option<f64>, Error> {
-        self.typed(key, "a number", |value| match value {
-            Value::Float(value) => Some(value),
-            // Some writers store round numbers such as 500000 as integers.
-            Value::Integer(value) => Some(value as f64),
-            _ => None,
-        })
-    }
-
-    /// Reads a count, an identifier or a size.
-    pub(crate) fn u32(&self, key: &str) -> Result<Option<u32>, Error> {
-        self.typed(key, "an integer from 0 to 2^32-1", |value| match value {
-            Value::Integer(value) => u32::try_from(value).ok(),
-            _ => None,
-        })
+        Ok(Self { settings, start: cursor.at(0), arrays })
     }
 
     /// Reads an array of at most `limit` strings.
@@ -186,21 +121,22 @@ impl<'a> Metadata<'a> {
         limit: u64,
         types: &[u32],
     ) -> Result<Option<(u64, Cursor<'a>)>, Error> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(Value::Array { len, .. }) if len > limit => {
-                Err(self.fault(key, format!("an array of {len}, at most {limit} allowed")))
-            }
-            Some(Value::Array { of, len, offset }) if types.contains(&of) => {
-                Ok(Some((len, self.start.at(offset))))
-            }
-            Some(Value::Array { of, .. }) => {
-                let expected: Vec<&str> = types.iter().map(|&id| type_name(id)).collect();
-                let what = format!("an array of {}, expected one of {expected:?}", type_name(of));
-                Err(self.fault(key, what))
-            }
-            Some(other) => Err(self.wrong_type(key, "an array", other)),
+        let Some(&Array { of, len, offset }) = self.arrays.get(key) else {
+            return match self.settings.get(key) {
+                None => Ok(None),
+                Some(_) => Err(self.settings.fault(key, "must be an array")),
+            };
+        };
+        if len > limit {
+            let what = format!("an array of {len}, at most {limit} allowed");
+            return Err(self.settings.fault(key, what));
         }
+        if !types.contains(&of) {
+            let expected: Vec<&str> = types.iter().map(|&id| type_name(id)).collect();
+            let what = format!("an array of {}, expected one of {expected:?}", type_name(of));
+            return Err(self.settings.fault(key, what));
+        }
+        Ok(Some((len, self.start.at(offset))))
     }
 }
 
@@ -218,41 +154,40 @@ fn read_type(cursor: &mut Cursor<'_>, key: &str) -> Result<(u32, Option<u64>), E
     }
 }
 
-fn read_value<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Value<'a>, Error> {
-    let (id, _) = read_type(cursor, key)?;
-    Ok(match id {
-        0 => Value::Integer(cursor.u8(key)?.into()),
-        1 => Value::Integer(cursor.u8(key)?.cast_signed().into()),
-        2 => Value::Integer(cursor.u16(key)?.into()),
-        3 => Value::Integer(cursor.u16(key)?.cast_signed().into()),
-        U32 => Value::Integer(cursor.u32(key)?.into()),
-        I32 => Value::Integer(cursor.u32(key)?.cast_signed().into()),
-        F32 => Value::Float(cursor.f32(key)?.into()),
+fn read_value(cursor: &mut Cursor<'_>, key: &str, type_id: u32) -> Result<Value, Error> {
+    // JSON has no such numbers as NaN; a string is no number either.
+    let float = |value: f64| {
+        if value.is_finite() { Value::from(value) } else { Value::from(value.to_string()) }
+    };
+    Ok(match type_id {
+        0 => cursor.u8(key)?.into(),
+        1 => cursor.u8(key)?.cast_signed().into(),
+        2 => cursor.u16(key)?.into(),
+        3 => cursor.u16(key)?.cast_signed().into(),
+        U32 => cursor.u32(key)?.into(),
+        I32 => cursor.u32(key)?.cast_signed().into(),
+        F32 => float(cursor.f32(key)?.into()),
         7 => {
             let start = cursor.clone();
             match cursor.u8(key)? {
-                0 => Value::Bool(false),
-                1 => Value::Bool(true),
-                other => {
-                    return Err(start.fault(key, format!("bool {other}, allowed 0 and 1")));
-                }
+                value @ (0 | 1) => Value::Bool(value == 1),
+                other => return Err(start.fault(key, format!("bool {other}, allowed 0 and 1"))),
             }
         }
         STRING => {
             let template = key.starts_with("tokenizer.chat_template");
             let limit = if template { MAX_TEMPLATE_LEN } else { MAX_STRING_LEN };
             let len = cursor.u64(key)?;
-            Value::String(cursor.text(len, limit, key)?)
+            cursor.text(len, limit, key)?.into()
         }
-        ARRAY => skip_array(cursor, key)?,
-        10 => Value::Integer(cursor.u64(key)?.into()),
-        11 => Value::Integer(cursor.u64(key)?.cast_signed().into()),
-        _ => Value::Float(cursor.f64(key)?),
+        10 => cursor.u64(key)?.into(),
+        11 => cursor.u64(key)?.cast_signed().into(),
+        _ => float(cursor.f64(key)?),
     })
 }
 
 /// Checks that an array lies inside the file, and skips it.
-fn skip_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Value<'a>, Error> {
+fn skip_array(cursor: &mut Cursor<'_>, key: &str) -> Result<Array, Error> {
     let (of, element_len) = read_type(cursor, key)?;
     let len = cursor.u64(key)?;
     let offset = cursor.offset();
@@ -278,5 +213,5 @@ fn skip_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Value<'a>, Error
             }
         }
     }
-    Ok(Value::Array { of, len, offset })
+    Ok(Array { of, len, offset })
 }

@@ -18,6 +18,7 @@
 use std::io::{self, Write};
 
 use super::types;
+use crate::body::TensorBody;
 use crate::error::invalid;
 use crate::size;
 use crate::tensor::Encoding;
@@ -89,141 +90,79 @@ impl GgufWriter {
     }
 
     /// Writes metadata and declarations.
-    pub fn begin<W: Write>(self, out: W) -> io::Result<GgufBody<W>> {
-        let mut out = Counted { out, written: 0 };
-        out.write_all(super::MAGIC)?;
-        out.write_all(&3u32.to_le_bytes())?;
-        out.count(self.tensors.len())?;
-        out.count(self.metadata.len())?;
+    pub fn begin<W: Write>(self, mut out: W) -> io::Result<TensorBody<W>> {
+        let mut head = super::MAGIC.to_vec();
+        head.extend(3u32.to_le_bytes());
+        put_count(&mut head, self.tensors.len());
+        put_count(&mut head, self.metadata.len());
         for (key, value) in &self.metadata {
-            out.string(key)?;
-            out.value(value)?;
+            put_string(&mut head, key);
+            value.put(&mut head);
         }
         let mut offset = 0u64;
         for tensor in &self.tensors {
-            out.string(&tensor.name)?;
-            out.write_all(&u32::try_from(tensor.dims.len()).unwrap_or(u32::MAX).to_le_bytes())?;
-            for dim in &tensor.dims {
-                out.write_all(&dim.to_le_bytes())?;
-            }
-            out.write_all(&tensor.type_id.to_le_bytes())?;
-            out.write_all(&offset.to_le_bytes())?;
-            offset = size::end(offset, tensor.size)
+            put_string(&mut head, &tensor.name);
+            head.extend(u32::try_from(tensor.dims.len()).unwrap_or(u32::MAX).to_le_bytes());
+            head.extend(tensor.dims.iter().flat_map(|dim| dim.to_le_bytes()));
+            head.extend(tensor.type_id.to_le_bytes());
+            head.extend(offset.to_le_bytes());
+            offset = offset
+                .checked_add(tensor.size)
                 .and_then(|end| size::align_up(end, ALIGNMENT))
                 .ok_or_else(|| invalid("larger than any file".to_owned()))?;
         }
-        out.pad()?;
+        head.resize(head.len().next_multiple_of(ALIGNMENT as usize), 0);
+        out.write_all(&head)?;
         let sizes = self.tensors.into_iter().map(|tensor| tensor.size).collect();
-        let mut body = GgufBody { out, sizes, current: 0, missing: 0 };
-        body.missing = body.sizes.first().copied().unwrap_or(0);
-        Ok(body)
+        Ok(TensorBody::new(out, sizes, ALIGNMENT))
     }
 }
 
-/// Writes the data of the tensors, in the order in which they were declared.
-#[derive(Debug)]
-pub struct GgufBody<W: Write> {
-    out: Counted<W>,
-    sizes: Vec<u64>,
-    current: usize,
-    /// Bytes missing from the current tensor.
-    missing: u64,
-}
-
-impl<W: Write> GgufBody<W> {
-    /// Appends to the current tensor, and continues with the next when it is complete.
-    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let len = size::widen(bytes.len());
-        let Some(missing) = self.missing.checked_sub(len) else {
-            let what = format!("tensor {}: {len} bytes more than declared", self.current);
-            return Err(invalid(what));
-        };
-        self.out.write_all(bytes)?;
-        self.missing = missing;
-        if missing == 0 {
-            self.out.pad()?;
-            self.current = self.current.saturating_add(1);
-            self.missing = self.sizes.get(self.current).copied().unwrap_or(0);
-        }
-        Ok(())
-    }
-
-    /// Checks that every tensor is complete, and returns the output.
-    pub fn finish(mut self) -> io::Result<W> {
-        if self.current != self.sizes.len() {
-            let what = format!("tensor {}: {} bytes are missing", self.current, self.missing);
-            return Err(invalid(what));
-        }
-        self.out.out.flush()?;
-        Ok(self.out.out)
-    }
-}
-
-/// A `Write` that counts bytes.
-#[derive(Debug)]
-struct Counted<W: Write> {
-    out: W,
-    written: u64,
-}
-
-impl<W: Write> Counted<W> {
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.out.write_all(bytes)?;
-        self.written = self.written.saturating_add(size::widen(bytes.len()));
-        Ok(())
-    }
-
-    fn count(&mut self, count: usize) -> io::Result<()> {
-        self.write_all(&size::widen(count).to_le_bytes())
-    }
-
-    fn string(&mut self, text: &str) -> io::Result<()> {
-        self.count(text.len())?;
-        self.write_all(text.as_bytes())
-    }
-
-    fn value(&mut self, value: &MetadataValue) -> io::Result<()> {
-        match value {
-            MetadataValue::U32(value) => self.typed(4, &value.to_le_bytes()),
-            MetadataValue::F32(value) => self.typed(6, &value.to_le_bytes()),
-            MetadataValue::Bool(value) => self.typed(7, &[u8::from(*value)]),
-            MetadataValue::String(value) => {
-                self.typed(8, &[])?;
-                self.string(value)
+impl MetadataValue {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::U32(value) => put_word(out, 4, value.to_le_bytes()),
+            Self::F32(value) => put_word(out, 6, value.to_le_bytes()),
+            Self::Bool(value) => {
+                out.extend(7u32.to_le_bytes());
+                out.push(u8::from(*value));
             }
-            MetadataValue::Strings(values) => {
-                self.array(8, values.len())?;
-                values.iter().try_for_each(|value| self.string(value))
+            Self::String(value) => {
+                out.extend(8u32.to_le_bytes());
+                put_string(out, value);
             }
-            MetadataValue::I32s(values) => self.words(5, values.iter().map(|v| v.to_le_bytes())),
-            MetadataValue::U32s(values) => self.words(4, values.iter().map(|v| v.to_le_bytes())),
-            MetadataValue::F32s(values) => self.words(6, values.iter().map(|v| v.to_le_bytes())),
+            Self::Strings(values) => {
+                put_array(out, 8, values.len());
+                values.iter().for_each(|value| put_string(out, value));
+            }
+            Self::I32s(values) => put_words(out, 5, values.iter().map(|v| v.to_le_bytes())),
+            Self::U32s(values) => put_words(out, 4, values.iter().map(|v| v.to_le_bytes())),
+            Self::F32s(values) => put_words(out, 6, values.iter().map(|v| v.to_le_bytes())),
         }
     }
+}
 
-    fn words(
-        &mut self,
-        element_type: u32,
-        mut words: impl ExactSizeIterator<Item = [u8; 4]>,
-    ) -> io::Result<()> {
-        self.array(element_type, words.len())?;
-        words.try_for_each(|word| self.write_all(&word))
-    }
+fn put_count(out: &mut Vec<u8>, count: usize) {
+    out.extend(size::widen(count).to_le_bytes());
+}
 
-    fn typed(&mut self, type_id: u32, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(&type_id.to_le_bytes())?;
-        self.write_all(bytes)
-    }
+fn put_string(out: &mut Vec<u8>, text: &str) {
+    put_count(out, text.len());
+    out.extend(text.as_bytes());
+}
 
-    fn array(&mut self, element_type: u32, len: usize) -> io::Result<()> {
-        self.typed(9, &element_type.to_le_bytes())?;
-        self.count(len)
-    }
+/// Writes a value of four bytes.
+fn put_word(out: &mut Vec<u8>, type_id: u32, word: [u8; 4]) {
+    out.extend([type_id.to_le_bytes(), word].as_flattened());
+}
 
-    fn pad(&mut self) -> io::Result<()> {
-        let padded = size::align_up(self.written, ALIGNMENT).unwrap_or(self.written);
-        let missing = usize::try_from(padded.saturating_sub(self.written)).unwrap_or(0);
-        let zeros = [0u8; ALIGNMENT as usize];
-        self.write_all(zeros.get(..missing).unwrap_or_default())
-    }
+fn put_words(out: &mut Vec<u8>, element_type: u32, words: impl ExactSizeIterator<Item = [u8; 4]>) {
+    put_array(out, element_type, words.len());
+    out.extend(words.flatten());
+}
+
+/// Writes the type, element type and length of an array.
+fn put_array(out: &mut Vec<u8>, element_type: u32, len: usize) {
+    put_word(out, 9, element_type.to_le_bytes());
+    put_count(out, len);
 }

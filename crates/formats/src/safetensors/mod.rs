@@ -19,22 +19,23 @@ use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visi
 
 use crate::checkpoint::{Dtype, Entry};
 use crate::cursor::Cursor;
+use crate::encoding::FloatEncoding;
 use crate::error::{Error, quote_safely};
 use crate::size;
 
 /// Maximum length of a header. That of a model of thirty layers has 60 KB.
 const MAX_HEADER_LEN: u64 = 16 * 1024 * 1024;
-/// Maximum number of tensors.
 const MAX_TENSORS: usize = 65_536;
 /// Maximum number of dimensions.
 const MAX_DIMS: usize = 4;
 
 /// Returns the element type with this name.
 fn dtype(name: &str) -> Option<Dtype> {
+    let mut floats = FloatEncoding::ALL.iter().filter(|float| float.is_plain());
+    if let Some(&float) = floats.find(|float| float.name() == name) {
+        return Some(Dtype::Float(float));
+    }
     Some(match name {
-        "F32" => Dtype::F32,
-        "F16" => Dtype::F16,
-        "BF16" => Dtype::Bf16,
         "U8" => Dtype::U8,
         "BOOL" | "I8" | "F8_E4M3" | "F8_E5M2" | "F8_E8M0" => Dtype::Other(1),
         "I16" | "U16" => Dtype::Other(2),
@@ -81,7 +82,7 @@ fn locate(file: &str, name: String, raw: RawEntry<'_>, data_start: u64) -> Resul
     let elements = size::product(&raw.shape.0);
     let needed = elements.and_then(|elements| size::product(&[elements, dtype.size()]));
     let found = end.checked_sub(begin);
-    let (Some(found), Some(offset)) = (found, size::end(data_start, begin)) else {
+    let (Some(found), Some(offset)) = (found, data_start.checked_add(begin)) else {
         return Err(fault(format!("data offsets {begin}..{end} are invalid")));
     };
     if Some(found) != needed {
@@ -116,7 +117,7 @@ fn check_coverage(
             };
             return Err(fault(format!("{what}: the previous data ends at byte {at}")));
         }
-        at = match size::end(entry.offset, entry.size) {
+        at = match entry.offset.checked_add(entry.size) {
             Some(end) if end <= file_len => end,
             _ => {
                 let what = format!("its {} bytes end past the file ({file_len} bytes)", entry.size);

@@ -6,7 +6,8 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
-use crate::encoding::{FloatEncoding, FloatKind};
+use crate::body::TensorBody;
+use crate::encoding::FloatEncoding;
 use crate::error::invalid;
 use crate::size;
 
@@ -29,8 +30,7 @@ impl SafetensorsWriter {
         if !float.is_plain() {
             return Err(invalid(format!("{name}: safetensors has no type for {float}")));
         }
-        let element = if float.kind() == FloatKind::F32 { 4 } else { 2 };
-        self.add(name, shape, float.name(), element)
+        self.add(name, shape, float.name(), float.block_bytes())
     }
 
     /// Adds a tensor of bytes: packed trits.
@@ -42,7 +42,7 @@ impl SafetensorsWriter {
         let mut dims: Vec<u64> = shape.iter().map(|&dim| size::widen(dim)).collect();
         dims.push(element);
         let begin = self.end;
-        let Some(end) = size::product(&dims).and_then(|size| size::end(begin, size)) else {
+        let Some(end) = size::product(&dims).and_then(|size| begin.checked_add(size)) else {
             return Err(invalid(format!("{name}: larger than any file")));
         };
         let entry = json!({ "dtype": dtype, "shape": shape, "data_offsets": [begin, end] });
@@ -54,38 +54,15 @@ impl SafetensorsWriter {
     }
 
     /// Writes the header.
-    pub fn begin<W: Write>(mut self, mut out: W) -> io::Result<SafetensorsBody<W>> {
+    pub fn begin<W: Write>(mut self, mut out: W) -> io::Result<TensorBody<W>> {
         self.header.insert("__metadata__".to_owned(), json!({ "format": "pt" }));
         let mut json = serde_json::to_vec(&Value::Object(self.header))?;
         // Data starts at a multiple of eight, as other writers have it.
         json.resize(json.len().next_multiple_of(8), b' ');
         out.write_all(&size::widen(json.len()).to_le_bytes())?;
         out.write_all(&json)?;
-        Ok(SafetensorsBody { out, missing: self.end })
-    }
-}
-
-/// Writes the data of the tensors, in the order in which they were declared.
-#[derive(Debug)]
-pub struct SafetensorsBody<W: Write> {
-    out: W,
-    missing: u64,
-}
-
-impl<W: Write> SafetensorsBody<W> {
-    /// Appends data.
-    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let missing = self.missing.checked_sub(size::widen(bytes.len()));
-        self.missing = missing.ok_or_else(|| invalid("more data than declared".to_owned()))?;
-        self.out.write_all(bytes)
-    }
-
-    /// Checks that all data was written, and returns the output.
-    pub fn finish(mut self) -> io::Result<W> {
-        if self.missing != 0 {
-            return Err(invalid(format!("{} bytes of data are missing", self.missing)));
-        }
-        self.out.flush()?;
-        Ok(self.out)
+        // Tensors are adjacent, so their data may be appended in pieces of any size.
+        let sizes = if self.end == 0 { Vec::new() } else { vec![self.end] };
+        Ok(TensorBody::new(out, sizes, 1))
     }
 }

@@ -6,65 +6,50 @@ use wf_core::Vocabulary;
 
 use crate::companions::MAX_TOKENIZER_LEN;
 use crate::error::Error;
-use crate::gguf::check_vocabulary;
 use crate::gguf::read::Gguf;
 use crate::gguf::value::MAX_TEMPLATE_LEN;
 use crate::size;
-use crate::vocabulary::{TokenizerSource, read_vocabulary};
+use crate::text::{TokenizerSource, read_vocabulary};
 
 /// A tokenizer of Hugging Face.
 pub(crate) const TOKENIZER_JSON: &str = "tokenizer.json";
 /// A vocabulary of GGUF, as a GGUF file without tensors.
 pub(crate) const VOCABULARY_GGUF: &str = "vocabulary.gguf";
-/// A chat template.
 pub(crate) const CHAT_TEMPLATE: &str = "chat_template.jinja";
 
-/// The documents of a file.
-pub(super) struct Documents {
-    pub(super) tokenizer: TokenizerSource,
-    pub(super) chat_template: Option<String>,
-}
-
-impl Documents {
-    pub(super) fn read(
-        wf: &WfFile<'_>,
-        documents: &[Document],
-        decisions: &mut Vec<String>,
-    ) -> Result<Self, Error> {
-        let mut tokenizer = None;
-        let mut chat_template = None;
-        for document in documents {
-            let bytes = wf.document(document)?;
-            let fault = |what: &str| Err(wf.document_fault(document, what));
-            match document.name.as_str() {
-                TOKENIZER_JSON | VOCABULARY_GGUF if tokenizer.is_some() => {
-                    return fault("is a second tokenizer");
-                }
-                TOKENIZER_JSON => tokenizer = Some(TokenizerSource::Json(bytes.to_vec())),
-                VOCABULARY_GGUF => {
-                    let vocabulary = wf.vocabulary(bytes, decisions)?;
-                    let Some(vocabulary) = vocabulary else { return fault("has no tokens") };
-                    tokenizer = Some(TokenizerSource::Gguf(vocabulary));
-                }
-                CHAT_TEMPLATE if chat_template.is_some() => {
-                    return fault("is a second chat template");
-                }
-                CHAT_TEMPLATE => match std::str::from_utf8(bytes) {
-                    Ok(text) => chat_template = Some(text.to_owned()),
-                    Err(_) => return fault("is not UTF-8"),
-                },
-                _ => return fault("is not a known document"),
+/// Returns the tokenizer and the chat template among the documents of a file.
+pub(super) fn read(
+    wf: &WfFile<'_>,
+    documents: &[Document],
+    decisions: &mut Vec<String>,
+) -> Result<(TokenizerSource, Option<String>), Error> {
+    let mut tokenizer = None;
+    let mut chat_template = None;
+    for document in documents {
+        let bytes = wf.document(document)?;
+        let fault = |what: &str| Err(wf.document_fault(document, what));
+        match document.name.as_str() {
+            TOKENIZER_JSON | VOCABULARY_GGUF if tokenizer.is_some() => {
+                return fault("is a second tokenizer");
             }
+            TOKENIZER_JSON => tokenizer = Some(TokenizerSource::Json(bytes.to_vec())),
+            VOCABULARY_GGUF => {
+                let vocabulary = wf.vocabulary(bytes, decisions)?;
+                let Some(vocabulary) = vocabulary else { return fault("has no tokens") };
+                tokenizer = Some(TokenizerSource::Gguf(vocabulary));
+            }
+            CHAT_TEMPLATE if chat_template.is_some() => {
+                return fault("is a second chat template");
+            }
+            CHAT_TEMPLATE => match std::str::from_utf8(bytes) {
+                Ok(text) => chat_template = Some(text.to_owned()),
+                Err(_) => return fault("is not UTF-8"),
+            },
+            _ => return fault("is not a known document"),
         }
-        let missing = || TokenizerSource::Missing { looked: format!("{}: documents", wf.file) };
-        Ok(Self { tokenizer: tokenizer.unwrap_or_else(missing), chat_template })
     }
-
-    /// Rejects tokens that the embedding has no rows for.
-    pub(super) fn check_vocabulary(&self, file: &str, vocab_len: usize) -> Result<(), Error> {
-        let TokenizerSource::Gguf(vocabulary) = &self.tokenizer else { return Ok(()) };
-        check_vocabulary(file, Some(vocabulary), vocab_len)
-    }
+    let missing = || TokenizerSource::Missing { looked: format!("{}: documents", wf.file) };
+    Ok((tokenizer.unwrap_or_else(missing), chat_template))
 }
 
 impl<'a> WfFile<'a> {

@@ -1,14 +1,11 @@
 //! The header of a `.wf` file: JSON with the configuration, and the positions of documents and tensors.
 
-use std::fmt;
-
-use serde::de::{Error as _, Unexpected};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::encoding::{FloatEncoding, TernaryEncoding};
 use crate::tensor::Encoding;
-use crate::vocabulary::SpecialTokenTexts;
+use crate::text::SpecialTokenTexts;
 
 /// The header. Unknown fields are rejected, because they may change the model.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,30 +49,23 @@ pub(crate) struct Extent {
     /// Offset from the start of the data.
     pub(crate) offset: u64,
     pub(crate) size: u64,
-    pub(crate) checksum: Sum,
+    #[serde(with = "hex_digits")]
+    pub(crate) checksum: u64,
 }
 
-/// A checksum of sixteen hexadecimal digits, so that the length of a header does not depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Sum(pub(crate) u64);
+/// Checksums are sixteen hexadecimal digits, so that the length of a header does not depend on them.
+mod hex_digits {
+    use serde::de::{Deserialize, Deserializer, Error, Unexpected};
+    use serde::ser::Serializer;
 
-impl fmt::Display for Sum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
+    pub(super) fn serialize<S: Serializer>(sum: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{sum:016x}"))
     }
-}
 
-impl Serialize for Sum {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Sum {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let sum = u64::from_str_radix(&text, 16).map(Sum).ok();
-        sum.filter(|sum| sum.to_string() == text).ok_or_else(|| {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        let text = String::deserialize(from)?;
+        let sum = u64::from_str_radix(&text, 16).ok();
+        sum.filter(|sum| format!("{sum:016x}") == text).ok_or_else(|| {
             D::Error::invalid_value(Unexpected::Str(&text), &"sixteen hexadecimal digits")
         })
     }
@@ -88,12 +78,10 @@ fn encodings() -> impl Iterator<Item = (&'static str, Encoding)> {
     floats.chain(ternary.filter_map(|&e| Some((e.wf_name()?, Encoding::Ternary(e)))))
 }
 
-/// Returns the encoding with this name.
 pub(crate) fn encoding(name: &str) -> Option<Encoding> {
     encodings().find(|(known, _)| *known == name).map(|(_, encoding)| encoding)
 }
 
-/// Returns the name of an encoding.
 pub(crate) fn name(encoding: Encoding) -> Option<&'static str> {
     encodings().find(|(_, known)| *known == encoding).map(|(name, _)| name)
 }

@@ -17,23 +17,22 @@ pub(crate) mod header;
 
 use sha2::{Digest, Sha256};
 
-use self::documents::Documents;
 use self::header::{Extent, Header, Record};
+use crate::checksum::hex;
 use crate::checksum::{Algorithm, Checksum};
 use crate::companions::Companions;
 use crate::config;
 use crate::config::settings::Settings;
 use crate::cursor::Cursor;
-use crate::digest::hex;
 use crate::error::Error;
 use crate::families::Evidence;
-use crate::generation::GenerationDefaults;
-use crate::model_file::{OpenOptions, Parts, SourceFile};
+use crate::gguf::check_vocabulary;
+use crate::map::SourceFile;
 use crate::names::TensorName;
+use crate::parts::{FormatKind, FormatSummary, OpenOptions, Parts};
 use crate::size;
-use crate::summary::{FormatKind, FormatSummary};
 use crate::tensor::{Stored, TensorInfo};
-use crate::vocabulary::ModelText;
+use crate::text::{GenerationDefaults, ModelText, TokenizerSource};
 
 /// First bytes of the format.
 pub(crate) const MAGIC: &[u8] = b"WFMODEL\n";
@@ -41,7 +40,7 @@ pub(crate) const MAGIC: &[u8] = b"WFMODEL\n";
 const VERSION: u32 = 2;
 /// The versions that can be read, with their checksums.
 const VERSIONS: [(u32, Algorithm); 2] = [(1, Algorithm::Multiply), (VERSION, Algorithm::Xxh3)];
-/// The layout of quad lines: see `encoding/ternary/quad_lines.rs`.
+/// The layout of quad lines: see `layout/quad_lines.rs` in `wf-kernels`.
 const LAYOUT: u32 = 1;
 /// Documents and tensors start at multiples of this: the smallest page size, and a multiple of a line.
 pub(crate) const ALIGNMENT: u64 = 4096;
@@ -54,7 +53,7 @@ pub(crate) const MAX_HEADER_LEN: u64 = 1024 * 1024;
 
 /// Returns the offset of the first document or tensor.
 pub(crate) fn data_start(header_len: u64) -> Option<u64> {
-    size::align_up(size::end(PREFIX_LEN, header_len)?, ALIGNMENT)
+    size::align_up(PREFIX_LEN.checked_add(header_len)?, ALIGNMENT)
 }
 
 /// Returns everything before documents and tensors.
@@ -74,32 +73,31 @@ fn digest(covered: &[u8], header: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update(covered).chain_update(header).finalize().into()
 }
 
-/// Opens a `.wf` file.
 pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, Error> {
     let file = source.name.as_str();
     let Beginning { version, algorithm, header, digest, data_start } =
-        read_beginning(file, source.bytes.as_slice())?;
-    let wf = WfFile { file, bytes: source.bytes.as_slice(), data: data_start, algorithm };
+        read_beginning(file, source.bytes())?;
+    let wf = WfFile { file, bytes: source.bytes(), data: data_start, algorithm };
     wf.check_order(&header)?;
     let mut decisions = Vec::new();
-    let documents = Documents::read(&wf, &header.documents, &mut decisions)?;
+    let (tokenizer, chat_template) = documents::read(&wf, &header.documents, &mut decisions)?;
     let mut stored = Stored::default();
     for record in &header.tensors {
         stored.tensors.push(wf.tensor(record)?);
     }
-    let Some(evidence) = Evidence::of(stored.tensors.iter().map(|t| (t.name, t.rows))) else {
-        let what = format!("tensor \"{}\" is missing", TensorName::Embedding);
-        return Err(Error::unsupported(file, what));
-    };
-    documents.check_vocabulary(file, evidence.vocab_len)?;
+    let tensors = stored.tensors.iter().map(|t| (t.name, t.rows));
+    let evidence = Evidence::of(file, "token_embd.weight", tensors)?;
+    if let TokenizerSource::Gguf(vocabulary) = &tokenizer {
+        check_vocabulary(file, vocabulary, evidence.vocab_len)?;
+    }
     let generation = Settings::part_of(file, "generation_config", header.generation_config);
     let companions = Companions {
         config: Settings::part_of(file, "config", header.config),
         diffusion: Settings::default(),
         pooling: Settings::default(),
         text: ModelText {
-            tokenizer: documents.tokenizer,
-            chat_template: documents.chat_template,
+            tokenizer,
+            chat_template,
             special_tokens: header.special_tokens,
             generation: GenerationDefaults::from_json(&generation)?,
         },
@@ -108,8 +106,7 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
     let activation = options.activation;
     let config = config::hugging_face::read(&companions, &evidence, activation, &mut decisions)?;
     let files = vec![source];
-    let stored = stored.fit(&files, &config.network)?;
-    let mut summary = FormatSummary::new(FormatKind::Wf, Some(version), &files, decisions);
+    let mut summary = FormatSummary::new(FormatKind::Wf, Some(version), decisions);
     summary.digest = Some(digest);
     Ok(Parts { files, config, stored, text: companions.text, summary })
 }
@@ -194,7 +191,7 @@ impl<'a> WfFile<'a> {
                     self.absolute(free)
                 )));
             }
-            let Some(end) = size::end(extent.offset, extent.size) else {
+            let Some(end) = extent.offset.checked_add(extent.size) else {
                 return Err(fault("is longer than any file".to_owned()));
             };
             if self.absolute(end) > size::widen(self.bytes.len()) {
@@ -207,7 +204,7 @@ impl<'a> WfFile<'a> {
     }
 
     fn checksum(&self, extent: Extent) -> Checksum {
-        Checksum { algorithm: self.algorithm, value: extent.checksum.0 }
+        Checksum { algorithm: self.algorithm, value: extent.checksum }
     }
 
     /// Converts an offset in the data to one in the file; saturates.
@@ -232,18 +229,9 @@ impl<'a> WfFile<'a> {
                 format!("has {} bytes, but {rows} x {cols} in {encoding} take {size}", extent.size);
             return Err(fault(what));
         }
-        Ok(TensorInfo {
-            name: known,
-            source_name: name.clone(),
-            rows: *rows,
-            cols: *cols,
-            encoding,
-            offset,
-            size,
-            file: 0,
-            factor: 1.0,
-            group_len: None,
-            checksum: Some(self.checksum(*extent)),
-        })
+        let shape = (*rows, *cols);
+        let mut info = TensorInfo::new(known, name.clone(), shape, encoding, offset, size);
+        info.checksum = Some(self.checksum(*extent));
+        Ok(info)
     }
 }

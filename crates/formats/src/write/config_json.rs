@@ -3,8 +3,7 @@
 use serde_json::{Map, Value, json};
 use wf_core::Activation;
 
-use super::target::Target;
-use super::uniform_blocks;
+use super::{Target, uniform_blocks};
 use crate::encoding::FloatKind;
 use crate::model_file::ModelFile;
 

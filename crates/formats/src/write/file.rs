@@ -26,32 +26,26 @@ pub enum IfExists {
 pub struct Staged {
     out: PathBuf,
     if_exists: IfExists,
-    content: Content,
+    partial: Partial,
+    /// The only names that a directory to be replaced may contain; `None` for a file.
+    known: Option<Vec<&'static str>>,
     /// Other files of the model, which already have their names.
     beside: Vec<PathBuf>,
 }
 
-#[derive(Debug)]
-enum Content {
-    File(Partial),
-    Directory { partial: PartialDirectory, known: Vec<&'static str> },
-}
-
 impl Staged {
-    /// Writes a file.
     pub(super) fn file(
         out: &Path,
         if_exists: IfExists,
         write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Error>,
     ) -> Result<Self, Error> {
-        let partial = Partial::create(out)?;
         let at = |e| Error::io(out, e);
-        let mut buffered = BufWriter::with_capacity(1 << 20, partial.file.try_clone().map_err(at)?);
+        let partial = Partial::create(out, false).map_err(at)?;
+        let mut buffered = BufWriter::with_capacity(1 << 20, partial.lock.try_clone().map_err(at)?);
         write(&mut buffered)?;
         buffered.flush().map_err(at)?;
-        partial.file.sync_all().map_err(at)?;
-        let content = Content::File(partial);
-        Ok(Self { out: out.to_owned(), if_exists, content, beside: Vec::new() })
+        partial.lock.sync_all().map_err(at)?;
+        Ok(Self { out: out.to_owned(), if_exists, partial, known: None, beside: Vec::new() })
     }
 
     /// Writes a directory. An existing one is replaced only if it contains nothing but `known` names.
@@ -64,11 +58,9 @@ impl Staged {
         // Without a trailing slash, so that there is a file name to extend.
         let out: PathBuf = out.components().collect();
         check_replaceable(&out, if_exists, &known)?;
-        clear_leftovers(&out);
-        let partial = PartialDirectory::create(&out).map_err(|e| Error::io(&out, e))?;
+        let partial = Partial::create(&out, true).map_err(|e| Error::io(&out, e))?;
         fill(&partial.path)?;
-        let content = Content::Directory { partial, known };
-        Ok(Self { out, if_exists, content, beside: Vec::new() })
+        Ok(Self { out, if_exists, partial, known: Some(known), beside: Vec::new() })
     }
 
     /// Adds files that are removed, too, unless the model is committed.
@@ -79,22 +71,19 @@ impl Staged {
 
     /// Returns the temporary path.
     pub fn path(&self) -> &Path {
-        match &self.content {
-            Content::File(partial) => &partial.path,
-            Content::Directory { partial, .. } => &partial.path,
-        }
+        &self.partial.path
     }
 
     /// Renames it to its final name.
     pub fn commit(mut self) -> Result<(), Error> {
-        let at = |e| Error::io(&self.out, e);
-        match &self.content {
-            Content::File(partial) => partial.commit(&self.out, self.if_exists).map_err(at)?,
-            Content::Directory { partial, known } => {
+        let committed = match &self.known {
+            None => self.partial.commit_file(&self.out, self.if_exists),
+            Some(known) => {
                 check_replaceable(&self.out, self.if_exists, known)?;
-                partial.commit(&self.out).map_err(at)?;
+                self.partial.commit_directory(&self.out)
             }
-        }
+        };
+        committed.map_err(|e| Error::io(&self.out, e))?;
         self.beside.clear();
         Ok(())
     }
@@ -115,35 +104,45 @@ pub(super) fn write_bytes(path: &Path, if_exists: IfExists, bytes: &[u8]) -> Res
         .commit()
 }
 
-/// A file that is being written. It is removed unless it is committed.
+/// The file that the writer of a directory locks.
+const LOCK_NAME: &str = ".lock";
+
+/// A file or directory that is being written. It is removed unless it is committed.
 #[derive(Debug)]
 struct Partial {
     path: PathBuf,
-    /// Locked while it is open.
-    file: File,
+    /// The file itself, or the lock file of a directory. Locked while it is open.
+    lock: File,
 }
 
 impl Partial {
-    fn create(path: &Path) -> Result<Self, Error> {
+    fn create(path: &Path, is_directory: bool) -> io::Result<Self> {
         clear_leftovers(path);
-        let at = |e| Error::io(path, e);
         for number in 0..u32::MAX {
             let partial = partial_path(path, number);
-            let file = match File::create_new(&partial) {
+            let mut locked = partial.clone();
+            if is_directory {
+                locked.push(LOCK_NAME);
+                match fs::create_dir(&partial) {
+                    Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
+                    created => created?,
+                }
+            }
+            let file = match File::create_new(&locked) {
                 Ok(file) => file,
-                Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
-                Err(e) => return Err(at(e)),
+                Err(e) if is_directory || e.kind() == ErrorKind::AlreadyExists => continue,
+                Err(e) => return Err(e),
             };
             // Between creation and locking, others take it for a leftover and may remove it.
-            if lock(&file).map_err(at)? && partial.exists() {
-                return Ok(Self { path: partial, file });
+            if lock(&file)? && locked.exists() {
+                return Ok(Self { path: partial, lock: file });
             }
         }
-        Err(at(ErrorKind::AlreadyExists.into()))
+        Err(ErrorKind::AlreadyExists.into())
     }
 
     /// Renames the file to its final name.
-    fn commit(&self, path: &Path, if_exists: IfExists) -> io::Result<()> {
+    fn commit_file(&self, path: &Path, if_exists: IfExists) -> io::Result<()> {
         match if_exists {
             IfExists::Replace => fs::rename(&self.path, path)?,
             // Unlike a rename, a link does not replace an existing file.
@@ -157,44 +156,9 @@ impl Partial {
         }
         sync_directory(directory_of(path))
     }
-}
 
-impl Drop for Partial {
-    fn drop(&mut self) {
-        // It no longer exists if it was committed.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// The file that the writer of a directory locks.
-const LOCK_NAME: &str = ".lock";
-
-/// A directory that is being written. It is removed unless it is committed.
-#[derive(Debug)]
-struct PartialDirectory {
-    path: PathBuf,
-    /// Held while the directory is written.
-    _lock: File,
-}
-
-impl PartialDirectory {
-    fn create(path: &Path) -> io::Result<Self> {
-        for number in 0..u32::MAX {
-            let partial = partial_path(path, number);
-            match fs::create_dir(&partial) {
-                Ok(()) => {}
-                Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
-                Err(e) => return Err(e),
-            }
-            let Ok(file) = File::create_new(partial.join(LOCK_NAME)) else { continue };
-            if lock(&file)? && partial.join(LOCK_NAME).exists() {
-                return Ok(Self { path: partial, _lock: file });
-            }
-        }
-        Err(ErrorKind::AlreadyExists.into())
-    }
-
-    fn commit(&self, path: &Path) -> io::Result<()> {
+    /// Renames the directory to its final name.
+    fn commit_directory(&self, path: &Path) -> io::Result<()> {
         sync_directory(&self.path)?;
         let old = self.path.with_extension("old");
         let had_old = fs::remove_dir(path).is_err() && path.exists();
@@ -211,9 +175,10 @@ impl PartialDirectory {
     }
 }
 
-impl Drop for PartialDirectory {
+impl Drop for Partial {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
+        // It no longer exists if it was committed.
+        let _ = fs::remove_file(&self.path).or_else(|_| fs::remove_dir_all(&self.path));
     }
 }
 
@@ -232,7 +197,7 @@ fn check_replaceable(path: &Path, if_exists: IfExists, known: &[&str]) -> Result
         if name != LOCK_NAME && !known.iter().any(|known| name == **known) {
             let name = crate::error::quote_safely(&name.to_string_lossy());
             let what = format!("directory contains \"{name}\", so it is not replaced");
-            return Err(Error::unsupported(&path.display().to_string(), what));
+            return Err(Error::unsupported(path.display(), what));
         }
     }
     Ok(())

@@ -1,52 +1,27 @@
 //! Writes a model as GGUF.
 
-use std::path::Path;
-
-use super::file::{IfExists, Staged};
-use super::target::{Container, Target};
-use super::tokenizer::vocabulary_of;
-use super::{Progress, dims, is_plain, tensor, uniform_blocks};
 use wf_core::{Activation, Network, RotaryPairs, Vocabulary};
 
+use super::copy::Copier;
+use super::file::Staged;
+use super::tokenizer::vocabulary_of;
+use super::{Job, dims, is_plain, uniform_blocks};
 use crate::config::ModelInfo;
-use crate::encoding::{FloatEncoding, Project, Rounding, TernaryEncoding};
+use crate::encoding::{Project, TernaryEncoding};
 use crate::error::Error;
 use crate::gguf::write::{GgufWriter, MetadataValue};
-use crate::model_file::ModelFile;
-
-/// Options of [`write_gguf`].
-#[derive(Debug, Clone)]
-pub struct GgufTarget {
-    /// Encoding of the projections.
-    pub trits: TernaryEncoding,
-    /// Encoding of the embedding, and of the output head if it is a separate tensor.
-    pub head: FloatEncoding,
-    /// Handling of scales that the encoding cannot represent exactly.
-    pub rounding: Rounding,
-    /// Name of the model; `None` for that of the source.
-    pub name: Option<String>,
-}
-
-/// Writes a model as a GGUF file, and replaces an existing file.
-pub fn write_gguf(source: &ModelFile, target: &GgufTarget, out: &Path) -> Result<(), Error> {
-    let GgufTarget { trits, head, rounding, name } = target.clone();
-    let container = Container::Gguf(trits);
-    let if_exists = IfExists::Replace;
-    let target = Target { container, head, rounding, name, if_exists, threads: 1 };
-    target.write(source, out)
-}
 
 /// Writes a model as a GGUF file whose projections are `trits`.
 pub(super) fn stage(
-    source: &ModelFile,
-    target: &Target,
+    job: &Job<'_>,
     trits: TernaryEncoding,
-    out: &Path,
-    progress: &mut Progress<'_>,
+    mut copier: Copier<'_>,
 ) -> Result<Staged, Error> {
+    let &Job { source, target, out, .. } = job;
     let (network, info) = (source.network(), source.info());
     let io = |e| Error::io(out, e);
     let (architecture, pairs) = architecture(network, trits);
+    copier.pairs = pairs;
     let mut writer = GgufWriter::new();
     writer.set_network(network, info, architecture, target.name.as_deref());
     match (vocabulary_of(source)?, info.bos) {
@@ -57,17 +32,13 @@ pub(super) fn stage(
     if let Some(template) = source.chat_template() {
         writer.set("tokenizer.chat_template", MetadataValue::String(template.to_owned()));
     }
-    let plan = target.plan(source)?;
-    for planned in &plan {
-        let shape = dims(tensor(source, planned.name));
+    for (planned, info) in job.tensors() {
         let name = planned.name.gguf_in(network);
-        writer.declare(&name, &shape, planned.encoding).map_err(io)?;
+        writer.declare(&name, &dims(info), planned.encoding).map_err(io)?;
     }
-    let mut copier = target.copier(source, pairs, progress);
     Staged::file(out, target.if_exists, |file| {
         let mut body = writer.begin(file).map_err(io)?;
-        for planned in &plan {
-            let info = tensor(source, planned.name);
+        for (planned, info) in job.tensors() {
             copier.copy(info, planned.encoding, |bytes| body.append(bytes).map_err(io))?;
         }
         body.finish().map(drop).map_err(io)?;

@@ -5,40 +5,226 @@
 
 mod compatible;
 mod config_json;
+mod copy;
 mod file;
 mod gguf;
 mod packed;
 mod sglbitnt;
-mod target;
 mod tokenizer;
 mod wf;
 
 pub use compatible::compatible_encodings;
 pub use file::{IfExists, Staged};
-pub use gguf::{GgufTarget, write_gguf};
-pub use packed::write_packed_dir;
-pub use sglbitnt::write_sglbitnt;
-pub use target::{Container, PlannedTensor, Target};
 pub use tokenizer::vocabulary_from_tokenizer_json;
 
-use std::thread;
+use std::path::{Path, PathBuf};
 
-use wf_core::{Attention, Dense, Layer, Network, RotaryPairs};
+use wf_core::{Attention, Dense, Network};
 
-use crate::encoding::{EncodingError, FloatEncoding, Rounding, Scales, TernaryEncoding};
-use crate::encoding::{encode_floats, encode_trits};
+use crate::companions::directory_of;
+use crate::encoding::{FloatEncoding, Rounding, Scales, TernaryEncoding};
+use crate::encoding::{decode_floats, encode_floats};
 use crate::error::Error;
 use crate::model_file::ModelFile;
-use crate::names::{LayerTensor, TensorName};
-use crate::size;
+use crate::names::TensorName;
 use crate::tensor::{Encoding, TensorInfo};
-use crate::tensor_data::TensorData;
+use copy::{Copier, Progress};
 
-/// Receives the number of bytes of the source that have been processed.
-pub(crate) type Progress<'a> = dyn FnMut(u64) + 'a;
+/// The file or directory that a model is written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Container {
+    /// A GGUF file with projections in this encoding.
+    Gguf(TernaryEncoding),
+    /// A directory for `transformers`: packed safetensors, `config.json`, tokenizer.
+    Packed,
+    /// An SGLBITNT `.bin` with tokenizer files in the same directory.
+    Sglbitnt,
+    /// A `.wf` file: the complete model, with trits in the layout of the kernels.
+    Wf,
+}
 
-/// Rows of floats in memory at a time.
-const CHUNK_ROWS: usize = 256;
+impl Container {
+    /// Returns the encoding of the projections; for [`Container::Wf`], of those with one scale.
+    pub fn trits(self) -> TernaryEncoding {
+        match self {
+            Self::Gguf(trits) => trits,
+            Self::Packed => TernaryEncoding::HF_PACKED,
+            Self::Sglbitnt => TernaryEncoding::SGL_PACKED,
+            Self::Wf => TernaryEncoding::QUAD_LINES,
+        }
+    }
+
+    /// Returns `true` if the embedding and output head can have this encoding.
+    pub fn supports_head(self, head: FloatEncoding) -> bool {
+        head.is_plain() || matches!(self, Self::Gguf(_) | Self::Wf)
+    }
+}
+
+/// The target of a conversion, with its options.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Format of the output.
+    pub container: Container,
+    /// Encoding of the embedding, and of the output head if it is a separate tensor.
+    pub head: FloatEncoding,
+    /// Handling of scales that the encoding cannot represent exactly.
+    pub rounding: Rounding,
+    /// Name of the model; `None` for that of the source.
+    pub name: Option<String>,
+    /// Handling of an existing file.
+    pub if_exists: IfExists,
+    /// Number of threads. The output does not depend on it.
+    pub threads: usize,
+}
+
+/// One tensor of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlannedTensor {
+    /// The tensor.
+    pub name: TensorName,
+    /// Its encoding.
+    pub encoding: Encoding,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+impl PlannedTensor {
+    /// Returns its float encoding; it is not a projection.
+    fn float(&self) -> FloatEncoding {
+        self.encoding.float().unwrap_or(FloatEncoding::F32)
+    }
+}
+
+impl Target {
+    /// Creates a target that keeps every number, replaces existing files and uses one thread.
+    pub fn new(container: Container, head: FloatEncoding) -> Self {
+        let (rounding, if_exists) = (Rounding::Exact, IfExists::Replace);
+        Self { container, head, rounding, name: None, if_exists, threads: 1 }
+    }
+
+    /// Returns the default type of the head: that of the source, or f32 if the container has no such
+    /// type or if it would change norms.
+    pub fn default_head(source: &ModelFile, container: Container) -> Result<FloatEncoding, Error> {
+        let found = source.tensor(TensorName::Embedding).and_then(|t| t.encoding.float());
+        let Some(found) = found.filter(|&float| container.supports_head(float)) else {
+            return Ok(FloatEncoding::F32);
+        };
+        let norms = source.tensors().iter().filter(|t| t.name.is_norm());
+        for norm in norms.filter(|_| container == Container::Packed) {
+            if !is_exact(source, norm, found)? {
+                return Ok(FloatEncoding::F32);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns every tensor of the output, or an error if one does not fit. Reads norms and scales, but no
+    /// other weights.
+    pub fn plan(&self, source: &ModelFile) -> Result<Vec<PlannedTensor>, Error> {
+        let plan = |name: TensorName| {
+            let info = tensor(source, name);
+            let encoding = self.encoding(source, info)?;
+            let size = encoding
+                .size(info.rows, info.cols)
+                .map_err(|e| compatible::misfit(source, info, e))?;
+            Ok(PlannedTensor { name, encoding, size })
+        };
+        if !self.container.supports_head(self.head) {
+            let what = format!(
+                "head type {} is not supported by this format, allowed are f32, f16 and bf16",
+                self.head
+            );
+            return Err(Error::unsupported(source.name(), what));
+        }
+        TensorName::all(source.network()).map(plan).collect()
+    }
+
+    /// Returns the encoding of a tensor. Projections in a `.wf` file depend on their scales; the number
+    /// of scales of master weights is known without computing them. Norms are f32, except in packed
+    /// checkpoints: `transformers` requires one type for all floats, so there they have the type of the
+    /// head if that is exact.
+    fn encoding(&self, source: &ModelFile, info: &TensorInfo) -> Result<Encoding, Error> {
+        if info.name.is_linear() {
+            if self.container != Container::Wf {
+                return Ok(Encoding::Ternary(self.container.trits()));
+            }
+            let scales = match (info.encoding, info.group_len) {
+                (Encoding::MasterWeights(_), None) => Scales::Tensor(1.0),
+                (Encoding::MasterWeights(_), Some(len)) => {
+                    Scales::Groups { len, values: Vec::new() }
+                }
+                _ => source.scales(info)?,
+            };
+            let lines = TernaryEncoding::quad_lines_for(&scales);
+            return lines.map(Encoding::Ternary).map_err(|e| source.fault(info, e));
+        }
+        let has_head_type = !info.name.is_norm()
+            || (self.container == Container::Packed && is_exact(source, info, self.head)?);
+        Ok(Encoding::Float(if has_head_type { self.head } else { FloatEncoding::F32 }))
+    }
+
+    /// Returns every file that is created or replaced by writing to `out`.
+    pub fn files(&self, source: &ModelFile, out: &Path) -> Vec<PathBuf> {
+        let (directory, mut files) = match self.container {
+            Container::Gguf(_) | Container::Wf => return vec![out.to_owned()],
+            Container::Packed => (out, packed::NAMES.map(|name| out.join(name)).to_vec()),
+            Container::Sglbitnt => (directory_of(out), vec![out.to_owned()]),
+        };
+        if tokenizer::has_files(source) {
+            files.extend(tokenizer::NAMES.map(|name| directory.join(name)));
+        }
+        files
+    }
+
+    /// Writes the model under a temporary name. `progress` receives the number of bytes of the source
+    /// that have been processed.
+    pub fn stage(
+        &self,
+        source: &ModelFile,
+        out: &Path,
+        progress: &mut Progress<'_>,
+    ) -> Result<Staged, Error> {
+        let network = source.network();
+        let rejected = |what: &str| {
+            let what = format!("architecture {} {what}", source.info().architecture);
+            Err(Error::unsupported(out.display(), what))
+        };
+        if network.uniform_layer().is_none() {
+            return rejected("has layers that differ, which no format has keys for");
+        }
+        if !is_plain(network) && !matches!(self.container, Container::Gguf(_)) {
+            return rejected("is written to GGUF only");
+        }
+        let job = Job { source, target: self, out, plan: self.plan(source)? };
+        let copier = Copier::new(source, self, progress);
+        match self.container {
+            Container::Gguf(trits) => gguf::stage(&job, trits, copier),
+            Container::Packed => packed::stage(&job, copier),
+            Container::Sglbitnt => sglbitnt::stage(&job, copier),
+            Container::Wf => wf::stage(&job, copier),
+        }
+    }
+
+    /// Writes the model.
+    pub fn write(&self, source: &ModelFile, out: &Path) -> Result<(), Error> {
+        self.stage(source, out, &mut |_| {})?.commit()
+    }
+}
+
+/// A model to be written.
+struct Job<'a> {
+    source: &'a ModelFile,
+    target: &'a Target,
+    out: &'a Path,
+    plan: Vec<PlannedTensor>,
+}
+
+impl Job<'_> {
+    /// Returns every tensor of the output with the one it is made of.
+    fn tensors(&self) -> impl Iterator<Item = (&PlannedTensor, &TensorInfo)> {
+        self.plan.iter().map(|planned| (planned, tensor(self.source, planned.name)))
+    }
+}
 
 /// Returns a tensor of the network; opening the model has found it.
 fn tensor(source: &ModelFile, name: TensorName) -> &TensorInfo {
@@ -67,168 +253,12 @@ fn dims(info: &TensorInfo) -> Vec<usize> {
     if info.name.is_norm() { vec![info.cols] } else { vec![info.rows, info.cols] }
 }
 
-/// Copies tensors to a file, and counts the bytes of the source that have been processed.
-struct Copier<'a> {
-    source: &'a ModelFile,
-    rounding: Rounding,
-    pairs: RotaryPairs,
-    threads: usize,
-    progress: &'a mut Progress<'a>,
-    done: u64,
-}
-
-impl Copier<'_> {
-    /// Passes the encoded bytes of a tensor to `write`: a projection at once, floats in parts.
-    fn copy(
-        &mut self,
-        info: &TensorInfo,
-        encoding: Encoding,
-        mut write: impl FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        match encoding {
-            Encoding::Ternary(trits) => write(&self.projection(info, trits)?.packed),
-            Encoding::Float(float)
-            | Encoding::MasterWeights(float)
-            | Encoding::TernaryFloats(float) => self.copy_floats(info, float, write),
-        }
-    }
-
-    /// Copies floats bit for bit if the encoding stays the same, and re-encodes them otherwise.
-    fn copy_floats(
-        &mut self,
-        info: &TensorInfo,
-        encoding: FloatEncoding,
-        mut write: impl FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let fault = |e: EncodingError| self.source.fault(info, e);
-        self.source.check(info)?;
-        let found = info.encoding.float().unwrap_or(encoding);
-        let mut bytes = Vec::new();
-        let mut values = Vec::new();
-        for first in (0..info.rows).step_by(CHUNK_ROWS) {
-            let rows = CHUNK_ROWS.min(info.rows - first);
-            // Values are decoded even if bytes are copied, to reject numbers that are not finite.
-            self.source.read_floats(info, first..first + rows, &mut bytes, &mut values)?;
-            if found == encoding {
-                write(&bytes)?;
-            } else {
-                let share = rows.div_ceil(self.threads.max(1)) * info.cols;
-                for part in encode_parallel(encoding, &values, share) {
-                    write(&part.map_err(fault)?)?;
-                }
-            }
-            self.done += size::widen(bytes.len());
-            (self.progress)(self.done);
-        }
-        Ok(())
-    }
-
-    /// Reads a projection and encodes it.
-    fn projection(
-        &mut self,
-        info: &TensorInfo,
-        encoding: TernaryEncoding,
-    ) -> Result<Projection, Error> {
-        let data = self.source.read(info)?;
-        let scales = data.scales()?;
-        let trits = read_trits(&data, info, self.threads)?;
-        let (trits, scales) = self.reorder_rows(info, trits, scales);
-        let packed = encode_trits(encoding, &trits, info.rows, info.cols, &scales, self.rounding)
-            .map_err(|e| compatible::explained(self.source, info, &scales, e))?;
-        self.done += info.size;
-        (self.progress)(self.done);
-        Ok(Projection { packed, scale: one_scale(&scales) })
-    }
-
-    /// Reorders the rows of query and key to the rotary pairs of the file.
-    fn reorder_rows(&self, info: &TensorInfo, trits: Vec<i8>, scales: Scales) -> (Vec<i8>, Scales) {
-        let network = self.source.network();
-        let layer = match info.name {
-            TensorName::Layer(layer, LayerTensor::Query | LayerTensor::Key) => {
-                network.layers.get(layer)
-            }
-            _ => None,
-        };
-        let attention = layer.map(Layer::attention);
-        let pairs = attention.and_then(|attention| attention.rope).map(|rope| rope.pairs);
-        let (Some(attention), Some(pairs)) = (attention, pairs) else { return (trits, scales) };
-        if pairs == self.pairs {
-            return (trits, scales);
-        }
-        let from = |row| self.pairs.row_before(row, attention.head_dim);
-        let scales = match scales {
-            Scales::Tensor(scale) => Scales::Tensor(scale),
-            Scales::Rows(values) => Scales::Rows(reordered(&values, 1, from)),
-            Scales::Groups { len, values } => {
-                Scales::Groups { len, values: reordered(&values, info.cols / len, from) }
-            }
-        };
-        (reordered(&trits, info.cols, from), scales)
-    }
-}
-
-/// Encodes rows on several threads, because Q6_K is slow.
-fn encode_parallel(
-    encoding: FloatEncoding,
-    values: &[f32],
-    share: usize,
-) -> Vec<Result<Vec<u8>, EncodingError>> {
-    thread::scope(|scope| {
-        let parts: Vec<_> = values
-            .chunks(share.max(1))
-            .map(|part| scope.spawn(move || encode_floats(encoding, part)))
-            .collect();
-        let joined = parts.into_iter().map(|part| part.join());
-        joined.map(|part| part.expect("encoding does not panic")).collect()
-    })
-}
-
-/// An encoded projection.
-struct Projection {
-    packed: Vec<u8>,
-    /// The scale of the tensor, for encodings that store none; `encode_trits` has checked that there is one.
-    scale: f32,
-}
-
-/// Returns the scale of a tensor with one scale. That of a tensor of zeros becomes positive, as formats
-/// that store it elsewhere require.
-fn one_scale(scales: &Scales) -> f32 {
-    scales.values().first().copied().filter(|&scale| scale > 0.0).unwrap_or(1.0)
-}
-
-/// Reads all trits of a projection on several threads.
-fn read_trits(data: &TensorData<'_>, info: &TensorInfo, threads: usize) -> Result<Vec<i8>, Error> {
-    let mut trits = vec![0; info.rows * info.cols];
-    let share = info.rows.div_ceil(threads.max(1)).max(1);
-    let parts = trits.chunks_mut(share * info.cols).enumerate();
-    thread::scope(|scope| {
-        let parts: Vec<_> = parts
-            .map(|(at, part)| {
-                let first = at * share;
-                scope.spawn(move || data.trits(first..(first + share).min(info.rows), part))
-            })
-            .collect();
-        parts.into_iter().try_for_each(|part| part.join().expect("reading trits does not panic"))
-    })?;
-    Ok(trits)
-}
-
-fn reordered<T: Copy>(values: &[T], row_len: usize, from: impl Fn(usize) -> usize) -> Vec<T> {
-    let rows = values.len() / row_len;
-    (0..rows).flat_map(|row| &values[from(row) * row_len..][..row_len]).copied().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_two_orders_of_rotary_pairs_are_inverse() {
-        let rows: Vec<usize> = (0..24).collect();
-        let adjacent = reordered(&rows, 1, |row| RotaryPairs::Adjacent.row_before(row, 8));
-        assert_eq!(&adjacent[..8], [0, 4, 1, 5, 2, 6, 3, 7]);
-        assert_eq!(&adjacent[8..10], [8, 12]);
-        let back = reordered(&adjacent, 1, |row| RotaryPairs::Halves.row_before(row, 8));
-        assert_eq!(back, rows);
-    }
+/// Returns `true` if another encoding represents every value of a tensor exactly.
+fn is_exact(source: &ModelFile, info: &TensorInfo, float: FloatEncoding) -> Result<bool, Error> {
+    let (mut bytes, mut values) = (Vec::new(), Vec::new());
+    source.read_floats(info, 0..info.rows, &mut bytes, &mut values)?;
+    let mut stored = vec![0.0; values.len()];
+    let encoded = encode_floats(float, &values);
+    let decoded = encoded.and_then(|bytes| decode_floats(float, &bytes, &mut stored));
+    Ok(decoded.is_ok() && values == stored)
 }

@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use wf_core::RotaryPairs;
-
 use super::config_json::config_json;
+use super::copy::{Copier, one_scale};
 use super::file::{IfExists, Staged, write_bytes};
-use super::target::{Container, PlannedTensor, Target};
 use super::tokenizer::{self, tokenizer_files};
-use super::{Progress, dims, one_scale, tensor};
-use crate::encoding::{FloatEncoding, Rounding, TernaryEncoding, encode_floats};
+use super::{Job, dims};
+use crate::encoding::{FloatEncoding, TernaryEncoding, encode_floats};
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::safetensors::write::SafetensorsWriter;
@@ -20,66 +18,38 @@ pub(super) const NAMES: [&str; 2] = ["model.safetensors", "config.json"];
 
 /// Writes `model.safetensors`, `config.json` and tokenizer files to a directory, and replaces an existing
 /// one that contains nothing else.
-pub fn write_packed_dir(
-    source: &ModelFile,
-    head: FloatEncoding,
-    directory: &Path,
-) -> Result<(), Error> {
-    let (rounding, if_exists) = (Rounding::Exact, IfExists::Replace);
-    let container = Container::Packed;
-    let target = Target { container, head, rounding, name: None, if_exists, threads: 1 };
-    target.write(source, directory)
-}
-
-/// Writes a model as a packed checkpoint.
-pub(super) fn stage(
-    source: &ModelFile,
-    target: &Target,
-    directory: &Path,
-    progress: &mut Progress<'_>,
-) -> Result<Staged, Error> {
-    let plan = target.plan(source)?;
-    let tokenizer = tokenizer_files(source)?;
-    let config = config_json(source, target);
+pub(super) fn stage(job: &Job<'_>, copier: Copier<'_>) -> Result<Staged, Error> {
+    let tokenizer = tokenizer_files(job.source)?;
+    let config = config_json(job.source, job.target);
     let known: Vec<&'static str> = NAMES.into_iter().chain(tokenizer::NAMES).collect();
-    Staged::directory(directory, target.if_exists, known, |directory| {
+    Staged::directory(job.out, job.target.if_exists, known, |directory| {
         let write =
             |name: &str, bytes: &[u8]| write_bytes(&directory.join(name), IfExists::Fail, bytes);
-        write_weights(source, target, &plan, &directory.join("model.safetensors"), progress)?;
+        write_weights(job, copier, &directory.join("model.safetensors"))?;
         write("config.json", config.as_bytes())?;
         tokenizer.iter().try_for_each(|(name, bytes)| write(name, bytes))
     })
 }
 
-fn write_weights(
-    source: &ModelFile,
-    target: &Target,
-    plan: &[PlannedTensor],
-    out: &Path,
-    progress: &mut Progress<'_>,
-) -> Result<(), Error> {
+fn write_weights(job: &Job<'_>, mut copier: Copier<'_>, out: &Path) -> Result<(), Error> {
+    let source = job.source;
     let io = |e| Error::io(out, e);
     let mut writer = SafetensorsWriter::new();
-    for planned in plan {
-        let name = planned.name;
-        let info = tensor(source, name);
-        let hf_name = name.hugging_face();
-        if name.is_linear() {
-            writer.declare_bytes(&hf_name, &[info.rows / 4, info.cols]).map_err(io)?;
+    for (planned, info) in job.tensors() {
+        let name = planned.name.hugging_face();
+        if planned.name.is_linear() {
+            writer.declare_bytes(&name, &[info.rows / 4, info.cols]).map_err(io)?;
             let float = scale_encoding(source, info)?;
-            writer.declare(&format!("{hf_name}_scale"), &[1], float).map_err(io)?;
+            writer.declare(&format!("{name}_scale"), &[1], float).map_err(io)?;
         } else {
-            writer.declare(&hf_name, &dims(info), planned.float()).map_err(io)?;
+            writer.declare(&name, &dims(info), planned.float()).map_err(io)?;
         }
     }
-    let trits = TernaryEncoding::HF_PACKED;
-    let mut copier = target.copier(source, RotaryPairs::Halves, progress);
     let staged = Staged::file(out, IfExists::Fail, |file| {
         let mut body = writer.begin(file).map_err(io)?;
-        for planned in plan {
-            let info = tensor(source, planned.name);
+        for (planned, info) in job.tensors() {
             if planned.name.is_linear() {
-                let projection = copier.projection(info, trits)?;
+                let projection = copier.projection(info, TernaryEncoding::HF_PACKED)?;
                 body.append(&projection.packed).map_err(io)?;
                 let float = scale_encoding(source, info)?;
                 let scale = encode_floats(float, &[projection.scale]);

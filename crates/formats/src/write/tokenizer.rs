@@ -12,7 +12,7 @@ use wf_core::{Vocabulary, token_type};
 
 use crate::error::{Error, quote_safely};
 use crate::model_file::ModelFile;
-use crate::vocabulary::{LLAMA_3_PRE, MAX_TOKENS, TokenizerSource};
+use crate::text::{AddedToken, LLAMA_3_PRE, MAX_TOKENS, TokenizerSource, added_tokens};
 
 /// A pre-tokenizer with a name in GGUF.
 struct PreTokenizer {
@@ -103,14 +103,6 @@ struct TokenizerJson {
 }
 
 #[derive(Deserialize)]
-struct AddedToken {
-    id: u32,
-    content: String,
-    #[serde(default)]
-    special: bool,
-}
-
-#[derive(Deserialize)]
 struct BpeModel {
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -173,7 +165,6 @@ impl TokenizerJson {
     }
 }
 
-/// Returns the GGUF name of a normalizer and pre-tokenizer.
 fn pre_tokenizer_name(
     normalizer: Option<&Value>,
     pre_tokenizer: Option<&Value>,
@@ -250,7 +241,10 @@ pub(super) fn tokenizer_files(source: &ModelFile) -> Result<Vec<(&'static str, V
     let texts = source.special_token_texts();
     let mask = source.info().block_diffusion.and_then(|block| match source.tokenizer() {
         TokenizerSource::Gguf(v) => v.tokens.get(block.mask_token as usize).cloned(),
-        TokenizerSource::Json(json) => added_text(json, block.mask_token),
+        TokenizerSource::Json(json) => {
+            let mut added = added_tokens(json).into_iter();
+            added.find(|token| token.id == block.mask_token).map(|token| token.content)
+        }
         TokenizerSource::Missing { .. } => None,
     });
     let optional = [
@@ -267,17 +261,6 @@ pub(super) fn tokenizer_files(source: &ModelFile) -> Result<Vec<(&'static str, V
     let [json_name, settings_name] = NAMES;
     let settings = format!("{settings:#}\n").into_bytes();
     Ok(vec![(json_name, json), (settings_name, settings)])
-}
-
-/// Returns the text of an added token of a `tokenizer.json`.
-fn added_text(json: &[u8], id: u32) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Added {
-        #[serde(default)]
-        added_tokens: Vec<AddedToken>,
-    }
-    let added: Added = serde_json::from_slice(json).ok()?;
-    added.added_tokens.into_iter().find(|token| token.id == id).map(|token| token.content)
 }
 
 /// Converts a byte-level BPE vocabulary to a `tokenizer.json`.

@@ -4,51 +4,43 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use wf_core::RotaryPairs;
-
+use super::Job;
 use super::config_json::config_values;
+use super::copy::Copier;
 use super::file::Staged;
-use super::target::{PlannedTensor, Target};
-use super::{Progress, tensor};
 use crate::checksum::Hasher;
 use crate::error::Error;
 use crate::gguf::write::GgufWriter;
 use crate::model_file::ModelFile;
 use crate::size;
-use crate::vocabulary::TokenizerSource;
+use crate::text::TokenizerSource;
 use crate::wf::documents::{CHAT_TEMPLATE, TOKENIZER_JSON, VOCABULARY_GGUF};
-use crate::wf::header::{self, Document, Extent, Header, Record, Sum};
+use crate::wf::header::{self, Document, Extent, Header, Record};
 use crate::wf::{ALIGNMENT, MAX_HEADER_LEN, beginning, data_start};
 
 /// Writes a model as a `.wf` file. The header is written twice, because checksums are known only after
 /// the tensors have been written.
-pub(super) fn stage(
-    source: &ModelFile,
-    target: &Target,
-    out: &Path,
-    progress: &mut Progress<'_>,
-) -> Result<Staged, Error> {
-    let plan = target.plan(source)?;
+pub(super) fn stage(job: &Job<'_>, mut copier: Copier<'_>) -> Result<Staged, Error> {
+    let &Job { source, target, out, .. } = job;
     let documents = documents(source).map_err(|e| Error::io(out, e))?;
-    let mut header = header(source, target, &plan, &documents);
+    let mut header = header(job, &documents);
     check_header_len(&header, out)?;
-    let mut copier = target.copier(source, RotaryPairs::Halves, progress);
     Staged::file(out, target.if_exists, |file| {
         let mut body = Body { file, out, at: 0 };
         body.append(&encode_header(&header))?;
         for (document, (_, bytes)) in header.documents.iter_mut().zip(&documents) {
             body.align()?;
             body.append(bytes)?;
-            document.extent.checksum = Sum(Hasher::of(bytes));
+            document.extent.checksum = Hasher::of(bytes);
         }
-        for (record, planned) in header.tensors.iter_mut().zip(&plan) {
+        for (record, (planned, info)) in header.tensors.iter_mut().zip(job.tensors()) {
             body.align()?;
             let mut sum = Hasher::default();
-            copier.copy(tensor(source, planned.name), planned.encoding, |bytes| {
+            copier.copy(info, planned.encoding, |bytes| {
                 sum.add(bytes);
                 body.append(bytes)
             })?;
-            record.extent.checksum = Sum(sum.finish());
+            record.extent.checksum = sum.finish();
         }
         source.check_unchanged()?;
         body.rewrite(&encode_header(&header))
@@ -74,35 +66,28 @@ fn documents(source: &ModelFile) -> std::io::Result<Vec<(&'static str, Vec<u8>)>
 }
 
 /// Returns the header without checksums.
-fn header(
-    source: &ModelFile,
-    target: &Target,
-    plan: &[PlannedTensor],
-    documents: &[(&str, Vec<u8>)],
-) -> Header {
+fn header(job: &Job<'_>, documents: &[(&str, Vec<u8>)]) -> Header {
+    let source = job.source;
     let mut free = 0_u64;
     let mut extent = |size: u64| {
         let offset = free.next_multiple_of(ALIGNMENT);
         free = offset + size;
-        Extent { offset, size, checksum: Sum::default() }
+        Extent { offset, size, checksum: 0 }
     };
     let documents = documents.iter().map(|(name, bytes)| Document {
         name: (*name).to_owned(),
         extent: extent(size::widen(bytes.len())),
     });
     let documents = documents.collect();
-    let tensors = plan.iter().map(|planned| {
-        let info = tensor(source, planned.name);
-        Record {
-            name: planned.name.gguf(),
-            rows: info.rows,
-            cols: info.cols,
-            encoding: header::name(planned.encoding).unwrap_or_default().to_owned(),
-            extent: extent(planned.size),
-        }
+    let tensors = job.tensors().map(|(planned, info)| Record {
+        name: planned.name.gguf(),
+        rows: info.rows,
+        cols: info.cols,
+        encoding: header::name(planned.encoding).unwrap_or_default().to_owned(),
+        extent: extent(planned.size),
     });
     Header {
-        config: config_values(source, target),
+        config: config_values(source, job.target),
         generation_config: source.generation_defaults().to_json(),
         special_tokens: source.special_token_texts().clone(),
         tensors: tensors.collect(),
@@ -117,7 +102,7 @@ fn check_header_len(header: &Header, out: &Path) -> Result<(), Error> {
         return Ok(());
     }
     let what = format!("header has {len} bytes, the limit is {MAX_HEADER_LEN}");
-    Err(Error::unsupported(&out.display().to_string(), what))
+    Err(Error::unsupported(out.display(), what))
 }
 
 fn json(header: &Header) -> Vec<u8> {

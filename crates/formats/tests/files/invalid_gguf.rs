@@ -170,7 +170,7 @@ fn alignment_is_a_small_power_of_two() {
         raw.rejected("allowed are powers of two from 1 to 4096");
     }
     let raw = Raw::new().key("general.alignment", 8, text("32"));
-    raw.rejected("found the string \"32\", expected an integer");
+    raw.rejected("found \"32\", must be an integer");
     let raw = Raw::new().key("general.alignment", 4, 64u32.to_le_bytes().to_vec());
     raw.tensor(tensor("t", &[1], 0, 32)).data(256).rejected("not a multiple of the alignment 64");
 }

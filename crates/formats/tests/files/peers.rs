@@ -3,8 +3,8 @@
 use wf_core::Activation;
 use wf_formats::encoding::decode_scales;
 use wf_formats::{
-    FloatEncoding, FormatKind, GgufTarget, ModelFile, Rounding, TensorName, TernaryEncoding,
-    TokenizerSource, write_gguf,
+    Container, FloatEncoding, FormatKind, ModelFile, Target, TensorName, TernaryEncoding,
+    TokenizerSource,
 };
 
 use crate::support::{self, activation, shared};
@@ -80,13 +80,8 @@ fn writes_the_bytes_of_llama_cpp() {
     };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ours.gguf");
-    let target = GgufTarget {
-        trits: TernaryEncoding::TQ2_0,
-        head: FloatEncoding::F16,
-        rounding: Rounding::Exact,
-        name: None,
-    };
-    write_gguf(&source, &target, &path).unwrap();
+    let target = Target::new(Container::Gguf(TernaryEncoding::TQ2_0), FloatEncoding::F16);
+    target.write(&source, &path).unwrap();
     let ours = support::open(&path);
     let mut same = 0;
     for info in ours.tensors() {

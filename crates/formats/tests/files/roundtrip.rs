@@ -5,9 +5,9 @@ use std::fs;
 use crate::support::{I2_S, Sample, activation, open, open_error, read_trits, rotary_pairs};
 use wf_core::{Activation, Rope, RotaryPairs};
 use wf_formats::{
-    BlockDiffusion, Encoding, FloatEncoding, GgufTarget, GgufWriter, I2sOrder, LayerTensor,
-    MetadataValue, ModelFile, ModelInfo, OpenOptions, Rounding, TensorName, TernaryEncoding,
-    TokenizerSource, vocabulary_from_tokenizer_json, write_gguf, write_packed_dir, write_sglbitnt,
+    BlockDiffusion, Container, Encoding, FloatEncoding, GgufWriter, I2sOrder, LayerTensor,
+    MetadataValue, ModelFile, ModelInfo, OpenOptions, Rounding, Target, TensorName,
+    TernaryEncoding, TokenizerSource, vocabulary_from_tokenizer_json,
 };
 
 /// The encodings that GGUF files are written with.
@@ -15,8 +15,8 @@ fn ternary() -> impl Iterator<Item = TernaryEncoding> {
     TernaryEncoding::ALL.iter().copied().filter(|encoding| encoding.flag().is_some())
 }
 
-fn target(trits: TernaryEncoding, head: FloatEncoding) -> GgufTarget {
-    GgufTarget { trits, head, rounding: Rounding::Exact, name: None }
+fn target(trits: TernaryEncoding, head: FloatEncoding) -> Target {
+    Target::new(Container::Gguf(trits), head)
 }
 
 #[test]
@@ -61,17 +61,21 @@ fn a_model_survives_every_container_in_turn() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     fs::write(at("0.gguf"), sample.gguf(I2_S, FloatEncoding::BF16, |_| {})).unwrap();
-    write_packed_dir(&open(&at("0.gguf")), FloatEncoding::F16, &at("1")).unwrap();
+    Target::new(Container::Packed, FloatEncoding::F16)
+        .write(&open(&at("0.gguf")), &at("1"))
+        .unwrap();
     let packed = open(&at("1"));
     sample.assert_same(&packed);
     sample.assert_same(&open(&at("1").join("model.safetensors")));
     fs::create_dir(at("2")).unwrap();
-    write_sglbitnt(&packed, FloatEncoding::F32, &at("2").join("model.bin")).unwrap();
+    Target::new(Container::Sglbitnt, FloatEncoding::F32)
+        .write(&packed, &at("2").join("model.bin"))
+        .unwrap();
     let sglbitnt = open(&at("2").join("model.bin"));
     sample.assert_same(&sglbitnt);
     for (number, encoding) in ternary().enumerate() {
         let path = at(&format!("{}.gguf", number + 3));
-        write_gguf(&sglbitnt, &target(encoding, FloatEncoding::F32), &path).unwrap();
+        target(encoding, FloatEncoding::F32).write(&sglbitnt, &path).unwrap();
         sample.assert_same(&open(&path));
     }
 }
@@ -104,9 +108,11 @@ fn the_configuration_survives_every_container() {
     fs::write(at("0.gguf"), bytes).unwrap();
     let first = open(&at("0.gguf"));
     assert_eq!((first.network(), first.info()), (&sample.network, &sample.info));
-    write_packed_dir(&first, FloatEncoding::F32, &at("1")).unwrap();
+    Target::new(Container::Packed, FloatEncoding::F32).write(&first, &at("1")).unwrap();
     fs::create_dir(at("2")).unwrap();
-    write_sglbitnt(&open(&at("1")), FloatEncoding::F32, &at("2").join("model.bin")).unwrap();
+    Target::new(Container::Sglbitnt, FloatEncoding::F32)
+        .write(&open(&at("1")), &at("2").join("model.bin"))
+        .unwrap();
     let last = open(&at("2").join("model.bin"));
     let renamed = ModelInfo { architecture: "BitNetForCausalLM".to_owned(), ..sample.info.clone() };
     assert_eq!((last.network(), last.info()), (&sample.network, &renamed));
@@ -127,7 +133,7 @@ fn a_llama_is_turned_to_adjacent_pairs_and_back() {
     fs::write(at("0.gguf"), sample.gguf(I2_S, FloatEncoding::F32, |_| {})).unwrap();
     let first = open(&at("0.gguf"));
     assert_eq!((first.network(), first.info()), (&sample.network, &sample.info));
-    write_packed_dir(&first, FloatEncoding::F32, &at("1")).unwrap();
+    Target::new(Container::Packed, FloatEncoding::F32).write(&first, &at("1")).unwrap();
     let halves = open(&at("1"));
     assert_eq!(rotary_pairs(&halves), RotaryPairs::Halves);
     let query = TensorName::Layer(1, LayerTensor::Query);
@@ -136,8 +142,7 @@ fn a_llama_is_turned_to_adjacent_pairs_and_back() {
     // Row 3 of head 2 in adjacent order is the second of pair 1: row 32 + 1 in halves.
     let row = |trits: &[i8], row: usize| trits[row * cols..(row + 1) * cols].to_vec();
     assert_eq!(row(adjacent, 2 * 64 + 3), row(&halved, 2 * 64 + 33));
-    write_gguf(&halves, &target(TernaryEncoding::TQ2_0, FloatEncoding::F32), &at("2.gguf"))
-        .unwrap();
+    target(TernaryEncoding::TQ2_0, FloatEncoding::F32).write(&halves, &at("2.gguf")).unwrap();
     sample.assert_same(&open(&at("2.gguf")));
 }
 
@@ -153,7 +158,7 @@ fn a_silu_model_with_sub_norms_keeps_its_activation() {
     let silu = OpenOptions { activation: Some(Activation::Silu), ..OpenOptions::default() };
     let model = ModelFile::open(&path, &silu).unwrap();
     let copy = directory.path().join("copy.gguf");
-    write_gguf(&model, &target(TernaryEncoding::IQ2_BN, FloatEncoding::F16), &copy).unwrap();
+    target(TernaryEncoding::IQ2_BN, FloatEncoding::F16).write(&model, &copy).unwrap();
     let model = open(&copy);
     assert_eq!(activation(&model), Activation::Silu);
     sample.assert_same(&model);
@@ -182,7 +187,9 @@ fn tokenizers_round_trip_through_gguf() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     fs::write(at("0.gguf"), sample.gguf(I2_S, FloatEncoding::F32, |_| {})).unwrap();
-    write_packed_dir(&open(&at("0.gguf")), FloatEncoding::F32, &at("1")).unwrap();
+    Target::new(Container::Packed, FloatEncoding::F32)
+        .write(&open(&at("0.gguf")), &at("1"))
+        .unwrap();
     fs::write(at("1").join("tokenizer.json"), TOKENIZER).unwrap();
     let settings = r#"{"bos_token": {"content": "<b>"}, "eos_token": "<|eot_id|>",
         "chat_template": [{"name": "tool", "template": "no"}, {"name": "default", "template": "yes"}]}"#;
@@ -191,8 +198,7 @@ fn tokenizers_round_trip_through_gguf() {
     let source = open(&at("1"));
     assert_eq!(source.info().eos, [4, 3]);
     assert_eq!(source.chat_template(), Some("yes"));
-    write_gguf(&source, &target(TernaryEncoding::TQ1_0, FloatEncoding::F32), &at("2.gguf"))
-        .unwrap();
+    target(TernaryEncoding::TQ1_0, FloatEncoding::F32).write(&source, &at("2.gguf")).unwrap();
     let gguf = open(&at("2.gguf"));
     let TokenizerSource::Gguf(vocabulary) = gguf.tokenizer() else { panic!("no vocabulary") };
     assert_eq!(vocabulary.pre.as_deref(), Some("llama-bpe"));
@@ -206,8 +212,9 @@ fn tokenizers_round_trip_through_gguf() {
     );
     assert_eq!(gguf.info().eos, [4, 3]);
     assert_eq!(gguf.chat_template(), Some("yes"));
-    write_packed_dir(&gguf, FloatEncoding::F32, &at("3")).unwrap();
-    write_gguf(&open(&at("3")), &target(TernaryEncoding::TQ1_0, FloatEncoding::F32), &at("4.gguf"))
+    Target::new(Container::Packed, FloatEncoding::F32).write(&gguf, &at("3")).unwrap();
+    target(TernaryEncoding::TQ1_0, FloatEncoding::F32)
+        .write(&open(&at("3")), &at("4.gguf"))
         .unwrap();
     let again = open(&at("4.gguf"));
     let TokenizerSource::Gguf(second) = again.tokenizer() else { panic!("no vocabulary") };
@@ -241,7 +248,9 @@ fn rejects_vocabularies_without_a_pre_tokenizer() {
         writer.set("tokenizer.ggml.tokens", MetadataValue::Strings(vec!["a".to_owned()]));
     });
     let model = ModelFile::from_bytes("m", bytes.leak(), &OpenOptions::default()).unwrap();
-    let error = write_packed_dir(&model, FloatEncoding::F32, directory.path()).unwrap_err();
+    let error = Target::new(Container::Packed, FloatEncoding::F32)
+        .write(&model, directory.path())
+        .unwrap_err();
     assert!(error.to_string().contains("the pre-tokenizer is unknown"), "{error}");
 }
 
@@ -254,11 +263,11 @@ fn rejects_inexact_scales_unless_rounding_is_allowed() {
     let copy = directory.path().join("copy.gguf");
     fs::write(&path, sample.gguf(I2_S, FloatEncoding::F32, |_| {})).unwrap();
     let exact = target(TernaryEncoding::TQ2_0, FloatEncoding::F32);
-    let error = write_gguf(&open(&path), &exact, &copy).unwrap_err().to_string();
+    let error = exact.write(&open(&path), &copy).unwrap_err().to_string();
     assert!(error.contains("f16"), "{error}");
     assert!(!copy.exists(), "a failed write leaves nothing behind");
-    let rounded = GgufTarget { rounding: Rounding::Allow, ..exact };
-    write_gguf(&open(&path), &rounded, &copy).unwrap();
+    let rounded = Target { rounding: Rounding::Allow, ..exact };
+    rounded.write(&open(&path), &copy).unwrap();
 }
 
 #[test]

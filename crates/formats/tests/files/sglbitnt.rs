@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use wf_formats::{FloatEncoding, LayerTensor, ModelFile, OpenOptions, TensorName, write_sglbitnt};
+use wf_formats::{
+    Container, FloatEncoding, LayerTensor, ModelFile, OpenOptions, Target, TensorName,
+};
 
 use crate::support::{I2_S, Sample, open, open_error};
 
@@ -13,7 +15,7 @@ fn sound() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     let gguf = directory.path().join("model.gguf");
     fs::write(&gguf, Sample::new().gguf(I2_S, FloatEncoding::F32, |_| {})).unwrap();
     let path = directory.path().join("model.bin");
-    write_sglbitnt(&open(&gguf), FloatEncoding::F32, &path).unwrap();
+    Target::new(Container::Sglbitnt, FloatEncoding::F32).write(&open(&gguf), &path).unwrap();
     let bytes = fs::read(&path).unwrap();
     (directory, path, bytes)
 }

@@ -68,8 +68,7 @@ fn recreates_failed_and_incomplete_entries() {
     let made = AtomicUsize::new(0);
     let broken = |path: &Path| {
         fs::write(path, "half").unwrap();
-        let what = "stop".to_owned();
-        Err(HubError::Repo { repo: "r".to_owned(), what })
+        Err(HubError::new("r", "stop"))
     };
     kept.get_or_create("s", "d", "t", "m.gguf", broken).unwrap_err();
     assert!(kept.list().is_empty());

@@ -6,21 +6,14 @@
 //!
 //! Numbers that are not finite are rejected in both directions: weights are finite.
 
-mod bf16;
-mod codec;
-mod f16;
-mod f32;
-mod q4_0;
+mod blocks32;
+mod plain;
 mod q6_k;
-mod q8_0;
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
-use codec::FloatCodec;
-
-pub use codec::FloatKind;
+use half::f16;
 
 use super::error::EncodingError;
 
@@ -63,12 +56,16 @@ impl FloatEncoding {
 
     /// Returns `true` if [`decode_codes`] supports it.
     pub fn has_codes(self) -> bool {
-        self.0.decode_codes.is_some()
+        matches!(self.0.decode, Decode::Codes(_))
     }
 
     /// Returns the number of values in a block; 1 for plain floats.
     pub fn block_len(self) -> usize {
         self.0.block_len
+    }
+
+    pub(crate) fn block_bytes(self) -> u64 {
+        self.0.block_bytes as u64
     }
 
     /// Returns the largest rounding error of a value in a block of values up to `block_max`.
@@ -98,11 +95,7 @@ impl FloatEncoding {
     }
 
     fn check_size(self, len: usize, cols: usize) -> Result<(), EncodingError> {
-        let expected = self.row_size(cols)?;
-        if len as u64 == expected {
-            return Ok(());
-        }
-        Err(EncodingError::Size { encoding: self.name(), rows: 1, cols, expected, found: len })
+        EncodingError::check_size(self.name(), 1, cols, self.row_size(cols)?, len)
     }
 }
 
@@ -127,12 +120,6 @@ impl PartialEq for FloatEncoding {
 
 impl Eq for FloatEncoding {}
 
-impl Hash for FloatEncoding {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name().hash(state);
-    }
-}
-
 impl FromStr for FloatEncoding {
     type Err = String;
 
@@ -154,11 +141,36 @@ pub fn decode_floats(
 ) -> Result<(), EncodingError> {
     encoding.check_size(bytes.len(), out.len())?;
     let codec = encoding.0;
-    (codec.decode)(bytes, out);
+    match codec.decode {
+        Decode::Values(decode) => decode(bytes, out),
+        Decode::Codes(decode) => decode_by_codes(decode, codec, bytes, out),
+    }
     let Some(index) = first_not_finite(out) else { return Ok(()) };
     let offset = index / codec.block_len * codec.block_bytes + codec.scale_offset;
     let value = out.get(index).copied().unwrap_or_default();
     Err(EncodingError::NotFinite { offset, index, value })
+}
+
+/// Decodes some blocks at a time to codes, and multiplies them by their scales.
+fn decode_by_codes(
+    decode: fn(&[u8], &mut [i8], &mut [f32]),
+    codec: &FloatCodec,
+    bytes: &[u8],
+    out: &mut [f32],
+) {
+    const LEN: usize = 1024;
+    let (mut codes, mut scales) = ([0; LEN], [0.0; LEN / CODES_PER_SCALE]);
+    let bytes_len = LEN / codec.block_len * codec.block_bytes;
+    for (bytes, out) in bytes.chunks(bytes_len).zip(out.chunks_mut(LEN)) {
+        decode(bytes, &mut codes, &mut scales);
+        let groups = out.as_chunks_mut::<CODES_PER_SCALE>().0.iter_mut();
+        let groups = groups.zip(codes.as_chunks::<CODES_PER_SCALE>().0);
+        for ((out, codes), scale) in groups.zip(scales) {
+            for (out, &code) in out.iter_mut().zip(codes) {
+                *out = f32::from(code) * scale;
+            }
+        }
+    }
 }
 
 /// Decodes one row of a block encoding into integers and a scale for every sixteen of them. A code
@@ -175,14 +187,14 @@ pub fn decode_codes(
 ) -> Result<(), EncodingError> {
     encoding.check_size(bytes.len(), codes.len())?;
     let expected = codes.len() / CODES_PER_SCALE;
-    match encoding.0.decode_codes {
-        Some(decode) if scales.len() == expected => {
-            decode(bytes, codes, scales);
-            Ok(())
-        }
-        Some(_) => Err(EncodingError::Buffer { expected, found: scales.len() }),
-        None => Err(EncodingError::NoCodes { encoding: encoding.name() }),
+    let Decode::Codes(decode) = encoding.0.decode else {
+        return Err(EncodingError::Invalid(format!("{encoding} has no integer codes")));
+    };
+    if scales.len() != expected {
+        return Err(EncodingError::Buffer { expected, found: scales.len() });
     }
+    decode(bytes, codes, scales);
+    Ok(())
 }
 
 /// Encodes whole rows. Block encodings round as the reference code of ggml does, except that Q6_K has
@@ -207,4 +219,80 @@ fn first_not_finite(values: &[f32]) -> Option<usize> {
     // A fold has no early exit, so it becomes vector code; the search runs only on bad files.
     let all_finite = values.iter().fold(true, |all, value| all & value.is_finite());
     if all_finite { None } else { values.iter().position(|value| !value.is_finite()) }
+}
+
+/// A float encoding: everything that other code knows about it.
+pub(crate) struct FloatCodec {
+    pub(crate) name: &'static str,
+    /// Name in `wf convert --head`.
+    pub(crate) flag: &'static str,
+    pub(crate) gguf_type: u32,
+    pub(crate) kind: FloatKind,
+    /// Values in a block.
+    pub(crate) block_len: usize,
+    pub(crate) block_bytes: usize,
+    /// Byte of a block at which a value that is not finite is reported.
+    pub(crate) scale_offset: usize,
+    pub(crate) decode: Decode,
+    /// Appends whole blocks of finite values, or returns a value that is out of range.
+    pub(crate) encode: fn(&[f32], &mut Vec<u8>) -> Result<(), f32>,
+    /// The values that can be encoded, for messages.
+    pub(crate) range: &'static str,
+    /// Returns the largest rounding error of a value.
+    pub(crate) max_error: fn(value: f32, block_max: f32) -> f32,
+    pub(crate) is_coarse: bool,
+    /// Measured cost of an embedding in this encoding.
+    pub(crate) cost: Option<&'static str>,
+}
+
+/// Decodes whole blocks.
+pub(crate) enum Decode {
+    /// Into values.
+    Values(fn(&[u8], &mut [f32])),
+    /// Into codes and scales, which models compute with: see [`decode_codes`](decode_codes).
+    Codes(fn(bytes: &[u8], codes: &mut [i8], scales: &mut [f32])),
+}
+
+/// The kind of numbers that an encoding stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FloatKind {
+    /// IEEE single precision.
+    F32,
+    /// IEEE half precision.
+    F16,
+    /// The upper half of single precision.
+    Bf16,
+    /// Blocks of small integers with scales.
+    Blocks,
+}
+
+const F16_RANGE: &str = "numbers whose f16 is finite";
+
+/// Rounds to f16, or returns the value if it is out of range.
+fn to_f16(value: f32) -> Result<f16, f32> {
+    let half = f16::from_f32(value);
+    if half.is_finite() { Ok(half) } else { Err(value) }
+}
+
+/// Returns 1 / scale, or 0 for a block of zeros.
+fn inverse(scale: f32) -> f32 {
+    if scale == 0.0 { 0.0 } else { 1.0 / scale }
+}
+
+/// Returns the value with the largest magnitude, the first of equal ones, or 0.
+fn furthest_from_zero(values: &[f32]) -> f32 {
+    let further = |a: f32, b: f32| if b.abs() > a.abs() { b } else { a };
+    values.iter().copied().fold(0.0, further)
+}
+
+fn decode_blocks<const BYTES: usize, const LEN: usize, const SCALES: usize>(
+    bytes: &[u8],
+    codes: &mut [i8],
+    scales: &mut [f32],
+    decode: impl Fn(&[u8; BYTES], &mut [i8; LEN], &mut [f32; SCALES]),
+) {
+    let outs = codes.as_chunks_mut::<LEN>().0.iter_mut().zip(scales.as_chunks_mut::<SCALES>().0);
+    for (block, (codes, scales)) in bytes.as_chunks::<BYTES>().0.iter().zip(outs) {
+        decode(block, codes, scales);
+    }
 }

@@ -12,9 +12,9 @@
 
 use half::f16;
 
-use super::FloatEncoding;
-use super::codec::{
-    F16_RANGE, FloatCodec, FloatKind, decode_blocks, decode_code_blocks, furthest_from_zero, to_f16,
+use super::{
+    Decode, F16_RANGE, FloatCodec, FloatEncoding, FloatKind, decode_blocks, furthest_from_zero,
+    to_f16,
 };
 
 const LEN: usize = 256;
@@ -32,10 +32,7 @@ impl FloatEncoding {
         block_len: LEN,
         block_bytes: BYTES,
         scale_offset: SCALE_AT,
-        decode: |bytes, out| decode_blocks(bytes, out, decode),
-        decode_codes: Some(|bytes, codes, scales| {
-            decode_code_blocks(bytes, codes, scales, decode_codes);
-        }),
+        decode: Decode::Codes(|bytes, codes, scales| decode_blocks(bytes, codes, scales, decode)),
         encode: |values, out| {
             for block in values.as_chunks::<LEN>().0 {
                 out.extend(encode(block)?);
@@ -61,19 +58,8 @@ const fn position(at: usize) -> (usize, usize, usize, usize) {
     (64 * half + 32 * (strip % 2) + lane, 4 * (strip / 2), HIGH_AT + 32 * half + lane, 2 * strip)
 }
 
-fn decode(block: &[u8; BYTES], out: &mut [f32; LEN]) {
-    let (mut codes, mut scales) = ([0; LEN], [0.0; LEN / SUB_LEN]);
-    decode_codes(block, &mut codes, &mut scales);
-    let subs = out.as_chunks_mut::<SUB_LEN>().0.iter_mut().zip(codes.as_chunks::<SUB_LEN>().0);
-    for ((out, codes), scale) in subs.zip(scales) {
-        for (out, &code) in out.iter_mut().zip(codes) {
-            *out = f32::from(code) * scale;
-        }
-    }
-}
-
 /// Decodes eight strips of 32 values, each from 32 adjacent bytes, so that a strip becomes vector code.
-fn decode_codes(block: &[u8; BYTES], codes: &mut [i8; LEN], scales_out: &mut [f32; LEN / SUB_LEN]) {
+fn decode(block: &[u8; BYTES], codes: &mut [i8; LEN], scales_out: &mut [f32; LEN / SUB_LEN]) {
     let [.., scale_low, scale_high] = block;
     let scale = f16::from_le_bytes([*scale_low, *scale_high]).to_f32();
     let (lows, rest) = block.split_at(HIGH_AT);

@@ -2,11 +2,11 @@
 //!
 //! Most encodings are a list of equal *bundles*. A bundle holds one row of the matrix, or several
 //! that are packed together: an optional head, then equal blocks of columns. After the last bundle
-//! there may be a tail. StoredScales lie in the heads, in the blocks, in the tail, or outside the tensor.
+//! there may be a tail. Scales lie in the heads, in the blocks, in the tail, or outside the tensor.
 
-use super::scales::StoredScales;
-use super::tl::Tiles;
-use crate::encoding::error::EncodingError;
+use std::ops::Range;
+
+use crate::encoding::error::{BadByte, EncodingError};
 
 /// A ternary encoding: everything that other code knows about it.
 pub(crate) struct Codec {
@@ -21,14 +21,14 @@ pub(crate) struct Codec {
     /// Name in the header of a `.wf` file; `None` if such files cannot hold it.
     pub(crate) wf_name: Option<&'static str>,
     pub(crate) layout: Layout,
-    /// Returns the position of the trit in row `r`, column `c`: a second definition, written from the
-    /// documentation of the encoding, that tests compare the codec with.
-    #[cfg(test)]
-    pub(crate) position: Option<PositionOf>,
 }
 
-#[cfg(test)]
-pub(crate) type PositionOf = fn(rows: usize, cols: usize, r: usize, c: usize) -> Position;
+impl Codec {
+    /// An encoding that is its only variant, and that no file format has a name for.
+    pub(super) const fn new(name: &'static str, layout: Layout) -> Self {
+        Self { name, label: name, flag: None, gguf: None, wf_name: None, layout }
+    }
+}
 
 /// The type number of an encoding, and the project that defines it.
 #[derive(Clone, Copy)]
@@ -45,6 +45,12 @@ pub(crate) enum Project {
     IkLlama,
 }
 
+impl Project {
+    pub(super) const fn gguf(self, id: u32) -> Option<GgufType> {
+        Some(GgufType { id, project: self })
+    }
+}
+
 /// Arrangement of a matrix in bytes.
 pub(crate) enum Layout {
     Bundles(Bundles),
@@ -59,22 +65,23 @@ pub(crate) struct Bundles {
     pub(crate) spread: bool,
     /// Bytes before the first block of a bundle.
     pub(crate) head_len: usize,
-    /// Columns in a block.
     pub(crate) block_cols: usize,
-    /// Bytes of a block.
     pub(crate) block_len: usize,
     /// Byte that fills incomplete blocks and bundles; `None` if the shape must be a multiple of them.
     pub(crate) padding: Option<u8>,
     /// Position of the scales; `None` if they are stored outside the tensor.
     pub(crate) scales: Option<StoredScales>,
-    pub(crate) decode: DecodeRow,
-    pub(crate) encode: EncodeRow,
+    pub(crate) packing: Packing,
 }
 
-/// Decodes one row, `lane` of its bundle, from the blocks of the bundle.
+/// The trits of one row, which is `lane` of its bundle, in the blocks of the bundle.
+pub(crate) struct Packing {
+    pub(crate) decode: DecodeRow,
+    /// Encodes valid trits into blocks that hold zeros or padding.
+    pub(crate) encode: fn(trits: &[i8], lane: usize, blocks: &mut [u8]),
+}
+
 type DecodeRow = fn(blocks: &[u8], lane: usize, trits: &mut [i8]) -> Result<(), BadByte>;
-/// Encodes one row of valid trits, `lane` of its bundle, into blocks that hold zeros or padding.
-type EncodeRow = fn(trits: &[i8], lane: usize, blocks: &mut [u8]);
 
 /// A matrix in tiles, whose sizes are not stored in the file. Such encodings are read only.
 pub(crate) struct Tiled {
@@ -83,7 +90,6 @@ pub(crate) struct Tiled {
     pub(crate) decode: DecodeTiledRow,
 }
 
-/// Decodes one row of a matrix of `rows` rows.
 type DecodeTiledRow = fn(
     tiles: Tiles,
     bytes: &[u8],
@@ -92,49 +98,64 @@ type DecodeTiledRow = fn(
     trits: &mut [i8],
 ) -> Result<(), BadByte>;
 
+/// Sizes of the tiles that a matrix is divided into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tiles {
+    /// Rows of a tile (`bm` of a `kernel_config.ini`).
+    pub rows: usize,
+    /// Columns of a tile (`bk`).
+    pub cols: usize,
+    /// Rows of a strip (`bmm`).
+    pub strip: usize,
+}
+
 impl Bundles {
-    /// Adjacent rows, one to a bundle, without head, padding or scales; the codec does nothing.
-    pub(crate) const DEFAULT: Self = Self {
-        rows: 1,
-        spread: false,
-        head_len: 0,
-        block_cols: 1,
-        block_len: 1,
-        padding: None,
-        scales: None,
-        decode: |_, _, _| Ok(()),
-        encode: |_, _, _| {},
-    };
+    /// Blocks of `cols` columns in `len` bytes, one row to a bundle, without head, padding or scales.
+    pub(super) const fn blocks(cols: usize, len: usize, packing: Packing) -> Self {
+        Self {
+            rows: 1,
+            spread: false,
+            head_len: 0,
+            block_cols: cols,
+            block_len: len,
+            padding: None,
+            scales: None,
+            packing,
+        }
+    }
 
     /// Checks that the shape is a multiple of blocks and bundles, and returns the size of the tensor.
     pub(super) fn size(
         &self,
-        name: &'static str,
+        encoding: &'static str,
         rows: usize,
         cols: usize,
     ) -> Result<u64, EncodingError> {
-        let axes = [("columns", cols, self.block_cols), ("rows", rows, self.rows)];
-        for (axis, found, multiple) in axes {
-            if self.padding.is_none() && !found.is_multiple_of(multiple) {
-                return Err(EncodingError::Shape { encoding: name, axis, multiple, found });
-            }
-        }
-        if let Some(scales) = &self.scales {
-            scales.check_columns(name, cols)?;
+        let (block_cols, block_rows) =
+            if self.padding.is_none() { (self.block_cols, self.rows) } else { (1, 1) };
+        check_multiple(encoding, "columns", cols, block_cols)?;
+        check_multiple(encoding, "rows", rows, block_rows)?;
+        if let Some(StoredScales { unit: ScaleUnit::Group(len), .. }) = self.scales {
+            check_multiple(encoding, "columns", cols, len)?;
         }
         // In u128, where nothing below can wrap.
         let wide = |count: usize| count as u128;
         let blocks = wide(cols.div_ceil(self.block_cols)) * wide(self.block_len);
         let bundles = wide(rows.div_ceil(self.rows)) * (wide(self.head_len) + blocks);
-        let tail = self.scales.as_ref().map_or(0, |scales| scales.tail_len(rows, cols));
+        let tail = match &self.scales {
+            Some(StoredScales { unit, float, at: ScalesAt::Tail(min) }) => {
+                (wide(unit.count(rows, cols)) * wide(float.len())).max(wide(*min))
+            }
+            _ => 0,
+        };
         u64::try_from(bundles + tail)
             .ok()
             .filter(|&size| size <= isize::MAX as u64)
-            .ok_or(EncodingError::TooLarge { encoding: name, rows, cols })
+            .ok_or(EncodingError::TooLarge { encoding, rows, cols })
     }
 
     /// Bytes of a bundle. Like all below, for shapes that `size` has accepted.
-    pub(super) fn bundle_len(&self, cols: usize) -> usize {
+    fn bundle_len(&self, cols: usize) -> usize {
         self.head_len + cols.div_ceil(self.block_cols) * self.block_len
     }
 
@@ -144,12 +165,7 @@ impl Bundles {
     }
 
     /// Byte range of the blocks that hold `row`, and the row's index within its bundle.
-    pub(super) fn locate(
-        &self,
-        row: usize,
-        rows: usize,
-        cols: usize,
-    ) -> (std::ops::Range<usize>, usize) {
+    pub(super) fn locate(&self, row: usize, rows: usize, cols: usize) -> (Range<usize>, usize) {
         let bundles = rows / self.rows;
         let (bundle, lane) = if self.spread {
             (row % bundles, row / bundles)
@@ -159,49 +175,117 @@ impl Bundles {
         let end = (bundle + 1) * self.bundle_len(cols);
         (bundle * self.bundle_len(cols) + self.head_len..end, lane)
     }
-}
 
-/// A byte that no encoder writes, and the column of its first trit.
-#[derive(Debug, PartialEq)]
-pub(crate) struct BadByte {
-    /// Position, counted from the first byte that the decoder was given.
-    pub(crate) offset: usize,
-    pub(crate) col: usize,
-    pub(crate) fault: Fault,
-}
-
-/// The reason why a byte is invalid.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Fault {
-    /// A two-bit code of 3.
-    Code,
-    /// A value that no base-3 number of `trits` digits is stored as.
-    Base3 { value: u8, trits: usize },
-    /// A value that stands for no pair or triple of trits.
-    Tile { value: u8 },
-}
-
-impl BadByte {
-    /// Moves the position by that of the part it was found in.
-    pub(crate) fn shift(self, offset: usize, col: usize) -> Self {
-        Self { offset: self.offset + offset, col: self.col + col, fault: self.fault }
-    }
-
-    pub(super) fn into_error(self, encoding: &'static str, row: usize) -> EncodingError {
-        let Self { offset, col, fault } = self;
-        match fault {
-            Fault::Code => EncodingError::Code { offset, row, col, code: 3 },
-            Fault::Base3 { value: byte, trits } => {
-                EncodingError::Base3 { offset, row, col, byte, trits }
+    pub(super) fn scale_offset(
+        &self,
+        stored: &StoredScales,
+        index: usize,
+        rows: usize,
+        cols: usize,
+    ) -> usize {
+        let len = stored.float.len();
+        match stored.at {
+            ScalesAt::Head => index / self.rows * self.bundle_len(cols) + index % self.rows * len,
+            ScalesAt::Block(at) => {
+                let blocks = cols / self.block_cols;
+                let (row, block) = (index / blocks, index % blocks);
+                row * self.bundle_len(cols) + self.head_len + block * self.block_len + at
             }
-            Fault::Tile { value: byte } => {
-                EncodingError::TiledCode { encoding, offset, row, col, byte }
-            }
+            ScalesAt::Tail(_) => self.len(rows, cols) + index * len,
         }
     }
 }
 
-/// Decodes a row block by block.
+/// Checks that a shape is a multiple of its parts.
+pub(super) fn check_multiple(
+    encoding: &'static str,
+    axis: &'static str,
+    found: usize,
+    multiple: usize,
+) -> Result<(), EncodingError> {
+    if found.is_multiple_of(multiple) {
+        return Ok(());
+    }
+    Err(EncodingError::Shape { encoding, axis, multiple, found })
+}
+
+/// The part of a matrix that shares one scale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScaleUnit {
+    /// The whole matrix.
+    Tensor,
+    /// One row.
+    Row,
+    /// A number of adjacent columns of one row.
+    Group(usize),
+}
+
+impl ScaleUnit {
+    pub(super) fn count(self, rows: usize, cols: usize) -> usize {
+        match self {
+            Self::Tensor => 1,
+            Self::Row => rows,
+            Self::Group(len) => rows * (cols / len),
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Tensor => "tensor",
+            Self::Row => "row",
+            Self::Group(_) => "group",
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct StoredScales {
+    pub(crate) unit: ScaleUnit,
+    pub(crate) float: ScaleFloat,
+    pub(crate) at: ScalesAt,
+}
+
+impl StoredScales {
+    /// An f16 at this byte of each block.
+    pub(super) const fn in_blocks(cols: usize, at: usize) -> Option<Self> {
+        let (unit, float) = (ScaleUnit::Group(cols), ScaleFloat::F16);
+        Some(Self { unit, float, at: ScalesAt::Block(at) })
+    }
+
+    /// One a row, in the heads of bundles.
+    pub(super) const fn in_heads(float: ScaleFloat) -> Option<Self> {
+        Some(Self { unit: ScaleUnit::Row, float, at: ScalesAt::Head })
+    }
+
+    /// As f32 after the last bundle, in at least `min` bytes.
+    pub(super) const fn in_tail(unit: ScaleUnit, min: usize) -> Option<Self> {
+        Some(Self { unit, float: ScaleFloat::F32, at: ScalesAt::Tail(min) })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum ScaleFloat {
+    F16,
+    F32,
+}
+
+impl ScaleFloat {
+    fn len(self) -> usize {
+        if self == Self::F32 { 4 } else { 2 }
+    }
+}
+
+/// Position of the scales.
+#[derive(Clone, Copy)]
+pub(crate) enum ScalesAt {
+    /// In the head of each bundle, one for each of its rows.
+    Head,
+    /// In each block, at this byte of it; a block belongs to one row.
+    Block(usize),
+    /// After the last bundle, in at least this many bytes.
+    Tail(usize),
+}
+
 pub(super) fn decode_blocks<const LEN: usize, const COLS: usize>(
     blocks: &[u8],
     out: &mut [i8],
@@ -214,7 +298,6 @@ pub(super) fn decode_blocks<const LEN: usize, const COLS: usize>(
     Ok(())
 }
 
-/// Encodes a row block by block.
 pub(super) fn encode_blocks<const LEN: usize, const COLS: usize>(
     trits: &[i8],
     blocks: &mut [u8],
@@ -222,13 +305,4 @@ pub(super) fn encode_blocks<const LEN: usize, const COLS: usize>(
 ) {
     let blocks = blocks.as_chunks_mut::<LEN>().0.iter_mut().zip(trits.as_chunks::<COLS>().0);
     blocks.for_each(|(block, trits)| encode(trits, block));
-}
-
-/// Position of a trit.
-#[cfg(test)]
-pub(crate) enum Position {
-    /// Two bits of a byte.
-    Bits { byte: usize, shift: usize },
-    /// A digit of a base-3 number, counted from the leading one of five.
-    Digit { byte: usize, digit: usize },
 }

@@ -1,43 +1,31 @@
 //! The ternary encodings: a table with one row for each.
 //!
-//! To add an encoding, describe it by a [`Codec`] in a file of its own and list that file and its
-//! constant here. Names, sizes, GGUF type numbers, the choices of `wf convert --encoding` and the tests
-//! are read from the table.
+//! To add an encoding, describe it by a [`Codec`] in `two_bits`, `base3` or a file of its own, and list
+//! its constant here. Names, sizes, GGUF type numbers, the choices of `wf convert --encoding` and the
+//! tests are read from the table.
 
 mod base3;
 mod codec;
 mod fields;
-mod hf_packed;
-mod i2_s;
-mod iq1_bn;
-mod iq2_bn;
-mod iq2_bn_r4;
-mod q2_0;
-mod quad_lines;
 mod scales;
-mod sgl_packed;
-mod stacked;
 mod tl;
-mod tq1_0;
-mod tq2_0;
+mod two_bits;
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::str::FromStr;
 
-use codec::{Codec, Layout};
+use codec::{Codec, Layout, ScaleFloat};
 use scales::write_scales;
 use wf_core::Scales;
 
-#[cfg(test)]
-pub(crate) use codec::Position;
 pub(crate) use codec::Project;
-pub use i2_s::I2sOrder;
-pub use scales::{Rounding, ScaleUnit, check_scales, decode_scales};
-pub use tl::Tiles;
+pub use codec::{ScaleUnit, Tiles};
+pub(crate) use scales::check_groups;
+pub use scales::{Rounding, check_scales, decode_scales};
+pub use two_bits::I2sOrder;
 
-use super::error::EncodingError;
+use super::error::{BadByte, EncodingError};
 
 /// An arrangement of trits and their scales in a file.
 #[derive(Clone, Copy)]
@@ -101,11 +89,6 @@ impl TernaryEncoding {
         self.codec.label
     }
 
-    #[cfg(test)]
-    pub(crate) fn position(self) -> Option<codec::PositionOf> {
-        self.codec.position
-    }
-
     /// Returns the name in the header of a `.wf` file.
     pub(crate) fn wf_name(self) -> Option<&'static str> {
         self.codec.wf_name
@@ -113,18 +96,12 @@ impl TernaryEncoding {
 
     /// Returns the part of a matrix that shares one scale, or `None` if scales are stored elsewhere.
     pub fn scale_unit(self) -> Option<ScaleUnit> {
-        match &self.codec.layout {
-            Layout::Bundles(bundles) => bundles.scales.as_ref().map(|scales| scales.unit),
-            Layout::Tiled(_) => None,
-        }
+        self.stored_scales().map(|(_, scales)| scales.unit)
     }
 
     /// Returns `true` if it stores scales as f32.
     pub fn has_exact_scales(self) -> bool {
-        match &self.codec.layout {
-            Layout::Bundles(bundles) => bundles.scales.as_ref().is_some_and(|s| s.is_f32()),
-            Layout::Tiled(_) => false,
-        }
+        self.stored_scales().is_some_and(|(_, scales)| scales.float == ScaleFloat::F32)
     }
 
     /// Returns `true` if it can be encoded.
@@ -136,7 +113,10 @@ impl TernaryEncoding {
     pub fn size(self, rows: usize, cols: usize) -> Result<u64, EncodingError> {
         let encoding = self.name();
         if rows == 0 || cols == 0 {
-            return Err(EncodingError::Empty { encoding, rows, cols });
+            let what = "requires at least one row and one column";
+            return Err(EncodingError::Invalid(format!(
+                "{encoding} {what}, found {rows} x {cols}"
+            )));
         }
         // Trits are decoded to a byte each, and slices cannot be longer than this.
         if rows.checked_mul(cols).is_none_or(|trits| trits > isize::MAX as usize) {
@@ -150,11 +130,7 @@ impl TernaryEncoding {
 
     /// Checks that a matrix takes `len` bytes.
     fn check_size(self, len: usize, rows: usize, cols: usize) -> Result<(), EncodingError> {
-        let expected = self.size(rows, cols)?;
-        if len as u64 == expected {
-            return Ok(());
-        }
-        Err(EncodingError::Size { encoding: self.name(), rows, cols, expected, found: len })
+        EncodingError::check_size(self.name(), rows, cols, self.size(rows, cols)?, len)
     }
 }
 
@@ -183,12 +159,6 @@ impl PartialEq for TernaryEncoding {
 
 impl Eq for TernaryEncoding {}
 
-impl Hash for TernaryEncoding {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.codec.label, self.tiles).hash(state);
-    }
-}
-
 impl FromStr for TernaryEncoding {
     type Err = String;
 
@@ -213,15 +183,7 @@ pub fn decode_trits(
     out: &mut [i8],
 ) -> Result<(), EncodingError> {
     encoding.check_size(bytes.len(), rows_total, cols)?;
-    if rows.start > rows.end || rows.end > rows_total {
-        let Range { start, end } = rows;
-        return Err(EncodingError::Rows { start, end, rows: rows_total });
-    }
-    // `size` has proved that rows * cols fits.
-    let expected = rows.len() * cols;
-    if out.len() != expected {
-        return Err(EncodingError::Buffer { expected, found: out.len() });
-    }
+    check_rows(rows_total, cols, &rows, out.len())?;
     for (row, out) in rows.zip(out.chunks_exact_mut(cols)) {
         let decoded = match &encoding.codec.layout {
             Layout::Tiled(tiled) => (tiled.decode)(encoding.tiles, bytes, rows_total, row, out),
@@ -229,12 +191,29 @@ pub fn decode_trits(
                 let (range, lane) = bundles.locate(row, rows_total, cols);
                 let start = range.start;
                 let blocks = bytes.get(range).unwrap_or_default();
-                (bundles.decode)(blocks, lane, out).map_err(|bad| bad.shift(start, 0))
+                (bundles.packing.decode)(blocks, lane, out).map_err(|bad| bad.shift(start, 0))
             }
         };
-        decoded.map_err(|bad| bad.into_error(encoding.name(), row))?;
+        decoded.map_err(|bad| BadByte { row, ..bad })?;
     }
     Ok(())
+}
+
+/// Checks that a matrix has these rows, and that a buffer has their size.
+pub(crate) fn check_rows(
+    rows_total: usize,
+    cols: usize,
+    rows: &Range<usize>,
+    buffer: usize,
+) -> Result<(), EncodingError> {
+    let &Range { start, end } = rows;
+    if start > end || end > rows_total {
+        let what =
+            format!("rows {start}..{end} are out of range for a matrix of {rows_total} rows");
+        return Err(EncodingError::Invalid(what));
+    }
+    let expected = rows.len().saturating_mul(cols);
+    if buffer == expected { Ok(()) } else { Err(EncodingError::Buffer { expected, found: buffer }) }
 }
 
 /// Encodes a whole matrix with its scales.
@@ -254,7 +233,11 @@ pub fn encode_trits(
 ) -> Result<Vec<u8>, EncodingError> {
     let size = encoding.size(rows, cols)?;
     let Layout::Bundles(bundles) = &encoding.codec.layout else {
-        return Err(EncodingError::ReadOnly { encoding: encoding.name() });
+        let why = "its files depend on tables that they do not contain";
+        return Err(EncodingError::Invalid(format!(
+            "{} cannot be written: {why}",
+            encoding.name()
+        )));
     };
     // `size` has proved that rows * cols fits.
     let expected = rows * cols;
@@ -263,14 +246,16 @@ pub fn encode_trits(
     }
     if let Some(at) = trits.iter().position(|trit| !(-1..=1).contains(trit)) {
         let found = trits.get(at).copied().unwrap_or_default();
-        return Err(EncodingError::Trit { row: at / cols, col: at % cols, found });
+        let (row, col) = (at / cols, at % cols);
+        let what = format!("row {row}, column {col}: found trit {found}, allowed are -1, 0 and 1");
+        return Err(EncodingError::Invalid(what));
     }
     let too_large = |_| EncodingError::TooLarge { encoding: encoding.name(), rows, cols };
     let len = usize::try_from(size).map_err(too_large)?;
     let mut bytes = vec![bundles.padding.unwrap_or(0); len];
     for (row, trits) in trits.chunks_exact(cols).enumerate() {
         let (range, lane) = bundles.locate(row, rows, cols);
-        (bundles.encode)(trits, lane, bytes.get_mut(range).unwrap_or_default());
+        (bundles.packing.encode)(trits, lane, bytes.get_mut(range).unwrap_or_default());
     }
     write_scales(encoding, scales, rounding, trits, rows, cols, &mut bytes)?;
     Ok(bytes)

@@ -4,7 +4,7 @@ use half::f16;
 use wf_core::Scales;
 
 use super::TernaryEncoding;
-use super::codec::{Bundles, Layout};
+use super::codec::{Bundles, Layout, ScaleFloat, ScaleUnit, StoredScales};
 use crate::encoding::error::EncodingError;
 
 /// Handling of scales that are not exact in f16, for encodings that store f16.
@@ -26,11 +26,7 @@ pub fn check_scales(scales: &Scales, rows: usize, cols: usize) -> Result<(), Enc
         Scales::Tensor(_) => {}
         Scales::Rows(values) => count(rows, values)?,
         Scales::Groups { len, values } => {
-            if *len == 0 || !cols.is_multiple_of(*len) {
-                let (axis, multiple) = ("columns", (*len).max(1));
-                let encoding = "a scale per group";
-                return Err(EncodingError::Shape { encoding, axis, multiple, found: cols });
-            }
+            check_groups(*len, cols)?;
             count(rows.saturating_mul(cols / len), values)?;
         }
     }
@@ -44,120 +40,16 @@ pub fn check_scales(scales: &Scales, rows: usize, cols: usize) -> Result<(), Enc
     }
 }
 
+pub(crate) fn check_groups(len: usize, cols: usize) -> Result<(), EncodingError> {
+    if len != 0 && cols.is_multiple_of(len) {
+        return Ok(());
+    }
+    let (encoding, axis, multiple) = ("a scale per group", "columns", len.max(1));
+    Err(EncodingError::Shape { encoding, axis, multiple, found: cols })
+}
+
 fn is_sound(scale: f32) -> bool {
     scale.is_finite() && scale >= 0.0
-}
-
-/// The part of a matrix that shares one scale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ScaleUnit {
-    /// The whole matrix.
-    Tensor,
-    /// One row.
-    Row,
-    /// A number of adjacent columns of one row.
-    Group(usize),
-}
-
-impl ScaleUnit {
-    fn count(self, rows: usize, cols: usize) -> usize {
-        match self {
-            Self::Tensor => 1,
-            Self::Row => rows,
-            Self::Group(len) => rows * (cols / len),
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Tensor => "tensor",
-            Self::Row => "row",
-            Self::Group(_) => "group",
-        }
-    }
-}
-
-/// The scales that an encoding stores.
-pub(crate) struct StoredScales {
-    pub(crate) unit: ScaleUnit,
-    pub(crate) float: ScaleFloat,
-    pub(crate) at: ScalesAt,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum ScaleFloat {
-    F16,
-    F32,
-}
-
-/// Position of the scales.
-pub(crate) enum ScalesAt {
-    /// In the head of each bundle, one for each of its rows.
-    Head,
-    /// In each block, at this byte of it; a block belongs to one row.
-    Block(usize),
-    /// After the last bundle, in at least this many bytes.
-    Tail(usize),
-}
-
-impl StoredScales {
-    pub(super) fn is_f32(&self) -> bool {
-        self.float == ScaleFloat::F32
-    }
-
-    fn float_len(&self) -> usize {
-        if self.is_f32() { 4 } else { 2 }
-    }
-
-    /// Checks that groups divide the columns.
-    pub(super) fn check_columns(
-        &self,
-        encoding: &'static str,
-        cols: usize,
-    ) -> Result<(), EncodingError> {
-        match self.unit {
-            ScaleUnit::Group(multiple) if !cols.is_multiple_of(multiple) => {
-                Err(EncodingError::Shape { encoding, axis: "columns", multiple, found: cols })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Bytes after the last bundle.
-    pub(super) fn tail_len(&self, rows: usize, cols: usize) -> u128 {
-        match self.at {
-            ScalesAt::Tail(min) => {
-                let count = self.unit.count(rows, cols);
-                (count as u128 * self.float_len() as u128).max(min as u128)
-            }
-            ScalesAt::Head | ScalesAt::Block(_) => 0,
-        }
-    }
-
-    /// Position of a scale; the shape has passed `Bundles::size`.
-    fn offset(&self, bundles: &Bundles, index: usize, rows: usize, cols: usize) -> usize {
-        match self.at {
-            ScalesAt::Head => {
-                index / bundles.rows * bundles.bundle_len(cols)
-                    + index % bundles.rows * self.float_len()
-            }
-            ScalesAt::Block(at) => {
-                let blocks = cols / bundles.block_cols;
-                let (row, block) = (index / blocks, index % blocks);
-                row * bundles.bundle_len(cols) + bundles.head_len + block * bundles.block_len + at
-            }
-            ScalesAt::Tail(_) => bundles.len(rows, cols) + index * self.float_len(),
-        }
-    }
-
-    fn read(&self, bytes: &[u8], offset: usize) -> f32 {
-        let rest = bytes.get(offset..).unwrap_or_default();
-        match self.float {
-            ScaleFloat::F16 => rest.first_chunk().map(|b| f16::from_le_bytes(*b).to_f32()),
-            ScaleFloat::F32 => rest.first_chunk().map(|b| f32::from_le_bytes(*b)),
-        }
-        .unwrap_or(f32::NAN)
-    }
 }
 
 /// Decodes the scales of a matrix, in the simplest form that holds them. `bytes` is the whole tensor.
@@ -169,12 +61,18 @@ pub fn decode_scales(
 ) -> Result<Scales, EncodingError> {
     encoding.check_size(bytes.len(), rows, cols)?;
     let Some((bundles, stored)) = encoding.stored_scales() else {
-        return Err(EncodingError::NoScale { encoding: encoding.name() });
+        let what = format!("{} stores no scales in the tensor", encoding.name());
+        return Err(EncodingError::Invalid(what));
     };
     let values = (0..stored.unit.count(rows, cols))
         .map(|index| {
-            let offset = stored.offset(bundles, index, rows, cols);
-            let value = stored.read(bytes, offset);
+            let offset = bundles.scale_offset(stored, index, rows, cols);
+            let rest = bytes.get(offset..).unwrap_or_default();
+            let value = match stored.float {
+                ScaleFloat::F16 => rest.first_chunk().map(|b| f16::from_le_bytes(*b).to_f32()),
+                ScaleFloat::F32 => rest.first_chunk().map(|b| f32::from_le_bytes(*b)),
+            };
+            let value = value.unwrap_or(f32::NAN);
             if is_sound(value) { Ok(value) } else { Err(EncodingError::Scale { offset, value }) }
         })
         .collect::<Result<Vec<f32>, EncodingError>>()?;
@@ -186,7 +84,7 @@ pub fn decode_scales(
 }
 
 impl TernaryEncoding {
-    fn stored_scales(self) -> Option<(&'static Bundles, &'static StoredScales)> {
+    pub(super) fn stored_scales(self) -> Option<(&'static Bundles, &'static StoredScales)> {
         let Layout::Bundles(bundles) = &self.codec.layout else { return None };
         Some((bundles, bundles.scales.as_ref()?))
     }
@@ -213,7 +111,7 @@ pub(super) fn write_scales(
     };
     for (index, trits) in trits.chunks_exact(unit_len).enumerate() {
         let scale = one_scale(encoding, stored.unit, scales, trits, cols, index * unit_len)?;
-        let offset = stored.offset(bundles, index, rows, cols);
+        let offset = bundles.scale_offset(stored, index, rows, cols);
         let rest = bytes.get_mut(offset..).unwrap_or_default();
         match stored.float {
             ScaleFloat::F32 => {

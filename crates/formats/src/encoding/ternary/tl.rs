@@ -17,32 +17,20 @@
 //! ```
 
 use super::TernaryEncoding;
-use super::codec::{BadByte, Codec, Fault, GgufType, Layout, Project, Tiled};
-use crate::encoding::error::EncodingError;
+use super::codec::{Codec, Layout, Project, Tiled, Tiles, check_multiple};
+use crate::encoding::error::{BadByte, EncodingError, Fault};
 
 impl TernaryEncoding {
     /// bitnet.cpp on Arm: pairs of trits in tiles, the scale in a tensor of its own. Read only.
     pub const TL1: Self = Self::new(&Codec {
-        name: "TL1",
-        label: "TL1",
-        flag: None,
-        gguf: Some(GgufType { id: 38, project: Project::BitNet }),
-        wf_name: None,
-        layout: Layout::Tiled(Tiled { size: Tiles::tl1_size, decode: decode_tl1 }),
-        #[cfg(test)]
-        position: None,
+        gguf: Project::BitNet.gguf(38),
+        ..Codec::new("TL1", Layout::Tiled(Tiled { size: Tiles::tl1_size, decode: decode_tl1 }))
     });
 
     /// bitnet.cpp on x86: triples of trits in tiles, the scale in a tensor of its own. Read only.
     pub const TL2: Self = Self::new(&Codec {
-        name: "TL2",
-        label: "TL2",
-        flag: None,
-        gguf: Some(GgufType { id: 39, project: Project::BitNet }),
-        wf_name: None,
-        layout: Layout::Tiled(Tiled { size: Tiles::tl2_size, decode: decode_tl2 }),
-        #[cfg(test)]
-        position: None,
+        gguf: Project::BitNet.gguf(39),
+        ..Codec::new("TL2", Layout::Tiled(Tiled { size: Tiles::tl2_size, decode: decode_tl2 }))
     });
 
     /// Returns the encoding with these tiles, which only TL1 and TL2 use.
@@ -52,18 +40,6 @@ impl TernaryEncoding {
     }
 }
 
-/// Sizes of the tiles that a matrix is divided into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Tiles {
-    /// Rows of a tile (`bm` of a `kernel_config.ini`).
-    pub rows: usize,
-    /// Columns of a tile (`bk`).
-    pub cols: usize,
-    /// Rows of a strip (`bmm`).
-    pub strip: usize,
-}
-
-/// Trits in a strip of TL1.
 const TL1_STRIP: usize = 256;
 /// Rows of a strip of TL2; the converter supports no other number.
 const TL2_ROWS: usize = 32;
@@ -80,8 +56,8 @@ impl Tiles {
         let by = TL1_STRIP.checked_div(strip).unwrap_or(0);
         let cuts = strip.is_multiple_of(16) && by >= PAIR_COLS && by * strip == TL1_STRIP;
         self.check("TL1", cuts, tile_rows, tile_cols, strip, by)?;
-        multiple("TL1", "rows", rows, tile_rows)?;
-        multiple("TL1", "columns", cols, tile_cols)?;
+        check_multiple("TL1", "rows", rows, tile_rows)?;
+        check_multiple("TL1", "columns", cols, tile_cols)?;
         Ok((rows as u64).saturating_mul((cols / 4) as u64))
     }
 
@@ -89,8 +65,8 @@ impl Tiles {
     fn tl2_size(self, rows: usize, cols: usize) -> Result<u64, EncodingError> {
         let cuts = self.strip == TL2_ROWS;
         self.check("TL2", cuts, self.rows, self.cols, TL2_ROWS, SIGN_COLS)?;
-        multiple("TL2", "rows", rows, self.rows)?;
-        multiple("TL2", "columns", cols % self.cols, REST_COLS)?;
+        check_multiple("TL2", "rows", rows, self.rows)?;
+        check_multiple("TL2", "columns", cols % self.cols, REST_COLS)?;
         let rest = cols % self.cols;
         let triples = (rows as u64).saturating_mul(((cols - rest) / SIGN_COLS * 5) as u64);
         Ok(triples.saturating_add((rows as u64).saturating_mul((rest / 4) as u64)))
@@ -113,18 +89,6 @@ impl Tiles {
     }
 }
 
-fn multiple(
-    encoding: &'static str,
-    axis: &'static str,
-    found: usize,
-    multiple: usize,
-) -> Result<(), EncodingError> {
-    if found.is_multiple_of(multiple) {
-        return Ok(());
-    }
-    Err(EncodingError::Shape { encoding, axis, multiple, found })
-}
-
 /// Decodes one row of TL1; the shape has passed `tl1_size`.
 fn decode_tl1(
     tiles: Tiles,
@@ -145,7 +109,7 @@ fn decode_tl1(
             * (tile_cols / by)
             + col / by;
         let groups = (strips * (strip / 16) + lane / 16) * (by / PAIR_COLS) + col % by / PAIR_COLS;
-        pairs(bytes, groups * 16 + lane % 16, at * PAIR_COLS, four)?;
+        pairs("TL1", bytes, groups * 16 + lane % 16, at * PAIR_COLS, four)?;
     }
     Ok(())
 }
@@ -180,7 +144,7 @@ fn decode_tl2(
         let word = u16::from_le_bytes(word.unwrap_or_default());
         let negative = word >> (15 - (2 * (col_in % SIGN_COLS / 3) + lane / 16)) & 1 == 1;
         if nibble > 13 || (nibble == 0 && negative) {
-            return Err(BadByte { offset: byte_at, col, fault: Fault::Tile { value } });
+            return Err(bad_tile("TL2", byte_at, col, value));
         }
         let number = if negative { 13 - nibble } else { 13 + nibble };
         *triple = [number / 9, number / 3 % 3, number % 3].map(|digit| digit as i8 - 1);
@@ -191,17 +155,27 @@ fn decode_tl2(
         let block = (tile * (rest_cols / REST_COLS) + col / REST_COLS) * strips + strip;
         let strip_at = block * (REST_COLS / PAIR_COLS) + col % REST_COLS / PAIR_COLS;
         let byte_at = rest_at + strip_at * TL2_ROWS + swapped(lane);
-        pairs(bytes, byte_at, triple_cols + col, four)?;
+        pairs("TL2", bytes, byte_at, triple_cols + col, four)?;
     }
     Ok(())
 }
 
+fn bad_tile(encoding: &'static str, offset: usize, col: usize, byte: u8) -> BadByte {
+    BadByte::new(offset, col, Fault::Tile { encoding, byte })
+}
+
 /// Decodes the two pairs of a byte.
-fn pairs(bytes: &[u8], at: usize, col: usize, out: &mut [i8; 4]) -> Result<(), BadByte> {
+fn pairs(
+    encoding: &'static str,
+    bytes: &[u8],
+    at: usize,
+    col: usize,
+    out: &mut [i8; 4],
+) -> Result<(), BadByte> {
     let value = bytes.get(at).copied().unwrap_or(u8::MAX);
     let (first, second) = (value >> 4, value & 15);
     if first > 8 || second > 8 {
-        return Err(BadByte { offset: at, col, fault: Fault::Tile { value } });
+        return Err(bad_tile(encoding, at, col, value));
     }
     *out = [first / 3, first % 3, second / 3, second % 3].map(|digit| digit as i8 - 1);
     Ok(())

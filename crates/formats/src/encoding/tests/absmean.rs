@@ -1,6 +1,6 @@
 //! Rounding of master weights.
 
-use super::super::*;
+use super::super::absmean::AbsMean;
 use super::Random;
 
 fn ternarise(weights: &[f32]) -> (Vec<i8>, f32) {

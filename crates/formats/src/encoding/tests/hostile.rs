@@ -1,8 +1,8 @@
 //! Invalid bytes, shapes and buffers.
 
 use super::super::*;
+use super::positions::{Position, position_of};
 use super::{Random, writable};
-use crate::encoding::ternary::Position;
 
 fn decode(
     e: TernaryEncoding,
@@ -31,10 +31,7 @@ fn a_flipped_bit_gives_trits_or_an_error_at_its_byte() {
                 *bytes.get_mut(at).unwrap() ^= 1 << bit;
                 match decode(encoding, &bytes, rows, cols) {
                     Ok(trits) => assert!(trits.iter().all(|trit| (-1..=1).contains(trit))),
-                    Err(
-                        EncodingError::Code { offset, row, col, .. }
-                        | EncodingError::Base3 { offset, row, col, .. },
-                    ) => {
+                    Err(EncodingError::Byte(BadByte { offset, row, col, .. })) => {
                         assert_eq!(offset, at, "{encoding}");
                         assert!(row < rows && col < cols, "{encoding}");
                         rejected += 1;
@@ -59,7 +56,7 @@ fn a_flipped_bit_gives_trits_or_an_error_at_its_byte() {
 fn reports_the_row_and_column_of_code_three() {
     let (rows, cols) = (4, 256);
     for encoding in writable() {
-        let position = encoding.position().unwrap();
+        let position = position_of(encoding);
         if let Position::Digit { .. } = position(rows, cols, 0, 0) {
             continue;
         }
@@ -77,7 +74,11 @@ fn reports_the_row_and_column_of_code_three() {
             let error = decode(encoding, &bytes, rows, cols).unwrap_err();
             let offset = bytes.iter().zip(&zeros).position(|(a, b)| a != b).unwrap();
             let (row, col) = (at / cols, at % cols);
-            assert_eq!(error, EncodingError::Code { offset, row, col, code: 3 }, "{encoding}");
+            assert_eq!(
+                error,
+                EncodingError::Byte(BadByte { offset, row, col, fault: Fault::Code }),
+                "{encoding}"
+            );
         }
     }
     let mut bytes = vec![0; 32 + 32];
@@ -102,12 +103,28 @@ fn rejects_invalid_base_3_bytes() {
     let mut bytes = vec![0; 54];
     *bytes.get_mut(49).unwrap() = 2;
     let error = decode(TernaryEncoding::TQ1_0, &bytes, 1, 256).unwrap_err();
-    assert_eq!(error, EncodingError::Base3 { offset: 49, row: 0, col: 241, byte: 2, trits: 4 });
+    assert_eq!(
+        error,
+        EncodingError::Byte(BadByte {
+            offset: 49,
+            row: 0,
+            col: 241,
+            fault: Fault::Base3 { byte: 2, trits: 4 }
+        })
+    );
     // In IQ1_BN four trits are the numbers below 81: 86 is 81, one too many.
     let mut bytes = vec![0; 2 * 15];
     *bytes.get_mut(15 + 2 + 12).unwrap() = 86;
     let error = decode(TernaryEncoding::IQ1_BN, &bytes, 2, 64).unwrap_err();
-    assert_eq!(error, EncodingError::Base3 { offset: 29, row: 1, col: 15, byte: 86, trits: 4 });
+    assert_eq!(
+        error,
+        EncodingError::Byte(BadByte {
+            offset: 29,
+            row: 1,
+            col: 15,
+            fault: Fault::Base3 { byte: 86, trits: 4 }
+        })
+    );
     let legal = (0..=255).filter(|byte| {
         let bytes = [&[0, 0, *byte][..], &[0; 12]].concat();
         decode(TernaryEncoding::IQ1_BN, &bytes, 1, 64).is_ok()

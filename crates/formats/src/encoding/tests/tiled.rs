@@ -73,7 +73,14 @@ fn rejects_invalid_tile_bytes() {
         let mut trits = vec![9; rows * cols];
         let error = decode_trits(e, &bytes, rows, cols, 0..rows, &mut trits).unwrap_err();
         assert!(
-            matches!(error, EncodingError::TiledCode { offset: 100, byte: 0xff, .. }),
+            matches!(
+                error,
+                EncodingError::Byte(BadByte {
+                    offset: 100,
+                    fault: Fault::Tile { byte: 0xff, .. },
+                    ..
+                })
+            ),
             "{error}"
         );
         let error = encode_trits(

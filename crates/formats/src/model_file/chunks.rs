@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
+use super::ModelFile;
 use crate::checksum::{CHUNK_LEN, Checksum};
 use crate::error::Error;
-use crate::model_file::ModelFile;
 use crate::size;
 use crate::tensor::TensorInfo;
 

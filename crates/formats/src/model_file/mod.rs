@@ -1,5 +1,8 @@
 //! A model in any supported format.
 
+mod chunks;
+mod data;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -7,64 +10,25 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use wf_core::{Activation, Network};
+use sha2::{Digest, Sha256};
+use wf_core::{Network, Scales};
 
-use crate::config::{Config, ModelInfo};
-use crate::encoding::{I2sOrder, Scales, decode_floats};
+use crate::checksum::hex;
+use crate::companions::directory_of;
+use crate::config::ModelInfo;
+use crate::encoding::decode_floats;
 use crate::error::Error;
-use crate::generation::GenerationDefaults;
-use crate::map::FileBytes;
+use crate::map::{SourceFile, name_of};
 use crate::names::TensorName;
-use crate::scaling::Scaling;
-use crate::summary::FormatSummary;
-use crate::tensor::{Encoding, Stored, TensorInfo};
-use crate::tensor_chunks::TensorChunks;
-use crate::tensor_data::TensorData;
-use crate::vocabulary::{ModelText, SpecialTokenTexts, TokenizerSource};
+use crate::parts::{FileSummary, FormatSummary, OpenOptions, Parts};
+use crate::tensor::{Encoding, TensorInfo};
+use crate::text::{GenerationDefaults, SpecialTokenTexts, TokenizerSource};
 use crate::{gguf, hugging_face, sglbitnt, size, wf};
 
-/// Settings that a file leaves open.
-#[derive(Debug, Default, Clone)]
-pub struct OpenOptions {
-    /// Order of I2_S trits [default: groups of 128, as in published files].
-    pub i2s_order: Option<I2sOrder>,
-    /// Activation of the feed-forward blocks, overriding the file.
-    pub activation: Option<Activation>,
-    /// Number of columns of master weights that share a scale [default: one scale per tensor].
-    pub group_len: Option<usize>,
-    /// Rounds the weights of a model that was not trained for it. Its output is nonsense: this is for
-    /// measuring speed.
-    pub naive: bool,
-}
+pub use chunks::TensorChunks;
+pub use data::TensorData;
 
-/// One file of a model: its name and its bytes.
-#[derive(Debug)]
-pub(crate) struct SourceFile {
-    pub(crate) name: String,
-    pub(crate) bytes: FileBytes,
-}
-
-impl SourceFile {
-    pub(crate) fn map(path: &Path) -> Result<Self, Error> {
-        Ok(Self { name: path.display().to_string(), bytes: FileBytes::map(path)? })
-    }
-}
-
-/// Returns the name of a model's file with this index.
-pub(crate) fn name_of(files: &[SourceFile], at: usize) -> &str {
-    files.get(at).map(|file| file.name.as_str()).unwrap_or_default()
-}
-
-/// Result of the reader of a format.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    pub(crate) files: Vec<SourceFile>,
-    pub(crate) config: Config,
-    /// Checked by [`Stored::fit`].
-    pub(crate) stored: Stored,
-    pub(crate) text: ModelText,
-    pub(crate) summary: FormatSummary,
-}
+use data::Scaling;
 
 /// A model file that was opened and checked: every tensor of the network exists, has the right shape,
 /// and lies inside its file.
@@ -87,24 +51,22 @@ impl ModelFile {
     /// or a Hugging Face directory.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
         if path.is_dir() {
-            return hugging_face::open_directory(path, options).map(Self::new);
+            return Self::new(hugging_face::open_directory(path, options)?);
         }
         let source = SourceFile::map(path)?;
         let is_safetensors = path.extension().is_some_and(|extension| extension == "safetensors");
-        if is_safetensors {
-            return hugging_face::open_lone_file(path, source, options).map(Self::new);
-        }
-        let bytes = source.bytes.as_slice();
-        if bytes.starts_with(gguf::MAGIC) {
-            gguf::open(source, options).map(Self::new)
-        } else if bytes.starts_with(sglbitnt::MAGIC) {
-            sglbitnt::open(path, source, options).map(Self::new)
-        } else if bytes.starts_with(wf::MAGIC) {
-            wf::open(source, options).map(Self::new)
-        } else {
-            let what = "not a model file: must be GGUF, SGLBITNT, .wf or .safetensors";
-            Err(Error::unsupported(&source.name, what))
-        }
+        Self::new(match source.bytes() {
+            _ if is_safetensors => {
+                hugging_face::open_files(directory_of(path), vec![source], options)?
+            }
+            bytes if bytes.starts_with(gguf::MAGIC) => gguf::open(source, options)?,
+            bytes if bytes.starts_with(sglbitnt::MAGIC) => sglbitnt::open(path, source, options)?,
+            bytes if bytes.starts_with(wf::MAGIC) => wf::open(source, options)?,
+            _ => {
+                let what = "not a model file: must be GGUF, SGLBITNT, .wf or .safetensors";
+                return Err(Error::unsupported(&source.name, what));
+            }
+        })
     }
 
     /// Opens a GGUF file that is in memory.
@@ -113,8 +75,23 @@ impl ModelFile {
         bytes: &'static [u8],
         options: &OpenOptions,
     ) -> Result<Self, Error> {
-        let source = SourceFile { name: name.to_owned(), bytes: FileBytes::BuiltIn(bytes) };
-        gguf::open(source, options).map(Self::new)
+        Self::new(gguf::open(SourceFile::built_in(name, bytes), options)?)
+    }
+
+    fn new(mut parts: Parts) -> Result<Self, Error> {
+        parts.stored = parts.stored.fit(&parts.files, &parts.config.network)?;
+        parts.summary.files = parts
+            .files
+            .iter()
+            .map(|file| FileSummary {
+                path: file.name.clone(),
+                size_bytes: size::widen(file.bytes().len()),
+            })
+            .collect();
+        let tensors = parts.stored.tensors.iter().enumerate();
+        let slots =
+            tensors.map(|(at, t)| (t.name, Slot { at, scaling: OnceLock::new() })).collect();
+        Ok(Self { parts, slots })
     }
 
     /// Returns the sampling parameters that the model recommends.
@@ -122,21 +99,9 @@ impl ModelFile {
         self.parts.text.generation
     }
 
-    /// Iterates over the bytes of the files.
-    pub(crate) fn file_bytes(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts.files.iter().map(|file| file.bytes.as_slice())
-    }
-
     /// Returns the name of the first file.
     pub(crate) fn name(&self) -> &str {
         name_of(&self.parts.files, 0)
-    }
-
-    fn new(parts: Parts) -> Self {
-        let tensors = parts.stored.tensors.iter().enumerate();
-        let slots =
-            tensors.map(|(at, t)| (t.name, Slot { at, scaling: OnceLock::new() })).collect();
-        Self { parts, slots }
     }
 
     /// The recipe of the network.
@@ -186,8 +151,7 @@ impl ModelFile {
 
     /// Returns the mapped bytes of a tensor; empty for a tensor of another model.
     pub fn bytes(&self, t: &TensorInfo) -> &[u8] {
-        let file = self.parts.files.get(t.file);
-        let bytes = file.map(|file| file.bytes.as_slice()).unwrap_or_default();
+        let bytes = self.parts.files.get(t.file).map(SourceFile::bytes).unwrap_or_default();
         size::slice(bytes, t.offset, t.size).unwrap_or_default()
     }
 
@@ -251,18 +215,12 @@ impl ModelFile {
         decode_floats(float, bytes, values).map_err(|e| self.fault(t, e))
     }
 
-    /// Reads the bytes of a tensor from `start` on.
-    pub(crate) fn read_into(
-        &self,
-        t: &TensorInfo,
-        start: u64,
-        out: &mut [u8],
-    ) -> Result<(), Error> {
+    fn read_into(&self, t: &TensorInfo, start: u64, out: &mut [u8]) -> Result<(), Error> {
         let Some(file) = self.parts.files.get(t.file) else { return Ok(()) };
         let offset = t.offset.saturating_add(start);
-        file.bytes.read_at(offset, out).map_err(|e| match e.kind() {
+        file.read_at(offset, out).map_err(|e| match e.kind() {
             ErrorKind::UnexpectedEof => {
-                let len = file.bytes.as_slice().len();
+                let len = file.bytes().len();
                 self.fault(t, format!("file was truncated: it had {len} bytes when opened"))
             }
             _ => Error::io(Path::new(&file.name), e),
@@ -270,20 +228,26 @@ impl ModelFile {
     }
 
     /// Fails if one of the files was modified since it was opened.
-    pub fn check_unchanged(&self) -> Result<(), Error> {
-        for file in &self.parts.files {
-            let changed =
-                file.bytes.has_changed().map_err(|e| Error::io(Path::new(&file.name), e))?;
-            if changed {
-                return Err(Error::unsupported(&file.name, "file was modified while it was read"));
-            }
-        }
-        Ok(())
+    pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
+        self.parts.files.iter().try_for_each(SourceFile::check_unchanged)
     }
 
     /// Releases the memory of mapped pages; they are read again when needed.
     pub fn release(&self) {
-        self.parts.files.iter().for_each(|file| file.bytes.release());
+        self.parts.files.iter().for_each(SourceFile::release);
+    }
+
+    /// Computes the SHA-256 of the model's file, as `sha256sum` does. For several files it is the
+    /// SHA-256 of their digests, one per line. Reads every byte.
+    pub fn digest(&self) -> String {
+        let of_each = self.parts.files.iter().map(|file| hex(&Sha256::digest(file.bytes())));
+        match of_each.collect::<Vec<_>>().as_slice() {
+            [one] => one.clone(),
+            several => {
+                let lines: String = several.iter().flat_map(|one| [one, "\n"]).collect();
+                hex(&Sha256::digest(lines.as_bytes()))
+            }
+        }
     }
 
     /// Decodes rows of a float tensor into `out`, `cols` values each.
@@ -306,7 +270,7 @@ impl ModelFile {
     }
 
     /// Returns the slot that caches the facts about a whole ternary tensor.
-    pub(crate) fn scaling_slot(&self, t: &TensorInfo) -> Option<&OnceLock<Scaling>> {
+    fn scaling_slot(&self, t: &TensorInfo) -> Option<&OnceLock<Scaling>> {
         self.slots.get(&t.name).filter(|_| t.name.is_linear()).map(|slot| &slot.scaling)
     }
 

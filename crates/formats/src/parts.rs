@@ -1,9 +1,38 @@
-//! Summary of the files of a model, as `wf inspect` shows it.
+//! What goes into the reader of a format and what comes out of it.
 
 use std::fmt;
 
-use crate::model_file::SourceFile;
-use crate::size;
+use wf_core::Activation;
+
+use crate::config::Config;
+use crate::encoding::I2sOrder;
+use crate::map::SourceFile;
+use crate::tensor::Stored;
+use crate::text::ModelText;
+
+/// Settings that a file leaves open.
+#[derive(Debug, Default, Clone)]
+pub struct OpenOptions {
+    /// Order of I2_S trits [default: groups of 128, as in published files].
+    pub i2s_order: Option<I2sOrder>,
+    /// Activation of the feed-forward blocks, overriding the file.
+    pub activation: Option<Activation>,
+    /// Number of columns of master weights that share a scale [default: one scale per tensor].
+    pub group_len: Option<usize>,
+    /// Rounds the weights of a model that was not trained for it. Its output is nonsense: this is for
+    /// measuring speed.
+    pub naive: bool,
+}
+
+/// Result of the reader of a format.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) files: Vec<SourceFile>,
+    pub(crate) config: Config,
+    pub(crate) stored: Stored,
+    pub(crate) text: ModelText,
+    pub(crate) summary: FormatSummary,
+}
 
 /// Files of a model and the decisions made in reading them.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,18 +83,9 @@ impl fmt::Display for FormatKind {
 }
 
 impl FormatSummary {
-    pub(crate) fn new(
-        kind: FormatKind,
-        version: Option<u32>,
-        files: &[SourceFile],
-        decisions: Vec<String>,
-    ) -> Self {
-        let summary = |file: &SourceFile| {
-            let size_bytes = size::widen(file.bytes.as_slice().len());
-            FileSummary { path: file.name.clone(), size_bytes }
-        };
-        let files = files.iter().map(summary).collect();
-        Self { kind, version, files, digest: None, decisions }
+    /// Creates a summary without the files, which [`crate::ModelFile`] adds.
+    pub(crate) fn new(kind: FormatKind, version: Option<u32>, decisions: Vec<String>) -> Self {
+        Self { kind, version, files: Vec::new(), digest: None, decisions }
     }
 
     /// Total size of all files in bytes.

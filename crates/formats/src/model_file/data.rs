@@ -1,23 +1,29 @@
 //! The bytes of one tensor, decoded to trits, scales or floats.
+//!
+//! Some facts about the whole tensor are needed before its rows can be read as trits. Master weights need
+//! their mean magnitude. Some writers give a row or group of zeros the scale 0 and arbitrary trits:
+//! ik_llama.cpp writes ones, llama.cpp zeros. A weight is trit times scale, so these weights are zeros.
+//! They are read as trits of 0 under the scale of their neighbours, so that a model has the same trits
+//! and scales in every format, and usually a single scale.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::ModelFile;
 use crate::encoding::{
-    EncodingError, FloatEncoding, Scales, check_scales, decode_floats, decode_scales, decode_trits,
+    EncodingError, FloatEncoding, Scales, absmean, check_rows, check_scales, decode_floats,
+    decode_scales, decode_trits,
 };
 use crate::error::Error;
-use crate::model_file::ModelFile;
-use crate::scaling::{self, Scaling};
+use crate::size;
 use crate::tensor::{Encoding, TensorInfo};
-use crate::{size, ternary_floats};
 
 /// One tensor of a model with its bytes.
 #[derive(Debug)]
 pub struct TensorData<'a> {
-    pub(crate) model: &'a ModelFile,
-    pub(crate) info: &'a TensorInfo,
-    pub(crate) bytes: Cow<'a, [u8]>,
+    pub(super) model: &'a ModelFile,
+    pub(super) info: &'a TensorInfo,
+    pub(super) bytes: Cow<'a, [u8]>,
 }
 
 impl TensorData<'_> {
@@ -59,15 +65,16 @@ impl TensorData<'_> {
         let scales = match t.encoding {
             // Their scale is the factor, which was read when the file was opened.
             Encoding::TernaryFloats(_) => Scales::Tensor(1.0),
-            Encoding::Ternary(encoding) if !scaling::has_own_scales(encoding) => {
-                Scales::Tensor(1.0)
-            }
+            Encoding::Ternary(encoding) if encoding.scale_unit().is_none() => Scales::Tensor(1.0),
             Encoding::Ternary(encoding) => {
                 let scales = decode_scales(encoding, &self.bytes, t.rows, t.cols)
                     .map_err(|e| self.fault(e))?;
-                scaling::fill_zeros(scales, t.rows)
+                fill_zeros(scales, t.rows)
             }
-            Encoding::MasterWeights(_) => self.scaling()?.means(t.rows),
+            Encoding::MasterWeights(_) => match self.scaling()? {
+                Scaling::Means(means) => means.scales(t.rows),
+                Scaling::SomeZero(_) | Scaling::Plain => Scales::Tensor(1.0),
+            },
             Encoding::Float(_) => {
                 return Err(self.fault(format!("is {}, not trits", t.encoding)));
             }
@@ -105,14 +112,13 @@ impl TensorData<'_> {
         out: &mut [f32],
     ) -> Result<(), EncodingError> {
         let row_size = float.row_size(self.info.cols)?;
-        check_rows(self.info, &rows, out.len())?;
+        check_rows(self.info.rows, self.info.cols, &rows, out.len())?;
         let first = size::product(&[row_size, size::widen(rows.start)]).unwrap_or(u64::MAX);
         let len = size::product(&[row_size, size::widen(rows.len())]).unwrap_or(u64::MAX);
         let bytes = size::slice(&self.bytes, first, len).unwrap_or_default();
         decode_floats(float, bytes, out)
     }
 
-    /// Rounds rows of floats to trits.
     fn rounded(
         &self,
         float: FloatEncoding,
@@ -121,30 +127,17 @@ impl TensorData<'_> {
         scaling: &Scaling,
     ) -> Result<(), EncodingError> {
         let cols = self.info.cols;
-        check_rows(self.info, &rows, out.len())?;
+        check_rows(self.info.rows, self.info.cols, &rows, out.len())?;
         let mut weights = vec![0.0; cols];
         for (row, out) in rows.zip(out.chunks_exact_mut(cols.max(1))) {
             self.float_rows(float, row..row.saturating_add(1), &mut weights)?;
             match scaling {
                 Scaling::Means(means) => means.trits(row, &weights, out)?,
-                _ => ternary_floats::signs(&weights, out),
+                _ => absmean::signs(&weights, out),
             }
         }
         Ok(())
     }
-}
-
-/// Checks that the rows exist, and that the buffer has their size.
-fn check_rows(t: &TensorInfo, rows: &Range<usize>, buffer: usize) -> Result<(), EncodingError> {
-    if rows.start > rows.end || rows.end > t.rows {
-        return Err(EncodingError::Rows { start: rows.start, end: rows.end, rows: t.rows });
-    }
-    // Opening the file has checked that rows * cols fits.
-    let expected = rows.len().saturating_mul(t.cols);
-    if buffer == expected {
-        return Ok(());
-    }
-    Err(EncodingError::Buffer { expected, found: buffer })
 }
 
 fn times(mut scales: Scales, factor: f32) -> Scales {
@@ -155,4 +148,93 @@ fn times(mut scales: Scales, factor: f32) -> Scales {
         }
     }
     scales
+}
+
+/// Facts about a whole tensor.
+#[derive(Debug)]
+pub(crate) enum Scaling {
+    /// Mean magnitudes of master weights.
+    Means(absmean::Means),
+    /// Stored scales, some of which are 0.
+    SomeZero(Scales),
+    /// Trits are read as stored.
+    Plain,
+}
+
+impl Scaling {
+    fn of(t: &TensorInfo, bytes: &[u8]) -> Result<Self, EncodingError> {
+        match t.encoding {
+            Encoding::MasterWeights(float) => {
+                absmean::means_of(float, bytes, t.cols, t.group_len).map(Self::Means)
+            }
+            Encoding::Ternary(encoding) if encoding.scale_unit().is_some() => {
+                let scales = decode_scales(encoding, bytes, t.rows, t.cols)?;
+                let some_zero = scales.values().contains(&0.0);
+                Ok(if some_zero { Self::SomeZero(scales) } else { Self::Plain })
+            }
+            _ => Ok(Self::Plain),
+        }
+    }
+
+    /// Sets the trits under a scale of 0 to 0.
+    fn clear_unscaled(&self, cols: usize, rows: Range<usize>, trits: &mut [i8]) {
+        let Self::SomeZero(scales) = self else { return };
+        let (per_row, group_len) = match scales {
+            Scales::Tensor(_) => (0, cols),
+            Scales::Rows(_) => (1, cols),
+            Scales::Groups { len, .. } => (cols.checked_div(*len).unwrap_or(0), *len),
+        };
+        for (row, trits) in rows.zip(trits.chunks_exact_mut(cols.max(1))) {
+            let first = row.saturating_mul(per_row);
+            for (group, trits) in trits.chunks_mut(group_len.max(1)).enumerate() {
+                if scales.values().get(first.saturating_add(group)) == Some(&0.0) {
+                    trits.fill(0);
+                }
+            }
+        }
+    }
+}
+
+/// Replaces scales of 0, under which all trits are 0, by another scale of the tensor.
+fn fill_zeros(mut scales: Scales, rows: usize) -> Scales {
+    let Some(other) = scales.values().iter().copied().find(|&scale| scale != 0.0) else {
+        return Scales::Tensor(0.0);
+    };
+    if let Scales::Rows(values) | Scales::Groups { values, .. } = &mut scales {
+        values.iter_mut().filter(|scale| **scale == 0.0).for_each(|scale| *scale = other);
+    }
+    scales.simplify(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trits_under_a_scale_of_zero_become_zero_under_another_scale() {
+        let scales = Scales::Groups { len: 2, values: vec![0.5, 0.0, 0.5, 0.5] };
+        let scaling = Scaling::SomeZero(scales.clone());
+        let mut trits = [1, -1, 1, 1, -1, -1, 0, 1];
+        scaling.clear_unscaled(4, 0..2, &mut trits);
+        assert_eq!(trits, [1, -1, 0, 0, -1, -1, 0, 1]);
+        assert_eq!(fill_zeros(scales, 2), Scales::Tensor(0.5));
+    }
+
+    #[test]
+    fn a_range_of_rows_uses_the_scales_of_those_rows() {
+        let scaling = Scaling::SomeZero(Scales::Rows(vec![0.5, 0.0, 0.5]));
+        let mut trits = [1, 1];
+        scaling.clear_unscaled(2, 1..2, &mut trits);
+        assert_eq!(trits, [0, 0]);
+        let mut trits = [1, 1];
+        scaling.clear_unscaled(2, 2..3, &mut trits);
+        assert_eq!(trits, [1, 1]);
+    }
+
+    #[test]
+    fn different_scales_stay_different() {
+        let scales = Scales::Rows(vec![0.0, 0.5, 0.25]);
+        assert_eq!(fill_zeros(scales, 3), Scales::Rows(vec![0.5, 0.5, 0.25]));
+        assert_eq!(fill_zeros(Scales::Rows(vec![0.0; 3]), 3), Scales::Tensor(0.0));
+    }
 }

@@ -1,0 +1,194 @@
+//! Reads tensors of the source and encodes them anew.
+
+use std::thread;
+
+use wf_core::{Layer, RotaryPairs};
+
+use super::{Target, compatible};
+use crate::encoding::{
+    EncodingError, FloatEncoding, Scales, TernaryEncoding, encode_floats, encode_trits,
+};
+use crate::error::Error;
+use crate::model_file::{ModelFile, TensorData};
+use crate::names::{LayerTensor, TensorName};
+use crate::size;
+use crate::tensor::{Encoding, TensorInfo};
+
+/// Receives the number of bytes of the source that have been processed.
+pub(crate) type Progress<'a> = dyn FnMut(u64) + 'a;
+
+/// Rows of floats in memory at a time.
+const CHUNK_ROWS: usize = 256;
+
+/// Copies tensors to a file, and counts the bytes of the source that have been processed.
+pub(super) struct Copier<'a> {
+    source: &'a ModelFile,
+    target: &'a Target,
+    pub(super) pairs: RotaryPairs,
+    progress: &'a mut Progress<'a>,
+    done: u64,
+}
+
+impl<'a> Copier<'a> {
+    pub(super) fn new(
+        source: &'a ModelFile,
+        target: &'a Target,
+        progress: &'a mut Progress<'a>,
+    ) -> Self {
+        Self { source, target, pairs: RotaryPairs::Halves, progress, done: 0 }
+    }
+
+    /// Passes the encoded bytes of a tensor to `write`: a projection at once, floats in parts.
+    pub(super) fn copy(
+        &mut self,
+        info: &TensorInfo,
+        encoding: Encoding,
+        mut write: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        match encoding {
+            Encoding::Ternary(trits) => write(&self.projection(info, trits)?.packed),
+            Encoding::Float(float)
+            | Encoding::MasterWeights(float)
+            | Encoding::TernaryFloats(float) => self.copy_floats(info, float, write),
+        }
+    }
+
+    /// Copies floats bit for bit if the encoding stays the same, and re-encodes them otherwise.
+    pub(super) fn copy_floats(
+        &mut self,
+        info: &TensorInfo,
+        encoding: FloatEncoding,
+        mut write: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let fault = |e: EncodingError| self.source.fault(info, e);
+        self.source.check(info)?;
+        let found = info.encoding.float().unwrap_or(encoding);
+        let mut bytes = Vec::new();
+        let mut values = Vec::new();
+        for first in (0..info.rows).step_by(CHUNK_ROWS) {
+            let rows = CHUNK_ROWS.min(info.rows - first);
+            // Values are decoded even if bytes are copied, to reject numbers that are not finite.
+            self.source.read_floats(info, first..first + rows, &mut bytes, &mut values)?;
+            if found == encoding {
+                write(&bytes)?;
+            } else {
+                let share = rows.div_ceil(self.target.threads.max(1)) * info.cols;
+                for part in encode_parallel(encoding, &values, share) {
+                    write(&part.map_err(fault)?)?;
+                }
+            }
+            self.done += size::widen(bytes.len());
+            (self.progress)(self.done);
+        }
+        Ok(())
+    }
+
+    pub(super) fn projection(
+        &mut self,
+        info: &TensorInfo,
+        encoding: TernaryEncoding,
+    ) -> Result<Projection, Error> {
+        let data = self.source.read(info)?;
+        let scales = data.scales()?;
+        let trits = read_trits(&data, info, self.target.threads)?;
+        let (trits, scales) = self.reorder_rows(info, trits, scales);
+        let packed =
+            encode_trits(encoding, &trits, info.rows, info.cols, &scales, self.target.rounding)
+                .map_err(|e| compatible::explained(self.source, info, &scales, e))?;
+        self.done += info.size;
+        (self.progress)(self.done);
+        Ok(Projection { packed, scale: one_scale(&scales) })
+    }
+
+    /// Reorders the rows of query and key to the rotary pairs of the file.
+    fn reorder_rows(&self, info: &TensorInfo, trits: Vec<i8>, scales: Scales) -> (Vec<i8>, Scales) {
+        let network = self.source.network();
+        let layer = match info.name {
+            TensorName::Layer(layer, LayerTensor::Query | LayerTensor::Key) => {
+                network.layers.get(layer)
+            }
+            _ => None,
+        };
+        let attention = layer.map(Layer::attention);
+        let pairs = attention.and_then(|attention| attention.rope).map(|rope| rope.pairs);
+        let (Some(attention), Some(pairs)) = (attention, pairs) else { return (trits, scales) };
+        if pairs == self.pairs {
+            return (trits, scales);
+        }
+        let from = |row| self.pairs.row_before(row, attention.head_dim);
+        let scales = match scales {
+            Scales::Tensor(scale) => Scales::Tensor(scale),
+            Scales::Rows(values) => Scales::Rows(reordered(&values, 1, from)),
+            Scales::Groups { len, values } => {
+                Scales::Groups { len, values: reordered(&values, info.cols / len, from) }
+            }
+        };
+        (reordered(&trits, info.cols, from), scales)
+    }
+}
+
+/// Encodes rows on several threads, because Q6_K is slow.
+fn encode_parallel(
+    encoding: FloatEncoding,
+    values: &[f32],
+    share: usize,
+) -> Vec<Result<Vec<u8>, EncodingError>> {
+    thread::scope(|scope| {
+        let parts: Vec<_> = values
+            .chunks(share.max(1))
+            .map(|part| scope.spawn(move || encode_floats(encoding, part)))
+            .collect();
+        let joined = parts.into_iter().map(|part| part.join());
+        joined.map(|part| part.expect("encoding does not panic")).collect()
+    })
+}
+
+/// An encoded projection.
+pub(super) struct Projection {
+    pub(super) packed: Vec<u8>,
+    /// The scale of the tensor, for encodings that store none; `encode_trits` has checked that there is one.
+    pub(super) scale: f32,
+}
+
+/// Returns the scale of a tensor with one scale. That of a tensor of zeros becomes positive, as formats
+/// that store it elsewhere require.
+pub(super) fn one_scale(scales: &Scales) -> f32 {
+    scales.values().first().copied().filter(|&scale| scale > 0.0).unwrap_or(1.0)
+}
+
+/// Reads all trits of a projection on several threads.
+fn read_trits(data: &TensorData<'_>, info: &TensorInfo, threads: usize) -> Result<Vec<i8>, Error> {
+    let mut trits = vec![0; info.rows * info.cols];
+    let share = info.rows.div_ceil(threads.max(1)).max(1);
+    let parts = trits.chunks_mut(share * info.cols).enumerate();
+    thread::scope(|scope| {
+        let parts: Vec<_> = parts
+            .map(|(at, part)| {
+                let first = at * share;
+                scope.spawn(move || data.trits(first..(first + share).min(info.rows), part))
+            })
+            .collect();
+        parts.into_iter().try_for_each(|part| part.join().expect("reading trits does not panic"))
+    })?;
+    Ok(trits)
+}
+
+fn reordered<T: Copy>(values: &[T], row_len: usize, from: impl Fn(usize) -> usize) -> Vec<T> {
+    let rows = values.len() / row_len;
+    (0..rows).flat_map(|row| &values[from(row) * row_len..][..row_len]).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_orders_of_rotary_pairs_are_inverse() {
+        let rows: Vec<usize> = (0..24).collect();
+        let adjacent = reordered(&rows, 1, |row| RotaryPairs::Adjacent.row_before(row, 8));
+        assert_eq!(&adjacent[..8], [0, 4, 1, 5, 2, 6, 3, 7]);
+        assert_eq!(&adjacent[8..10], [8, 12]);
+        let back = reordered(&adjacent, 1, |row| RotaryPairs::Halves.row_before(row, 8));
+        assert_eq!(back, rows);
+    }
+}
