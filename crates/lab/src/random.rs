@@ -2,12 +2,12 @@
 
 use wf_model::TokenId;
 
-/// A stream of random numbers (xorshift64).
-pub(crate) struct Random(u64);
+/// A stream of random numbers (xorshift64), the same on every machine.
+pub struct Random(u64);
 
 impl Random {
     /// Returns stream `stream` of a family.
-    pub(crate) fn new(family: u64, stream: u64) -> Self {
+    pub fn new(family: u64, stream: u64) -> Self {
         // Neighbouring streams must not have neighbouring seeds, and no seed may be 0.
         let seed = (family << 32 ^ stream).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut random = Self((seed ^ seed >> 29) | 1);
@@ -23,7 +23,7 @@ impl Random {
     }
 
     /// Fills `trits` with -1, 0 and 1, equally likely to within one percent.
-    pub(crate) fn fill_trits(&mut self, trits: &mut [i8]) {
+    pub fn fill_trits(&mut self, trits: &mut [i8]) {
         let trit = |byte: u8| ((u16::from(byte) * 3) >> 8) as i8 - 1;
         let (eights, rest) = trits.as_chunks_mut::<8>();
         for eight in eights {
@@ -34,8 +34,13 @@ impl Random {
     }
 
     /// Returns a number from -1 to 1.
-    pub(crate) fn centred(&mut self) -> f32 {
+    pub fn centred(&mut self) -> f32 {
         (self.next() as i32 >> 8) as f32 / (1 << 23) as f32
+    }
+
+    /// Returns numbers from -1 to 1.
+    pub fn floats(&mut self, len: usize) -> Vec<f32> {
+        (0..len).map(|_| self.centred()).collect()
     }
 
     /// Returns random tokens of a vocabulary.

@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-
 /// Durations of repeated measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Timing {
     /// Median, in seconds.
     pub(crate) seconds: f64,

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -13,8 +13,8 @@ use wf_api::wire::{CompletionRequest, ModelCard, Prompt, Sampling};
 use wf_core::SamplingOverrides;
 
 use crate::load::counts::ServerCounts;
-use crate::load::request::{Input, RequestSpec};
-use crate::load::{self, ServerArgs, compare, drive, prefix, workload};
+use crate::load::request::{self, Input, RequestSpec};
+use crate::load::{self, ServerArgs, compare, prefix, workload};
 use crate::random::Random;
 
 /// Options of the checks.
@@ -36,12 +36,12 @@ pub struct ValidateArgs {
     server: ServerArgs,
 
     /// Number of concurrent requests
-    #[arg(long, env = "WF_CONCURRENCY", value_name = "N", default_value = "16",
+    #[arg(long, value_name = "N", default_value = "16",
           value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: u16,
 
     /// Print a JSON object: url, model, checks
-    #[arg(long, env = "WF_JSON")]
+    #[arg(long)]
     pub json: bool,
 }
 
@@ -133,12 +133,9 @@ async fn check_prefix_cache(client: &Client, model: &ModelCard) -> Result<String
     if let Some(difference) = found.difference {
         bail!("response differs with a warm cache: {difference:?}");
     }
-    if (found.cached_tokens as usize) < tokens.saturating_sub(NOT_CACHED) {
-        bail!("too few tokens cached: {seen}");
-    }
-    if found.second_ms >= found.first_ms {
-        bail!("not faster: {seen}");
-    }
+    let cached = found.cached_tokens as usize;
+    ensure!(cached >= tokens.saturating_sub(NOT_CACHED), "too few tokens cached: {seen}");
+    ensure!(found.second_ms < found.first_ms, "not faster: {seen}");
     Ok(seen)
 }
 
@@ -154,18 +151,18 @@ async fn check_context_limit(client: &Client, model: &ModelCard) -> Result<Strin
         sampling: Sampling { max_tokens: Some(1), ..Sampling::default() },
         ..CompletionRequest::default()
     };
-    let rejection = match client.complete(&request(&ids)).await {
-        Ok(_) => bail!("a prompt of {} tokens was accepted: the limit is {limit}", ids.len()),
-        Err(error) => error,
+    let tokens = ids.len();
+    let Err(rejection) = client.complete(&request(&ids)).await else {
+        bail!("a prompt of {tokens} tokens was accepted: the limit is {limit}");
     };
     let message = rejection.to_string();
-    if rejection.status() != Some(400) {
-        bail!("a prompt of {} tokens was not rejected with 400: {message}", ids.len());
-    }
-    for number in [ids.len(), limit] {
-        if !message.contains(&number.to_string()) {
-            bail!("the error message does not contain {number}: {message}");
-        }
+    ensure!(
+        rejection.status() == Some(400),
+        "a prompt of {tokens} tokens was not rejected with 400: {message}"
+    );
+    for number in [tokens, limit] {
+        let is_named = message.contains(&number.to_string());
+        ensure!(is_named, "the error message does not contain {number}: {message}");
     }
     ids.truncate(limit - 1);
     client.complete(&request(&ids)).await?;
@@ -178,7 +175,7 @@ async fn check_concurrency(client: &Client, model: &ModelCard, count: u16) -> Re
     let specs: Vec<RequestSpec> = (0..count)
         .map(|number| {
             let mut random = Random::new(7, u64::from(number));
-            let input = Input::Text(workload::story(&mut random, words));
+            let input = Input::Completion(Prompt::Text(workload::story(&mut random, words)));
             let seed = (number % 2 == 1).then_some(i64::from(number));
             RequestSpec { input, max_tokens: MAX_TOKENS, seed, logprobs: true, cache_salt: None }
         })
@@ -186,7 +183,7 @@ async fn check_concurrency(client: &Client, model: &ModelCard, count: u16) -> Re
     let start = Instant::now();
     let mut alone = Vec::new();
     for spec in &specs {
-        let timed = drive::respond(client, spec).await;
+        let timed = request::respond(client, spec, false).await;
         alone.push(timed.map_err(|failure| anyhow!("sent alone: {failure}"))?);
     }
     let alone_time = start.elapsed();
@@ -194,7 +191,7 @@ async fn check_concurrency(client: &Client, model: &ModelCard, count: u16) -> Re
     let mut tasks = JoinSet::new();
     for (number, spec) in specs.into_iter().enumerate() {
         let client = client.clone();
-        tasks.spawn(async move { (number, drive::respond(&client, &spec).await) });
+        tasks.spawn(async move { (number, request::respond(&client, &spec, false).await) });
     }
     let responses = tasks.join_all().await;
     let together_time = start.elapsed();

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args as ClapArgs;
 use wf_lab::bench;
 
@@ -55,8 +55,7 @@ pub(crate) fn run(args: &BenchCommand) -> Result<()> {
     }
     let report = bench::measure(flags, &setup)?;
     if let Some(path) = &flags.plot {
-        let writing = || format!("writing {}", path.display());
-        std::fs::write(path, report.svg()).with_context(writing)?;
+        output::write_file(path, report.svg())?;
     }
     output::report(&report, flags.json)
 }

@@ -30,19 +30,19 @@ pub(crate) struct EmbedArgs {
     pub(crate) input: ModelAndInput,
 
     /// Embed every line separately, except empty ones
-    #[arg(long, env = "WF_LINES")]
+    #[arg(long)]
     lines: bool,
 
     /// Pooling of hidden states: last, mean or cls [default: that of the model, or last]
-    #[arg(long, env = "WF_POOLING", value_name = "NAME", value_parser = parse_pooling)]
+    #[arg(long, value_name = "NAME", value_parser = parse_pooling)]
     pooling: Option<Pooling>,
 
     /// Number of dimensions to keep, normalized to length 1 again [default: all]
-    #[arg(long, env = "WF_DIMENSIONS", value_name = "COUNT", value_parser = parse_count)]
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     dimensions: Option<usize>,
 
     /// Print a JSON object per text: index, tokens, embedding
-    #[arg(long, env = "WF_JSON")]
+    #[arg(long)]
     json: bool,
 
     #[command(flatten)]

@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Error, FromArgMa
 use crate::args::{Args, Command as Chosen};
 use crate::bench::BenchCommand;
 use crate::chat::args::ChatArgs;
-use crate::output::UsageError;
+use crate::output::{self, UsageError};
 use crate::run::RunArgs;
 use crate::serve::config;
 use crate::tokenize::TokenizeArgs;
@@ -37,10 +37,7 @@ pub(crate) fn parse() -> Result<Args, UsageError> {
         let from_file = config::flags(path, serve_command, serve)?;
         let args = std::env::args_os().chain(from_file);
         let in_file = |error: Error| {
-            let message = error.to_string();
-            let first = message.lines().next().unwrap_or_default();
-            let first = first.strip_prefix("error: ").unwrap_or(first);
-            UsageError::new(format!("{}: {first}", path.display()))
+            UsageError::new(format!("{}: {}", path.display(), output::first_line(&error)))
         };
         // Arguments and variables are valid by now, so an error is about the file.
         matches = command().try_get_matches_from(args).map_err(in_file)?;
@@ -57,6 +54,10 @@ pub(crate) fn parse() -> Result<Args, UsageError> {
     Ok(args)
 }
 
+/// Ids of options without a variable: inputs and outputs of a command, and options of a conversion.
+const WITHOUT_VARIABLE: &str = "all_kept decoding_modes demo dry_run encoding file force group \
+    head_type ids naive no_verify pack_lm_head plot smoke synthetic synthetic_sparsity to";
+
 /// Returns the command line, with settings that cannot be derived.
 pub(crate) fn command() -> Command {
     map_arguments(Args::command().version(version::version()), &|arg| {
@@ -64,6 +65,14 @@ pub(crate) fn command() -> Command {
             ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
             // A negative number is a wrong value, not an unknown flag.
             _ => arg.allow_negative_numbers(true),
+        };
+        let has_variable = WITHOUT_VARIABLE.split(' ').all(|id| arg.get_id() != id);
+        let arg = match arg.get_long().filter(|_| has_variable) {
+            Some(long) => {
+                let variable = format!("WF_{}", long.to_uppercase().replace('-', "_"));
+                arg.env(variable)
+            }
+            None => arg,
         };
         let is_empty = variable_of(&arg).is_some_and(|value| value.is_empty());
         if is_empty { arg.env(None) } else { arg }
@@ -200,40 +209,27 @@ mod tests {
     fn every_option_has_a_variable() {
         fn check(command: &Command) {
             for arg in command.get_arguments() {
-                // Inputs and outputs of a command.
-                let input = [
-                    "file",
-                    "ids",
-                    "synthetic",
-                    "synthetic_sparsity",
-                    "demo",
-                    "smoke",
-                    "plot",
-                    "decoding_modes",
-                ];
-                // Options of a single conversion.
-                let conversion = [
-                    "to",
-                    "encoding",
-                    "head_type",
-                    "pack_lm_head",
-                    "group",
-                    "naive",
-                    "dry_run",
-                    "no_verify",
-                    "all_kept",
-                    "force",
-                ];
-                let id = arg.get_id().as_str();
-                // The variable of `serve --model` is that of the positional argument.
-                let input = input.contains(&id) || conversion.contains(&id) || id == "model_flag";
-                if let (Some(long), false) = (arg.get_long(), input) {
+                let is_input = WITHOUT_VARIABLE.split(' ').any(|id| arg.get_id() == id);
+                if let (Some(long), false) = (arg.get_long(), is_input) {
                     let name = format!("WF_{}", long.to_uppercase().replace('-', "_"));
                     assert_eq!(arg.get_env(), Some(name.as_ref()), "{}", command.get_name());
                 }
             }
             command.get_subcommands().for_each(check);
         }
-        check(&Args::command());
+        check(&command());
+    }
+
+    #[test]
+    fn every_id_without_a_variable_is_an_option() {
+        fn ids(command: &Command) -> Vec<String> {
+            let own = command.get_arguments().filter(|arg| arg.get_long().is_some());
+            let own = own.map(|arg| arg.get_id().to_string());
+            own.chain(command.get_subcommands().flat_map(ids)).collect()
+        }
+        let ids = ids(&command());
+        for id in WITHOUT_VARIABLE.split(' ') {
+            assert!(ids.iter().any(|known| known == id), "{id}");
+        }
     }
 }

@@ -2,26 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args as ClapArgs, Subcommand};
-use wf_engine::{KvCapacity, RunOptions, TokenId};
+use wf_engine::{RunOptions, TokenId};
 use wf_formats::ModelFile;
 use wf_lab::eval;
-use wf_lab::eval::tasks::{Scores, TaskReport, Tasks};
+use wf_lab::eval::tasks::{Scores, Tasks};
 
 use crate::args::{
     ComputeArgs, EngineArgs, FileArgs, FullHeadArgs, HELP, ModelAndInput, parse_count, parse_whole,
 };
 use crate::{input, memory, open, output};
-
-/// Number of full contexts to reserve K/V pages for, if there is memory. Most tasks are short.
-const CONTEXTS: usize = 4;
-
-#[derive(ClapArgs)]
-pub(crate) struct EvalArgs {
-    #[command(subcommand)]
-    command: EvalCommand,
-}
 
 #[derive(Subcommand)]
 pub(crate) enum EvalCommand {
@@ -51,11 +42,11 @@ pub(crate) struct LogitsArgs {
     ids: Vec<TokenId>,
 
     /// Print all logits of the last position
-    #[arg(long, env = "WF_ALL")]
+    #[arg(long)]
     all: bool,
 
     /// Print a JSON object: mean_nll, top, logits
-    #[arg(long, env = "WF_JSON")]
+    #[arg(long)]
     json: bool,
 
     #[command(flatten)]
@@ -81,11 +72,11 @@ pub(crate) struct PerplexityArgs {
     input: ModelAndInput,
 
     /// Length of the windows the text is split into [default: the context length]
-    #[arg(long, env = "WF_WINDOW", value_name = "TOKENS", value_parser = parse_count)]
+    #[arg(long, value_name = "TOKENS", value_parser = parse_count)]
     window: Option<usize>,
 
     /// Print a JSON object: perplexity, mean_nll, tokens
-    #[arg(long, env = "WF_JSON")]
+    #[arg(long)]
     json: bool,
 
     #[command(flatten)]
@@ -113,11 +104,11 @@ pub(crate) struct KvArgs {
     input: ModelAndInput,
 
     /// Length of the windows the text is split into [default: the context length]
-    #[arg(long, env = "WF_WINDOW", value_name = "TOKENS", value_parser = parse_count)]
+    #[arg(long, value_name = "TOKENS", value_parser = parse_count)]
     window: Option<usize>,
 
     /// Print a JSON object: tokens, window, types
-    #[arg(long, env = "WF_JSON")]
+    #[arg(long)]
     json: bool,
 
     #[command(flatten)]
@@ -150,15 +141,15 @@ pub(crate) struct TasksArgs {
     model: Option<PathBuf>,
 
     /// Maximum number of tasks to run, from the first
-    #[arg(long, env = "WF_LIMIT", value_name = "TASKS", value_parser = parse_count)]
+    #[arg(long, value_name = "TASKS", value_parser = parse_count)]
     limit: Option<usize>,
 
     /// Write the result of each task to FILE, one JSON object per line
-    #[arg(long, env = "WF_OUTPUT", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 
     /// Print a JSON object: tasks, acc, acc_norm, acc_bytes, exact_match
-    #[arg(long, env = "WF_JSON")]
+    #[arg(long)]
     json: bool,
 
     #[command(flatten)]
@@ -177,8 +168,8 @@ impl TasksArgs {
     }
 }
 
-pub(crate) fn run(args: &EvalArgs) -> Result<()> {
-    match &args.command {
+pub(crate) fn run(command: &EvalCommand) -> Result<()> {
+    match command {
         EvalCommand::Logits(args) => logits(args),
         EvalCommand::Perplexity(args) => perplexity(args),
         EvalCommand::Kv(args) => kv(args),
@@ -214,24 +205,12 @@ fn tasks(args: &TasksArgs) -> Result<()> {
     let (path, model) = args.paths();
     let mut tasks = Tasks::parse(&path.display().to_string(), &input::read_text_file(path)?)?;
     tasks.truncate(args.limit.unwrap_or(usize::MAX));
-    let max_bytes = memory::free().map(|free| free / 2);
-    let options = RunOptions {
-        kv_capacity: KvCapacity::Contexts { count: CONTEXTS, max_bytes },
-        ..args.engine.options()
-    };
+    let options = RunOptions { kv_capacity: memory::kv_capacity(), ..args.engine.options() };
     let opened = open::model(model, None, &options)?;
-    let reports = tasks.run(&opened.frontend)?;
+    let results = tasks.run(&opened.frontend)?;
     if let Some(path) = &args.output {
-        write_jsonl(path, &reports)?;
+        let lines: String = results.iter().map(|result| format!("{result}\n")).collect();
+        output::write_file(path, lines)?;
     }
-    output::report(&Scores::of(&reports), args.json)
-}
-
-fn write_jsonl(path: &Path, reports: &[TaskReport]) -> Result<()> {
-    let mut text = String::new();
-    for report in reports {
-        text += &serde_json::to_string(report)?;
-        text.push('\n');
-    }
-    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+    output::report(&Scores::of(&results), args.json)
 }

@@ -7,7 +7,6 @@ use indicatif::ProgressBar;
 use wf_formats::{Container, Encoding, IfExists, ModelFile, OpenOptions, Rounding, Target};
 use wf_hub::{ConversionCache, FetchedModel, Hub, HubConfig, Reference};
 
-use crate::convert::stage;
 use crate::env::{text, variable};
 use crate::verify::compare_values;
 use crate::{cpu, output, progress};
@@ -46,18 +45,15 @@ pub(crate) fn ready(model: &Path) -> Result<PathBuf> {
     let kind = format!("WrinkleFree, {}, head {}", container.trits(), target.head);
     let name = format!("{reference} at {}", fetched.commit);
     conversions()?.get_or_create(&name, digest, &kind, "model.wf", |out| {
-        output::note(&format!("converting {reference} once; cached in {}", out_dir(out)));
+        let dir = out.parent().and_then(Path::parent).unwrap_or(out).display();
+        output::note(&format!("converting {reference} once; cached in {dir}"));
         make(&source, &target, out)
     })
 }
 
-fn out_dir(out: &Path) -> String {
-    out.parent().and_then(Path::parent).unwrap_or(out).display().to_string()
-}
-
 /// Writes a conversion and compares every value with the source.
 fn make(source: &ModelFile, target: &Target, out: &Path) -> Result<()> {
-    let staged = stage(source, target, out)?;
+    let staged = progress::stage(source, target, out)?;
     let written = ModelFile::open(staged.path(), &OpenOptions::default())?;
     if let Some(fault) = compare_values(source, &written)?.fault() {
         bail!("the conversion differs from its source and was discarded: {fault}");

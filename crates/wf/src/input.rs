@@ -31,6 +31,14 @@ pub(crate) fn read_text_file(path: &Path) -> Result<String> {
     read().with_context(reading)
 }
 
+/// Reads the file of `--api-key-file`: one key per line, and comments that start with `#`.
+pub(crate) fn read_keys(path: &Path) -> Result<Vec<String>> {
+    let text = read_text_file(path).context("--api-key-file")?;
+    let lines = text.lines().map(str::trim);
+    let keys = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    Ok(keys.map(str::to_owned).collect())
+}
+
 pub(crate) fn read_tokenizer_file(path: &Path) -> Result<Vec<u8>> {
     let read = || read_at_most(MAX_TOKENIZER_LEN, File::open(path)?);
     read().with_context(|| format!("reading {}", path.display()))

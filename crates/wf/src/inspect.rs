@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args as ClapArgs;
-use serde::Serialize;
+use serde_json::{Map, Value, json};
+use wf_core::Layer;
 use wf_engine::read_text;
 use wf_formats::encoding::Scales;
-use wf_formats::{ModelFile, Pooling, TensorInfo, TokenizerSource};
+use wf_formats::{ModelFile, TensorInfo, TokenizerSource};
 
 use crate::args::FileArgs;
 use crate::{open, output};
@@ -25,15 +26,15 @@ pub(crate) struct InspectArgs {
     pub(crate) model: Option<PathBuf>,
 
     /// List every tensor
-    #[arg(long, env = "WF_TENSORS")]
+    #[arg(long)]
     pub(crate) tensors: bool,
 
     /// Skip the check of every weight
-    #[arg(long, env = "WF_QUICK")]
+    #[arg(long)]
     pub(crate) quick: bool,
 
     /// Print a JSON object
-    #[arg(long, env = "WF_JSON")]
+    #[arg(long)]
     pub(crate) json: bool,
 
     #[command(flatten)]
@@ -43,184 +44,210 @@ pub(crate) struct InspectArgs {
 /// Number of rows to read at a time, which bounds memory.
 const ROWS_PER_READ: usize = 64;
 
-#[derive(Serialize)]
-struct Inspection {
-    format: String,
-    version: Option<u32>,
-    /// `None` if the file has none.
-    digest: Option<String>,
-    files: Vec<File>,
-    config: Config,
-    /// Number and size of tensors by encoding.
-    encodings: BTreeMap<String, Share>,
-    trits: u64,
-    tokenizer: String,
-    chat_template: bool,
-    unused_tensors: Vec<String>,
-    decisions: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tensors: Option<Vec<Tensor>>,
-    /// Fraction of trits that are zero; `None` if weights were not read.
-    zeros: Option<f64>,
-    /// `None` if weights were not read.
-    sound: Option<bool>,
-    faults: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct File {
-    path: String,
-    size_bytes: u64,
-}
-
-#[derive(Serialize, Default)]
-struct Share {
-    tensors: usize,
-    size_bytes: u64,
-}
-
-#[derive(Serialize)]
-struct Tensor {
-    name: String,
-    rows: usize,
-    cols: usize,
-    encoding: String,
-    offset: u64,
-    size_bytes: u64,
-}
-
-#[derive(Serialize)]
-struct Config {
-    architecture: String,
-    name: Option<String>,
-    layers: usize,
-    hidden: usize,
-    feed_forward: usize,
-    heads: usize,
-    kv_heads: usize,
-    head_dim: usize,
-    vocabulary: usize,
-    context: usize,
-    rope_theta: f64,
-    norm_eps: f32,
-    activation: &'static str,
-    sub_norms: bool,
-    tied_head: bool,
-    bos: Option<u32>,
-    eos: Vec<u32>,
-    block_diffusion: Option<Blocks>,
-    /// Pooling of embeddings, if the file has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pooling: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-struct Blocks {
-    mask_token: u32,
-    block: usize,
-    sub_block: Option<usize>,
-    token_shift: bool,
-    context: &'static str,
-}
-
 pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
     let file = open::file(&open::original(args.model.as_deref())?, &args.file.options())?;
-    let mut inspection = describe(&file, args.tensors);
-    if !args.quick {
-        check_weights(&file, &mut inspection);
-    }
-    if args.json {
-        output::json(&inspection)?;
-    } else {
-        print_text(&inspection)?;
+    let (tokenizer, mut faults) = describe_tokenizer(&file);
+    let checked = (!args.quick).then(|| check_weights(&file, &mut faults));
+    let inspection = Inspection { file: &file, tokenizer, checked, faults };
+    match args.json {
+        true => output::json(&inspection.json(args.tensors))?,
+        false => output::table(&inspection.rows(args.tensors))?,
     }
     match inspection.faults.len() {
         0 => Ok(()),
         faults => {
-            let name = inspection.files.first().map_or("the model", |file| file.path.as_str());
+            let file = file.format().files.first();
+            let name = file.map_or("the model", |file| file.path.as_str());
             bail!("{name}: {} found", output::count(faults, "fault"))
         }
     }
 }
 
-fn describe(file: &ModelFile, list_tensors: bool) -> Inspection {
-    let format = file.format();
-    let (tokenizer, fault) = describe_tokenizer(file);
-    let mut encodings = BTreeMap::<String, Share>::new();
-    for tensor in file.tensors() {
-        let share = encodings.entry(tensor.encoding.to_string()).or_default();
-        share.tensors += 1;
-        share.size_bytes += tensor.size;
+struct Inspection<'a> {
+    file: &'a ModelFile,
+    tokenizer: String,
+    /// Number of trits that are zero; `None` if weights were not read.
+    checked: Option<u64>,
+    faults: Vec<String>,
+}
+
+impl Inspection<'_> {
+    fn json(&self, list_tensors: bool) -> Value {
+        let (file, format) = (self.file, self.file.format());
+        let files =
+            format.files.iter().map(|f| json!({"path": f.path, "size_bytes": f.size_bytes}));
+        let encodings: Map<String, Value> = self
+            .encodings()
+            .into_iter()
+            .map(|(name, (tensors, bytes))| {
+                (name, json!({"tensors": tensors, "size_bytes": bytes}))
+            })
+            .collect();
+        let mut json = json!({
+            "format": format.kind.to_string(),
+            "version": format.version,
+            "digest": format.digest,
+            "files": files.collect::<Vec<_>>(),
+            "config": self.config(),
+            "encodings": encodings,
+            "trits": self.trits(),
+            "tokenizer": self.tokenizer,
+            "chat_template": file.chat_template().is_some(),
+            "unused_tensors": file.extra_tensors(),
+            "decisions": format.decisions,
+        });
+        if list_tensors {
+            let tensor = |t: &TensorInfo| {
+                json!({
+                    "name": t.source_name,
+                    "rows": t.rows,
+                    "cols": t.cols,
+                    "encoding": t.encoding.to_string(),
+                    "offset": t.offset,
+                    "size_bytes": t.size,
+                })
+            };
+            json["tensors"] = file.tensors().iter().map(tensor).collect();
+        }
+        json["zeros"] = json!(self.zeros());
+        json["sound"] = json!(self.checked.map(|_| self.faults.is_empty()));
+        json["faults"] = json!(self.faults);
+        json
     }
-    let trits = file.tensors().iter().filter(|t| t.name.is_linear());
-    let listed = |t: &TensorInfo| Tensor {
-        name: t.source_name.clone(),
-        rows: t.rows,
-        cols: t.cols,
-        encoding: t.encoding.to_string(),
-        offset: t.offset,
-        size_bytes: t.size,
-    };
-    Inspection {
-        format: format.kind.to_string(),
-        version: format.version,
-        digest: format.digest.clone(),
-        files: format
-            .files
-            .iter()
-            .map(|f| File { path: f.path.clone(), size_bytes: f.size_bytes })
-            .collect(),
-        config: describe_config(file),
-        encodings,
-        trits: trits.map(|t| t.rows as u64 * t.cols as u64).sum(),
-        tokenizer,
-        chat_template: file.chat_template().is_some(),
-        unused_tensors: file.extra_tensors().to_vec(),
-        decisions: format.decisions.clone(),
-        tensors: list_tensors.then(|| file.tensors().iter().map(listed).collect()),
-        zeros: None,
-        sound: None,
-        faults: fault.into_iter().collect(),
+
+    fn config(&self) -> Value {
+        let (network, info) = (self.file.network(), self.file.info());
+        let layer = self.layer();
+        let (attention, dense) =
+            (layer.attention(), layer.ffn.dense().copied().unwrap_or_default());
+        // Through text, because an f32 as a double would print with more digits.
+        let eps: f64 = network.norm.eps.to_string().parse().unwrap_or_default();
+        let mut config = json!({
+            "architecture": info.architecture,
+            "name": info.name,
+            "layers": network.layers.len(),
+            "hidden": network.hidden_len,
+            "feed_forward": dense.ffn_len,
+            "heads": attention.heads,
+            "kv_heads": attention.kv_heads,
+            "head_dim": attention.head_dim,
+            "vocabulary": network.vocab_len,
+            "context": info.context_len,
+            "rope_theta": attention.rope.unwrap_or_default().theta,
+            "norm_eps": eps,
+            "activation": dense.activation.key(),
+            "sub_norms": attention.sub_norm.is_some(),
+            "tied_head": network.head.tied,
+            "bos": info.bos,
+            "eos": info.eos,
+            "block_diffusion": info.block_diffusion.map(|b| json!({
+                "mask_token": b.mask_token,
+                "block": b.block_len,
+                "sub_block": b.sub_block_len,
+                "token_shift": b.token_shift,
+                "context": context_kind(b.causal_context),
+            })),
+        });
+        if let Some(pooling) = info.pooling {
+            config["pooling"] = json!(pooling.name());
+        }
+        config
+    }
+
+    /// Returns the first layer: those of today's families are alike in what is shown.
+    fn layer(&self) -> Layer {
+        self.file.network().layers.first().copied().unwrap_or_default()
+    }
+
+    /// Returns the number and size of tensors by encoding.
+    fn encodings(&self) -> BTreeMap<String, (usize, u64)> {
+        let mut encodings = BTreeMap::<String, (usize, u64)>::new();
+        for tensor in self.file.tensors() {
+            let (tensors, bytes) = encodings.entry(tensor.encoding.to_string()).or_default();
+            *tensors += 1;
+            *bytes += tensor.size;
+        }
+        encodings
+    }
+
+    fn trits(&self) -> u64 {
+        let linear = self.file.tensors().iter().filter(|t| t.name.is_linear());
+        linear.map(|t| t.rows as u64 * t.cols as u64).sum()
+    }
+
+    /// Returns the fraction of trits that are zero.
+    fn zeros(&self) -> Option<f64> {
+        Some(self.checked? as f64 / self.trits() as f64)
+    }
+
+    fn rows(&self, list_tensors: bool) -> Vec<(&'static str, String)> {
+        let (file, format) = (self.file, self.file.format());
+        let (network, info, layer) = (file.network(), file.info(), self.layer());
+        let (attention, dense) =
+            (layer.attention(), layer.ffn.dense().copied().unwrap_or_default());
+        let version = format.version.map_or(String::new(), |version| format!(" version {version}"));
+        let mut rows = vec![("format", format!("{}{version}", format.kind))];
+        rows.extend(format.files.iter().map(|file| {
+            ("file", format!("{}, {}", file.path, output::megabytes(file.size_bytes)))
+        }));
+        rows.extend(format.digest.iter().map(|digest| ("digest", digest.clone())));
+        rows.push(("model", info.name.clone().unwrap_or_else(|| "(no name)".to_owned())));
+        rows.push(("architecture", info.architecture.clone()));
+        rows.push((
+            "network",
+            format!(
+                "{} layers, hidden {}, feed-forward {}, {} heads ({} K/V) of {}",
+                network.layers.len(),
+                network.hidden_len,
+                dense.ffn_len,
+                attention.heads,
+                attention.kv_heads,
+                attention.head_dim
+            ),
+        ));
+        let sub_norms = if attention.sub_norm.is_some() { "sub-norms" } else { "no sub-norms" };
+        let head = if network.head.tied { "tied head" } else { "separate head" };
+        let (activation, theta) =
+            (dense.activation.key(), attention.rope.unwrap_or_default().theta);
+        rows.push(("", format!("{activation}, {sub_norms}, {head}, rope θ {theta}")));
+        rows.push(("context", format!("{} tokens", info.context_len)));
+        rows.push(("vocabulary", format!("{}, tokenizer {}", network.vocab_len, self.tokenizer)));
+        let has_template = if file.chat_template().is_some() { "yes" } else { "no" };
+        rows.push(("chat template", has_template.to_owned()));
+        rows.extend(info.pooling.map(|p| ("embeddings", format!("{} pooling", p.name()))));
+        rows.extend(info.block_diffusion.map(|b| {
+            let (len, mask, context) = (b.block_len, b.mask_token, context_kind(b.causal_context));
+            ("diffusion", format!("blocks of {len}, mask token {mask}, {context} context"))
+        }));
+        for (encoding, (tensors, bytes)) in self.encodings() {
+            let size = output::megabytes(bytes);
+            rows.push(("tensors", format!("{tensors} of {encoding}, {size}")));
+        }
+        let zeros = self.zeros().map_or(String::new(), |z| format!(", {:.1} % zero", z * 100.0));
+        rows.push(("trits", format!("{:.1} million{zeros}", self.trits() as f64 / 1e6)));
+        rows.extend(file.extra_tensors().iter().map(|name| ("unused", name.clone())));
+        rows.extend(format.decisions.iter().map(|decision| ("decided", decision.clone())));
+        rows.extend(file.tensors().iter().filter(|_| list_tensors).map(|t| {
+            let (name, rows, cols) = (&t.source_name, t.rows, t.cols);
+            ("tensor", format!("{name} {rows}×{cols} {} at byte {}", t.encoding, t.offset))
+        }));
+        rows.extend(self.faults.iter().map(|fault| ("fault", fault.clone())));
+        let check = match self.checked {
+            _ if !self.faults.is_empty() => "failed",
+            Some(_) => "passed: every weight was read",
+            None => "skipped (--quick)",
+        };
+        rows.push(("check", check.to_owned()));
+        rows
     }
 }
 
-fn describe_config(file: &ModelFile) -> Config {
-    let (network, info) = (file.network(), file.info());
-    // Layers of today's families are alike in what is shown here.
-    let layer = network.layers.first().copied().unwrap_or_default();
-    let attention = layer.attention();
-    let dense = layer.ffn.dense().copied().unwrap_or_default();
-    Config {
-        architecture: info.architecture.clone(),
-        name: info.name.clone(),
-        layers: network.layers.len(),
-        hidden: network.hidden_len,
-        feed_forward: dense.ffn_len,
-        heads: attention.heads,
-        kv_heads: attention.kv_heads,
-        head_dim: attention.head_dim,
-        vocabulary: network.vocab_len,
-        context: info.context_len,
-        rope_theta: attention.rope.unwrap_or_default().theta,
-        norm_eps: network.norm.eps,
-        activation: dense.activation.key(),
-        sub_norms: attention.sub_norm.is_some(),
-        tied_head: network.head.tied,
-        bos: info.bos,
-        eos: info.eos.clone(),
-        block_diffusion: info.block_diffusion.map(|b| Blocks {
-            mask_token: b.mask_token,
-            block: b.block_len,
-            sub_block: b.sub_block_len,
-            token_shift: b.token_shift,
-            context: if b.causal_context { "causal" } else { "block" },
-        }),
-        pooling: info.pooling.map(Pooling::name),
-    }
+fn context_kind(is_causal: bool) -> &'static str {
+    if is_causal { "causal" } else { "block" }
 }
 
-/// Describes the tokenizer, with an error if it or the chat template is unusable.
-fn describe_tokenizer(file: &ModelFile) -> (String, Option<String>) {
+/// Describes the tokenizer, with a fault if it or the chat template is unusable.
+fn describe_tokenizer(file: &ModelFile) -> (String, Vec<String>) {
     let origin = match file.tokenizer() {
         TokenizerSource::Json(_) => "tokenizer.json".to_owned(),
         TokenizerSource::Gguf(v) => match &v.pre {
@@ -228,18 +255,18 @@ fn describe_tokenizer(file: &ModelFile) -> (String, Option<String>) {
             None => format!("in the file, {}", v.model),
         },
         TokenizerSource::Missing { looked } => {
-            return (format!("missing (looked for {looked})"), None);
+            return (format!("missing (looked for {looked})"), Vec::new());
         }
     };
     match read_text(file) {
-        Ok(text) => (format!("{origin}, {} tokens", text.tokenizer.len()), None),
-        Err(error) => (format!("{origin}, unusable"), Some(error.to_string())),
+        Ok(text) => (format!("{origin}, {} tokens", text.tokenizer.len()), Vec::new()),
+        Err(error) => (format!("{origin}, unusable"), vec![error.to_string()]),
     }
 }
 
 /// Reads every weight: each code must be a trit, each scale and float finite, and checksums must
-/// match if the file has any.
-fn check_weights(file: &ModelFile, inspection: &mut Inspection) {
+/// match if the file has any. Returns the number of trits that are zero.
+fn check_weights(file: &ModelFile, faults: &mut Vec<String>) -> u64 {
     let mut zeros = 0;
     for tensor in file.tensors() {
         let outcome = file.check(tensor).map_err(anyhow::Error::from).and_then(|()| {
@@ -249,12 +276,9 @@ fn check_weights(file: &ModelFile, inspection: &mut Inspection) {
                 check_floats(file, tensor)
             }
         });
-        if let Err(error) = outcome {
-            inspection.faults.push(error.to_string());
-        }
+        faults.extend(outcome.err().map(|error| error.to_string()));
     }
-    inspection.sound = Some(inspection.faults.is_empty());
-    inspection.zeros = Some(zeros as f64 / inspection.trits as f64);
+    zeros
 }
 
 fn check_trits(file: &ModelFile, tensor: &TensorInfo, zeros: &mut u64) -> Result<()> {
@@ -285,70 +309,4 @@ fn check_floats(file: &ModelFile, tensor: &TensorInfo) -> Result<()> {
 
 fn row_ranges(rows: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     (0..rows).step_by(ROWS_PER_READ).map(move |first| first..(first + ROWS_PER_READ).min(rows))
-}
-
-fn print_text(i: &Inspection) -> Result<()> {
-    let c = &i.config;
-    let version = i.version.map_or(String::new(), |version| format!(" version {version}"));
-    let mut rows = vec![("format", format!("{}{version}", i.format))];
-    for file in &i.files {
-        rows.push(("file", format!("{}, {}", file.path, output::megabytes(file.size_bytes))));
-    }
-    rows.extend(i.digest.iter().map(|digest| ("digest", digest.clone())));
-    rows.push(("model", c.name.clone().unwrap_or_else(|| "(no name)".to_owned())));
-    rows.push(("architecture", c.architecture.clone()));
-    rows.push((
-        "network",
-        format!(
-            "{} layers, hidden {}, feed-forward {}, {} heads ({} K/V) of {}",
-            c.layers, c.hidden, c.feed_forward, c.heads, c.kv_heads, c.head_dim
-        ),
-    ));
-    let (sub_norms, head) = (
-        if c.sub_norms { "sub-norms" } else { "no sub-norms" },
-        if c.tied_head { "tied head" } else { "separate head" },
-    );
-    rows.push(("", format!("{}, {sub_norms}, {head}, rope θ {}", c.activation, c.rope_theta)));
-    rows.push(("context", format!("{} tokens", c.context)));
-    rows.push(("vocabulary", format!("{}, tokenizer {}", c.vocabulary, i.tokenizer)));
-    rows.push(("chat template", if i.chat_template { "yes" } else { "no" }.to_owned()));
-    if let Some(pooling) = c.pooling {
-        rows.push(("embeddings", format!("{pooling} pooling")));
-    }
-    if let Some(b) = &c.block_diffusion {
-        rows.push((
-            "diffusion",
-            format!("blocks of {}, mask token {}, {} context", b.block, b.mask_token, b.context),
-        ));
-    }
-    for (encoding, share) in &i.encodings {
-        let size = output::megabytes(share.size_bytes);
-        rows.push(("tensors", format!("{} of {encoding}, {size}", share.tensors)));
-    }
-    let zeros = i.zeros.map_or(String::new(), |z| format!(", {:.1} % zero", z * 100.0));
-    rows.push(("trits", format!("{:.1} million{zeros}", i.trits as f64 / 1e6)));
-    for name in &i.unused_tensors {
-        rows.push(("unused", name.clone()));
-    }
-    for decision in &i.decisions {
-        rows.push(("decided", decision.clone()));
-    }
-    for t in i.tensors.iter().flatten() {
-        let (name, at) = (&t.name, t.offset);
-        rows.push(("tensor", format!("{name} {}×{} {} at byte {at}", t.rows, t.cols, t.encoding)));
-    }
-    for fault in &i.faults {
-        rows.push(("fault", fault.clone()));
-    }
-    rows.push((
-        "check",
-        match i.sound {
-            Some(true) => "passed: every weight was read",
-            Some(false) => "failed",
-            None if i.faults.is_empty() => "skipped (--quick)",
-            None => "failed",
-        }
-        .to_owned(),
-    ));
-    output::table(&rows)
 }

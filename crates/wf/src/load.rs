@@ -1,6 +1,6 @@
 //! `wf load` and `wf validate`: test a running server.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use wf_lab::load::{self, LoadArgs, PrefixReport};
 use wf_lab::validate::{self, ValidateArgs};
 
@@ -17,8 +17,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<()> {
         output::note("the server has no /metrics: its counts are not compared");
     }
     if let Some(path) = &args.plot {
-        let writing = || format!("writing {}", path.display());
-        std::fs::write(path, report.svg()).with_context(writing)?;
+        output::write_file(path, report.svg())?;
     }
     match args.json {
         true => output::json(&report)?,
@@ -43,18 +42,17 @@ fn prompts(args: &LoadArgs) -> Result<Option<Vec<String>>> {
 }
 
 fn print_prefix(report: &PrefixReport, json: bool) -> Result<()> {
-    if json {
-        output::json(report)?;
-    } else {
-        let PrefixReport { tokens, cached_tokens, first_ms, second_ms, .. } = report;
-        let speedup = first_ms / second_ms;
-        output::table(&[
+    let PrefixReport { tokens, cached_tokens, first_ms, second_ms, difference } = report;
+    let speedup = first_ms / second_ms;
+    match json {
+        true => output::json(report)?,
+        false => output::table(&[
             ("prefix", format!("{tokens} shared tokens, {cached_tokens} of them cached")),
             ("first token", format!("{first_ms:.1} ms with an empty cache")),
             ("", format!("{second_ms:.1} ms with the prefix cached: {speedup:.1} times as fast")),
-        ])?;
+        ])?,
     }
-    match &report.difference {
+    match difference {
         None => Ok(()),
         Some(difference) => bail!("the responses differ: {difference:?}"),
     }

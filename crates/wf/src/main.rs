@@ -27,11 +27,9 @@ mod missing;
 mod open;
 mod output;
 mod progress;
-mod quickstart;
 mod run;
 mod serve;
 mod suggest;
-mod terminal;
 mod tokenize;
 mod verify;
 mod version;
@@ -42,6 +40,19 @@ use anyhow::Result;
 
 use crate::args::Command;
 use crate::output::UsageError;
+
+/// The text of `wf` without arguments.
+const QUICKSTART: &str = "\
+wf runs 1.58-bit language models on the CPU you have. A small one is built in, so try:
+
+  wf chat                                       chat with it
+  wf run \"Tell me a story about a dragon.\"      generate one response
+  wf serve                                      start a chat page and an OpenAI-compatible API
+                                                on http://127.0.0.1:30000
+
+To use another model, name it first: wf chat bitnet-2b.gguf, or one from the Hugging Face Hub:
+wf chat hf:microsoft/bitnet-b1.58-2B-4T. For all commands, see wf --help; for one, wf run --help.
+";
 
 fn main() -> ExitCode {
     match run_command() {
@@ -61,7 +72,7 @@ fn main() -> ExitCode {
 
 fn run_command() -> Result<()> {
     if std::env::args_os().len() == 1 {
-        return output::stream(quickstart::TEXT);
+        return output::stream(QUICKSTART);
     }
     match environment::parse()?.command {
         Command::Serve(args) => serve::serve(&args),
@@ -70,10 +81,10 @@ fn run_command() -> Result<()> {
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Convert(args) => convert::convert(&args),
         Command::Verify(args) => verify::verify(&args),
-        Command::Cache(args) => cache::cache(&args),
+        Command::Cache(command) => cache::cache(&command),
         Command::Embed(args) => embed::embed(&args),
         Command::Tokenize(args) => tokenize::tokenize(&args),
-        Command::Eval(args) => eval::run(&args),
+        Command::Eval(command) => eval::run(&command),
         Command::Bench(args) => bench::run(&args),
         Command::Load(args) => load::load(&args),
         Command::Validate(args) => load::validate(&args),

@@ -33,8 +33,7 @@ pub(crate) fn man(args: &ManArgs, command: Command) -> Result<()> {
 /// Writes the pages of `command` and its subcommands. Returns their number.
 fn write_pages(command: &Command, name: &str, dir: &Path) -> Result<usize> {
     let path = dir.join(format!("{name}.1"));
-    fs::write(&path, page(command, name)?)
-        .with_context(|| format!("writing {}", path.display()))?;
+    output::write_file(&path, page(command, name)?)?;
     let mut pages = 1;
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         pages += write_pages(below, &format!("{name}-{}", below.get_name()), dir)?;

@@ -90,6 +90,11 @@ fn available() -> Option<usize> {
     Some(of_container().map_or(of_machine, |container| container.min(of_machine)))
 }
 
+/// Returns room for four full contexts, or half of the free memory: most requests are short.
+pub(crate) fn kv_capacity() -> KvCapacity {
+    KvCapacity::Contexts { count: 4, max_bytes: free().map(|free| free / 2) }
+}
+
 /// Returns the free memory without swap, in bytes.
 pub(crate) fn free() -> Option<usize> {
     let free = field(&read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
@@ -110,7 +115,7 @@ fn of_container() -> Option<usize> {
 }
 
 /// Returns a field of `/proc/meminfo`, in bytes.
-fn field(meminfo: &str, name: &str) -> Option<usize> {
+pub(crate) fn field(meminfo: &str, name: &str) -> Option<usize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)

@@ -51,3 +51,9 @@ pub(crate) fn model(
     bar.finish();
     Ok(opened?)
 }
+
+/// Returns the name of a model: that of its file's metadata, or of the file.
+pub(crate) fn name(model: &OpenedModel, path: Option<&Path>) -> Option<String> {
+    let name = model.info.name.clone().filter(|name| !name.trim().is_empty());
+    name.or_else(|| Some(path?.file_stem()?.to_string_lossy().into_owned()))
+}

@@ -1,13 +1,13 @@
 //! Printing of results, notes and errors.
 
-use std::fmt;
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::time::Duration;
+use std::{fmt, fs};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
-
-use crate::terminal;
 
 /// Prints a report as JSON or as text.
 pub(crate) fn report(report: &(impl Serialize + fmt::Display), as_json: bool) -> Result<()> {
@@ -26,7 +26,7 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
 /// come from a model or a file.
 pub(crate) fn stream(text: &str) -> Result<()> {
     match io::stdout().is_terminal() {
-        true => bytes(terminal::sanitize(text).as_bytes()),
+        true => bytes(sanitize(text).as_bytes()),
         false => bytes(text.as_bytes()),
     }
 }
@@ -37,10 +37,37 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// Writes a file that an option names.
+pub(crate) fn write_file(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
+    fs::write(path, contents).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Returns `text` with all control characters except line feeds and tabs made visible. Carriage
+/// returns, which could overwrite earlier text, are removed.
+///
+/// Escape sequences can move the cursor, rename the window or fake typed input. Text from a model, a
+/// file or a server must not be able to do that.
+pub(crate) fn sanitize(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    if text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let visible = text.chars().filter(|&c| c != '\r').map(|c| match c {
+        c if is_plain(c) => c,
+        // Unicode has symbols for the first 32, in order, and for DEL.
+        '\0'..='\x1f' => {
+            char::from_u32(0x2400 + u32::from(c)).unwrap_or(char::REPLACEMENT_CHARACTER)
+        }
+        '\x7f' => '\u{2421}',
+        _ => char::REPLACEMENT_CHARACTER,
+    });
+    Cow::Owned(visible.collect())
+}
+
 /// Prints a line to standard error.
 pub(crate) fn note(text: &str) {
     let shown = match io::stderr().is_terminal() {
-        true => terminal::sanitize(text),
+        true => sanitize(text),
         false => text.into(),
     };
     // If standard error is closed, there is nowhere to report that.
@@ -63,6 +90,13 @@ impl UsageError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
+}
+
+/// Returns the first line of an error about arguments that do not come from the command line.
+pub(crate) fn first_line(error: &clap::Error) -> String {
+    let message = error.to_string();
+    let first = message.lines().next().unwrap_or_default();
+    first.strip_prefix("error: ").unwrap_or(first).to_owned()
 }
 
 /// Returns the message of an error and its causes, without those that are part of a message already.
@@ -98,4 +132,20 @@ pub(crate) fn rate(tokens: usize, time: Duration) -> f64 {
 /// Returns a size such as `18.3 MB`.
 pub(crate) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_characters_are_left() {
+        assert_eq!(sanitize("plain,\n\ttext: é 😀 \u{200d}"), "plain,\n\ttext: é 😀 \u{200d}");
+        assert_eq!(sanitize("\x1b]0;mine\x07\x1b[2J"), "␛]0;mine␇␛[2J");
+        assert_eq!(sanitize("yes\rno\r\n"), "yesno\n");
+        assert_eq!(sanitize("\u{9b}2J\x7f\0"), "\u{fffd}2J␡␀");
+        let every: String = (0..=0x10ffff).filter_map(char::from_u32).collect();
+        let left = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+        assert!(!sanitize(&every).chars().any(left));
+    }
 }

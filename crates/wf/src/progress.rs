@@ -1,8 +1,10 @@
 //! Progress bars on standard error. Where that is not a terminal, nothing is drawn.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use wf_formats::{ModelFile, Staged, Target};
 use wf_model::LoadProgress;
 
 /// Loading that takes less time shows no bar.
@@ -13,6 +15,18 @@ pub(crate) fn bytes(label: &'static str, total: u64) -> ProgressBar {
     let template = "{msg} [{bar:30}] {bytes}/{total_bytes}  {bytes_per_sec}  {eta} left";
     let style = ProgressStyle::with_template(template).expect("the template is valid");
     ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_message(label)
+}
+
+/// Writes a conversion to a temporary file, with a progress bar.
+pub(crate) fn stage(
+    source: &ModelFile,
+    target: &Target,
+    out: &Path,
+) -> Result<Staged, wf_formats::Error> {
+    let bar = bytes("converting", source.tensors().iter().map(|t| t.size).sum());
+    let staged = target.stage(source, out, &mut |done| bar.set_position(done));
+    bar.finish_and_clear();
+    staged
 }
 
 /// A bar for the loading of a model, shown if it takes a while.

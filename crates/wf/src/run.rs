@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 use clap::Args as ClapArgs;
-use serde::Serialize;
+use serde_json::json;
 use wf_engine::{
     Finish, FinishReason, Frontend, GenerationRequest, OpenedModel, PromptInput, RunOptions,
-    TextEvent, TextStream, Timings, TokenId, required_logits,
+    TextEvent, TextStream, Timings, required_logits,
 };
 use wf_model::{HeadCounts, HeadMode, Scoring};
 use wf_text::ChatMessage;
@@ -37,19 +37,19 @@ pub(crate) struct RunArgs {
     pub(crate) input: ModelAndInput,
 
     /// Continue the prompt without the chat template
-    #[arg(long, env = "WF_RAW")]
+    #[arg(long)]
     pub(crate) raw: bool,
 
     /// With --raw: parse special tokens such as <|eot_id|> in the prompt
-    #[arg(long, env = "WF_SPECIALS")]
+    #[arg(long)]
     pub(crate) specials: bool,
 
     /// System message
-    #[arg(long, env = "WF_SYSTEM", value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
 
     /// Print a JSON object: prompt_ids, ids, text, finish_reason, seed, timings
-    #[arg(long, env = "WF_JSON")]
+    #[arg(long)]
     pub(crate) json: bool,
 
     #[command(flatten)]
@@ -78,8 +78,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let model = open::model(model, args.decoding.draft.as_deref(), &options)?;
     let decode = args.decoding.mode(&model.frontend)?;
     let generate = args.sampling.generate(prompt_input(args, prompt, &model.frontend));
-    let grammar = constraint.map(|source| model.frontend.compile(&source)).transpose();
-    let grammar = grammar.with_context(|| args.constraint.flag())?;
+    let compile = |(flag, source)| model.frontend.compile(&source).context(flag);
+    let grammar = constraint.map(compile).transpose()?;
     let generate = GenerationRequest { decode, grammar, ..generate };
     let stream = model.frontend.generate(generate)?;
     if args.json {
@@ -163,56 +163,30 @@ fn passes(t: &Timings) -> String {
     }
 }
 
-#[derive(Serialize)]
-struct Response<'a> {
-    prompt_ids: &'a [TokenId],
-    ids: &'a [TokenId],
-    text: &'a str,
-    finish_reason: &'static str,
-    seed: u64,
-    timings: ResponseTimings,
-}
-
-#[derive(Serialize)]
-struct ResponseTimings {
-    prompt_tokens: usize,
-    prompt_ms: f64,
-    prompt_tokens_per_second: f64,
-    reply_tokens: usize,
-    reply_ms: f64,
-    reply_tokens_per_second: f64,
-    passes: usize,
-    rows: usize,
-    drafted_tokens: usize,
-    accepted_tokens: usize,
-}
-
 fn print_json(mut stream: TextStream) -> Result<()> {
     let mut text = String::new();
     while let Some(piece) = stream.next() {
         match piece? {
             TextEvent::Text { text: piece, .. } => text.push_str(&piece),
-            TextEvent::Done(Finish { reason, timings: t, .. }) => {
-                output::json(&Response {
-                    prompt_ids: stream.prompt_ids(),
-                    ids: stream.ids(),
-                    text: &text,
-                    finish_reason: reason.name(),
-                    seed: stream.seed(),
-                    timings: ResponseTimings {
-                        prompt_tokens: t.prompt_tokens,
-                        prompt_ms: t.prompt.as_secs_f64() * 1e3,
-                        prompt_tokens_per_second: output::rate(t.prompt_tokens, t.prompt),
-                        reply_tokens: t.completion_tokens,
-                        reply_ms: t.decode.as_secs_f64() * 1e3,
-                        reply_tokens_per_second: output::rate(t.timed_tokens, t.decode),
-                        passes: t.stats.passes,
-                        rows: t.stats.rows,
-                        drafted_tokens: t.stats.drafted,
-                        accepted_tokens: t.stats.accepted,
-                    },
-                })?;
-            }
+            TextEvent::Done(Finish { reason, timings: t, .. }) => output::json(&json!({
+                "prompt_ids": stream.prompt_ids(),
+                "ids": stream.ids(),
+                "text": text,
+                "finish_reason": reason.name(),
+                "seed": stream.seed(),
+                "timings": {
+                    "prompt_tokens": t.prompt_tokens,
+                    "prompt_ms": t.prompt.as_secs_f64() * 1e3,
+                    "prompt_tokens_per_second": output::rate(t.prompt_tokens, t.prompt),
+                    "reply_tokens": t.completion_tokens,
+                    "reply_ms": t.decode.as_secs_f64() * 1e3,
+                    "reply_tokens_per_second": output::rate(t.timed_tokens, t.decode),
+                    "passes": t.stats.passes,
+                    "rows": t.stats.rows,
+                    "drafted_tokens": t.stats.drafted,
+                    "accepted_tokens": t.stats.accepted,
+                },
+            }))?,
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
-use serde::Serialize;
+use serde_json::json;
 use wf_engine::{TokenId, read_text};
 use wf_formats::OpenOptions;
 use wf_text::Tokenizer;
@@ -30,11 +30,11 @@ pub(crate) struct TokenizeArgs {
     pub(crate) arguments: Vec<OsString>,
 
     /// Model
-    #[arg(long, env = "WF_MODEL", value_name = "MODEL", hide = true)]
+    #[arg(long, value_name = "MODEL", hide = true)]
     pub(crate) model: Option<PathBuf>,
 
     /// Use a tokenizer.json instead of a model
-    #[arg(long, env = "WF_TOKENIZER", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tokenizer: Option<PathBuf>,
 
     /// Read the text from a file
@@ -42,11 +42,11 @@ pub(crate) struct TokenizeArgs {
     pub(crate) file: Option<PathBuf>,
 
     /// Parse special tokens such as <|eot_id|> in the text
-    #[arg(long, env = "WF_SPECIALS")]
+    #[arg(long)]
     pub(crate) specials: bool,
 
     /// Print a JSON object: ids, pieces
-    #[arg(long, env = "WF_JSON")]
+    #[arg(long)]
     pub(crate) json: bool,
 }
 
@@ -55,12 +55,6 @@ impl TokenizeArgs {
     pub(crate) fn has_model(&self) -> bool {
         self.arguments.len() > usize::from(self.file.is_none())
     }
-}
-
-#[derive(Serialize)]
-struct Tokens {
-    ids: Vec<TokenId>,
-    pieces: Vec<String>,
 }
 
 pub(crate) fn tokenize(args: &TokenizeArgs) -> Result<()> {
@@ -80,14 +74,14 @@ pub(crate) fn tokenize(args: &TokenizeArgs) -> Result<()> {
     let piece = |&id: &TokenId| {
         String::from_utf8_lossy(tokenizer.token_bytes(id).unwrap_or_default()).into_owned()
     };
-    let tokens = Tokens { pieces: ids.iter().map(piece).collect(), ids };
+    let pieces: Vec<String> = ids.iter().map(piece).collect();
     if args.json {
-        return output::json(&tokens);
+        return output::json(&json!({"ids": ids, "pieces": pieces}));
     }
-    for (id, piece) in tokens.ids.iter().zip(&tokens.pieces) {
+    for (id, piece) in ids.iter().zip(&pieces) {
         output::stream(&format!("{id:>7}  {piece:?}\n"))?;
     }
-    output::note(&output::count(tokens.ids.len(), "token"));
+    output::note(&output::count(ids.len(), "token"));
     Ok(())
 }
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::gates::Gates;
 use super::shapes::Shape;
+use super::synthetic::Gates;
 use crate::parse;
 
 /// Options of a benchmark.
@@ -34,35 +34,23 @@ pub struct BenchArgs {
     pub decoding_modes: bool,
 
     /// With --decode: draft model, smaller and with the same tokenizer
-    #[arg(long, env = "WF_DRAFT", value_name = "MODEL", requires = "decoding_modes")]
+    #[arg(long, value_name = "MODEL", requires = "decoding_modes")]
     pub draft: Option<PathBuf>,
 
     /// Measure fewer lengths with fewer repeats: takes less than a minute
-    #[arg(long, env = "WF_QUICK")]
+    #[arg(long)]
     pub quick: bool,
 
     /// Context lengths to decode at, for example 0,512
-    #[arg(long, env = "WF_CONTEXTS", value_name = "TOKENS", value_delimiter = ',')]
+    #[arg(long, value_name = "TOKENS", value_delimiter = ',')]
     pub contexts: Option<Vec<usize>>,
 
     /// Prompt lengths to prefill, for example 32,512
-    #[arg(
-        long,
-        env = "WF_PROMPTS",
-        value_name = "TOKENS",
-        value_delimiter = ',',
-        value_parser = parse::count::<usize>
-    )]
+    #[arg(long, value_name = "TOKENS", value_delimiter = ',', value_parser = parse::count::<usize>)]
     pub prompts: Option<Vec<usize>>,
 
     /// Numbers of sequences to decode together, for example 1,8
-    #[arg(
-        long,
-        env = "WF_SEQUENCES",
-        value_name = "COUNTS",
-        value_delimiter = ',',
-        value_parser = parse::count::<usize>
-    )]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = parse::count::<usize>)]
     pub sequences: Option<Vec<usize>>,
 
     /// Run the shortest cases once, to test that everything runs
@@ -70,22 +58,16 @@ pub struct BenchArgs {
     pub smoke: bool,
 
     /// Price of this machine per hour: adds the cost of a million tokens
-    #[arg(long, env = "WF_PRICE", value_name = "USD_PER_HOUR", value_parser = parse_price)]
+    #[arg(long, value_name = "USD_PER_HOUR", value_parser = parse_price)]
     pub price: Option<f64>,
 
     /// Print a JSON object: stream_gb_s, isa, decode, prefill, batch, kernels, parts, cost and more
-    #[arg(long, env = "WF_JSON")]
+    #[arg(long)]
     pub json: bool,
 
     /// Also run llama-cpp-python on the same shape, alternating with wf, if PYTHON has it
-    #[arg(
-        long,
-        env = "WF_COMPARE",
-        value_name = "PYTHON",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "python3"
-    )]
+    #[arg(long, value_name = "PYTHON", num_args = 0..=1, require_equals = true,
+          default_missing_value = "python3")]
     pub compare: Option<PathBuf>,
 
     /// Draw decode, prefill and batch speeds into an SVG file

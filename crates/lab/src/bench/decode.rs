@@ -4,10 +4,12 @@
 //! all of them. The quality of a response is its mean negative log likelihood under autoregressive
 //! decoding.
 
+use std::fmt;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use serde_json::{Value, json};
 use wf_engine::{
     DecodeMode, DecodeStats, DiffusionParams, Event, Frontend, GenerationRequest, Limits, MODES,
     PromptInput, Request, TokenId, UnmaskRule, open_with_draft,
@@ -20,6 +22,7 @@ use super::network::Network;
 use super::plan::Plan;
 use super::subject::Subject;
 use crate::stats::quantile;
+use crate::table;
 
 /// Prompts that the demo model can respond to.
 const PROMPTS: [&str; 8] = [
@@ -42,36 +45,22 @@ const CONTEXT: usize = 128;
 /// The results of `wf bench --decode`. Displays as tables.
 #[derive(Debug, Serialize)]
 pub struct DecodeReport {
-    pub(super) model: String,
-    pub(super) threads: usize,
-    pub(super) modes: Vec<ModeCase>,
-    pub(super) pass_model: String,
-    pub(super) passes: Vec<PassCost>,
+    model: String,
+    threads: usize,
+    modes: Vec<Value>,
+    pass_model: String,
+    passes: Vec<Value>,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct ModeCase {
-    pub(super) decode: String,
-    pub(super) tokens: usize,
-    pub(super) tokens_per_pass: f64,
-    pub(super) rows_per_pass: f64,
-    /// Acceptance rate of draft tokens.
-    pub(super) accepted: Option<f64>,
-    pub(super) tok_s: f64,
-    pub(super) speedup: f64,
-    /// Mean negative log likelihood, in nats per token.
-    pub(super) nll: Option<f64>,
-    /// True if every response equals the autoregressive one.
-    pub(super) same_replies: bool,
-}
-
-/// A pass over several rows, with logits for each.
-#[derive(Debug, Serialize)]
-pub(super) struct PassCost {
-    pub(super) rows: usize,
-    pub(super) ms: f64,
-    /// Relative to a pass over one row.
-    pub(super) ratio: f64,
+impl fmt::Display for DecodeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "model    {}, {} threads", self.model, self.threads)?;
+        let title = "decoding modes (NLL: nats per token under autoregressive decoding)";
+        let headers = "decode, tokens/pass, rows/pass, accepted, tok/s, × first, NLL, same text";
+        table::write(f, title, &self.modes, headers)?;
+        let title = format!("passes over several rows, {}", self.pass_model);
+        table::write(f, &title, &self.passes, "rows, ms, × one row")
+    }
 }
 
 pub(super) fn measure(
@@ -104,19 +93,18 @@ pub(super) fn measure(
 fn cases(frontend: &Frontend) -> Vec<(String, DecodeMode)> {
     let lossless = MODES.into_iter().filter(DecodeMode::is_left_to_right);
     let lossless = lossless.map(|mode| (mode.name().to_owned(), mode));
-    let blocks = [0.5, 0.7, 0.9, 0.95, 1.0].map(|threshold| {
-        let rule = UnmaskRule::Threshold(threshold);
-        let mode = DecodeMode::Diffusion(DiffusionParams { rule, ..DiffusionParams::default() });
-        (format!("diffusion, threshold {threshold}"), mode)
-    });
-    let others = ["factor", "entropy", "adaptive", "single"].map(|name| {
-        let rule = UnmaskRule::from_name(name).unwrap_or_default();
-        let mode = DecodeMode::Diffusion(DiffusionParams { rule, ..DiffusionParams::default() });
-        (format!("diffusion, {name}"), mode)
-    });
-    let reuse = DiffusionParams { reuse: true, ..DiffusionParams::default() };
-    let reuse = ("diffusion, 0.9, K/V reused".to_owned(), DecodeMode::Diffusion(reuse));
-    let all = lossless.chain(blocks).chain(others).chain([reuse]);
+    let thresholds = [0.5, 0.7, 0.9, 0.95, 1.0]
+        .map(|threshold| (format!("threshold {threshold}"), UnmaskRule::Threshold(threshold)));
+    let others = ["factor", "entropy", "adaptive", "single"]
+        .map(|name| (name.to_owned(), UnmaskRule::from_name(name).unwrap_or_default()));
+    let default = DiffusionParams::default;
+    let rules = thresholds.into_iter().chain(others);
+    let blocks = rules.map(|(name, rule)| (name, DiffusionParams { rule, ..default() }));
+    let reuse = ("0.9, K/V reused".to_owned(), DiffusionParams { reuse: true, ..default() });
+    let blocks = blocks.chain([reuse]);
+    let blocks =
+        blocks.map(|(name, params)| (format!("diffusion, {name}"), DecodeMode::Diffusion(params)));
+    let all = lossless.chain(blocks);
     all.filter(|(_, mode)| frontend.engine().check_mode(*mode).is_ok()).collect()
 }
 
@@ -129,12 +117,35 @@ struct ModeResult {
     seconds: Vec<f64>,
 }
 
+impl ModeResult {
+    fn tok_s(&self) -> f64 {
+        self.tokens as f64 / quantile(&self.seconds, 0.5)
+    }
+
+    /// Returns the row of the mode called `name`, compared with the first mode.
+    fn row(&self, name: &str, first: &Self, nll: Option<f64>) -> Value {
+        let DecodeStats { passes, rows, drafted, accepted } = self.work;
+        let per_pass = |count: usize| count as f64 / passes.max(1) as f64;
+        json!({
+            "decode": name,
+            "tokens": self.tokens,
+            "tokens_per_pass": per_pass(self.tokens),
+            "rows_per_pass": per_pass(rows),
+            "accepted": (drafted > 0).then(|| accepted as f64 / drafted as f64),
+            "tok_s": self.tok_s(),
+            "speedup": self.tok_s() / first.tok_s(),
+            "nll": nll,
+            "same_replies": self.responses == first.responses,
+        })
+    }
+}
+
 fn modes(
     frontend: &Frontend,
     turns: usize,
     max_tokens: usize,
     progress: &dyn Fn(&str),
-) -> Result<Vec<ModeCase>> {
+) -> Result<Vec<Value>> {
     let cases = cases(frontend);
     let mut done: Vec<ModeResult> = cases.iter().map(|_| ModeResult::default()).collect();
     for turn in 0..turns.max(1) {
@@ -144,38 +155,20 @@ fn modes(
             let responses: Result<Vec<_>> =
                 PROMPTS.iter().map(|text| respond(frontend, text, *mode, max_tokens)).collect();
             done.seconds.push(start.elapsed().as_secs_f64());
-            let responses = responses?;
-            if turn == 0 {
-                for (ids, work) in &responses {
-                    done.tokens += ids.len();
-                    done.work.passes += work.passes;
-                    done.work.rows += work.rows;
-                    done.work.drafted += work.drafted;
-                    done.work.accepted += work.accepted;
-                }
-                done.responses = responses.into_iter().map(|(ids, _)| ids).collect();
+            for (ids, work) in responses?.into_iter().filter(|_| turn == 0) {
+                done.tokens += ids.len();
+                done.work.passes += work.passes;
+                done.work.rows += work.rows;
+                done.work.drafted += work.drafted;
+                done.work.accepted += work.accepted;
+                done.responses.push(ids);
             }
         }
     }
-    let first = done[0].tokens as f64 / quantile(&done[0].seconds, 0.5);
-    let baseline = done[0].responses.clone();
-    let case = |((name, _), done): (&(String, DecodeMode), &ModeResult)| -> Result<ModeCase> {
-        let tok_s = done.tokens as f64 / quantile(&done.seconds, 0.5);
-        let passes = done.work.passes.max(1) as f64;
-        let drafted = done.work.drafted;
-        Ok(ModeCase {
-            decode: name.clone(),
-            tokens: done.tokens,
-            tokens_per_pass: done.tokens as f64 / passes,
-            rows_per_pass: done.work.rows as f64 / passes,
-            accepted: (drafted > 0).then(|| done.work.accepted as f64 / drafted as f64),
-            tok_s,
-            speedup: tok_s / first,
-            nll: mean_nll(frontend, &done.responses)?,
-            same_replies: done.responses == baseline,
-        })
+    let row = |((name, _), result): (&(String, DecodeMode), &ModeResult)| {
+        Ok(result.row(name, &done[0], mean_nll(frontend, &result.responses)?))
     };
-    cases.iter().zip(&done).map(case).collect()
+    cases.iter().zip(&done).map(row).collect()
 }
 
 fn input(frontend: &Frontend, text: &str) -> PromptInput {
@@ -236,23 +229,18 @@ fn mean_nll(frontend: &Frontend, responses: &[Vec<TokenId>]) -> Result<Option<f6
     Ok((count > 0).then(|| sum / count as f64))
 }
 
-/// Times passes of different sizes, alternating.
-fn passes(network: &mut Network, plan: &Plan, progress: &dyn Fn(&str)) -> Vec<PassCost> {
+/// Times passes of different sizes, alternating, with logits for each row.
+fn passes(network: &mut Network, plan: &Plan, progress: &dyn Fn(&str)) -> Vec<Value> {
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); ROWS.len()];
-    let turns = plan.passes.max.max(2);
-    for turn in 0..turns {
+    // The first turn is a warm-up.
+    for turn in 0..plan.passes.max.max(2) {
         progress(&format!("passes over several rows, turn {}", turn + 1));
         for (rows, seconds) in ROWS.iter().zip(&mut seconds) {
             let once = network.rows_run(CONTEXT, *rows);
-            if turn > 0 {
-                seconds.push(once);
-            }
+            seconds.extend((turn > 0).then_some(once));
         }
     }
-    let one = quantile(&seconds[0], 0.5);
-    let cost = |(&rows, seconds): (&usize, &Vec<f64>)| {
-        let median = quantile(seconds, 0.5);
-        PassCost { rows, ms: median * 1e3, ratio: median / one }
-    };
-    ROWS.iter().zip(&seconds).map(cost).collect()
+    let medians: Vec<f64> = seconds.iter().map(|seconds| quantile(seconds, 0.5)).collect();
+    let row = |(rows, median): (&usize, &f64)| json!({"rows": rows, "ms": median * 1e3, "ratio": median / medians[0]});
+    ROWS.iter().zip(&medians).map(row).collect()
 }

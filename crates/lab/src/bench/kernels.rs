@@ -1,9 +1,10 @@
 //! Single kernels, for every instruction set of this CPU, on one thread.
 //!
 //! Products run over the matrices of the network, layer by layer, so that weights come from memory, or
-//! from a cache if the network fits into one, as in a pass.
+//! from a cache if the network fits into one, as in a pass. `gb_s` counts weights, keys and values;
+//! `weights_per_cycle` counts each weight once for all tokens. The tokens of attention are query heads.
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use wf_kernels::{
     AttendScratch, FloatRows, Kernel, KvDtype, KvShape, KvSlot, KvStore, Pool, QuantBatch, Queries,
     Strip, TernaryMatrix, attend, half, multiply,
@@ -14,26 +15,6 @@ use wf_model::{Forward, Model, PAGE_LEN};
 use super::plan::Plan;
 use crate::random::Random;
 use crate::stats::{Repeats, Timing};
-
-#[derive(Debug, Serialize)]
-pub(super) struct KernelRate {
-    /// `ternary`, `dots` or `attention`.
-    pub(super) kernel: &'static str,
-    pub(super) isa: &'static str,
-    /// Purpose and size.
-    pub(super) shape: String,
-    /// Number of tokens computed together; for attention, of query heads.
-    pub(super) tokens: usize,
-    /// Gigabytes of weights, keys and values read per second.
-    pub(super) gb_s: f64,
-    /// Multiplications in 10⁹ per second.
-    pub(super) gmac_s: f64,
-    /// Multiplications per cycle, if the clock rate is known.
-    pub(super) mac_per_cycle: Option<f64>,
-    /// Weights read per cycle, once for all tokens.
-    pub(super) weights_per_cycle: Option<f64>,
-    pub(super) spread: Option<f64>,
-}
 
 /// Numbers of tokens multiplied together.
 const TOKENS: [usize; 3] = [1, 4, 16];
@@ -47,7 +28,7 @@ const ROLES: [(&str, Role); 4] = [
     ("key", |layer| &layer.attention.key),
 ];
 
-pub(super) fn measure(model: &Model, plan: &Plan, clock_ghz: Option<f64>) -> Vec<KernelRate> {
+pub(super) fn measure(model: &Model, plan: &Plan, clock_ghz: Option<f64>) -> Vec<Value> {
     let bench = KernelBench { one_thread: Pool::new(1), repeats: plan.kernels, clock_ghz };
     let roles = if plan.largest_matrix_only { &ROLES[..1] } else { &ROLES[..] };
     let mut rates = Vec::new();
@@ -85,7 +66,7 @@ impl KernelBench {
         name: &str,
         matrices: &[&TernaryMatrix],
         tokens: usize,
-    ) -> KernelRate {
+    ) -> Value {
         let (rows, cols) = (matrices[0].rows(), matrices[0].cols());
         let mut codes = QuantBatch::new(tokens, cols);
         codes.quantize(kernel, &self.one_thread, &floats(tokens * cols), cols);
@@ -96,22 +77,22 @@ impl KernelBench {
             multiply(kernel, &self.one_thread, matrix, &codes, &mut y);
         });
         let work = Work { bytes: matrices[0].bytes_len(), weights: rows * cols, tokens };
-        self.rate("ternary", kernel, format!("{name} {rows}x{cols}"), &work, timing)
+        self.rate("ternary", kernel, &format!("{name} {rows}x{cols}"), &work, timing)
     }
 
     /// Measures rows of a bf16 head, as used for all logits.
-    fn dots(&self, kernel: &dyn Kernel, model: &Model) -> KernelRate {
+    fn dots(&self, kernel: &dyn Kernel, model: &Model) -> Value {
         let cols = model.network().hidden_len;
         let rows = model.network().vocab_len.min((64 << 20) / (2 * cols));
         let table: Vec<u16> = floats(rows * cols).into_iter().map(half::f32_to_bf16).collect();
         let (x, mut y) = (floats(cols), vec![0.0; rows]);
         let timing = self.repeats.time(|| kernel.dots(FloatRows::Bf16(&table), &x, &mut y));
         let work = Work { bytes: size_of_val(&table[..]), weights: rows * cols, tokens: 1 };
-        self.rate("dots", kernel, format!("bf16 head {rows}x{cols}"), &work, timing)
+        self.rate("dots", kernel, &format!("bf16 head {rows}x{cols}"), &work, timing)
     }
 
     /// Measures the query heads of one K/V head, with keys and values in cache.
-    fn attention(&self, kernel: &dyn Kernel, model: &Model, dtype: KvDtype) -> KernelRate {
+    fn attention(&self, kernel: &dyn Kernel, model: &Model, dtype: KvDtype) -> Value {
         let attention = model.network().layers[0].attention();
         let (head_dim, heads) = (attention.head_dim, attention.heads / attention.kv_heads);
         let visible = 512.min(model.pages() * PAGE_LEN);
@@ -140,34 +121,33 @@ impl KernelBench {
         let weights = 2 * visible * head_dim;
         let work = Work { bytes: shape.size_bytes(dtype), weights, tokens: heads };
         let shape = format!("{dtype} {visible} positions x{head_dim}");
-        self.rate("attention", kernel, shape, &work, timing)
+        self.rate("attention", kernel, &shape, &work, timing)
     }
 
     fn rate(
         &self,
         name: &'static str,
         kernel: &dyn Kernel,
-        shape: String,
+        shape: &str,
         work: &Work,
         timing: Timing,
-    ) -> KernelRate {
+    ) -> Value {
         let macs = work.weights * work.tokens;
         let per_cycle = |count: usize| Some(timing.per_second(count) / 1e9 / self.clock_ghz?);
-        KernelRate {
-            kernel: name,
-            isa: kernel.isa().name(),
-            shape,
-            tokens: work.tokens,
-            gb_s: timing.per_second(work.bytes) / 1e9,
-            gmac_s: timing.per_second(macs) / 1e9,
-            mac_per_cycle: per_cycle(macs),
-            weights_per_cycle: per_cycle(work.weights),
-            spread: timing.spread,
-        }
+        json!({
+            "kernel": name,
+            "isa": kernel.isa().name(),
+            "shape": shape,
+            "tokens": work.tokens,
+            "gb_s": timing.per_second(work.bytes) / 1e9,
+            "gmac_s": timing.per_second(macs) / 1e9,
+            "mac_per_cycle": per_cycle(macs),
+            "weights_per_cycle": per_cycle(work.weights),
+            "spread": timing.spread,
+        })
     }
 }
 
 fn floats(len: usize) -> Vec<f32> {
-    let mut random = Random::new(0, 1);
-    (0..len).map(|_| random.centred()).collect()
+    Random::new(0, 1).floats(len)
 }

@@ -1,10 +1,11 @@
 //! The limits of the machine: memory bandwidth (`stream.rs`), multiplications per second, and the cost
 //! of a barrier.
 
+use std::fs::read_to_string;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::yield_now;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 use wf_kernels::{
@@ -14,7 +15,7 @@ use wf_kernels::{
 use super::plan::Plan;
 use super::stream::Stream;
 use crate::random::Random;
-use crate::stats::{Repeats, Timing};
+use crate::stats::{Repeats, timed};
 
 /// The limits for some number of threads.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -111,8 +112,7 @@ fn in_cache(kernel: &dyn Kernel, pool: &Pool, repeats: Repeats) -> f64 {
         Random::new(0, rows.start as u64).fill_trits(trits);
         Ok::<(), std::convert::Infallible>(())
     });
-    let mut random = Random::new(0, 0);
-    let x: Vec<f32> = (0..TOKENS * COLS).map(|_| random.centred()).collect();
+    let x = Random::new(0, 0).floats(TOKENS * COLS);
     let mut codes = QuantBatch::new(TOKENS, COLS);
     codes.quantize(kernel, &alone, &x, COLS);
     let mut outputs = vec![0.0; pool.threads() * JOBS_PER_THREAD * TOKENS * ROWS];
@@ -151,10 +151,17 @@ fn barrier(pool: &Pool, repeats: Repeats) -> f64 {
 /// Returns the seconds of the fastest repeat.
 fn best_of(repeats: Repeats, mut work: impl FnMut()) -> f64 {
     let mut best = f64::INFINITY;
-    let _: Timing = repeats.time(|| {
-        let start = Instant::now();
-        work();
-        best = best.min(start.elapsed().as_secs_f64());
-    });
+    repeats.time(|| best = best.min(timed(&mut work)));
     best
+}
+
+pub(super) fn cpu_name() -> Option<String> {
+    let text = read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// Returns the load average of the last minute.
+pub(super) fn load_average() -> Option<f64> {
+    read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

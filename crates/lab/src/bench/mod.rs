@@ -7,12 +7,9 @@
 
 mod args;
 mod compare;
-mod cost;
 mod decode;
-mod gates;
 mod kernels;
 mod limits;
-mod machine;
 mod network;
 mod plan;
 mod plot;
@@ -21,24 +18,23 @@ mod shapes;
 mod stream;
 mod subject;
 mod synthetic;
-mod table;
 
 use anyhow::Result;
+use serde_json::{Value, json};
 use wf_engine::{ModelSource, RunOptions};
 use wf_model::{Forward, PAGE_LEN, Phase};
 
 pub use self::args::BenchArgs;
 use self::compare::Comparison;
 pub use self::decode::DecodeReport;
-pub use self::gates::Gates;
 use self::limits::Limits;
 use self::network::{Network, Split};
 use self::plan::Plan;
 pub use self::report::Report;
-use self::report::{Batch, Decode, PartShare, Prefill};
 pub use self::shapes::Shape;
 use self::stream::Stream;
 use self::subject::Subject;
+pub use self::synthetic::Gates;
 
 /// Everything a benchmark needs besides its flags.
 pub struct Setup<'a> {
@@ -64,7 +60,7 @@ pub fn measure_decoding(args: &BenchArgs, setup: &Setup<'_>) -> Result<DecodeRep
 /// Measures the machine, the network and the kernels.
 pub fn measure(args: &BenchArgs, setup: &Setup<'_>) -> Result<Report> {
     let (plan, options, progress) = (&mut Plan::new(args), &setup.options, setup.progress);
-    let load_before = machine::load_average();
+    let load_before = limits::load_average();
     let threads = options.threads;
     let isa = wf_engine::compute(options, threads)?.isa();
     let kernel = wf_kernels::kernel(isa).expect("the kernel of a supported instruction set exists");
@@ -82,7 +78,7 @@ pub fn measure(args: &BenchArgs, setup: &Setup<'_>) -> Result<Report> {
     let mut report = Report {
         model: subject.name(),
         weights_bytes: model.size_bytes(),
-        cpu: machine::cpu_name(),
+        cpu: limits::cpu_name(),
         isa: isa.name(),
         kv: options.kv.to_string(),
         threads,
@@ -92,10 +88,16 @@ pub fn measure(args: &BenchArgs, setup: &Setup<'_>) -> Result<Report> {
     };
 
     let mut network = Network::new(model, options.kv, options.max_batch_tokens, positions);
-    let mut comparison = start_comparison(args, &network, &mut report, progress);
+    let mut comparison = args.compare.as_ref().and_then(|python| {
+        progress("loading the model for llama-cpp-python");
+        // If it cannot be started, everything else is measured all the same.
+        Comparison::start(python, &network)
+            .inspect_err(|error| report.warnings.push(format!("nothing compared: {error:#}")))
+            .ok()
+    });
     for limits in limits.iter().rev() {
         if limits.threads < threads {
-            network.set_compute(wf_engine::compute(options, limits.threads)?);
+            network.model.set_compute(wf_engine::compute(options, limits.threads)?);
         }
         stream.set_threads(limits.threads, plan.limits);
         let mut bench =
@@ -115,27 +117,12 @@ pub fn measure(args: &BenchArgs, setup: &Setup<'_>) -> Result<Report> {
     report.limits = limits;
     report.sparsity = network.sparsity();
     progress("kernels");
-    report.kernels = kernels::measure(network.model(), plan, clock_ghz);
+    report.kernels = kernels::measure(&network.model, plan, clock_ghz);
     if let Some(price) = args.price {
-        add_cost(&mut report, price);
+        report.add_cost(price);
     }
     report.add_warnings(load_before);
     Ok(report)
-}
-
-/// Starts llama-cpp-python with a model of the same shape, if requested. If it cannot be started,
-/// the report says so and everything else is measured all the same.
-fn start_comparison(
-    args: &BenchArgs,
-    network: &Network,
-    report: &mut Report,
-    progress: &dyn Fn(&str),
-) -> Option<Comparison> {
-    let python = args.compare.as_ref()?;
-    progress("loading the model for llama-cpp-python");
-    Comparison::start(python, network)
-        .inspect_err(|error| report.warnings.push(format!("nothing compared: {error:#}")))
-        .ok()
 }
 
 /// Measures a network on some number of threads.
@@ -172,26 +159,31 @@ impl Bench<'_> {
             if all_threads || sequences == plan.sequences_on_fewer_threads {
                 (self.progress)(&format!("{sequences} sequences, threads: {threads}"));
                 let timing = self.network.batch(sequences, plan.passes);
-                let tok_s = timing.per_second(sequences);
-                report.batch.push(Batch { sequences, threads, tok_s, spread: timing.spread });
+                report.batch.push(json!({
+                    "sequences": sequences,
+                    "threads": threads,
+                    "tok_s": timing.per_second(sequences),
+                    "spread": timing.spread,
+                }));
             }
         }
     }
 
-    fn prefill(&mut self, tokens: usize) -> Prefill {
+    fn prefill(&mut self, tokens: usize) -> Value {
         let timing = self.network.prefill(tokens, self.plan.passes);
-        let gmac_s = timing.per_second(tokens * self.network.trits()) / 1e9;
-        Prefill {
-            tokens,
-            threads: self.limits.threads,
-            tok_s: timing.per_second(tokens),
-            share_of_peak: gmac_s / self.limits.peak_gmac_s,
-            spread: timing.spread,
-        }
+        let gmac_s = timing.per_second(tokens * self.network.model.network().trits()) / 1e9;
+        json!({
+            "tokens": tokens,
+            "threads": self.limits.threads,
+            "tok_s": timing.per_second(tokens),
+            // Multiplications by trits, as a fraction of the peak of the same threads.
+            "share_of_peak": gmac_s / self.limits.peak_gmac_s,
+            "spread": timing.spread,
+        })
     }
 
     /// Decodes with zeros skipped and with zeros read, if the network can do both.
-    fn decode_each_way(&mut self, context: usize) -> Vec<Decode> {
+    fn decode_each_way(&mut self, context: usize) -> Vec<Value> {
         let skips = self.network.sparsity().is_some();
         let ways = if skips { &[true, false][..] } else { &[false] };
         let decode = |sparse: &bool| {
@@ -203,22 +195,23 @@ impl Bench<'_> {
         cases
     }
 
-    fn decode(&mut self, context: usize, sparse: bool) -> Decode {
+    fn decode(&mut self, context: usize, sparse: bool) -> Value {
         let (timing, reading) = self.network.decode(context, self.plan.passes, self.stream);
         let bytes_per_token = self.network.bytes_per_token(context);
         let gb_s = timing.per_second(bytes_per_token) / 1e9;
+        // Median memory bandwidth of the same threads, measured alternating with these steps.
         let stream_gb_s = reading.per_second(self.stream.bytes_len()) / 1e9;
-        Decode {
-            context,
-            threads: self.limits.threads,
-            sparse,
-            tok_s: timing.per_second(1),
-            bytes_per_token,
-            gb_s,
-            stream_gb_s,
-            share_of_stream: gb_s / stream_gb_s,
-            spread: timing.spread,
-        }
+        json!({
+            "context": context,
+            "threads": self.limits.threads,
+            "sparse": sparse,
+            "tok_s": timing.per_second(1),
+            "bytes_per_token": bytes_per_token,
+            "gb_s": gb_s,
+            "stream_gb_s": stream_gb_s,
+            "share_of_stream": gb_s / stream_gb_s,
+            "spread": timing.spread,
+        })
     }
 
     /// Measures where the time of a token and of a prompt goes.
@@ -238,42 +231,27 @@ impl Bench<'_> {
     }
 }
 
-/// Returns a row for each part, for sampling, and for the estimated cost of the barriers of a pass.
+/// Returns a row for each part, for sampling, and for the estimated cost of the barriers of a pass,
+/// which is included in the other parts.
 ///
 /// `tokens` is the context length of `decode`, or the prompt length of `prefill`.
-fn parts(pass: &'static str, tokens: usize, split: &Split, limits: &Limits) -> Vec<PartShare> {
+fn parts(pass: &'static str, tokens: usize, split: &Split, limits: &Limits) -> Vec<Value> {
     let tokens_per_pass = if pass == "decode" { 1 } else { tokens };
     let computed = (split.passes * tokens_per_pass) as f64;
     let total = (split.parts.total() + split.sampling).as_secs_f64();
-    let row = |part, seconds: f64| PartShare {
-        pass,
-        tokens,
-        threads: limits.threads,
-        part,
-        us_per_token: seconds * 1e6 / computed,
-        share: seconds / total,
+    let row = |(part, seconds): (&str, f64)| {
+        json!({
+            "pass": pass,
+            "tokens": tokens,
+            "threads": limits.threads,
+            "part": part,
+            "us_per_token": seconds * 1e6 / computed,
+            "share": seconds / total,
+        })
     };
-    let timed = Phase::ALL.into_iter().map(|part| (part.name(), split.parts.of(part)));
-    let mut rows: Vec<_> = timed.map(|(name, time)| row(name, time.as_secs_f64())).collect();
-    rows.push(row("sampling", split.sampling.as_secs_f64()));
-    if let Some(barriers) = split.barriers {
-        rows.push(row("barriers", limits.barrier_us / 1e6 * (barriers * split.passes) as f64));
-    }
-    rows
-}
-
-/// Adds the cost of three workloads: one sequence, the fastest batch, and prompts.
-fn add_cost(report: &mut Report, usd_per_hour: f64) {
-    let threads = report.threads;
-    let decode = report.decode.iter().find(|case| case.threads == threads);
-    let batch = report.batch.iter().max_by(|a, b| a.tok_s.total_cmp(&b.tok_s));
-    let prefill = report.prefill.iter().rfind(|case| case.threads == threads);
-    let speeds = [
-        decode.map(|case| (format!("decode at context {}", case.context), case.tok_s)),
-        batch.map(|case| (format!("decode of {} sequences", case.sequences), case.tok_s)),
-        prefill.map(|case| (format!("prefill of {}", case.tokens), case.tok_s)),
-    ];
-    for (what, tok_s) in speeds.into_iter().flatten() {
-        report.cost.extend(cost::costs(&what, tok_s, usd_per_hour));
-    }
+    let phases = Phase::ALL.into_iter().map(|part| (part.name(), split.parts.of(part)));
+    let timed = phases.chain([("sampling", split.sampling)]);
+    let barriers = |count| ("barriers", limits.barrier_us / 1e6 * (count * split.passes) as f64);
+    let timed = timed.map(|(name, time)| (name, time.as_secs_f64()));
+    timed.chain(split.barriers.map(barriers)).map(row).collect()
 }

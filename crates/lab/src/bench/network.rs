@@ -3,14 +3,15 @@
 //! Passes are those of the engine: prompts in chunks, with logits for the last token, and steps that
 //! decode one token of each sequence greedily.
 
+use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use wf_engine::{Limits, Sampler, SamplingParams};
 use wf_kernels::TernaryMatrix;
 use wf_model::{
-    Compute, Forward, KvDtype, KvPool, LayerSparsity, Logits, Model, PAGE_LEN, PageId, PhaseTimes,
-    Segment, TokenId,
+    Forward, KvDtype, KvPool, LayerSparsity, Logits, Model, PAGE_LEN, PageId, PhaseTimes, Segment,
+    TokenId,
 };
 
 use super::stream::Stream;
@@ -18,11 +19,11 @@ use crate::random::Random;
 use crate::stats::{Repeats, Timing, timed};
 
 pub(super) struct Network {
-    model: Model,
+    pub(super) model: Model,
     kv: KvDtype,
     chunk: usize,
     /// A prompt as long as the context.
-    tokens: Vec<TokenId>,
+    pub(super) tokens: Vec<TokenId>,
     pages: Vec<PageId>,
     logits: Logits,
     /// Number of positions whose K and V have been computed.
@@ -72,27 +73,6 @@ impl Network {
             kv,
             pages,
         }
-    }
-
-    pub(super) fn model(&self) -> &Model {
-        &self.model
-    }
-
-    pub(super) fn positions(&self) -> usize {
-        self.tokens.len()
-    }
-
-    pub(super) fn set_compute(&mut self, compute: Compute) {
-        self.model.set_compute(compute);
-    }
-
-    pub(super) fn trits(&self) -> usize {
-        let layer = |layer: &wf_model::weights::Layer| {
-            let (a, m) = (&layer.attention, &layer.mlp);
-            let matrices = [&a.query, &a.key, &a.value, &a.output, &m.gate, &m.up, &m.down];
-            matrices.iter().map(|w| w.rows() * w.cols()).sum::<usize>()
-        };
-        self.model.weights().layers.iter().map(layer).sum()
     }
 
     pub(super) fn skip_zeros(&mut self, skips: bool) {
@@ -154,7 +134,7 @@ impl Network {
         repeats: Repeats,
         stream: &mut Stream,
     ) -> (Timing, Timing) {
-        let step = self.steps(context, repeats.max);
+        let step = self.steps(1, context, repeats.max);
         repeats.time_beside(step, || {
             stream.read();
         })
@@ -162,13 +142,8 @@ impl Network {
 
     /// Returns the seconds of `count` steps from the first token on.
     pub(super) fn decode_run(&mut self, count: usize) -> f64 {
-        let mut step = self.steps(0, count);
+        let mut step = self.steps(1, 0, count);
         timed(|| (0..count).for_each(|_| step()))
-    }
-
-    /// Returns the seconds of the prefill of `len` tokens.
-    pub(super) fn prefill_run(&mut self, len: usize) -> f64 {
-        timed(|| self.run_prompt(0..len))
     }
 
     /// Returns the seconds of a pass over `rows` tokens after `context` others, with greedy logits for
@@ -184,44 +159,28 @@ impl Network {
         })
     }
 
-    /// Returns a function that decodes the next token, starting after `context` tokens. After `max`
-    /// tokens, or at the end of the context, it starts over.
-    fn steps(&mut self, context: usize, max: usize) -> impl FnMut() {
-        self.fill(context);
-        let mut sampler = sampler();
-        let (mut token, mut position) = (self.tokens[context], context);
-        let last = (context + max).min(self.tokens.len() - 1);
-        move || {
-            token = self.step(token, position, &mut sampler);
-            position = if position < last { position + 1 } else { context };
-        }
-    }
-
     /// Times steps of `sequences` sequences together, from their first tokens on.
     pub(super) fn batch(&mut self, sequences: usize, repeats: Repeats) -> Timing {
+        repeats.time(self.steps(sequences, 0, PAGE_LEN - 1))
+    }
+
+    /// Returns a function that decodes the next token of each sequence, starting after `context` tokens.
+    /// After `max` tokens, or at the end of the context, it starts over.
+    fn steps(&mut self, sequences: usize, context: usize, max: usize) -> impl FnMut() {
+        self.fill(context);
         let mut samplers: Vec<Sampler> = (0..sequences).map(|_| sampler()).collect();
-        let mut tokens = vec![self.tokens[0]; sequences];
-        let mut position = 0;
-        repeats.time(|| {
-            let segments: Vec<Segment<'_>> = (0..sequences)
-                .map(|i| Segment {
-                    scoring: samplers[i].scoring(1),
-                    ..Segment::causal(&tokens[i..=i], position, &self.pages[i..=i], &[0])
-                })
-                .collect();
-            self.model.forward(&segments, &mut self.logits);
-            for (i, (token, sampler)) in tokens.iter_mut().zip(&mut samplers).enumerate() {
-                let scores = self.logits.rows_mut(i, 1);
-                *token = sampler.sample(scores, position + 1).map_or(0, |picked| picked.token);
-            }
-            position = (position + 1) % PAGE_LEN.min(self.tokens.len());
-        })
+        let (mut tokens, mut position) = (vec![self.tokens[context]; sequences], context);
+        let last = (context + max).min(self.tokens.len() - 1);
+        move || {
+            self.step(&mut tokens, position, &mut samplers);
+            position = if position < last { position + 1 } else { context };
+        }
     }
 
     /// Measures the parts of decoding after `context` tokens.
     pub(super) fn split_decode(&mut self, context: usize, repeats: Repeats) -> Split {
         self.fill(context);
-        let split = self.split(|network| repeats.time(network.steps(context, repeats.max)));
+        let split = self.split(|network| repeats.time(network.steps(1, context, repeats.max)));
         Split { barriers: Some(self.model.parallel_runs()), ..split }
     }
 
@@ -246,7 +205,7 @@ impl Network {
         }
     }
 
-    fn run_prompt(&mut self, positions: std::ops::Range<usize>) {
+    pub(super) fn run_prompt(&mut self, positions: std::ops::Range<usize>) {
         let end = positions.end;
         let sampler = sampler();
         for start in positions.step_by(self.chunk) {
@@ -261,15 +220,22 @@ impl Network {
         self.passes += 1;
     }
 
-    fn step(&mut self, token: TokenId, position: usize, sampler: &mut Sampler) -> TokenId {
-        let causal = Segment::causal(std::slice::from_ref(&token), position, &self.pages, &[0]);
-        let segment = Segment { scoring: sampler.scoring(1), ..causal };
-        self.model.forward(&[segment], &mut self.logits);
+    /// Decodes the next token of each sequence. A single one has all pages, several have one each.
+    fn step(&mut self, tokens: &mut [TokenId], position: usize, samplers: &mut [Sampler]) {
+        let segment = |(i, token)| {
+            let pages = if samplers.len() == 1 { &self.pages[..] } else { &self.pages[i..=i] };
+            let causal = Segment::causal(from_ref(token), position, pages, &[0]);
+            Segment { scoring: samplers[i].scoring(1), ..causal }
+        };
+        let segments: Vec<Segment<'_>> = tokens.iter().enumerate().map(segment).collect();
+        self.model.forward(&segments, &mut self.logits);
         let start = Instant::now();
-        let picked = sampler.sample(self.logits.rows_mut(0, 1), position + 1);
+        for (i, (token, sampler)) in tokens.iter_mut().zip(samplers).enumerate() {
+            let picked = sampler.sample(self.logits.rows_mut(i, 1), position + 1);
+            *token = picked.map_or(0, |picked| picked.token);
+        }
         self.sampling += start.elapsed();
         self.passes += 1;
-        picked.map_or(0, |picked| picked.token)
     }
 }
 

@@ -90,14 +90,13 @@ impl Plan {
             max_prompt_on_fewer_threads: 8,
             sequences: vec![1, 2],
             sequences_on_fewer_threads: 2,
-            every_thread_count: true,
             turns: 1,
-            min_positions: 0,
             passes: once,
             kernels: once,
             largest_matrix_only: true,
             limits: once,
             stream_bytes: 1 << 20,
+            ..Self::full()
         }
     }
 
@@ -118,10 +117,11 @@ impl Plan {
         }
     }
 
-    /// Returns the numbers of threads to measure; the last is `max`.
+    /// Returns the numbers of threads to measure: 1, powers of two if all are wanted, and `max`.
     pub(super) fn thread_counts(&self, max: usize) -> Vec<usize> {
-        let counts = thread_counts(max);
-        if self.every_thread_count || max == 1 { counts } else { vec![1, max] }
+        let powers = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|&n| n < max);
+        let count = if self.every_thread_count { usize::MAX } else { 1 };
+        powers.take(count).chain([max]).collect()
     }
 
     /// Returns the maximum number of positions of a sequence.
@@ -150,24 +150,16 @@ impl Plan {
     }
 }
 
-/// Returns powers of two below `max`, and `max`.
-fn thread_counts(max: usize) -> Vec<usize> {
-    let mut counts: Vec<usize> =
-        std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|&n| n < max).collect();
-    counts.push(max);
-    counts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn thread_counts_double_and_end_with_all() {
-        assert_eq!(thread_counts(1), [1]);
-        assert_eq!(thread_counts(2), [1, 2]);
-        assert_eq!(thread_counts(6), [1, 2, 4, 6]);
-        assert_eq!(thread_counts(8), [1, 2, 4, 8]);
+        assert_eq!(Plan::full().thread_counts(1), [1]);
+        assert_eq!(Plan::full().thread_counts(2), [1, 2]);
+        assert_eq!(Plan::full().thread_counts(6), [1, 2, 4, 6]);
+        assert_eq!(Plan::full().thread_counts(8), [1, 2, 4, 8]);
     }
 
     #[test]

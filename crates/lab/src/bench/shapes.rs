@@ -36,60 +36,42 @@ pub enum Shape {
     Falcon3Of10b,
 }
 
-struct Sizes {
-    vocab: usize,
-    hidden: usize,
-    ffn: usize,
-    layers: usize,
-    heads: usize,
-    kv_heads: usize,
-    head_dim: usize,
-    context: usize,
-}
-
 impl Shape {
     pub(crate) fn name(self) -> String {
         self.to_possible_value().expect("no shape is hidden").get_name().to_owned()
     }
 
+    /// Returns the sizes: vocabulary, hidden, feed-forward, layers, heads, K/V heads, head dimension and
+    /// context.
     #[rustfmt::skip]
-    fn sizes(self) -> Sizes {
-        let row = |[vocab, hidden, ffn, layers, heads, kv_heads, head_dim, context]: [usize; 8]| {
-            Sizes { vocab, hidden, ffn, layers, heads, kv_heads, head_dim, context }
-        };
+    fn sizes(self) -> [usize; 8] {
         match self {
-            //                       vocabulary hidden    ffn layers heads kv_heads head_dim context
-            Self::Bitnet700m   => row([  32_002, 1_536,  4_096,   24,   16,      16,      96,  2_048]),
-            Self::Bitnet2b     => row([ 128_256, 2_560,  6_912,   30,   20,       5,     128,  4_096]),
-            Self::Bitnet3b     => row([  32_002, 3_200,  8_640,   26,   32,      32,     100,  2_048]),
-            Self::Bitnet7b     => row([  32_002, 4_096, 11_008,   32,   32,      32,     128,  2_048]),
-            Self::Llama3Of8b   => row([ 128_256, 4_096, 14_336,   32,   32,       8,     128,  8_192]),
-            Self::Falcon3Of1b  => row([ 131_072, 2_048,  8_192,   18,    8,       4,     256,  8_192]),
-            Self::Falcon3Of3b  => row([ 131_072, 3_072,  9_216,   22,   12,       4,     256, 32_768]),
-            Self::Falcon3Of7b  => row([ 131_072, 3_072, 23_040,   28,   12,       4,     256, 32_768]),
-            Self::Falcon3Of10b => row([ 131_072, 3_072, 23_040,   40,   12,       4,     256, 32_768]),
+            Self::Bitnet700m   => [  32_002, 1_536,  4_096,   24,   16,      16,      96,  2_048],
+            Self::Bitnet2b     => [ 128_256, 2_560,  6_912,   30,   20,       5,     128,  4_096],
+            Self::Bitnet3b     => [  32_002, 3_200,  8_640,   26,   32,      32,     100,  2_048],
+            Self::Bitnet7b     => [  32_002, 4_096, 11_008,   32,   32,      32,     128,  2_048],
+            Self::Llama3Of8b   => [ 128_256, 4_096, 14_336,   32,   32,       8,     128,  8_192],
+            Self::Falcon3Of1b  => [ 131_072, 2_048,  8_192,   18,    8,       4,     256,  8_192],
+            Self::Falcon3Of3b  => [ 131_072, 3_072,  9_216,   22,   12,       4,     256, 32_768],
+            Self::Falcon3Of7b  => [ 131_072, 3_072, 23_040,   28,   12,       4,     256, 32_768],
+            Self::Falcon3Of10b => [ 131_072, 3_072, 23_040,   40,   12,       4,     256, 32_768],
         }
     }
 
     /// Returns the recipe of the network.
     pub(crate) fn network(self) -> Network {
-        let sizes = self.sizes();
+        let [vocab_len, hidden_len, ffn_len, layers, heads, kv_heads, head_dim, _] = self.sizes();
         let bitnet = self.is_bitnet();
         let sub_norm = bitnet.then(Norm::default);
-        let attention = Attention {
-            heads: sizes.heads,
-            kv_heads: sizes.kv_heads,
-            head_dim: sizes.head_dim,
-            rope: Some(Rope { theta: 500_000.0, ..Rope::default() }),
-            sub_norm,
-            ..Attention::default()
-        };
+        let rope = Some(Rope { theta: 500_000.0, ..Rope::default() });
+        let attention =
+            Attention { heads, kv_heads, head_dim, rope, sub_norm, ..Attention::default() };
         let activation = if self == Self::Bitnet2b { Activation::Relu2 } else { Activation::Silu };
-        let dense = Dense { ffn_len: sizes.ffn, activation, sub_norm, ..Dense::default() };
+        let dense = Dense { ffn_len, activation, sub_norm, ..Dense::default() };
         Network {
-            vocab_len: sizes.vocab,
-            hidden_len: sizes.hidden,
-            layers: vec![Layer::new(attention, dense); sizes.layers],
+            vocab_len,
+            hidden_len,
+            layers: vec![Layer::new(attention, dense); layers],
             head: Head { tied: bitnet },
             ..Network::default()
         }
@@ -100,7 +82,7 @@ impl Shape {
         ModelInfo {
             architecture: "synthetic".to_owned(),
             name: Some(self.name()),
-            context_len: self.sizes().context,
+            context_len: self.sizes()[7],
             ..ModelInfo::default()
         }
     }

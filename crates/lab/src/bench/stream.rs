@@ -3,12 +3,13 @@
 //! On a shared machine it changes within seconds, so it is not measured once: decoding and reading
 //! alternate, and are compared with what was measured at the same time.
 
+use std::collections::BTreeMap;
+use std::fs::read_to_string;
 use std::time::Instant;
 
 use wf_kernels::{Pool, ReadBuffer, ReadMode};
 use wf_model::{CpuList, pinned_pool};
 
-use super::machine;
 use crate::stats::Repeats;
 
 /// A buffer, and the threads that read it.
@@ -18,20 +19,20 @@ pub(super) struct Stream {
     cpus: Option<CpuList>,
     reading: ReadMode,
     /// Maximum GB/s so far for each number of threads.
-    best: Vec<(usize, f64)>,
+    best: BTreeMap<usize, f64>,
 }
 
 impl Stream {
     /// Creates a buffer of at least `min_bytes` that no cache holds, to be read on `cpus`, if given.
     pub(super) fn new(min_bytes: usize, cpus: Option<CpuList>) -> Self {
-        let cache = machine::last_cache_bytes().map_or(0, |cache| 4 * cache.min(1 << 30));
+        let cache = last_cache_bytes().map_or(0, |cache| 4 * cache.min(1 << 30));
         let bytes = if min_bytes < 8 << 20 { min_bytes } else { cache.max(min_bytes) };
         Self {
             buffer: ReadBuffer::new(bytes),
             pool: Pool::new(1),
             cpus,
             reading: ReadMode::Plain,
-            best: Vec::new(),
+            best: BTreeMap::new(),
         }
     }
 
@@ -54,10 +55,8 @@ impl Stream {
         self.buffer.read(&self.pool, self.reading);
         let gb_s = self.buffer.bytes_len() as f64 / start.elapsed().as_secs_f64() / 1e9;
         let threads = self.pool.threads();
-        match self.best.iter_mut().find(|(known, _)| *known == threads) {
-            Some((_, best)) => *best = best.max(gb_s),
-            None => self.best.push((threads, gb_s)),
-        }
+        let best = self.best.entry(threads).or_insert(gb_s);
+        *best = best.max(gb_s);
         gb_s
     }
 
@@ -67,8 +66,26 @@ impl Stream {
 
     /// Returns the maximum GB/s of `threads` threads so far.
     pub(super) fn best(&self, threads: usize) -> Option<f64> {
-        self.best.iter().find(|(known, _)| *known == threads).map(|(_, gb_s)| *gb_s)
+        self.best.get(&threads).copied()
     }
+}
+
+/// Returns the size of the last-level cache in bytes.
+fn last_cache_bytes() -> Option<usize> {
+    let size_of = |level: usize| {
+        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{level}/size");
+        parse_size(read_to_string(path).ok()?.trim())
+    };
+    (0..=4).filter_map(size_of).max()
+}
+
+/// Parses a size such as `32768K`.
+fn parse_size(text: &str) -> Option<usize> {
+    let (number, unit) = match text.strip_suffix('K') {
+        Some(number) => (number, 1 << 10),
+        None => (text.strip_suffix('M')?, 1 << 20),
+    };
+    Some(number.parse::<usize>().ok()? * unit)
 }
 
 #[cfg(test)]
@@ -90,5 +107,13 @@ mod tests {
         let first = stream.best(1);
         stream.read();
         assert_eq!(stream.best(1), first, "reads of two threads do not count for one");
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("32768K"), Some(32 << 20));
+        assert_eq!(parse_size("2M"), Some(2 << 20));
+        assert_eq!(parse_size("12"), None);
+        assert_eq!(parse_size("hugeK"), None);
     }
 }

@@ -5,11 +5,11 @@ use wf_core::Network;
 use wf_engine::{ModelSource, compute, load_model};
 use wf_model::{KvPool, Model, ModelOptions, PAGE_LEN, pinned_pool};
 
+use super::Setup;
 use super::args::BenchArgs;
-use super::gates::Gates;
 use super::plan::Plan;
 use super::shapes::Shape;
-use super::{Setup, synthetic};
+use super::synthetic::{self, Gates};
 
 /// Free memory required by the default subject, in bytes.
 const MEMORY_FOR_2B: usize = 4_000_000_000;

@@ -56,29 +56,22 @@ pub fn compare_kv(
 fn compare(model: &mut Model, windows: &Windows) -> Result<Vec<TypeReport>> {
     let network = model.network().clone();
     let exact = math::exp(windows.mean_nll(model)?);
-    let bytes_per_1000_tokens = |dtype| KvPool::size_bytes(&network, dtype, 1) * 1000 / PAGE_LEN;
-    let mut types = vec![TypeReport {
-        kv: KvDtype::F32.name(),
-        bytes_per_1000_tokens: bytes_per_1000_tokens(KvDtype::F32),
-        cosine: 1.0,
-        cosine_min: 1.0,
-        perplexity: exact,
-        perplexity_change: 0.0,
-    }];
+    let report = |dtype, cosines: Cosines, perplexity: f64| TypeReport {
+        kv: KvDtype::name(dtype),
+        bytes_per_1000_tokens: KvPool::size_bytes(&network, dtype, 1) * 1000 / PAGE_LEN,
+        cosine: cosines.sum / cosines.rows as f64,
+        cosine_min: cosines.min,
+        perplexity,
+        perplexity_change: perplexity / exact - 1.0,
+    };
+    let mut types = vec![report(KvDtype::F32, Cosines { rows: 1, sum: 1.0, min: 1.0 }, exact)];
     for dtype in KvDtype::ALL.into_iter().filter(|&dtype| dtype != KvDtype::F32) {
         let mut pages = KvPool::new(&network, dtype, model.pages());
         let cosines = Cosines::measure(model, &mut pages, &windows.ids);
         model.swap_kv(&mut pages);
         let perplexity = math::exp(windows.mean_nll(model)?);
         model.swap_kv(&mut pages);
-        types.push(TypeReport {
-            kv: dtype.name(),
-            bytes_per_1000_tokens: bytes_per_1000_tokens(dtype),
-            cosine: cosines.sum / cosines.rows as f64,
-            cosine_min: cosines.min,
-            perplexity,
-            perplexity_change: perplexity / exact - 1.0,
-        });
+        types.push(report(dtype, cosines, perplexity));
     }
     Ok(types)
 }

@@ -2,17 +2,18 @@
 
 mod kv;
 mod logits;
-mod perplexity;
 pub mod tasks;
 
+use std::fmt;
+
 use anyhow::{Result, ensure};
-use wf_engine::{RunOptions, TokenId, read_text};
+use serde::Serialize;
+use wf_engine::{RunOptions, TokenId, load_model, read_text};
 use wf_formats::ModelFile;
 use wf_model::{Forward, Logits, Model, PAGE_LEN, PageId, Segment, math};
 
 pub use self::kv::{KvReport, compare_kv};
 pub use self::logits::{LogitsReport, logits};
-pub use self::perplexity::{PerplexityReport, perplexity};
 
 /// Runs `ids` from position 0 and calls `each` with every position and its logits.
 pub fn score(
@@ -59,6 +60,43 @@ fn nll(logits: &[f32], token: TokenId) -> f64 {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&l| math::exp(f64::from(l) - f64::from(max))).sum();
     math::ln(sum) + f64::from(max) - f64::from(logits[token as usize])
+}
+
+/// The perplexity of a text.
+#[derive(Serialize)]
+pub struct PerplexityReport {
+    perplexity: f64,
+    mean_nll: f64,
+    tokens: usize,
+    window: usize,
+}
+
+/// Measures how well a model predicts `text`, cut into windows of `window` tokens (by default, the
+/// context length) that do not overlap.
+pub fn perplexity(
+    file: &ModelFile,
+    options: &RunOptions,
+    text: &str,
+    window: Option<usize>,
+) -> Result<PerplexityReport> {
+    let windows = Windows::new(file, options, text, window)?;
+    let mean_nll = windows.mean_nll(&mut load_model(file, options, &mut |_| {})?)?;
+    Ok(PerplexityReport {
+        perplexity: math::exp(mean_nll),
+        mean_nll,
+        tokens: windows.predicted(),
+        window: windows.len,
+    })
+}
+
+impl fmt::Display for PerplexityReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { perplexity, mean_nll, tokens, window } = self;
+        writeln!(
+            f,
+            "perplexity {perplexity:.4} (mean_nll {mean_nll:.6} over {tokens} tokens, windows of {window})"
+        )
+    }
 }
 
 /// A text cut into windows that do not overlap, each with the model's prompt prefix before it.

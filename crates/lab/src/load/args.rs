@@ -10,16 +10,15 @@ use crate::parse;
 #[derive(Args)]
 pub struct ServerArgs {
     /// Address of the server: http://host:port, or unix:/path/to/socket
-    #[arg(long, env = "WF_URL", value_name = "URL", default_value = "http://127.0.0.1:30000")]
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:30000")]
     pub url: String,
 
     /// API key, if the server requires one
-    #[arg(long, env = "WF_API_KEY", value_name = "KEY", hide_env_values = true)]
+    #[arg(long, value_name = "KEY", hide_env_values = true)]
     pub api_key: Option<String>,
 
     /// Maximum duration of a request
-    #[arg(long, env = "WF_TIMEOUT", value_name = "SECONDS", default_value = "600",
-          value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = parse_seconds)]
     pub timeout: f64,
 }
 
@@ -61,26 +60,24 @@ pub struct LoadArgs {
     pub(super) server: ServerArgs,
 
     /// Number of requests to send
-    #[arg(long, env = "WF_REQUESTS", value_name = "N", default_value = "64",
-          value_parser = parse::count::<usize>)]
+    #[arg(long, value_name = "N", default_value = "64", value_parser = parse::count::<usize>)]
     pub(super) requests: usize,
 
     /// Number of requests in flight at any time
-    #[arg(long, env = "WF_CONCURRENCY", value_name = "N", default_value = "8",
-          value_parser = parse::count::<usize>)]
+    #[arg(long, value_name = "N", default_value = "8", value_parser = parse::count::<usize>)]
     pub(super) concurrency: usize,
 
     /// Number of new requests per second, at random times, however many are in flight
-    #[arg(long, env = "WF_RATE", value_name = "PER_SECOND", value_parser = parse_rate)]
+    #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate)]
     pub(super) rate: Option<f64>,
 
     /// Compare each response with that of the same request sent alone before: token ids, logprob
     /// bits, text, finish reason, usage
-    #[arg(long, env = "WF_CHECK")]
+    #[arg(long)]
     pub(super) check: bool,
 
     /// Do not compare the server's metrics with what was received, because other clients use it too
-    #[arg(long, env = "WF_SHARED")]
+    #[arg(long)]
     pub shared: bool,
 
     #[command(flatten)]
@@ -89,17 +86,17 @@ pub struct LoadArgs {
     pub(super) faults: FaultArgs,
 
     /// Open N streams, read none until all are open, then read all to their ends
-    #[arg(long, env = "WF_HOLD", value_name = "N", value_parser = parse::count::<usize>,
+    #[arg(long, value_name = "N", value_parser = parse::count::<usize>,
           conflicts_with_all = ["prefix", "rate"], help_heading = "Other measurements")]
     pub(super) hold: Option<usize>,
 
     /// Measure the time to the first token of a prompt of TOKENS tokens, uncached and cached
-    #[arg(long, env = "WF_PREFIX", value_name = "TOKENS", value_parser = parse::count::<usize>,
+    #[arg(long, value_name = "TOKENS", value_parser = parse::count::<usize>,
           help_heading = "Other measurements")]
     pub prefix: Option<usize>,
 
     /// Print a JSON object instead of a table
-    #[arg(long, env = "WF_JSON", help_heading = "Report")]
+    #[arg(long, help_heading = "Report")]
     pub json: bool,
 
     /// Draw latencies and tokens per second into an SVG file
@@ -115,13 +112,14 @@ impl LoadArgs {
 
     /// Returns an error message if the flags contradict each other.
     pub fn check(&self) -> Result<(), String> {
-        let share = self.faults.share();
-        match share > 1.0 {
-            true => Err(format!(
+        let FaultArgs { cancel, stall, dribble, slow_send, .. } = self.faults;
+        let share = cancel + stall + dribble + slow_send;
+        let message = || {
+            format!(
                 "--cancel, --stall, --dribble and --slow-send add up to {share}: must be at most 1"
-            )),
-            false => Ok(()),
-        }
+            )
+        };
+        if share <= 1.0 { Ok(()) } else { Err(message()) }
     }
 }
 
@@ -133,35 +131,32 @@ pub(super) struct WorkloadArgs {
     pub(super) file: Option<PathBuf>,
 
     /// Number of distinct prompts to generate
-    #[arg(long, env = "WF_DISTINCT", value_name = "N", default_value = "64",
-          value_parser = parse::count::<usize>)]
+    #[arg(long, value_name = "N", default_value = "64", value_parser = parse::count::<usize>)]
     pub(super) distinct: usize,
 
     /// Endpoints to send requests to
-    #[arg(long, env = "WF_API", value_name = "API", default_value = "mixed")]
+    #[arg(long, value_name = "API", default_value = "mixed")]
     pub(super) api: ApiChoice,
 
     /// Maximum number of tokens to generate; generated prompts request a quarter of it up to all
-    #[arg(long, short = 'n', env = "WF_MAX_TOKENS", value_name = "N", default_value = "32",
+    #[arg(long, short = 'n', value_name = "N", default_value = "32",
           value_parser = parse::count::<u32>)]
     pub(super) max_tokens: u32,
 
     /// Fraction of requests with a streamed response
-    #[arg(long, env = "WF_SHARE_STREAMED", value_name = "FRACTION", default_value = "0.5",
-          value_parser = parse::fraction)]
+    #[arg(long, value_name = "FRACTION", default_value = "0.5", value_parser = parse::fraction)]
     pub(super) share_streamed: f64,
 
     /// Fraction of prompts that are sampled with a seed; the others are greedy
-    #[arg(long, env = "WF_SHARE_SEEDED", value_name = "FRACTION", default_value = "0.5",
-          value_parser = parse::fraction)]
+    #[arg(long, value_name = "FRACTION", default_value = "0.5", value_parser = parse::fraction)]
     pub(super) share_seeded: f64,
 
     /// Request log probabilities, including the two likeliest tokens at each position
-    #[arg(long, env = "WF_LOGPROBS")]
+    #[arg(long)]
     pub(super) logprobs: bool,
 
     /// Seed of all randomness
-    #[arg(long, env = "WF_SEED", value_name = "N", default_value = "0")]
+    #[arg(long, value_name = "N", default_value = "0")]
     pub(super) seed: u64,
 }
 
@@ -171,41 +166,29 @@ pub(super) struct WorkloadArgs {
 )]
 pub(super) struct FaultArgs {
     /// Fraction of requests whose client disconnects
-    #[arg(long, env = "WF_CANCEL", value_name = "FRACTION", default_value = "0",
-          value_parser = parse::fraction)]
+    #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = parse::fraction)]
     pub(super) cancel: f64,
 
     /// Fraction of requests whose client stops reading for --stall-for
-    #[arg(long, env = "WF_STALL", value_name = "FRACTION", default_value = "0",
-          value_parser = parse::fraction)]
+    #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = parse::fraction)]
     pub(super) stall: f64,
 
     /// Duration of a stall
-    #[arg(long, env = "WF_STALL_FOR", value_name = "SECONDS", default_value = "2",
-          value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
     pub(super) stall_for: f64,
 
     /// Fraction of requests whose response is read byte by byte, at --dribble-rate
-    #[arg(long, env = "WF_DRIBBLE", value_name = "FRACTION", default_value = "0",
-          value_parser = parse::fraction)]
+    #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = parse::fraction)]
     pub(super) dribble: f64,
 
     /// Fraction of requests that are sent byte by byte, at --dribble-rate
-    #[arg(long, env = "WF_SLOW_SEND", value_name = "FRACTION", default_value = "0",
-          value_parser = parse::fraction)]
+    #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = parse::fraction)]
     pub(super) slow_send: f64,
 
     /// Speed of --dribble and --slow-send
-    #[arg(long, env = "WF_DRIBBLE_RATE", value_name = "BYTES_PER_SECOND", default_value = "1000",
+    #[arg(long, value_name = "BYTES_PER_SECOND", default_value = "1000",
           value_parser = parse_dribble_rate)]
     pub(super) dribble_rate: f64,
-}
-
-impl FaultArgs {
-    /// Returns the fraction of requests with a fault.
-    fn share(&self) -> f64 {
-        self.cancel + self.stall + self.dribble + self.slow_send
-    }
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {

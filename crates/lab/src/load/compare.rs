@@ -17,33 +17,20 @@ pub struct Difference {
 
 /// Returns the first difference between `alone` and `found`.
 pub(crate) fn difference(alone: &Response, found: &Response) -> Option<Difference> {
-    let differ = |what, at, alone: String, under_load: String| {
-        Some(Difference { what, at, alone, under_load })
-    };
-    if alone.ids != found.ids {
-        let at = first_difference(&alone.ids, &found.ids);
-        return differ(
-            "token_ids",
-            Some(at),
-            format!("{:?}", alone.ids),
-            format!("{:?}", found.ids),
-        );
-    }
-    if alone.logprobs != found.logprobs {
-        let at = first_difference(&alone.logprobs, &found.logprobs);
-        let show = |response: &Response| format!("{:x?}", response.logprobs.get(at));
-        return differ("logprobs", Some(at), show(alone), show(found));
-    }
-    let rest = |response: &Response| {
+    let ids_at = first_difference(&alone.ids, &found.ids);
+    let logprobs_at = first_difference(&alone.logprobs, &found.logprobs);
+    let fields = |response: &Response| {
         [
-            ("text", format!("{:?}", response.text)),
-            ("finish_reason", format!("{:?}", response.finish_reason)),
-            ("usage", format!("{:?}", response.own_usage())),
+            ("token_ids", Some(ids_at), format!("{:?}", response.ids)),
+            ("logprobs", Some(logprobs_at), format!("{:x?}", response.logprobs.get(logprobs_at))),
+            ("text", None, format!("{:?}", response.text)),
+            ("finish_reason", None, format!("{:?}", response.finish_reason)),
+            ("usage", None, format!("{:?}", response.own_usage())),
         ]
     };
-    let mut pairs = rest(alone).into_iter().zip(rest(found));
-    let ((what, alone), (_, found)) = pairs.find(|(alone, found)| alone != found)?;
-    differ(what, None, alone, found)
+    let mut pairs = fields(alone).into_iter().zip(fields(found));
+    let ((what, at, alone), (_, _, under_load)) = pairs.find(|(alone, found)| alone != found)?;
+    Some(Difference { what, at, alone, under_load })
 }
 
 /// Returns the first difference between an incomplete response and the start of `alone`.

@@ -1,19 +1,26 @@
 //! Counts of the server, read from `/metrics`, and of the client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use wf_api::http::Client;
 
 use super::response::Response;
 
-/// Counters and gauges of a server.
+/// Counts over complete responses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct ServerCounts {
+pub(crate) struct Counts {
     pub(crate) finished: BTreeMap<String, u64>,
     pub(crate) prompt_tokens: u64,
     pub(crate) generation_tokens: u64,
     pub(crate) cached_tokens: u64,
+}
+
+/// Counters and gauges of a server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct ServerCounts {
+    #[serde(flatten)]
+    pub(crate) done: Counts,
     pub(crate) preemptions: u64,
     pub(crate) running: u64,
     pub(crate) waiting: u64,
@@ -33,24 +40,23 @@ impl ServerCounts {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };
             let Ok(value) = value.parse::<f64>() else { continue };
             let (name, labels) = name.split_once('{').unwrap_or((name, ""));
-            let value = value as u64;
-            match name {
+            let done = &mut counts.done;
+            let count = match name {
                 "wf:request_success_total" => {
                     let reason = label(labels, "finished_reason").unwrap_or_default();
-                    *counts.finished.entry(reason.to_owned()).or_default() += value;
+                    done.finished.entry(reason.to_owned()).or_default()
                 }
-                "wf:prompt_tokens_total" => counts.prompt_tokens = value,
-                "wf:generation_tokens_total" => counts.generation_tokens = value,
-                "wf:prefix_cache_hits_total" => counts.cached_tokens = value,
-                "wf:num_preemptions_total" => counts.preemptions = value,
-                "wf:num_requests_running" => {
-                    is_ours = true;
-                    counts.running = value;
-                }
-                "wf:num_requests_waiting" => counts.waiting = value,
-                "wf:kv_pages_in_use" => counts.pages_in_use = value,
-                _ => {}
-            }
+                "wf:prompt_tokens_total" => &mut done.prompt_tokens,
+                "wf:generation_tokens_total" => &mut done.generation_tokens,
+                "wf:prefix_cache_hits_total" => &mut done.cached_tokens,
+                "wf:num_preemptions_total" => &mut counts.preemptions,
+                "wf:num_requests_running" => &mut counts.running,
+                "wf:num_requests_waiting" => &mut counts.waiting,
+                "wf:kv_pages_in_use" => &mut counts.pages_in_use,
+                _ => continue,
+            };
+            *count += value as u64;
+            is_ours |= name == "wf:num_requests_running";
         }
         is_ours.then_some(counts)
     }
@@ -61,19 +67,21 @@ impl ServerCounts {
     }
 
     /// Returns the increase of the counters since `before`, and the gauges.
-    pub(crate) fn since(&self, before: &Self) -> Self {
-        let finished = self.finished.iter().map(|(reason, count)| {
-            let earlier = before.finished.get(reason).copied().unwrap_or(0);
-            (reason.clone(), count.saturating_sub(earlier))
-        });
-        Self {
-            finished: finished.filter(|(_, count)| *count > 0).collect(),
-            prompt_tokens: self.prompt_tokens.saturating_sub(before.prompt_tokens),
-            generation_tokens: self.generation_tokens.saturating_sub(before.generation_tokens),
-            cached_tokens: self.cached_tokens.saturating_sub(before.cached_tokens),
-            preemptions: self.preemptions.saturating_sub(before.preemptions),
-            ..self.clone()
+    pub(crate) fn since(mut self, before: &Self) -> Self {
+        let (now, before_done) = (&mut self.done, &before.done);
+        for (reason, count) in &mut now.finished {
+            *count = count.saturating_sub(before_done.finished.get(reason).copied().unwrap_or(0));
         }
+        now.finished.retain(|_, count| *count > 0);
+        for (count, before) in [
+            (&mut now.prompt_tokens, before_done.prompt_tokens),
+            (&mut now.generation_tokens, before_done.generation_tokens),
+            (&mut now.cached_tokens, before_done.cached_tokens),
+            (&mut self.preemptions, before.preemptions),
+        ] {
+            *count = count.saturating_sub(before);
+        }
+        self
     }
 }
 
@@ -83,16 +91,7 @@ fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
     Some(rest.split_once('"')?.0)
 }
 
-/// Counts over the complete responses a client received.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct ClientCounts {
-    pub(crate) finished: BTreeMap<String, u64>,
-    pub(crate) prompt_tokens: u64,
-    pub(crate) generation_tokens: u64,
-    pub(crate) cached_tokens: u64,
-}
-
-impl ClientCounts {
+impl Counts {
     pub(crate) fn add(&mut self, response: &Response) {
         let reason = response.finish_reason.clone().unwrap_or_default();
         *self.finished.entry(reason).or_default() += 1;
@@ -104,29 +103,24 @@ impl ClientCounts {
 
     /// Returns the counts that the server has differently. The `incomplete` requests, whose responses
     /// were not received in full, may be counted by the server or not.
-    pub(crate) fn mismatches(&self, server: &ServerCounts, incomplete: u64) -> Vec<String> {
-        let mut rows = vec![
-            ("prompt tokens".to_owned(), self.prompt_tokens, server.prompt_tokens, u64::MAX),
-            (
-                "completion tokens".to_owned(),
-                self.generation_tokens,
-                server.generation_tokens,
-                u64::MAX,
-            ),
-            ("cached tokens".to_owned(), self.cached_tokens, server.cached_tokens, u64::MAX),
-        ];
+    pub(crate) fn mismatches(&self, server: &Self, incomplete: u64) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut compare = |what: &str, ours: u64, theirs: u64, slack: u64| {
+            let max = if incomplete == 0 { ours } else { ours.saturating_add(slack) };
+            if !(ours..=max).contains(&theirs) {
+                found.push(format!("{what}: client {ours}, server {theirs}"));
+            }
+        };
+        compare("prompt tokens", self.prompt_tokens, server.prompt_tokens, u64::MAX);
+        compare("completion tokens", self.generation_tokens, server.generation_tokens, u64::MAX);
+        compare("cached tokens", self.cached_tokens, server.cached_tokens, u64::MAX);
         let reasons = self.finished.keys().chain(server.finished.keys());
-        for reason in reasons.collect::<std::collections::BTreeSet<_>>() {
-            let of = |counts: &BTreeMap<String, u64>| counts.get(reason).copied().unwrap_or(0);
+        for reason in reasons.collect::<BTreeSet<_>>() {
+            let of = |counts: &Self| counts.finished.get(reason).copied().unwrap_or(0);
             let what = format!("responses with finish reason {reason}");
-            rows.push((what, of(&self.finished), of(&server.finished), incomplete));
+            compare(&what, of(self), of(server), incomplete);
         }
-        let beyond =
-            |ours: u64, slack: u64| if incomplete == 0 { ours } else { ours.saturating_add(slack) };
-        rows.into_iter()
-            .filter(|&(_, ours, theirs, slack)| !(ours..=beyond(ours, slack)).contains(&theirs))
-            .map(|(what, ours, theirs, _)| format!("{what}: client {ours}, server {theirs}"))
-            .collect()
+        found
     }
 }
 
@@ -153,13 +147,15 @@ wf:time_to_first_token_seconds_bucket{le=\"0.1\"} 5
     fn parses_metrics() {
         let counts = ServerCounts::parse(TEXT).unwrap();
         assert_eq!((counts.running, counts.waiting, counts.pages_in_use), (2, 0, 7));
-        assert_eq!((counts.prompt_tokens, counts.generation_tokens), (120, 45));
-        assert_eq!((counts.finished["stop"], counts.finished["length"]), (3, 4));
-        assert_eq!(counts.cached_tokens, 64);
+        let done = &counts.done;
+        assert_eq!((done.prompt_tokens, done.generation_tokens), (120, 45));
+        assert_eq!((done.finished["stop"], done.finished["length"]), (3, 4));
+        assert_eq!(done.cached_tokens, 64);
         assert!(!counts.is_idle());
         assert_eq!(ServerCounts::parse("other_metric 1\n"), None);
-        let later = ServerCounts { prompt_tokens: 130, ..counts.clone() };
-        let since = later.since(&counts);
+        let mut later = counts.clone();
+        later.done.prompt_tokens = 130;
+        let since = later.since(&counts).done;
         assert_eq!(
             (since.prompt_tokens, since.generation_tokens, since.finished.len()),
             (10, 0, 0)
@@ -169,18 +165,14 @@ wf:time_to_first_token_seconds_bucket{le=\"0.1\"} 5
     #[test]
     fn counts_must_be_equal_unless_a_client_disconnected() {
         let finished = BTreeMap::from([("stop".to_owned(), 3)]);
-        let ours = ClientCounts {
-            finished: finished.clone(),
-            prompt_tokens: 9,
-            ..ClientCounts::default()
-        };
-        let server = ServerCounts { finished, prompt_tokens: 9, ..ServerCounts::default() };
+        let ours = Counts { finished, prompt_tokens: 9, ..Counts::default() };
+        let server = ours.clone();
         assert_eq!(ours.mismatches(&server, 0), Vec::<String>::new());
-        let more = ServerCounts { prompt_tokens: 10, ..server.clone() };
+        let more = Counts { prompt_tokens: 10, ..server.clone() };
         let message = "prompt tokens: client 9, server 10";
         assert_eq!(ours.mismatches(&more, 0), [message]);
         assert_eq!(ours.mismatches(&more, 1), Vec::<String>::new());
-        let fewer = ServerCounts { prompt_tokens: 8, ..server.clone() };
+        let fewer = Counts { prompt_tokens: 8, ..server.clone() };
         assert_eq!(ours.mismatches(&fewer, 1).len(), 1);
         let aborted = |count| {
             let mut server = server.clone();

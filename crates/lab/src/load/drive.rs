@@ -1,11 +1,11 @@
 //! Sends the requests of a plan, with a given concurrency or rate.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, Semaphore};
 use tokio::task::JoinSet;
 use wf_api::http::Client;
 
@@ -52,40 +52,23 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Sends all requests: `concurrency` at a time, or else each at its planned time. Returns the
+    /// Sends all requests, each at its planned time, and at most `concurrency` at a time. Returns the
     /// outcomes in the order of the plan.
     pub(super) async fn run(self, concurrency: Option<usize>) -> Vec<Outcome> {
         let driver = Arc::new(self);
+        // Permits are given out in the order of the plan.
+        let permits = Arc::new(Semaphore::new(concurrency.unwrap_or(Semaphore::MAX_PERMITS)));
+        let start = tokio::time::Instant::now();
         let mut tasks = JoinSet::new();
-        match concurrency {
-            Some(concurrency) => {
-                let next = Arc::new(AtomicUsize::new(0));
-                for _ in 0..concurrency.min(driver.jobs.len()) {
-                    let (driver, next) = (Arc::clone(&driver), Arc::clone(&next));
-                    tasks.spawn(async move {
-                        let mut outcomes = Vec::new();
-                        loop {
-                            let job = next.fetch_add(1, Ordering::Relaxed);
-                            if job >= driver.jobs.len() {
-                                return outcomes;
-                            }
-                            outcomes.push(driver.send(job).await);
-                        }
-                    });
-                }
-            }
-            None => {
-                let start = tokio::time::Instant::now();
-                for job in 0..driver.jobs.len() {
-                    let driver = Arc::clone(&driver);
-                    tasks.spawn(async move {
-                        tokio::time::sleep_until(start + driver.jobs[job].at).await;
-                        vec![driver.send(job).await]
-                    });
-                }
-            }
+        for job in 0..driver.jobs.len() {
+            let (driver, permits) = (Arc::clone(&driver), Arc::clone(&permits));
+            tasks.spawn(async move {
+                tokio::time::sleep_until(start + driver.jobs[job].at).await;
+                let _permit = permits.acquire().await;
+                driver.send(job).await
+            });
         }
-        let mut outcomes: Vec<Outcome> = tasks.join_all().await.into_iter().flatten().collect();
+        let mut outcomes = tasks.join_all().await;
         outcomes.sort_by_key(|outcome| outcome.job);
         outcomes
     }
@@ -138,40 +121,14 @@ impl Driver {
     }
 }
 
-/// Returns the response to `spec`, not streamed.
-pub(crate) async fn respond(client: &Client, spec: &RequestSpec) -> Result<TimedResponse, Failure> {
-    let mut timed = TimedResponse::new();
-    request::send(client, spec, false, None, &mut timed).await?;
-    Ok(timed)
-}
-
-/// Requests `/health` ten times a second.
-pub(super) struct HealthProbe {
-    milliseconds: Arc<Mutex<Vec<f64>>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl HealthProbe {
-    pub(super) fn start(client: Client) -> Self {
-        let milliseconds = Arc::new(Mutex::new(Vec::new()));
-        let times = Arc::clone(&milliseconds);
-        let task = tokio::spawn(async move {
-            let mut interval = tokio::time::interval(Duration::from_millis(100));
-            loop {
-                interval.tick().await;
-                let start = Instant::now();
-                if client.get_text("/health").await.is_ok() {
-                    let ms = start.elapsed().as_secs_f64() * 1e3;
-                    times.lock().unwrap_or_else(PoisonError::into_inner).push(ms);
-                }
-            }
-        });
-        Self { milliseconds, task }
-    }
-
-    /// Stops probing. Returns the latencies in milliseconds.
-    pub(super) fn stop(self) -> Vec<f64> {
-        self.task.abort();
-        std::mem::take(&mut *self.milliseconds.lock().unwrap_or_else(PoisonError::into_inner))
+/// Requests `/health` ten times a second, and appends each latency in milliseconds.
+pub(super) async fn probe_health(client: &Client, latencies: &mut Vec<f64>) -> Infallible {
+    let mut interval = tokio::time::interval(Duration::from_millis(100));
+    loop {
+        interval.tick().await;
+        let start = Instant::now();
+        if client.get_text("/health").await.is_ok() {
+            latencies.push(start.elapsed().as_secs_f64() * 1e3);
+        }
     }
 }

@@ -8,7 +8,7 @@
 mod args;
 pub(crate) mod compare;
 pub(crate) mod counts;
-pub(crate) mod drive;
+mod drive;
 mod plan;
 mod plot;
 pub(crate) mod prefix;
@@ -26,8 +26,8 @@ use wf_api::wire::{ModelCard, ModelList};
 
 pub use self::args::{LoadArgs, ServerArgs};
 pub use self::compare::Difference;
-use self::counts::{ClientCounts, ServerCounts};
-use self::drive::{Driver, Ending, HealthProbe, Outcome};
+use self::counts::{Counts, ServerCounts};
+use self::drive::{Driver, Ending, Outcome};
 use self::plan::Job;
 pub use self::prefix::PrefixReport;
 pub use self::report::Report;
@@ -93,7 +93,6 @@ async fn run_on(args: &LoadArgs, client: &Client, prompts: Option<&[String]>) ->
     let alone_seconds = start.elapsed().as_secs_f64();
 
     let jobs = plan::jobs(args, &specs);
-    let health = HealthProbe::start(client.clone());
     let start = Instant::now();
     let driver = Driver {
         client: client.clone(),
@@ -104,8 +103,17 @@ async fn run_on(args: &LoadArgs, client: &Client, prompts: Option<&[String]>) ->
         progress: progress::bar(jobs.len(), "load"),
     };
     let concurrency = args.rate.is_none().then(|| args.hold.unwrap_or(args.concurrency));
-    let outcomes = driver.run(concurrency).await;
+    let mut health = Vec::new();
+    let outcomes = tokio::select! {
+        outcomes = driver.run(concurrency) => outcomes,
+        never = drive::probe_health(client, &mut health) => match never {},
+    };
 
+    let complete = outcomes.iter().filter(|outcome| outcome.ending == Ending::Complete);
+    let complete: Vec<&TimedResponse> = complete.map(|outcome| &outcome.timed).collect();
+    let mut received = Counts::default();
+    complete.iter().for_each(|timed| received.add(&timed.response));
+    let seconds = start.elapsed().as_secs_f64();
     let mut report = Report {
         url: args.server.url.clone(),
         model: model.id,
@@ -113,25 +121,34 @@ async fn run_on(args: &LoadArgs, client: &Client, prompts: Option<&[String]>) ->
         concurrency,
         rate: args.rate,
         held: args.hold,
-        seconds: start.elapsed().as_secs_f64(),
-        health_ms: Quantiles::of(&mut health.stop()),
+        seconds,
+        prompt_tokens: received.prompt_tokens,
+        cached_tokens: received.cached_tokens,
+        reply_tokens: received.generation_tokens,
+        tok_s: received.generation_tokens as f64 / seconds,
+        requests_s: complete.len() as f64 / seconds,
+        health_ms: Quantiles::of(&mut health),
         ..Report::default()
     };
     if let Some(before) = before {
-        let complete = outcomes.iter().filter(|outcome| outcome.ending == Ending::Complete);
-        let complete: Vec<_> = complete.map(|outcome| &outcome.timed).collect();
-        let mut seen = ClientCounts::default();
-        alone.iter().chain(complete.iter().copied()).for_each(|timed| seen.add(&timed.response));
+        alone.iter().for_each(|timed| received.add(&timed.response));
         let incomplete = (outcomes.len() - complete.len()) as u64;
-        report.server = Some(compare_counts(client, &before, seen, incomplete).await?);
+        let (now, idle) = wait_until_idle(client).await?;
+        let counted = now.since(&before);
+        report.server = Some(ServerSide {
+            disagreements: received.mismatches(&counted.done, incomplete),
+            quiet_ms: idle.map(|time| time.as_secs_f64() * 1e3),
+            unfinished: incomplete,
+            counted,
+            seen: received,
+        });
     }
     add_outcomes(&mut report, &outcomes);
     if args.check {
-        let mut check = compare_all(&specs, &jobs, &alone, &outcomes);
-        check.alone_seconds = alone_seconds;
-        report.check = Some(check);
+        let check = compare_all(&specs, &jobs, &alone, &outcomes);
+        report.check = Some(Check { alone_seconds, ..check });
     }
-    add_times(&mut report, &outcomes, start);
+    add_times(&mut report, &complete, start);
     Ok(report)
 }
 
@@ -140,25 +157,11 @@ async fn send_alone(client: &Client, specs: &[RequestSpec]) -> Result<Vec<TimedR
     let progress = progress::bar(specs.len(), "alone");
     let mut alone = Vec::with_capacity(specs.len());
     for (number, spec) in specs.iter().enumerate() {
-        let timed = drive::respond(client, spec).await;
+        let timed = request::respond(client, spec, false).await;
         alone.push(timed.map_err(|failure| anyhow!("request {number}, sent alone: {failure}"))?);
         progress.inc(1);
     }
     Ok(alone)
-}
-
-/// Waits until the server is idle, and compares its counts with the client's.
-async fn compare_counts(
-    client: &Client,
-    before: &ServerCounts,
-    seen: ClientCounts,
-    unfinished: u64,
-) -> Result<ServerSide> {
-    let (now, idle) = wait_until_idle(client).await?;
-    let counted = now.since(before);
-    let disagreements = seen.mismatches(&counted, unfinished);
-    let quiet_ms = idle.map(|time| time.as_secs_f64() * 1e3);
-    Ok(ServerSide { counted, seen, unfinished, quiet_ms, disagreements })
 }
 
 /// Waits until no request is running and no page is in use. Returns the server's counts and the time
@@ -232,20 +235,7 @@ fn compare_all(
 }
 
 /// Adds latencies and throughput of the complete responses.
-fn add_times(report: &mut Report, outcomes: &[Outcome], start: Instant) {
-    let complete: Vec<&TimedResponse> = outcomes
-        .iter()
-        .filter(|outcome| outcome.ending == Ending::Complete)
-        .map(|outcome| &outcome.timed)
-        .collect();
-    let mut counts = ClientCounts::default();
-    complete.iter().for_each(|timed| counts.add(&timed.response));
-    report.prompt_tokens = counts.prompt_tokens;
-    report.cached_tokens = counts.cached_tokens;
-    report.reply_tokens = counts.generation_tokens;
-    report.tok_s = counts.generation_tokens as f64 / report.seconds;
-    report.requests_s = complete.len() as f64 / report.seconds;
-
+fn add_times(report: &mut Report, complete: &[&TimedResponse], start: Instant) {
     report.first_token_times = complete.iter().filter_map(|t| t.first_token_ms()).collect();
     report.between_tokens_times = complete.iter().flat_map(|t| t.between_tokens_ms()).collect();
     let mut total: Vec<f64> =

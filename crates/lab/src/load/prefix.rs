@@ -8,7 +8,7 @@ use wf_api::http::Client;
 use wf_api::wire::{TokenId, TokenizeRequest, TokenizeResponse};
 
 use super::compare::{Difference, difference};
-use super::request::{self, RequestSpec, TimedResponse};
+use super::request::{self, RequestSpec};
 use super::workload::story;
 use crate::random::Random;
 
@@ -43,9 +43,13 @@ pub(crate) async fn measure(client: &Client, tokens: usize) -> Result<PrefixRepo
         logprobs: true,
         ..RequestSpec::ids(ids.to_vec(), 16)
     };
-    let first = stream(client, &with_salt(&ids, "first")).await?;
-    stream(client, &with_salt(&other, "second")).await?;
-    let second = stream(client, &with_salt(&ids, "second")).await?;
+    let stream = async |ids: &[TokenId], salt: &str| {
+        let timed = request::respond(client, &with_salt(ids, salt), true).await;
+        timed.map_err(|failure| anyhow!("{failure}"))
+    };
+    let first = stream(&ids, "first").await?;
+    stream(&other, "second").await?;
+    let second = stream(&ids, "second").await?;
     let no_tokens = || anyhow!("response has no tokens");
     Ok(PrefixReport {
         tokens,
@@ -54,12 +58,6 @@ pub(crate) async fn measure(client: &Client, tokens: usize) -> Result<PrefixRepo
         cached_tokens: second.response.cached_tokens(),
         difference: difference(&first.response, &second.response),
     })
-}
-
-async fn stream(client: &Client, spec: &RequestSpec) -> Result<TimedResponse> {
-    let mut timed = TimedResponse::new();
-    let result = request::send(client, spec, true, None, &mut timed).await;
-    result.map(|()| timed).map_err(|failure| anyhow!("{failure}"))
 }
 
 /// Returns the first `count` tokens of a story.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::compare::Difference;
-use super::counts::{ClientCounts, ServerCounts};
+use super::counts::{Counts, ServerCounts};
 use crate::stats::quantile;
 
 /// The results of a load test.
@@ -76,7 +76,7 @@ pub(super) struct FirstDifference {
 #[derive(Debug, Serialize)]
 pub(super) struct ServerSide {
     pub(super) counted: ServerCounts,
-    pub(super) seen: ClientCounts,
+    pub(super) seen: Counts,
     /// Number of requests whose response was not received in full.
     pub(super) unfinished: u64,
     /// Milliseconds from the last response until the server was idle; `None` if it took too long.
@@ -139,8 +139,6 @@ impl Report {
 
     /// Returns the labels and texts of a table.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
-        let mut rows = vec![("server", format!("{}, model {}", self.url, self.model))];
-        rows.push(("load", self.load_text()));
         let mut requests = format!(
             "{} ok, {} failed, {} retries after 429",
             self.ok, self.failed, self.refused_429
@@ -152,17 +150,19 @@ impl Report {
             let closed = self.closed_while_slow;
             requests += &format!(", {closed} slow ones closed after {first:.1} to {last:.1} s");
         }
-        rows.push(("requests", requests));
-        rows.push((
-            "tokens",
-            format!(
-                "{} prompt ({} cached), {} completion: {:.1} completion tok/s",
-                self.prompt_tokens, self.cached_tokens, self.reply_tokens, self.tok_s
-            ),
-        ));
-        rows.push(("first token", self.first_token_ms.text()));
-        rows.push(("between", self.between_tokens_ms.text()));
-        rows.push(("/health", self.health_ms.text()));
+        let tokens = format!(
+            "{} prompt ({} cached), {} completion: {:.1} completion tok/s",
+            self.prompt_tokens, self.cached_tokens, self.reply_tokens, self.tok_s
+        );
+        let mut rows = vec![
+            ("server", format!("{}, model {}", self.url, self.model)),
+            ("load", self.load_text()),
+            ("requests", requests),
+            ("tokens", tokens),
+            ("first token", self.first_token_ms.text()),
+            ("between", self.between_tokens_ms.text()),
+            ("/health", self.health_ms.text()),
+        ];
         rows.extend(self.check.iter().flat_map(Check::rows));
         rows.extend(self.server.iter().flat_map(ServerSide::rows));
         rows.extend(self.failures.iter().map(|failure| ("failed", failure.clone())));
@@ -219,9 +219,10 @@ impl ServerSide {
         };
         let mut rows = vec![("idle", format!("{idle}; {} preemptions", self.counted.preemptions))];
         if self.disagreements.is_empty() {
-            let ended: u64 = self.counted.finished.values().sum();
+            let done = &self.counted.done;
+            let ended: u64 = done.finished.values().sum();
             let reasons: Vec<String> =
-                self.counted.finished.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+                done.finished.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
             let verdict = match self.unfinished {
                 0 => "as received".to_owned(),
                 n => format!("at least as received, at most with {n} incomplete responses"),
@@ -229,8 +230,8 @@ impl ServerSide {
             let text = format!(
                 "{ended} responses ({}), {} prompt and {} completion tokens: {verdict}",
                 reasons.join(", "),
-                self.counted.prompt_tokens,
-                self.counted.generation_tokens
+                done.prompt_tokens,
+                done.generation_tokens
             );
             rows.push(("metrics", text));
         }
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(Report::default().errors(), Vec::<String>::new());
         let server = ServerSide {
             counted: ServerCounts::default(),
-            seen: ClientCounts::default(),
+            seen: Counts::default(),
             unfinished: 0,
             quiet_ms: None,
             disagreements: vec!["prompt tokens: client 1, server 2".to_owned()],

@@ -2,11 +2,13 @@
 
 use std::time::Instant;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::Barrier;
-use wf_api::http::{Client, Error, Events};
+use wf_api::http::{Client, Error};
 use wf_api::wire::{
-    ChatChunk, ChatMessage, ChatRequest, Completion, CompletionRequest, Prompt, Sampling,
-    StreamOptions, TokenId,
+    ChatChunk, ChatCompletion, ChatMessage, ChatRequest, Completion, CompletionRequest, Prompt,
+    Sampling, StreamOptions, TokenId,
 };
 use wf_core::SamplingOverrides;
 
@@ -22,11 +24,10 @@ pub(crate) struct RequestSpec {
     pub(crate) cache_salt: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Input {
     Chat(String),
-    Text(String),
-    Ids(Vec<TokenId>),
+    Completion(Prompt),
 }
 
 /// Number of likeliest tokens requested at each position, with log probabilities.
@@ -35,7 +36,7 @@ const TOP_LOGPROBS: u32 = 2;
 impl RequestSpec {
     /// Returns a greedy request with a prompt of token ids.
     pub(crate) fn ids(ids: Vec<TokenId>, max_tokens: u32) -> Self {
-        let input = Input::Ids(ids);
+        let input = Input::Completion(Prompt::Ids(ids));
         Self { input, max_tokens, seed: None, logprobs: false, cache_salt: None }
     }
 
@@ -51,6 +52,7 @@ impl RequestSpec {
         Sampling {
             seed: self.seed,
             max_tokens: Some(self.max_tokens),
+            stream: Some(streamed),
             stream_options: streamed
                 .then(|| StreamOptions { include_usage: Some(true), ..StreamOptions::default() }),
             cache_salt: self.cache_salt.clone(),
@@ -70,21 +72,13 @@ impl RequestSpec {
         }
     }
 
-    fn completion(&self, prompt: Prompt, streamed: bool) -> CompletionRequest {
+    fn completion(&self, prompt: &Prompt, streamed: bool) -> CompletionRequest {
         CompletionRequest {
-            prompt: Some(prompt),
+            prompt: Some(prompt.clone()),
             params: self.params(),
             sampling: self.sampling(streamed),
             logprobs: self.logprobs.then_some(TOP_LOGPROBS),
             ..CompletionRequest::default()
-        }
-    }
-
-    /// Returns the prompt of a request to `/v1/completions`.
-    fn prompt(&self) -> Prompt {
-        match &self.input {
-            Input::Chat(text) | Input::Text(text) => Prompt::Text(text.clone()),
-            Input::Ids(ids) => Prompt::Ids(ids.clone()),
         }
     }
 }
@@ -129,22 +123,31 @@ pub(crate) async fn send(
     timed: &mut TimedResponse,
 ) -> Result<(), Failure> {
     *timed = TimedResponse::new();
-    let result = if streamed {
-        let stream = Stream::open(client, spec).await;
-        // A request that is retried later has not passed the gate yet.
-        let is_busy = stream.as_ref().err().is_some_and(is_busy);
-        if let (Some(gate), false) = (gate, is_busy) {
-            gate.wait().await;
+    let received = match &spec.input {
+        Input::Chat(text) => {
+            let request = spec.chat(text, streamed);
+            let exchange = Exchange { client, path: "/v1/chat/completions", request, gate };
+            exchange.run::<ChatCompletion, ChatChunk>(streamed, timed).await
         }
-        match stream {
-            Ok(mut stream) => read(&mut stream, spec, timed).await,
-            Err(error) => Err(error.into()),
+        Input::Completion(prompt) => {
+            let request = spec.completion(prompt, streamed);
+            let exchange = Exchange { client, path: "/v1/completions", request, gate };
+            exchange.run::<Completion, Completion>(streamed, timed).await
         }
-    } else {
-        unstreamed(client, spec, timed).await
     };
     timed.ended = Instant::now();
-    result
+    received.and_then(|()| timed.response.check(spec.logprobs))
+}
+
+/// Returns the complete response to `spec`.
+pub(crate) async fn respond(
+    client: &Client,
+    spec: &RequestSpec,
+    streamed: bool,
+) -> Result<TimedResponse, Failure> {
+    let mut timed = TimedResponse::new();
+    send(client, spec, streamed, None, &mut timed).await?;
+    Ok(timed)
 }
 
 /// Returns `true` if the server is overloaded and the request should be retried.
@@ -152,56 +155,42 @@ pub(crate) fn is_busy(error: &Error) -> bool {
     error.status() == Some(429)
 }
 
-async fn unstreamed(
-    client: &Client,
-    spec: &RequestSpec,
-    timed: &mut TimedResponse,
-) -> Result<(), Failure> {
-    let chunk = match &spec.input {
-        Input::Chat(text) => Chunk::of_chat(client.chat(&spec.chat(text, false)).await?),
-        _ => {
-            let request = spec.completion(spec.prompt(), false);
-            Chunk::of_completion(client.complete(&request).await?)
+struct Exchange<'a, R> {
+    client: &'a Client,
+    path: &'static str,
+    request: R,
+    gate: Option<&'a Barrier>,
+}
+
+impl<R: Serialize> Exchange<'_, R> {
+    /// Receives one `Whole`, or a stream of `Part`s.
+    async fn run<Whole, Part>(
+        &self,
+        streamed: bool,
+        timed: &mut TimedResponse,
+    ) -> Result<(), Failure>
+    where
+        Whole: DeserializeOwned + Into<Chunk>,
+        Part: DeserializeOwned + Into<Chunk>,
+    {
+        if !streamed {
+            let whole: Whole = self.client.post_json(self.path, &self.request).await?;
+            return timed.response.absorb(whole.into());
         }
-    };
-    timed.response.absorb(chunk)?;
-    timed.response.check(spec.logprobs)
-}
-
-async fn read(
-    stream: &mut Stream,
-    spec: &RequestSpec,
-    timed: &mut TimedResponse,
-) -> Result<(), Failure> {
-    while let Some(chunk) = stream.next().await? {
-        if !chunk.ids.is_empty() {
-            timed.arrivals.push((Instant::now(), chunk.ids.len()));
+        let events = self.client.stream::<Part>(self.path, &self.request).await;
+        // A request that is retried later has not passed the gate yet.
+        let is_busy = events.as_ref().err().is_some_and(is_busy);
+        if let (Some(gate), false) = (self.gate, is_busy) {
+            gate.wait().await;
         }
-        timed.response.absorb(chunk)?;
-    }
-    timed.response.check(spec.logprobs)
-}
-
-enum Stream {
-    Chat(Events<ChatChunk>),
-    Completion(Events<Completion>),
-}
-
-impl Stream {
-    async fn open(client: &Client, spec: &RequestSpec) -> Result<Self, Error> {
-        Ok(match &spec.input {
-            Input::Chat(text) => Self::Chat(client.chat_stream(&spec.chat(text, true)).await?),
-            _ => {
-                let request = spec.completion(spec.prompt(), true);
-                Self::Completion(client.complete_stream(&request).await?)
+        let mut events = events?;
+        while let Some(part) = events.next().await? {
+            let chunk: Chunk = part.into();
+            if !chunk.part.ids.is_empty() {
+                timed.arrivals.push((Instant::now(), chunk.part.ids.len()));
             }
-        })
-    }
-
-    async fn next(&mut self) -> Result<Option<Chunk>, Error> {
-        Ok(match self {
-            Self::Chat(events) => events.next().await?.map(Chunk::of_chat_chunk),
-            Self::Completion(events) => events.next().await?.map(Chunk::of_completion),
-        })
+            timed.response.absorb(chunk)?;
+        }
+        Ok(())
     }
 }

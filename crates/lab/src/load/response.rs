@@ -1,7 +1,9 @@
 //! Responses, assembled from their chunks and checked against the protocol.
 
 use wf_api::http::Error;
-use wf_api::wire::{ChatChunk, ChatCompletion, ChatLogprobs, Completion, TokenId, Usage};
+use wf_api::wire::{
+    ChatChunk, ChatCompletion, ChatLogprobs, Completion, CompletionLogprobs, TokenId, Usage,
+};
 
 /// Log probabilities of a token and of the likeliest tokens at its position, as bits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,12 +25,8 @@ pub(crate) struct Response {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chunk {
     /// True if it has a choice, not the usage alone.
-    pub(crate) has_choice: bool,
-    pub(crate) ids: Vec<TokenId>,
-    pub(crate) logprobs: Vec<LogprobBits>,
-    pub(crate) text: String,
-    pub(crate) finish_reason: Option<String>,
-    pub(crate) usage: Option<Usage>,
+    has_choice: bool,
+    pub(crate) part: Response,
 }
 
 /// The reason why a response is not complete.
@@ -42,22 +40,22 @@ pub(crate) enum Failure {
 
 impl Response {
     /// Appends a chunk.
-    pub(crate) fn absorb(&mut self, chunk: Chunk) -> Result<(), Failure> {
+    pub(crate) fn absorb(&mut self, Chunk { has_choice, part }: Chunk) -> Result<(), Failure> {
         let violation = |what: &str| Err(Failure::Protocol(what.to_owned()));
-        if self.finish_reason.is_some() && chunk.has_choice {
+        if self.finish_reason.is_some() && has_choice {
             return violation("a chunk came after the finish_reason");
         }
         if self.usage.is_some() {
             return violation("a chunk came after the usage");
         }
-        if chunk.usage.is_some() && self.finish_reason.is_none() && chunk.finish_reason.is_none() {
+        if part.usage.is_some() && self.finish_reason.is_none() && part.finish_reason.is_none() {
             return violation("the usage came before the finish_reason");
         }
-        self.ids.extend(chunk.ids);
-        self.logprobs.extend(chunk.logprobs);
-        self.text.push_str(&chunk.text);
-        self.finish_reason = chunk.finish_reason.or(self.finish_reason.take());
-        self.usage = chunk.usage;
+        self.ids.extend(part.ids);
+        self.logprobs.extend(part.logprobs);
+        self.text.push_str(&part.text);
+        self.finish_reason = part.finish_reason.or(self.finish_reason.take());
+        self.usage = part.usage;
         Ok(())
     }
 
@@ -91,58 +89,72 @@ impl Response {
     }
 }
 
+/// Text, token ids, log probabilities and finish reason of a choice.
+type Choice = (Option<String>, Option<Vec<TokenId>>, Vec<LogprobBits>, Option<String>);
+
 impl Chunk {
-    pub(crate) fn of_chat(answer: ChatCompletion) -> Self {
-        let mut chunk = Self { usage: Some(answer.usage), ..Self::default() };
-        for choice in answer.choices {
+    fn new(usage: Option<Usage>, choices: impl Iterator<Item = Choice>) -> Self {
+        let mut chunk = Self { has_choice: false, part: Response { usage, ..Response::default() } };
+        for (text, ids, logprobs, finish_reason) in choices {
             chunk.has_choice = true;
-            chunk.text += choice.message.content.as_deref().unwrap_or_default();
-            chunk.ids.extend(choice.token_ids.unwrap_or_default());
-            chunk.logprobs.extend(of_chat_logprobs(choice.logprobs));
-            chunk.finish_reason = choice.finish_reason;
-        }
-        chunk
-    }
-
-    pub(crate) fn of_chat_chunk(event: ChatChunk) -> Self {
-        let mut chunk = Self { usage: event.usage.flatten(), ..Self::default() };
-        for choice in event.choices {
-            chunk.has_choice = true;
-            chunk.text += choice.delta.content.as_deref().unwrap_or_default();
-            chunk.ids.extend(choice.token_ids.unwrap_or_default());
-            chunk.logprobs.extend(of_chat_logprobs(choice.logprobs));
-            chunk.finish_reason = choice.finish_reason;
-        }
-        chunk
-    }
-
-    /// Converts an entire completion or a chunk of one: both have the same type.
-    pub(crate) fn of_completion(answer: Completion) -> Self {
-        let mut chunk = Self { usage: answer.usage.flatten(), ..Self::default() };
-        for choice in answer.choices {
-            chunk.has_choice = true;
-            chunk.text += &choice.text;
-            chunk.ids.extend(choice.token_ids.unwrap_or_default());
-            chunk.finish_reason = choice.finish_reason;
-            let Some(logprobs) = choice.logprobs else { continue };
-            let tops = logprobs.top_logprobs.into_iter().map(Option::unwrap_or_default);
-            for (own, top) in logprobs.token_logprobs.into_iter().zip(tops) {
-                let own = own.map(f32::to_bits);
-                let top = top.into_iter().map(|(name, value)| (name, value.to_bits())).collect();
-                chunk.logprobs.push(LogprobBits { own, top });
-            }
+            chunk.part.text += &text.unwrap_or_default();
+            chunk.part.ids.extend(ids.unwrap_or_default());
+            chunk.part.logprobs.extend(logprobs);
+            chunk.part.finish_reason = finish_reason;
         }
         chunk
     }
 }
 
-fn of_chat_logprobs(logprobs: Option<ChatLogprobs>) -> impl Iterator<Item = LogprobBits> {
+impl From<ChatCompletion> for Chunk {
+    fn from(whole: ChatCompletion) -> Self {
+        let choices = whole.choices.into_iter();
+        let choices = choices
+            .map(|c| (c.message.content, c.token_ids, chat_bits(c.logprobs), c.finish_reason));
+        Self::new(Some(whole.usage), choices)
+    }
+}
+
+impl From<ChatChunk> for Chunk {
+    fn from(part: ChatChunk) -> Self {
+        let choices = part.choices.into_iter();
+        let choices =
+            choices.map(|c| (c.delta.content, c.token_ids, chat_bits(c.logprobs), c.finish_reason));
+        Self::new(part.usage.flatten(), choices)
+    }
+}
+
+/// An entire completion and a chunk of one have the same type.
+impl From<Completion> for Chunk {
+    fn from(part: Completion) -> Self {
+        let choices = part.choices.into_iter();
+        let choices =
+            choices.map(|c| (Some(c.text), c.token_ids, bits(c.logprobs), c.finish_reason));
+        Self::new(part.usage.flatten(), choices)
+    }
+}
+
+fn bits(logprobs: Option<CompletionLogprobs>) -> Vec<LogprobBits> {
+    let Some(logprobs) = logprobs else { return Vec::new() };
+    let tops = logprobs.top_logprobs.into_iter().map(Option::unwrap_or_default);
+    let tokens = logprobs.token_logprobs.into_iter().zip(tops);
+    tokens
+        .map(|(own, top)| LogprobBits {
+            own: own.map(f32::to_bits),
+            top: top.into_iter().map(|(name, value)| (name, value.to_bits())).collect(),
+        })
+        .collect()
+}
+
+fn chat_bits(logprobs: Option<ChatLogprobs>) -> Vec<LogprobBits> {
     let tokens = logprobs.map(|logprobs| logprobs.content).unwrap_or_default();
-    tokens.into_iter().map(|token| {
-        let top = token.top_logprobs.into_iter();
-        let top = top.map(|other| (other.token, other.logprob.to_bits())).collect();
-        LogprobBits { own: Some(token.logprob.to_bits()), top }
-    })
+    tokens
+        .into_iter()
+        .map(|token| LogprobBits {
+            own: Some(token.logprob.to_bits()),
+            top: token.top_logprobs.into_iter().map(|t| (t.token, t.logprob.to_bits())).collect(),
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -150,13 +162,13 @@ mod tests {
     use super::*;
 
     fn chunk(ids: &[TokenId], finish: Option<&str>, usage: Option<u32>) -> Chunk {
-        Chunk {
-            has_choice: usage.is_none(),
+        let part = Response {
             ids: ids.to_vec(),
             finish_reason: finish.map(str::to_owned),
             usage: usage.map(|n| Usage { completion_tokens: n, ..Usage::default() }),
-            ..Chunk::default()
-        }
+            ..Response::default()
+        };
+        Chunk { has_choice: usage.is_none(), part }
     }
 
     fn error_of(chunks: Vec<Chunk>) -> String {

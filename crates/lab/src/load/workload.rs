@@ -1,5 +1,7 @@
 //! The contents of requests: prompts from a file, or generated stories of many lengths.
 
+use wf_api::wire::Prompt;
+
 use super::args::{ApiChoice, WorkloadArgs};
 use super::request::{Input, RequestSpec};
 use crate::random::Random;
@@ -64,7 +66,10 @@ fn spec(args: &WorkloadArgs, number: u64, text: String, max_tokens: u32) -> Requ
         ApiChoice::Completions => false,
         ApiChoice::Mixed => random.next().is_multiple_of(2),
     };
-    let input = if is_chat { Input::Chat(text) } else { Input::Text(text) };
+    let input = match is_chat {
+        true => Input::Chat(text),
+        false => Input::Completion(Prompt::Text(text)),
+    };
     let is_seeded = uniform(&mut random) < args.share_seeded;
     // Seeds of 53 bits survive servers that keep every number as a double.
     let seed = is_seeded.then(|| (random.next() >> 11) as i64);
@@ -116,8 +121,8 @@ mod tests {
 
     fn text(spec: &RequestSpec) -> &str {
         match &spec.input {
-            Input::Chat(text) | Input::Text(text) => text,
-            Input::Ids(_) => panic!("a text"),
+            Input::Chat(text) | Input::Completion(Prompt::Text(text)) => text,
+            Input::Completion(_) => panic!("a text"),
         }
     }
 

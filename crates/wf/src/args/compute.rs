@@ -15,24 +15,24 @@ use crate::cpu;
 #[command(next_help_heading = "Model file")]
 pub(crate) struct FileArgs {
     /// Byte order of I2_S tensors: 128 (all published files), 64 (made on Arm) or 4row
-    #[arg(long, env = "WF_I2S_ORDER", value_name = "ORDER")]
+    #[arg(long, value_name = "ORDER")]
     pub(crate) i2s_order: Option<I2sOrder>,
 
     /// Activation of the feed-forward network: relu2 or silu [default: that of the file]
-    #[arg(long, env = "WF_ACTIVATION", value_name = "NAME", value_parser = parse_activation)]
+    #[arg(long, value_name = "NAME", value_parser = parse_activation)]
     pub(crate) activation: Option<Activation>,
 
     /// Block diffusion: id of the mask token [default: that of the file]
-    #[arg(long, env = "WF_MASK_TOKEN", value_name = "ID", value_parser = parse_whole::<u32>)]
+    #[arg(long, value_name = "ID", value_parser = parse_whole::<u32>)]
     pub(crate) mask_token: Option<u32>,
 
     /// Block diffusion: token that the logits of a row predict, next (position p + 1) or own (p)
     /// [default: that of the file]
-    #[arg(long, env = "WF_ROWS_SCORE", value_name = "TOKEN", value_parser = ["next", "own"])]
+    #[arg(long, value_name = "TOKEN", value_parser = ["next", "own"])]
     pub(crate) rows_score: Option<String>,
 
     /// Block diffusion: attention within finished text, causal or block [default: that of the file]
-    #[arg(long, env = "WF_BLOCK_CONTEXT", value_name = "KIND", value_parser = ["causal", "block"])]
+    #[arg(long, value_name = "KIND", value_parser = ["causal", "block"])]
     pub(crate) block_context: Option<String>,
 }
 
@@ -54,20 +54,13 @@ pub(crate) struct HeadArgs {
     ///        BitNet b1.58 2B4T
     /// check  runs full, scan and scan4 for every token, fails if they differ, and reports
     ///        how much they read. Slow, for debugging
-    #[arg(
-        long,
-        env = "WF_HEAD",
-        value_name = "MODE",
-        default_value = "auto",
-        verbatim_doc_comment
-    )]
+    #[arg(long, value_name = "MODE", default_value = "auto", verbatim_doc_comment)]
     pub(crate) head: HeadMode,
 
     /// Skip weights that squared ReLU multiplies by zero: on, off, or auto (in layers where it is
     /// faster). The same tokens, for up to half of the layers' memory more
     #[arg(
         long,
-        env = "WF_SPARSE",
         value_name = "MODE",
         default_value = "auto",
         help_heading = "Compute (only --kv changes results)"
@@ -80,8 +73,7 @@ pub(crate) struct HeadArgs {
 pub(crate) struct FullHeadArgs {
     /// Computation of logits: full, or int8 (from an 8-bit copy of the head: half the bytes of a
     /// 16-bit head, not the same logits)
-    #[arg(long, env = "WF_HEAD", value_name = "MODE", default_value = "full",
-          value_parser = parse_full_head)]
+    #[arg(long, value_name = "MODE", default_value = "full", value_parser = parse_full_head)]
     pub(crate) head: HeadMode,
 }
 
@@ -89,34 +81,33 @@ pub(crate) struct FullHeadArgs {
 #[command(next_help_heading = "Compute (only --kv changes results)")]
 pub(crate) struct ComputeArgs {
     /// Number of threads [default: all cores]
-    #[arg(long, short, env = "WF_THREADS", value_name = "N", value_parser = parse_threads)]
+    #[arg(long, short, value_name = "N", value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
 
     /// CPUs to run on, one thread each, for example 0-3,8 [default: chosen by the system]
-    #[arg(long, env = "WF_CPUS", value_name = "LIST")]
+    #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 
     /// Instruction set: scalar, neon, dotprod, i8mm, avx2, avx512, avxvnni, avx512vnni or amx
     /// [default: the best this CPU supports]
-    #[arg(long, env = "WF_ISA", value_name = "NAME")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) isa: Option<Isa>,
 
     /// Layout of trits in memory: quad-lines (2 bits each) or five-trits (1.6 bits) [default: the
     /// faster one on this machine]
-    #[arg(long, env = "WF_LAYOUT", value_name = "NAME", value_parser = parse_layout)]
+    #[arg(long, value_name = "NAME", value_parser = parse_layout)]
     pub(crate) layout: Option<Layout>,
 
     /// Type of the K/V cache: f32, bf16, f16, fp8-e4m3, fp8-e5m2 or int8
-    #[arg(long, env = "WF_KV", value_name = "TYPE", default_value = "f32")]
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
     pub(crate) kv: KvDtype,
 
     /// Maximum number of tokens of prompt and response together [default: that of the model]
-    #[arg(long, alias = "context-len", env = "WF_CONTEXT", value_name = "TOKENS", value_parser = parse_count)]
+    #[arg(long, alias = "context-len", value_name = "TOKENS", value_parser = parse_count)]
     pub(crate) context: Option<usize>,
 
     /// Number of prompt tokens computed together
-    #[arg(long, env = "WF_CHUNK", value_name = "TOKENS", default_value = "256",
-          value_parser = parse_count)]
+    #[arg(long, value_name = "TOKENS", default_value = "256", value_parser = parse_count)]
     pub(crate) chunk: usize,
 }
 

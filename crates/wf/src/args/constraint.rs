@@ -15,19 +15,16 @@ use crate::output::UsageError;
 #[command(next_help_heading = "Structured output (docs/api.md)")]
 pub(crate) struct ConstraintArgs {
     /// Constrain the response to JSON of this schema: a file, or the schema itself, starting with {
-    #[arg(long, env = "WF_JSON_SCHEMA", value_name = "SCHEMA",
-          value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "SCHEMA", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) json_schema: Option<String>,
 
     /// Constrain the response to texts that this regular expression matches in full
-    #[arg(long, env = "WF_REGEX", value_name = "REGEX",
-          value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "REGEX", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) regex: Option<String>,
 
     /// Constrain the response to a grammar in GBNF or Lark: a file, or the grammar itself, with ::= or
     /// a start: rule
-    #[arg(long, env = "WF_GRAMMAR", value_name = "GRAMMAR",
-          value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "GRAMMAR", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) grammar: Option<String>,
 }
 
@@ -47,36 +44,26 @@ impl ConstraintArgs {
             }
             count += usize::from(constraint.is_some());
         }
-        match count {
-            0 | 1 => Ok(()),
-            _ => {
-                Err(UsageError::new("--json-schema, --regex and --grammar cannot be used together"))
-            }
-        }
+        let message = "--json-schema, --regex and --grammar cannot be used together";
+        if count > 1 { Err(UsageError::new(message)) } else { Ok(()) }
     }
 
-    /// Returns the source of the constraint, if there is one.
-    pub(crate) fn source(&self) -> Result<Option<GrammarSource>> {
+    /// Returns the flag that is set, and the source of its constraint.
+    pub(crate) fn source(&self) -> Result<Option<(&'static str, GrammarSource)>> {
         if let Some(schema) = &self.json_schema {
+            let flag = "--json-schema";
             let is_text = |text: &str| text.trim_start().starts_with('{');
-            let text = text_or_file(schema, is_text).context("--json-schema")?;
-            let schema = serde_json::from_str(&text).context("--json-schema")?;
-            return Ok(Some(GrammarSource::JsonSchema(schema)));
+            let text = text_or_file(schema, is_text).context(flag)?;
+            let schema = serde_json::from_str(&text).context(flag)?;
+            return Ok(Some((flag, GrammarSource::JsonSchema(schema))));
         }
         if let Some(grammar) = &self.grammar {
+            let flag = "--grammar";
             let is_text = |text: &str| text.contains("::=") || text.contains("start:");
-            let text = text_or_file(grammar, is_text).context("--grammar")?;
-            return Ok(Some(GrammarSource::Grammar(text)));
+            let text = text_or_file(grammar, is_text).context(flag)?;
+            return Ok(Some((flag, GrammarSource::Grammar(text))));
         }
-        Ok(self.regex.clone().map(GrammarSource::Regex))
-    }
-
-    pub(crate) fn flag(&self) -> &'static str {
-        match (&self.json_schema, &self.regex) {
-            (Some(_), _) => "--json-schema",
-            (_, Some(_)) => "--regex",
-            _ => "--grammar",
-        }
+        Ok(self.regex.clone().map(|regex| ("--regex", GrammarSource::Regex(regex))))
     }
 }
 

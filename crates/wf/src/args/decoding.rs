@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{BoolValueParser, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args as ClapArgs, Command, FromArgMatches};
 use serde_json::Value;
 use wf_engine::{
@@ -15,11 +16,11 @@ use super::numbers::{parse_count, parse_number};
 #[command(next_help_heading = "Decoding (docs/decoding.md)")]
 pub(crate) struct DecodingArgs {
     /// Decoding mode; see --help
-    #[arg(long, env = "WF_DECODE", value_name = "MODE", long_help = decode_help())]
+    #[arg(long, value_name = "MODE", long_help = decode_help())]
     pub(crate) decode: Option<String>,
 
     /// Drafts: a smaller model with the same tokenizer, which drafts for the model
-    #[arg(long, env = "WF_DRAFT", value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL")]
     pub(crate) draft: Option<PathBuf>,
 
     #[command(flatten)]
@@ -53,14 +54,20 @@ impl ClapArgs for SettingArgs {
 
 fn arg(setting: &'static Setting) -> Option<Arg> {
     let (long, help) = setting.flag?;
-    // One small allocation per flag, for the life of the program.
-    let env: &'static str = format!("WF_{}", long.to_uppercase().replace('-', "_")).leak();
-    let arg = Arg::new(long).long(long).env(env).help(help);
+    let arg = Arg::new(long).long(long).help(help);
     Some(match setting.kind {
-        SettingKind::Count => arg.value_name("N").value_parser(parse_count),
-        SettingKind::Number => arg.value_name("X").value_parser(parse_number),
-        SettingKind::Bool => arg.value_name("BOOL").value_parser(clap::value_parser!(bool)),
-        SettingKind::Name => arg.value_name("NAME"),
+        SettingKind::Count => {
+            arg.value_name("N").value_parser(|text: &str| parse_count(text).map(Value::from))
+        }
+        SettingKind::Number => {
+            arg.value_name("X").value_parser(|text: &str| parse_number(text).map(Value::from))
+        }
+        SettingKind::Bool => {
+            arg.value_name("BOOL").value_parser(BoolValueParser::new().map(Value::from))
+        }
+        SettingKind::Name => {
+            arg.value_name("NAME").value_parser(StringValueParser::new().map(Value::from))
+        }
     })
 }
 
@@ -73,18 +80,10 @@ impl FromArgMatches for SettingArgs {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         for setting in DecodeMode::all_settings() {
-            let Some((long, _)) = setting.flag else { continue };
-            let value = match setting.kind {
-                SettingKind::Count => matches.get_one::<usize>(long).map(|&n| Value::from(n)),
-                SettingKind::Number => matches.get_one::<f32>(long).map(|&x| Value::from(x)),
-                SettingKind::Bool => matches.get_one::<bool>(long).map(|&b| Value::from(b)),
-                SettingKind::Name => {
-                    matches.get_one::<String>(long).map(|name| Value::from(name.as_str()))
-                }
-            };
+            let value = setting.flag.and_then(|(long, _)| matches.get_one::<Value>(long));
             if let Some(value) = value {
                 let settings = std::mem::take(&mut self.0);
-                self.0 = settings.with(setting.object, setting.name, value);
+                self.0 = settings.with(setting.object, setting.name, value.clone());
             }
         }
         Ok(())

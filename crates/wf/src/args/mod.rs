@@ -10,8 +10,7 @@ mod sampling;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
-use wf_lab::load::LoadArgs;
-use wf_lab::validate::ValidateArgs;
+use wf_lab::{load, validate};
 
 pub(crate) use self::compute::{ComputeArgs, EngineArgs, FileArgs, FullHeadArgs};
 pub(crate) use self::constraint::ConstraintArgs;
@@ -19,19 +18,9 @@ pub(crate) use self::decoding::DecodingArgs;
 pub(crate) use self::numbers::{parse_count, parse_threads, parse_whole};
 pub(crate) use self::positional::{HELP, ModelAndInput};
 pub(crate) use self::sampling::SamplingArgs;
-use crate::bench::BenchCommand;
-use crate::cache::CacheArgs;
-use crate::chat::args::ChatArgs;
-use crate::convert::args::ConvertArgs;
-use crate::doctor::DoctorArgs;
-use crate::embed::EmbedArgs;
-use crate::eval::EvalArgs;
-use crate::inspect::InspectArgs;
-use crate::man::ManArgs;
-use crate::run::RunArgs;
-use crate::serve::args::ServeArgs;
-use crate::tokenize::TokenizeArgs;
-use crate::verify::args::VerifyArgs;
+use crate::{
+    bench, cache, chat, convert, doctor, embed, eval, inspect, man, run, serve, tokenize, verify,
+};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -68,33 +57,35 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Chat in the terminal, with a local model or a server
-    Chat(Box<ChatArgs>),
+    Chat(Box<chat::args::ChatArgs>),
     /// Serve an OpenAI-compatible API
-    Serve(Box<ServeArgs>),
+    Serve(Box<serve::args::ServeArgs>),
     /// Generate a response to a prompt
-    Run(Box<RunArgs>),
+    Run(Box<run::RunArgs>),
     /// Describe and check a model file
-    Inspect(InspectArgs),
+    Inspect(inspect::InspectArgs),
     /// Convert a model to another format
-    Convert(ConvertArgs),
+    Convert(convert::args::ConvertArgs),
     /// Check that two files are the same model
-    Verify(VerifyArgs),
+    Verify(verify::VerifyArgs),
     /// List or remove cached conversions of models from the Hugging Face Hub
-    Cache(CacheArgs),
+    #[command(subcommand)]
+    Cache(cache::CacheCommand),
     /// Compute embeddings of texts
-    Embed(EmbedArgs),
+    Embed(embed::EmbedArgs),
     /// Print the tokens of a text
-    Tokenize(TokenizeArgs),
+    Tokenize(tokenize::TokenizeArgs),
     /// Evaluate a model: logits, perplexity, tasks
-    Eval(EvalArgs),
+    #[command(subcommand)]
+    Eval(eval::EvalCommand),
     /// Measure the speed of this machine, and compare it with the machine's limits
-    Bench(BenchCommand),
+    Bench(bench::BenchCommand),
     /// Load-test a running server, and verify its responses
-    Load(LoadArgs),
+    Load(load::LoadArgs),
     /// Check a running server: cache, limits, concurrency, cancellation
-    Validate(ValidateArgs),
+    Validate(validate::ValidateArgs),
     /// Check that this machine computes correctly
-    Doctor(DoctorArgs),
+    Doctor(doctor::DoctorArgs),
     /// Print a completion script for a shell
     #[command(after_help = COMPLETIONS)]
     Completions {
@@ -102,7 +93,7 @@ pub(crate) enum Command {
         shell: Shell,
     },
     /// Print the manual page, or write the pages of all commands
-    Man(ManArgs),
+    Man(man::ManArgs),
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub(crate) struct ModelAndInput {
     positional: Vec<OsString>,
 
     /// Model
-    #[arg(long = "model", env = "WF_MODEL", value_name = "MODEL", hide = true)]
+    #[arg(long = "model", value_name = "MODEL", hide = true)]
     model: Option<PathBuf>,
 }
 

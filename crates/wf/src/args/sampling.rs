@@ -14,13 +14,11 @@ use crate::output::UsageError;
 #[command(next_help_heading = "Sampling (greedy unless a temperature is set)")]
 pub(crate) struct SamplingArgs {
     /// Maximum number of tokens to generate
-    #[arg(long, short = 'n', env = "WF_MAX_TOKENS", value_name = "N", default_value = "256",
-          value_parser = parse_count)]
+    #[arg(long, short = 'n', value_name = "N", default_value = "256", value_parser = parse_count)]
     pub(crate) max_tokens: usize,
 
     /// Minimum number of tokens to generate
-    #[arg(long, env = "WF_MIN_TOKENS", value_name = "N", default_value = "0",
-          value_parser = parse_whole::<usize>)]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = parse_whole::<usize>)]
     pub(crate) min_tokens: usize,
 
     #[command(flatten)]
@@ -28,23 +26,22 @@ pub(crate) struct SamplingArgs {
     pub(crate) params: SamplingOverrides,
 
     /// Add BIAS to the logit of token ID; can be repeated
-    #[arg(long, env = "WF_LOGIT_BIAS", value_name = "ID=BIAS", value_parser = parse_bias,
+    #[arg(long, value_name = "ID=BIAS", value_parser = parse_bias,
           value_delimiter = ',', allow_hyphen_values = true)]
     #[serde(serialize_with = "biases_by_token")]
     pub(crate) logit_bias: Vec<(TokenId, f32)>,
 
     /// Seed of the random numbers [default: random, and printed]
-    #[arg(long, env = "WF_SEED", value_name = "N", value_parser = parse_whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = parse_whole::<u64>)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<u64>,
 
     /// Stop at this text; can be repeated
-    #[arg(long, env = "WF_STOP", value_name = "TEXT",
-          value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) stop: Vec<String>,
 
     /// Continue after the model's EOS token
-    #[arg(long, env = "WF_IGNORE_EOS")]
+    #[arg(long)]
     pub(crate) ignore_eos: bool,
 }
 
@@ -52,12 +49,8 @@ impl SamplingArgs {
     /// Returns an error if options contradict each other.
     pub(crate) fn check(&self) -> Result<(), UsageError> {
         let (min, max) = (self.min_tokens, self.max_tokens);
-        match min > max {
-            true => Err(UsageError::new(format!(
-                "--min-tokens ({min}) must not exceed --max-tokens ({max})"
-            ))),
-            false => Ok(()),
-        }
+        let message = || format!("--min-tokens ({min}) must not exceed --max-tokens ({max})");
+        if min <= max { Ok(()) } else { Err(UsageError::new(message())) }
     }
 
     pub(crate) fn params(&self) -> SamplingParams {

@@ -29,20 +29,20 @@ pub(crate) struct ChatArgs {
     pub(crate) model: Option<PathBuf>,
 
     /// System message
-    #[arg(long, env = "WF_SYSTEM", value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
 
     /// Continue a conversation written by /save
-    #[arg(long, env = "WF_LOAD", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) load: Option<PathBuf>,
 
     /// File for the input history [default: wrinklefree/chat-history in XDG_STATE_HOME or
     /// ~/.local/state]
-    #[arg(long, env = "WF_HISTORY", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
 
     /// Do not store the input history
-    #[arg(long, env = "WF_NO_HISTORY")]
+    #[arg(long)]
     pub(crate) no_history: bool,
 
     #[command(flatten)]
@@ -65,15 +65,15 @@ pub(crate) struct ChatArgs {
 pub(crate) struct RemoteArgs {
     /// Chat with the server at http://host:port or unix:/path/to/socket; its defaults apply to options
     /// that are not set
-    #[arg(long, env = "WF_URL", value_name = "URL")]
+    #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
 
     /// API key, if the server requires one [default: OPENAI_API_KEY]. Other users of this machine can
     /// see flags: prefer the variable or --api-key-file
-    #[arg(long, env = "WF_API_KEY", value_name = "KEY", hide_env_values = true)]
+    #[arg(long, value_name = "KEY", hide_env_values = true)]
     pub(crate) api_key: Option<String>,
 
     /// File with the API key on its first line
-    #[arg(long, env = "WF_API_KEY_FILE", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
 }

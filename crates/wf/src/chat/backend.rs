@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::conversation::Message;
 use super::local::{Local, LocalResponse};
 use super::remote::{Remote, RemoteResponse};
-use super::response::{Chunk, Counts};
+use super::response::{About, Chunk, Counts};
 use super::settings::Settings;
 
 pub(crate) enum Backend {
@@ -14,31 +14,16 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    pub(crate) fn name(&self) -> &str {
-        match self {
-            Self::Local(local) => local.name(),
-            Self::Remote(remote) => remote.name(),
-        }
-    }
-
-    pub(crate) fn about(&self) -> String {
-        match self {
-            Self::Local(local) => local.about(),
-            Self::Remote(remote) => remote.about(),
-        }
-    }
-
-    /// Returns the maximum number of tokens of a conversation, if known.
-    pub(crate) fn context_len(&self) -> Option<usize> {
-        match self {
-            Self::Local(local) => Some(local.context_len()),
-            Self::Remote(remote) => remote.context_len(),
-        }
-    }
-
     /// Returns `true` if it has defaults of its own for settings that are not set.
     pub(crate) fn has_own_defaults(&self) -> bool {
         matches!(self, Self::Remote(_))
+    }
+
+    pub(crate) fn about(&self) -> &About {
+        match self {
+            Self::Local(local) => &local.about,
+            Self::Remote(remote) => &remote.about,
+        }
     }
 
     pub(crate) async fn respond(

@@ -23,46 +23,38 @@ impl Message {
     }
 }
 
-/// A user message, and its response if there is one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Turn {
-    message: String,
-    response: Option<String>,
-}
-
-/// The messages so far.
+/// The messages so far: user and assistant alternate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conversation {
     pub(crate) system: Option<String>,
-    turns: Vec<Turn>,
+    turns: Vec<Message>,
 }
 
 impl Conversation {
+    /// Returns the number of user messages.
     pub(crate) fn turns(&self) -> usize {
-        self.turns.len()
+        self.turns.len().div_ceil(2)
     }
 
     /// Starts a turn with a user message.
     pub(crate) fn push(&mut self, message: &str) {
-        self.turns.push(Turn { message: message.to_owned(), response: None });
+        self.turns.push(Message::new("user", message));
     }
 
-    pub(crate) fn set_response(&mut self, response: String) {
-        if let Some(last) = self.turns.last_mut() {
-            last.response = Some(response);
-        }
+    /// Ends a turn with a response.
+    pub(crate) fn set_response(&mut self, response: &str) {
+        self.turns.push(Message::new("assistant", response));
     }
 
-    /// Removes the last response. Returns its message, if there is one.
-    pub(crate) fn remove_response(&mut self) -> Option<&str> {
-        let last = self.turns.last_mut()?;
-        last.response = None;
-        Some(&last.message)
+    /// Removes the last response, if it is the last message.
+    pub(crate) fn remove_response(&mut self) {
+        self.turns.pop_if(|message| message.role == "assistant");
     }
 
     /// Removes the last turn. Returns its message, if there is one.
     pub(crate) fn undo(&mut self) -> Option<String> {
-        self.turns.pop().map(|turn| turn.message)
+        self.remove_response();
+        self.turns.pop().map(|message| message.content)
     }
 
     /// Removes everything but the system message.
@@ -73,29 +65,31 @@ impl Conversation {
     /// Returns the messages in the format of the OpenAI API.
     pub(crate) fn messages(&self) -> Vec<Message> {
         let system = self.system.iter().map(|text| Message::new("system", text));
-        let turns = self.turns.iter().flat_map(|turn| {
-            let response = turn.response.iter().map(|text| Message::new("assistant", text));
-            [Message::new("user", &turn.message)].into_iter().chain(response)
-        });
-        system.chain(turns).collect()
+        system.chain(self.turns.iter().cloned()).collect()
     }
 
     /// Converts messages, which must alternate between user and assistant.
     fn from_messages(messages: &[Message]) -> Result<Self> {
         let mut conversation = Self::default();
-        for (number, Message { role, content }) in messages.iter().enumerate() {
-            let is_open = conversation.turns.last().is_some_and(|turn| turn.response.is_none());
-            match role.as_str() {
-                "system" if number == 0 => conversation.system = Some(content.clone()),
-                "user" if !is_open => conversation.push(content),
-                "assistant" if is_open => conversation.set_response(content.clone()),
-                _ => bail!(
+        for (number, message) in messages.iter().enumerate() {
+            let is_open = conversation.turns.last().is_some_and(|last| last.role == "user");
+            match message.role.as_str() {
+                "system" if number == 0 => conversation.system = Some(message.content.clone()),
+                "user" if !is_open => conversation.turns.push(message.clone()),
+                "assistant" if is_open => conversation.turns.push(message.clone()),
+                role => bail!(
                     "message {number} has role {role:?}: must be system (message 0 only), then user and \
                      assistant alternating"
                 ),
             }
         }
         Ok(conversation)
+    }
+
+    /// Returns an error if there are no messages.
+    pub(crate) fn require_message(&self) -> Result<()> {
+        ensure!(!self.turns.is_empty(), "there are no messages yet");
+        Ok(())
     }
 }
 
@@ -145,27 +139,18 @@ impl Saved {
         let mut part = name.to_owned();
         part.push(format!(".{}.part", std::process::id()));
         let part = path.with_file_name(part);
-        let write = || -> Result<()> {
-            let mut file = File::create_new(&part)?;
-            let written = serde_json::to_writer_pretty(&mut file, self)
-                .map_err(anyhow::Error::from)
-                .and_then(|()| Ok(file.write_all(b"\n")?))
-                .and_then(|()| Ok(file.sync_all()?))
-                .and_then(|()| Ok(fs::rename(&part, path)?));
-            if written.is_err() {
-                // The error above matters more than a leftover file.
-                let _ = fs::remove_file(&part);
-            }
-            written
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        let write = |mut file: File| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&part, path)
         };
-        write().with_context(|| format!("writing {}", path.display()))
+        let written = File::create_new(&part).and_then(|file| {
+            // An error above matters more than a leftover file.
+            write(file).inspect_err(|_| drop(fs::remove_file(&part)))
+        });
+        written.with_context(|| format!("writing {}", path.display()))
     }
-}
-
-/// Returns an error if there are no messages.
-pub(crate) fn require_message(conversation: &Conversation) -> Result<()> {
-    ensure!(conversation.turns() > 0, "there are no messages yet");
-    Ok(())
 }
 
 #[cfg(test)]
@@ -175,7 +160,7 @@ mod tests {
     fn conversation() -> Conversation {
         let mut conversation = Conversation { system: Some("Be kind.".into()), turns: Vec::new() };
         conversation.push("hello");
-        conversation.set_response("Hi!".into());
+        conversation.set_response("Hi!");
         conversation.push("who are you?");
         conversation
     }
@@ -184,12 +169,13 @@ mod tests {
     fn turns_can_be_removed() {
         let mut changed = conversation();
         assert_eq!(changed.messages().len(), 4);
-        changed.set_response("A model.".into());
-        assert_eq!(changed.remove_response(), Some("who are you?"));
+        changed.set_response("A model.");
+        changed.remove_response();
         assert_eq!(changed, conversation());
         assert_eq!(changed.undo().as_deref(), Some("who are you?"));
         assert_eq!(changed.undo().as_deref(), Some("hello"));
-        assert_eq!((changed.undo(), changed.remove_response().map(str::to_owned)), (None, None));
+        assert_eq!(changed.undo(), None);
+        changed.remove_response();
         assert_eq!(changed.messages(), [Message::new("system", "Be kind.")]);
     }
 

@@ -1,6 +1,5 @@
 //! Input of a chat: a line editor, or a script on standard input.
 
-use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
 
@@ -49,6 +48,8 @@ impl Input {
 pub(crate) struct LineEditor {
     editor: Editor<EditorHelper, DefaultHistory>,
     history: Option<PathBuf>,
+    /// The prompt without and with colours.
+    prompt: (&'static str, &'static str),
 }
 
 impl LineEditor {
@@ -56,9 +57,10 @@ impl LineEditor {
     pub(crate) fn new(history: Option<PathBuf>, colours: bool) -> Result<Self> {
         let config = Config::builder().auto_add_history(false).build();
         let mut editor = Editor::with_config(config)?;
-        editor.set_helper(Some(EditorHelper { colours }));
+        editor.set_helper(Some(EditorHelper));
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
-        let mut editor = Self { editor, history };
+        let prompt = ("> ", if colours { "\x1b[1;36m> \x1b[0m" } else { "> " });
+        let mut editor = Self { editor, history, prompt };
         editor.read_history();
         Ok(editor)
     }
@@ -86,7 +88,7 @@ impl LineEditor {
     }
 
     fn next(&mut self) -> Result<Line> {
-        let text = match self.editor.readline("> ") {
+        let text = match self.editor.readline(&self.prompt) {
             Ok(text) => text,
             Err(ReadlineError::Interrupted) => return Ok(Line::Interrupted),
             Err(ReadlineError::Eof) => return Ok(Line::End),
@@ -146,10 +148,8 @@ fn unescape(text: &str) -> Line {
     Line::Fenced(fenced.strip_suffix('\n').unwrap_or(fenced).to_owned())
 }
 
-/// Completion, validation and colours of the editor.
-struct EditorHelper {
-    colours: bool,
-}
+/// Completion and validation.
+struct EditorHelper;
 
 impl Validator for EditorHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
@@ -179,14 +179,7 @@ impl Completer for EditorHelper {
     }
 }
 
-impl Highlighter for EditorHelper {
-    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
-        match self.colours {
-            true => Cow::Owned(format!("\x1b[1;36m{prompt}\x1b[0m")),
-            false => Cow::Borrowed(prompt),
-        }
-    }
-}
+impl Highlighter for EditorHelper {}
 
 impl Hinter for EditorHelper {
     type Hint = String;

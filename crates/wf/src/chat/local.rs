@@ -1,7 +1,5 @@
 //! Responses of a local model.
 
-use std::path::Path;
-
 use anyhow::{Result, bail, ensure};
 use wf_engine::{
     DecodeMode, FrontendError, GenerationRequest, OpenedModel, PromptInput, RequestError,
@@ -11,13 +9,13 @@ use wf_text::ChatMessage;
 
 use super::args::ChatArgs;
 use super::conversation::Message;
-use super::response::{Chunk, Counts};
+use super::response::{About, Chunk, Counts};
 use crate::args::SamplingArgs;
 use crate::{demo, open, output};
 
 pub(crate) struct Local {
     model: OpenedModel,
-    name: String,
+    pub(super) about: About,
     decode: DecodeMode,
 }
 
@@ -31,24 +29,13 @@ impl Local {
             model.frontend.text().template.is_some(),
             "{label}: the model has no chat template; to continue a text, use wf run --raw"
         );
-        let name = model.info.name.clone().filter(|name| !name.trim().is_empty());
-        let file_stem = || Some(Path::new(path?).file_stem()?.to_string_lossy().into_owned());
-        let name = name.or_else(file_stem).unwrap_or(label);
+        let name = open::name(&model, path).unwrap_or(label);
         let decode = args.decoding.mode(&model.frontend)?;
-        Ok(Self { model, name, decode })
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn about(&self) -> String {
-        let threads = output::count(self.model.threads, "thread");
-        format!("{} on {threads} · context {} tokens", self.model.isa, self.context_len())
-    }
-
-    pub(crate) fn context_len(&self) -> usize {
-        self.model.frontend.context_len()
+        let context_len = model.frontend.context_len();
+        let threads = output::count(model.threads, "thread");
+        let details = format!("{} on {threads} · context {context_len} tokens", model.isa);
+        let about = About { name, details, context_len: Some(context_len) };
+        Ok(Self { model, about, decode })
     }
 
     pub(crate) fn respond(

@@ -8,7 +8,6 @@ mod backend;
 mod commands;
 mod conversation;
 mod input;
-mod interrupt;
 mod local;
 mod remote;
 mod response;
@@ -24,7 +23,6 @@ use tokio::runtime::{Builder, Runtime};
 use args::{ChatArgs, RemoteArgs};
 use backend::Backend;
 use input::{Input, LineEditor};
-use interrupt::Interrupts;
 use local::Local;
 use remote::Remote;
 use screen::Screen;
@@ -42,12 +40,7 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<()> {
         true => Input::Interactive(Box::new(LineEditor::new(history(args), screen.has_colours())?)),
         false => Input::Script,
     };
-    let interrupts = {
-        let _guard = runtime.enter();
-        // In a script, Ctrl-C ends the process.
-        screen.is_interactive().then(Interrupts::new).transpose()?
-    };
-    let mut session = Session::new(args, backend, screen, interrupts);
+    let mut session = Session::new(args, backend, screen);
     if let Some(path) = &args.load {
         session.start_with(path)?;
     }
@@ -73,11 +66,9 @@ fn key(args: &RemoteArgs) -> Result<Option<String>> {
         return Ok(args.api_key.clone());
     }
     if let Some(path) = &args.api_key_file {
-        let text = crate::input::read_text_file(path).context("--api-key-file")?;
-        let mut lines = text.lines().map(str::trim);
-        let key = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
-        let key = key.with_context(|| format!("--api-key-file: {} has no key", path.display()))?;
-        return Ok(Some(key.to_owned()));
+        let key = crate::input::read_keys(path)?.into_iter().next();
+        let no_key = || format!("--api-key-file: {} has no key", path.display());
+        return key.with_context(no_key).map(Some);
     }
     env::text("OPENAI_API_KEY")
 }

@@ -13,12 +13,11 @@ use wf_api::http::{self, Client, Events};
 use wf_api::wire::{ErrorDetail, Usage};
 
 use super::conversation::Message;
-use super::response::{Chunk as ResponseChunk, Counts};
+use super::response::{About, Chunk as ResponseChunk, Counts};
 
 pub(crate) struct Remote {
     client: Client,
-    url: String,
-    model: Model,
+    pub(super) about: About,
 }
 
 #[derive(Deserialize)]
@@ -30,7 +29,6 @@ struct Models {
 struct Model {
     id: String,
     /// Not every server has it.
-    #[serde(default)]
     max_model_len: Option<usize>,
 }
 
@@ -53,30 +51,17 @@ impl Remote {
             // A server need not list its models.
             Some(name) => {
                 let name = name.to_str().context("the name of the model is not valid UTF-8")?;
-                let mut listed = listed.map_or_else(|_| Vec::new(), |listed| listed.data);
-                let found = listed.iter().position(|model| model.id == name);
-                found.map_or_else(
-                    || Model { id: name.to_owned(), max_model_len: None },
-                    |found| listed.swap_remove(found),
-                )
+                let listed = listed.map_or_else(|_| Vec::new(), |listed| listed.data);
+                let found = listed.into_iter().find(|model| model.id == name);
+                found.unwrap_or_else(|| Model { id: name.to_owned(), max_model_len: None })
             }
         };
-        Ok(Self { client, url: url.to_owned(), model })
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.model.id
-    }
-
-    pub(crate) fn about(&self) -> String {
-        match self.model.max_model_len {
-            Some(tokens) => format!("{} · context {tokens} tokens", self.url),
-            None => self.url.clone(),
-        }
-    }
-
-    pub(crate) fn context_len(&self) -> Option<usize> {
-        self.model.max_model_len
+        let context_len = model.max_model_len;
+        let details = match context_len {
+            Some(tokens) => format!("{url} · context {tokens} tokens"),
+            None => url.to_owned(),
+        };
+        Ok(Self { client, about: About { name: model.id, details, context_len } })
     }
 
     pub(crate) async fn respond(
@@ -85,7 +70,7 @@ impl Remote {
         settings: &Map<String, Value>,
     ) -> Result<RemoteResponse> {
         let mut body = settings.clone();
-        body.insert("model".to_owned(), json!(self.model.id));
+        body.insert("model".to_owned(), json!(self.about.name));
         body.insert("messages".to_owned(), json!(messages));
         body.insert("stream".to_owned(), json!(true));
         body.insert("stream_options".to_owned(), json!({"include_usage": true}));
@@ -120,11 +105,8 @@ pub(crate) struct RemoteResponse {
 struct Chunk {
     #[serde(default)]
     choices: Vec<Choice>,
-    #[serde(default)]
     usage: Option<Usage>,
-    #[serde(default)]
     seed: Option<u64>,
-    #[serde(default)]
     error: Option<ErrorDetail>,
 }
 
@@ -132,13 +114,11 @@ struct Chunk {
 struct Choice {
     #[serde(default)]
     delta: Delta,
-    #[serde(default)]
     finish_reason: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 struct Delta {
-    #[serde(default)]
     content: Option<String>,
 }
 

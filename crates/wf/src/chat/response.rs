@@ -1,8 +1,17 @@
-//! Chunks and counts of a response.
+//! Chunks and counts of a response, and a description of its source.
 
 use std::time::Duration;
 
 use crate::output::rate;
+
+/// A description of a model.
+pub(crate) struct About {
+    pub(crate) name: String,
+    /// Where and how it runs.
+    pub(crate) details: String,
+    /// Maximum number of tokens of a conversation, if known.
+    pub(crate) context_len: Option<usize>,
+}
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Chunk {

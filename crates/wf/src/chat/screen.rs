@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 
-use crate::{output, terminal};
+use crate::output;
 
 pub(crate) struct Screen {
     /// True if input and output are terminals.
@@ -57,7 +57,7 @@ impl Screen {
     }
 
     fn line(&self, colour: &str, text: &str) -> Result<()> {
-        let text = terminal::sanitize(text);
+        let text = output::sanitize(text);
         let mut out = io::stdout().lock();
         match self.colours {
             true => writeln!(out, "{colour}{text}\x1b[0m")?,

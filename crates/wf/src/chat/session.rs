@@ -1,17 +1,20 @@
 //! The loop of a chat.
 
+use std::future::pending;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
 
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
+use tokio::signal::ctrl_c;
 
 use super::args::ChatArgs;
-use super::backend::{Backend, Response};
+use super::backend::Backend;
 use super::commands::{self, Command};
-use super::conversation::{Conversation, Saved, require_message};
+use super::conversation::{Conversation, Saved};
 use super::input::{Input, Line};
-use super::interrupt::Interrupts;
-use super::response::{Chunk, Counts};
+use super::response::{About, Chunk, Counts};
 use super::screen::Screen;
 use super::settings::Settings;
 use crate::output;
@@ -19,8 +22,6 @@ use crate::output;
 pub(crate) struct Session {
     backend: Backend,
     screen: Screen,
-    /// `None` if Ctrl-C ends the program.
-    interrupts: Option<Interrupts>,
     conversation: Conversation,
     settings: Settings,
     /// Counts of the last response.
@@ -30,29 +31,15 @@ pub(crate) struct Session {
     file: Option<PathBuf>,
 }
 
-/// The next action after a line.
-#[derive(PartialEq, Eq)]
-enum Flow {
-    Continue,
-    Quit,
-}
-
 impl Session {
-    pub(crate) fn new(
-        args: &ChatArgs,
-        backend: Backend,
-        screen: Screen,
-        interrupts: Option<Interrupts>,
-    ) -> Self {
+    pub(crate) fn new(args: &ChatArgs, backend: Backend, screen: Screen) -> Self {
         let mut conversation = Conversation::default();
         conversation.system.clone_from(&args.system);
-        let settings = Settings::new(&args.sampling, &args.given);
         Self {
             backend,
             screen,
-            interrupts,
             conversation,
-            settings,
+            settings: Settings::new(&args.sampling, &args.given),
             last: None,
             total_tokens: 0,
             file: None,
@@ -61,8 +48,8 @@ impl Session {
 
     /// Processes the input to its end.
     pub(crate) fn run(&mut self, mut input: Input, runtime: &Runtime) -> Result<()> {
-        let (name, about) = (self.backend.name(), self.backend.about());
-        self.screen.note(&format!("{name} · {about} · /help lists commands, Ctrl-D quits"))?;
+        let About { name, details, .. } = self.backend.about();
+        self.screen.note(&format!("{name} · {details} · /help lists commands, Ctrl-D quits"))?;
         let mut was_interrupted = false;
         loop {
             let line = match input.next()? {
@@ -77,8 +64,8 @@ impl Session {
             };
             was_interrupted = false;
             match self.handle(&line, runtime) {
-                Ok(Flow::Continue) => {}
-                Ok(Flow::Quit) => return Ok(()),
+                Ok(Continue(())) => {}
+                Ok(Break(())) => return Ok(()),
                 // A user can try again; a script cannot.
                 Err(error) if self.screen.is_interactive() && !output::is_broken_pipe(&error) => {
                     self.screen.error(&output::explain(&error))?;
@@ -88,18 +75,18 @@ impl Session {
         }
     }
 
-    fn handle(&mut self, line: &Line, runtime: &Runtime) -> Result<Flow> {
+    fn handle(&mut self, line: &Line, runtime: &Runtime) -> Result<ControlFlow<()>> {
         let (message, command) = match line {
             Line::Text(text) => (text, Command::parse(text)),
             Line::Fenced(text) => (text, None),
-            Line::Interrupted | Line::End => return Ok(Flow::Continue),
+            Line::Interrupted | Line::End => return Ok(Continue(())),
         };
         let Some(command) = command else {
             if !message.trim().is_empty() {
                 self.conversation.push(message.trim());
                 runtime.block_on(self.respond())?;
             }
-            return Ok(Flow::Continue);
+            return Ok(Continue(()));
         };
         match command? {
             Command::Help => self.screen.show(&commands::help())?,
@@ -112,35 +99,31 @@ impl Session {
                 self.conversation.system = (!text.is_empty()).then_some(text);
             }
             Command::Set(None) => self.screen.show(&self.settings_table())?,
-            Command::Set(Some((name, None))) => self.settings.reset(&name)?,
-            Command::Set(Some((name, Some(value)))) => self.settings.set(&name, &[value])?,
+            Command::Set(Some((name, value))) => self.settings.set(&name, value.as_slice())?,
             Command::Save(path) => self.save(path)?,
             Command::Load(path) => self.continue_with(&path, &Saved::read(&path)?)?,
             Command::Regen => self.regenerate(runtime)?,
             Command::Undo => {
-                require_message(&self.conversation)?;
+                self.conversation.require_message()?;
                 let message = self.conversation.undo().unwrap_or_default();
                 self.screen.note(&format!("removed: {message}"))?;
             }
             Command::New => self.conversation.clear(),
             Command::Stats => self.screen.show(&self.stats())?,
-            Command::Quit => return Ok(Flow::Quit),
+            Command::Quit => return Ok(Break(())),
         }
-        Ok(Flow::Continue)
+        Ok(Continue(()))
     }
 
     /// Generates a response to the last message. A stopped response is kept as far as it came.
     async fn respond(&mut self) -> Result<()> {
-        if let Some(interrupts) = &mut self.interrupts {
-            interrupts.discard().await;
-        }
         let mut text = String::new();
         let finish_reason = self.generate(&mut text).await;
         if text.is_empty() && !matches!(finish_reason, Ok(Some(_))) {
             // Messages must alternate, so one without a response is removed.
             self.conversation.undo();
         } else {
-            self.conversation.set_response(text);
+            self.conversation.set_response(&text);
         }
         self.screen.end_response()?;
         match finish_reason?.as_deref() {
@@ -152,13 +135,13 @@ impl Session {
 
     /// Appends the response to `text`. Returns the finish reason, or `None` if it was stopped.
     async fn generate(&mut self, text: &mut String) -> Result<Option<String>> {
+        let mut interrupt = pin!(interrupt(self.screen.is_interactive()));
         let messages = self.conversation.messages();
         let started = self.backend.respond(&messages, &self.settings);
-        let started = or_interrupt(&mut self.interrupts, started).await;
-        let Some(response) = started else { return Ok(None) };
+        let Some(response) = unless(interrupt.as_mut(), started).await else { return Ok(None) };
         let mut response = response?;
         let finish_reason = loop {
-            match or_interrupt(&mut self.interrupts, response.next()).await {
+            match unless(interrupt.as_mut(), response.next()).await {
                 None => break Ok(None),
                 Some(Err(error)) => break Err(error),
                 Some(Ok(Chunk::Done(reason))) => break Ok(Some(reason)),
@@ -168,20 +151,16 @@ impl Session {
                 }
             }
         };
-        self.count(&response);
-        finish_reason
-    }
-
-    fn count(&mut self, response: &Response) {
         let counts = response.counts();
         self.total_tokens += counts.response_tokens;
         self.last = Some(counts);
+        finish_reason
     }
 
     /// Explains why a response was truncated, and what to do.
     fn truncation_note(&self) -> String {
         let used = self.last.unwrap_or_default().used();
-        match self.backend.context_len() {
+        match self.backend.about().context_len {
             Some(len) if used >= len => format!(
                 "the context is full ({used} of {len} tokens): /undo removes the last turn, /new starts \
                  over"
@@ -191,17 +170,14 @@ impl Session {
     }
 
     fn regenerate(&mut self, runtime: &Runtime) -> Result<()> {
-        require_message(&self.conversation)?;
+        self.conversation.require_message()?;
         let sampling = self.settings.sampling();
-        if !self.backend.has_own_defaults() {
-            if sampling.params().temperature == 0.0 {
-                self.screen.note(
-                    "greedy sampling gives the same response: /set temperature 0.8 varies it",
-                )?;
-            } else if sampling.seed.is_some() {
-                self.screen
-                    .note("the seed gives the same response: /set seed default varies it")?;
-            }
+        let is_greedy = sampling.params().temperature == 0.0;
+        if !self.backend.has_own_defaults() && (is_greedy || sampling.seed.is_some()) {
+            self.screen.note(match is_greedy {
+                true => "greedy sampling gives the same response: /set temperature 0.8 varies it",
+                false => "the seed gives the same response: /set seed default varies it",
+            })?;
         }
         self.conversation.remove_response();
         runtime.block_on(self.respond())
@@ -210,7 +186,7 @@ impl Session {
     fn save(&mut self, path: Option<PathBuf>) -> Result<()> {
         let path = path.or_else(|| self.file.clone()).context("/save requires a file name")?;
         let settings = self.settings.chosen();
-        Saved::new(&self.conversation, self.backend.name(), settings).write(&path)?;
+        Saved::new(&self.conversation, &self.backend.about().name, settings).write(&path)?;
         self.screen.note(&format!("saved to {}", path.display()))?;
         self.file = Some(path);
         Ok(())
@@ -253,11 +229,8 @@ impl Session {
 
     fn stats(&self) -> String {
         let Some(last) = self.last else { return "  there are no responses yet\n".to_owned() };
-        let cached = match last.cached_tokens {
-            Some(cached) => format!(", {cached} cached"),
-            None => String::new(),
-        };
-        let context = match self.backend.context_len() {
+        let cached = last.cached_tokens.map_or(String::new(), |n| format!(", {n} cached"));
+        let context = match self.backend.about().context_len {
             Some(len) => format!(" of {len} tokens ({} %)", last.used() * 100 / len.max(1)),
             None => " tokens".to_owned(),
         };
@@ -265,11 +238,8 @@ impl Session {
         let prompt = match last.prompt_tokens {
             0 => "unknown".to_owned(),
             tokens => {
-                format!(
-                    "{}{cached}, {:.1} tok/s",
-                    output::count(tokens, "token"),
-                    last.prompt_rate()
-                )
+                let tokens = output::count(tokens, "token");
+                format!("{tokens}{cached}, {:.1} tok/s", last.prompt_rate())
             }
         };
         format!(
@@ -284,15 +254,22 @@ impl Session {
     }
 }
 
-/// Returns the output of `work`, or `None` if Ctrl-C came first.
-async fn or_interrupt<T>(
-    interrupts: &mut Option<Interrupts>,
+/// Waits for Ctrl-C in an interactive chat; in a script, Ctrl-C ends the process. While a line is
+/// edited, the terminal is in raw mode and Ctrl-C is an ordinary key.
+async fn interrupt(is_interactive: bool) {
+    if !is_interactive || ctrl_c().await.is_err() {
+        pending().await
+    }
+}
+
+/// Returns the output of `work`, or `None` if `interrupt` came first.
+async fn unless<T>(
+    interrupt: Pin<&mut impl Future<Output = ()>>,
     work: impl Future<Output = T>,
 ) -> Option<T> {
-    let Some(interrupts) = interrupts else { return Some(work.await) };
     tokio::select! {
         biased;
-        () = interrupts.next() => None,
+        () = interrupt => None,
         done = work => Some(done),
     }
 }

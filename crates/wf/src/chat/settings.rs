@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use wf_core::SamplingOverrides;
 
 use crate::args::SamplingArgs;
-use crate::suggest;
+use crate::{output, suggest};
 
 pub(crate) struct Settings {
     /// Values of the command line.
@@ -46,18 +46,11 @@ impl Settings {
         &self.current
     }
 
-    /// Changes a setting. Lists have several values.
+    /// Changes a setting. Lists have several values; without any, it has that of the command line.
     pub(crate) fn set(&mut self, name: &str, values: &[String]) -> Result<()> {
-        let name = find(name)?;
-        let mut changed = self.changed.clone();
-        changed.insert(name, values.to_vec());
-        self.change(changed)
-    }
-
-    /// Resets a setting to the value of the command line.
-    pub(crate) fn reset(&mut self, name: &str) -> Result<()> {
-        let mut changed = self.changed.clone();
-        changed.remove(&find(name)?);
+        let (name, mut changed) = (find(name)?, self.changed.clone());
+        changed.remove(&name);
+        changed.extend((!values.is_empty()).then(|| (name, values.to_vec())));
         self.change(changed)
     }
 
@@ -65,11 +58,8 @@ impl Settings {
         let flags = changed
             .iter()
             .flat_map(|(name, values)| values.iter().map(move |value| format!("--{name}={value}")));
-        let matches = command().try_get_matches_from(flags).map_err(|error| {
-            let message = error.to_string();
-            let first = message.lines().next().unwrap_or_default();
-            anyhow!("{}", first.strip_prefix("error: ").unwrap_or(first))
-        })?;
+        let matches = command().try_get_matches_from(flags);
+        let matches = matches.map_err(|error| anyhow!("{}", output::first_line(&error)))?;
         let mut current = self.initial.clone();
         current.update_from_arg_matches(&matches)?;
         current.check()?;
@@ -115,13 +105,9 @@ fn flag_values(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::Bool(_) | Value::Number(_) => Some(vec![value.to_string()]),
         Value::String(text) => Some(vec![text.clone()]),
-        Value::Array(values) => {
-            let values = values.iter().map(|value| Some(value.as_str()?.to_owned()));
-            values.collect()
-        }
+        Value::Array(values) => values.iter().map(|text| Some(text.as_str()?.to_owned())).collect(),
         Value::Object(biases) => {
-            let biases = biases.iter().map(|(id, bias)| Some(format!("{id}={}", bias.as_f64()?)));
-            biases.collect()
+            biases.iter().map(|(id, bias)| Some(format!("{id}={}", bias.as_f64()?))).collect()
         }
         Value::Null => None,
     }
@@ -188,7 +174,7 @@ mod tests {
             set(&mut settings, name, "0.5").unwrap();
             let params = settings.sampling().params();
             assert_eq!((params.top_p, params.top_k), (0.5, 7));
-            settings.reset(name).unwrap();
+            settings.set(name, &[]).unwrap();
             assert_eq!(settings.sampling().params().top_p, 1.0);
         }
         set(&mut settings, "repeat-penalty", "1.5").unwrap();
@@ -199,7 +185,7 @@ mod tests {
         assert_eq!((params.repetition_penalty, params.presence_penalty), (1.5, -1.0));
         assert!(now.ignore_eos && params.top_k == 7);
         set(&mut settings, "seed", "3").unwrap();
-        settings.reset("seed").unwrap();
+        settings.set("seed", &[]).unwrap();
         assert_eq!(settings.sampling().seed, None);
         assert!(settings.sampling().ignore_eos, "others stay as they are");
     }

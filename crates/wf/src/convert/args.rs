@@ -70,12 +70,11 @@ pub(crate) struct ConvertArgs {
     pub(crate) force: bool,
 
     /// Number of threads [default: all cores]
-    #[arg(long, short, env = "WF_THREADS", value_name = "N",
-          value_parser = crate::args::parse_threads)]
+    #[arg(long, short, value_name = "N", value_parser = crate::args::parse_threads)]
     pub(crate) threads: Option<usize>,
 
     /// Print a JSON object
-    #[arg(long, env = "WF_JSON")]
+    #[arg(long)]
     pub(crate) json: bool,
 
     #[command(flatten)]

@@ -2,20 +2,18 @@
 
 pub(crate) mod args;
 mod choose;
-mod stage;
 
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Serialize;
-use wf_formats::{Container, Encoding, ModelFile, OpenOptions, PlannedTensor, Target};
+use wf_formats::{Container, Encoding, ModelFile, OpenOptions, PlannedTensor, Target, TensorInfo};
 
 use self::args::ConvertArgs;
-pub(crate) use self::stage::stage;
 use crate::verify::{self, Comparison};
-use crate::{open, output};
+use crate::{open, output, progress};
 
 #[derive(Serialize)]
 struct Conversion {
@@ -35,7 +33,11 @@ struct Conversion {
 pub(crate) fn convert(args: &ConvertArgs) -> Result<()> {
     let options = OpenOptions { group_len: args.group, naive: args.naive, ..args.file.options() };
     let source = open::original(Some(&args.source))?.open(&options)?;
-    check_group(args, &source)?;
+    let is_master = |t: &TensorInfo| matches!(t.encoding, Encoding::MasterWeights(_));
+    ensure!(
+        args.group.is_none() || source.tensors().iter().any(is_master),
+        "--group requires master weights: this model is quantized already"
+    );
     let target = choose::target(args, &source)?;
     let plan = target.plan(&source)?;
     let mut conversion = describe(args, &source, &target, &plan);
@@ -43,7 +45,7 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<()> {
         check_destination(args, &source, &target)?;
         let started = Instant::now();
         let needed = conversion.tensor_bytes;
-        let staged = stage(&source, &target, &args.destination)
+        let staged = progress::stage(&source, &target, &args.destination)
             .map_err(|error| with_needed_space(error, needed))?;
         conversion.seconds = Some(started.elapsed().as_secs_f64());
         if !args.no_verify {
@@ -71,40 +73,27 @@ fn with_needed_space(error: wf_formats::Error, needed: u64) -> anyhow::Error {
     }
 }
 
-fn check_group(args: &ConvertArgs, source: &ModelFile) -> Result<()> {
-    let has_masters =
-        source.tensors().iter().any(|t| matches!(t.encoding, Encoding::MasterWeights(_)));
-    if args.group.is_some() && !has_masters {
-        bail!("--group requires master weights: this model is quantized already");
-    }
-    Ok(())
-}
-
 /// Checks before any work that the destination can be written.
 fn check_destination(args: &ConvertArgs, source: &ModelFile, target: &Target) -> Result<()> {
     let out = &args.destination;
     let same =
         |a: &Path, b: &Path| a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
     let files = target.files(source, out);
-    if same(out, &args.source)
-        || source.format().files.iter().any(|f| files.iter().any(|o| same(o, Path::new(&f.path))))
-    {
-        bail!("{}: source and destination are the same", out.display());
-    }
+    let is_written = |path: &str| files.iter().any(|file| same(file, Path::new(path)));
+    ensure!(
+        !same(out, &args.source) && !source.format().files.iter().any(|f| is_written(&f.path)),
+        "{}: source and destination are the same",
+        out.display()
+    );
     let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
         bail!("{}: directory {} does not exist", out.display(), parent.display());
-    }
-    if args.force {
-        return Ok(());
     }
     let is_taken = match target.container {
         Container::Packed => out.read_dir().is_ok_and(|mut entries| entries.next().is_some()),
         _ => out.exists(),
     };
-    if is_taken {
-        bail!("{} exists: use --force to replace it", out.display());
-    }
+    ensure!(args.force || !is_taken, "{} exists: use --force to replace it", out.display());
     Ok(())
 }
 

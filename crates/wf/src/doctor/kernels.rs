@@ -5,8 +5,10 @@
 
 use wf_kernels::{
     AttendScratch, FloatRows, Kernel, KvDtype, KvShape, KvSlot, KvStore, PAGE_LEN, Pool,
-    QuantBatch, Queries, RotaryPairs, RotaryTable, Scales, Strip, TernaryMatrix, attend, multiply,
+    QuantBatch, Queries, RotaryPairs, RotaryTable, Scales, Strip, TernaryMatrix, attend, half,
+    multiply,
 };
+use wf_lab::random::Random;
 
 use super::Finding;
 
@@ -16,88 +18,71 @@ const TOKENS: usize = 5;
 const HEAD_DIM: usize = 24;
 
 pub(super) fn checks() -> Vec<Finding> {
-    let expected = Results::of(wf_kernels::supported().next().expect("scalar is always there"));
+    let expected = results(wf_kernels::supported().next().expect("scalar is always there"));
     let check = |kernel: &'static dyn Kernel| {
-        let outcome = match Results::of(kernel).first_difference(&expected) {
+        let results = results(kernel);
+        let outcome = match results.iter().zip(&expected).find(|(a, b)| a != b) {
             None => Ok(format!("{} results equal to scalar", expected.len())),
-            Some(what) => Err(format!("{what} differs from scalar")),
+            Some(((name, _), _)) => Err(format!("{name} differs from scalar")),
         };
         Finding::check(format!("kernel {}", kernel.isa()), outcome)
     };
     wf_kernels::supported().map(check).collect()
 }
 
-/// Named results of a kernel on fixed inputs, as bits.
-struct Results(Vec<(&'static str, Vec<u32>)>);
-
-impl Results {
-    fn of(kernel: &'static dyn Kernel) -> Self {
-        let mut numbers = Numbers(0x2545_f491_4f6c_dd1d);
-        let mut all = Vec::new();
-        let mut note = |name, values: &[f32]| {
-            all.push((name, values.iter().map(|v| v.to_bits()).collect()));
-        };
-        let x = numbers.floats(TOKENS * COLS);
-        for (name, scales) in [
-            ("product, one scale", Scales::Tensor(0.37)),
-            ("product, one scale per row", Scales::Rows(numbers.positive(ROWS))),
-            (
-                "product, one scale per group",
-                Scales::Groups { len: 64, values: numbers.positive(ROWS * COLS.div_ceil(64)) },
-            ),
-        ] {
-            note(name, &product(kernel, &mut numbers, scales, &x));
-        }
-        let (a, b) = (numbers.floats(COLS), numbers.floats(ROWS * COLS));
+/// Returns named results of a kernel on fixed inputs, as bits.
+fn results(kernel: &'static dyn Kernel) -> Vec<(String, Vec<u32>)> {
+    let mut random = Random::new(0, 0);
+    let mut all = Vec::new();
+    let mut note = |name: &str, values: &[f32]| {
+        all.push((name.to_owned(), values.iter().map(|v| v.to_bits()).collect()));
+    };
+    let x = floats(&mut random, TOKENS * COLS);
+    let groups = positive(&mut random, ROWS * COLS.div_ceil(64));
+    for (name, scales) in [
+        ("product, one scale", Scales::Tensor(0.37)),
+        ("product, one scale per row", Scales::Rows(positive(&mut random, ROWS))),
+        ("product, one scale per group", Scales::Groups { len: 64, values: groups }),
+    ] {
+        note(name, &product(kernel, &mut random, scales, &x));
+    }
+    let (a, b) = (floats(&mut random, COLS), floats(&mut random, ROWS * COLS));
+    let halves = |to: fn(f32) -> u16| b.iter().map(|&v| to(v)).collect::<Vec<u16>>();
+    let (bf16, f16) = (halves(half::f32_to_bf16), halves(half::f32_to_f16));
+    for (name, rows) in [
+        ("dot product", FloatRows::F32(&b)),
+        ("bf16 dot product", FloatRows::Bf16(&bf16)),
+        ("f16 dot product", FloatRows::F16(&f16)),
+    ] {
         let mut dots = vec![0.0; ROWS];
-        kernel.dots(FloatRows::F32(&b), &a, &mut dots);
-        note("dot product", &dots);
-        let half: Vec<u16> = b.iter().map(|&v| wf_kernels::half::f32_to_bf16(v)).collect();
-        kernel.dots(FloatRows::Bf16(&half), &a, &mut dots);
-        note("bf16 dot product", &dots);
-        let half: Vec<u16> = b.iter().map(|&v| wf_kernels::half::f32_to_f16(v)).collect();
-        kernel.dots(FloatRows::F16(&half), &a, &mut dots);
-        note("f16 dot product", &dots);
-        let mut out = vec![0.0; COLS];
-        kernel.rms_norm(&a, &b[..COLS], 1e-5, &mut out);
-        note("norm", &out);
-        kernel.relu2_mul(&mut out, &a);
-        note("squared ReLU", &out);
-        kernel.silu_mul(&mut out, &a);
-        note("SiLU", &out);
-        kernel.add(&mut out, &a);
-        kernel.softmax(&mut out);
-        note("softmax", &out);
-        for (name, dtype) in [
-            ("attention, f32", KvDtype::F32),
-            ("attention, bf16", KvDtype::Bf16),
-            ("attention, f16", KvDtype::F16),
-            ("attention, fp8-e4m3", KvDtype::Fp8E4m3),
-            ("attention, fp8-e5m2", KvDtype::Fp8E5m2),
-            ("attention, int8", KvDtype::Int8),
-        ] {
-            note(name, &attention(kernel, &mut numbers, dtype));
-        }
-        Self(all)
+        kernel.dots(rows, &a, &mut dots);
+        note(name, &dots);
     }
-
-    fn len(&self) -> usize {
-        self.0.len()
+    let mut out = vec![0.0; COLS];
+    kernel.rms_norm(&a, &b[..COLS], 1e-5, &mut out);
+    note("norm", &out);
+    kernel.relu2_mul(&mut out, &a);
+    note("squared ReLU", &out);
+    kernel.silu_mul(&mut out, &a);
+    note("SiLU", &out);
+    kernel.add(&mut out, &a);
+    kernel.softmax(&mut out);
+    note("softmax", &out);
+    for dtype in KvDtype::ALL {
+        note(&format!("attention, {dtype}"), &attention(kernel, &mut random, dtype));
     }
-
-    fn first_difference(&self, other: &Self) -> Option<&'static str> {
-        self.0.iter().zip(&other.0).find(|(a, b)| a != b).map(|(a, _)| a.0)
-    }
+    all
 }
 
 fn product(
     kernel: &'static dyn Kernel,
-    numbers: &mut Numbers,
+    random: &mut Random,
     scales: Scales,
     x: &[f32],
 ) -> Vec<f32> {
     let pool = Pool::new(1);
-    let trits: Vec<i8> = (0..ROWS * COLS).map(|_| (numbers.next() % 3) as i8 - 1).collect();
+    let mut trits = vec![0; ROWS * COLS];
+    random.fill_trits(&mut trits);
     let mut matrix = TernaryMatrix::new(ROWS, COLS, scales);
     let read = |rows: std::ops::Range<usize>, out: &mut [i8]| {
         out.copy_from_slice(&trits[rows.start * COLS..rows.end * COLS]);
@@ -111,16 +96,16 @@ fn product(
     y
 }
 
-fn attention(kernel: &dyn Kernel, numbers: &mut Numbers, dtype: KvDtype) -> Vec<f32> {
+fn attention(kernel: &dyn Kernel, random: &mut Random, dtype: KvDtype) -> Vec<f32> {
     let (pages, visible) = ([2, 0, 1], 3 * PAGE_LEN - 3);
     let mut store =
         KvStore::new(dtype, KvShape { layers: 1, pages: 3, heads: 1, head_dim: HEAD_DIM });
     for position in 0..visible {
-        let (key, value) = (numbers.floats(HEAD_DIM), numbers.floats(HEAD_DIM));
+        let (key, value) = (floats(random, HEAD_DIM), floats(random, HEAD_DIM));
         let slot = KvSlot::new(0, &pages, position);
         store.write(kernel, slot, &key, &value);
     }
-    let mut query = numbers.floats(HEAD_DIM);
+    let mut query = floats(random, HEAD_DIM);
     let table = RotaryTable::new(HEAD_DIM, 10_000.0, visible);
     for pairs in [RotaryPairs::Halves, RotaryPairs::Adjacent] {
         kernel.rotate(&mut query, table.cos(visible - 1), table.sin(visible - 1), pairs);
@@ -139,22 +124,11 @@ fn attention(kernel: &dyn Kernel, numbers: &mut Numbers, dtype: KvDtype) -> Vec<
     out
 }
 
-/// Pseudorandom numbers, the same on every machine (xorshift64).
-struct Numbers(u64);
+/// Returns numbers from -4 to 4.
+fn floats(random: &mut Random, len: usize) -> Vec<f32> {
+    (0..len).map(|_| random.centred() * 4.0).collect()
+}
 
-impl Numbers {
-    fn next(&mut self) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 32) as u32
-    }
-
-    fn floats(&mut self, len: usize) -> Vec<f32> {
-        (0..len).map(|_| (self.next() as i32 >> 8) as f32 / (1 << 21) as f32).collect()
-    }
-
-    fn positive(&mut self, len: usize) -> Vec<f32> {
-        (0..len).map(|_| ((self.next() >> 9) + 1) as f32 / (1 << 23) as f32).collect()
-    }
+fn positive(random: &mut Random, len: usize) -> Vec<f32> {
+    (0..len).map(|_| random.centred().abs().max(f32::MIN_POSITIVE)).collect()
 }

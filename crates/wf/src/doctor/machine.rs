@@ -2,6 +2,7 @@
 
 use super::Finding;
 use crate::cpu::cores;
+use crate::memory;
 use crate::version::version;
 
 pub(super) fn facts() -> Vec<Finding> {
@@ -14,9 +15,7 @@ pub(super) fn facts() -> Vec<Finding> {
         Finding::fact("kernel in use", wf_kernels::best().isa().to_string()),
         Finding::fact("threads", cores().to_string()),
     ];
-    if let Some(memory) = memory() {
-        facts.push(Finding::fact("memory", memory));
-    }
+    facts.extend(total_and_free().map(|memory| Finding::fact("memory", memory)));
     facts
 }
 
@@ -47,13 +46,9 @@ fn cpu_features() -> Vec<&'static str> {
 }
 
 /// Returns total and available memory, on Linux.
-fn memory() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let gigabytes = |key: &str| {
-        let line = text.lines().find(|line| line.starts_with(key))?;
-        let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
-        Some(kilobytes * 1024.0 / 1e9)
-    };
+fn total_and_free() -> Option<String> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let gigabytes = |name| Some(memory::field(&meminfo, name)? as f64 / 1e9);
     let (total, free) = (gigabytes("MemTotal:")?, gigabytes("MemAvailable:")?);
     Some(format!("{total:.1} GB, {free:.1} GB available"))
 }

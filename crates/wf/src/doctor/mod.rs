@@ -9,6 +9,7 @@ mod reference;
 use anyhow::{Result, bail};
 use clap::Args as ClapArgs;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::output;
 
@@ -20,7 +21,7 @@ Examples:
   wf doctor --json                          the same as JSON, for a bug report")]
 pub(crate) struct DoctorArgs {
     /// Print a JSON object
-    #[arg(long, env = "WF_JSON")]
+    #[arg(long)]
     pub(crate) json: bool,
 }
 
@@ -44,36 +45,25 @@ impl Finding {
     }
 }
 
-#[derive(Serialize)]
-struct Diagnosis {
-    healthy: bool,
-    findings: Vec<Finding>,
-}
-
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<()> {
     let mut findings = machine::facts();
     findings.extend(kernels::checks());
     findings.extend(reference::checks());
     let faults = findings.iter().filter(|finding| finding.ok == Some(false)).count();
-    let diagnosis = Diagnosis { healthy: faults == 0, findings };
     if args.json {
-        output::json(&diagnosis)?;
+        output::json(&json!({"healthy": faults == 0, "findings": findings}))?;
     } else {
-        print_text(&diagnosis)?;
+        let mark = |finding: &Finding| match finding.ok {
+            None => finding.found.clone(),
+            Some(true) => format!("ok    {}", finding.found),
+            Some(false) => format!("WRONG {}", finding.found),
+        };
+        let rows: Vec<_> = findings.iter().map(|f| (f.what.as_str(), mark(f))).collect();
+        output::table(&rows)?;
+        output::stream(if faults == 0 { "\nall checks passed\n" } else { "\n" })?;
     }
     match faults {
         0 => Ok(()),
         _ => bail!("{faults} checks failed: results of this machine are not reliable"),
     }
-}
-
-fn print_text(diagnosis: &Diagnosis) -> Result<()> {
-    let mark = |finding: &Finding| match finding.ok {
-        None => finding.found.clone(),
-        Some(true) => format!("ok    {}", finding.found),
-        Some(false) => format!("WRONG {}", finding.found),
-    };
-    let rows: Vec<_> = diagnosis.findings.iter().map(|f| (f.what.as_str(), mark(f))).collect();
-    output::table(&rows)?;
-    output::stream(if diagnosis.healthy { "\nall checks passed\n" } else { "\n" })
 }

@@ -26,21 +26,15 @@ pub(crate) struct ServeArgs {
     pub(crate) model: Option<PathBuf>,
 
     /// Model
-    #[arg(
-        long = "model",
-        alias = "model-path",
-        env = "WF_MODEL",
-        value_name = "MODEL",
-        hide = true
-    )]
+    #[arg(long = "model", alias = "model-path", value_name = "MODEL", hide = true)]
     pub(crate) model_flag: Option<PathBuf>,
 
     /// TOML file with options, named like the flags; flags and variables override it
-    #[arg(long, env = "WF_CONFIG", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
     /// Name of the model in requests; can be repeated [default: that of the model file]
-    #[arg(long, env = "WF_SERVED_MODEL_NAME", value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) served_model_name: Vec<String>,
 
     #[command(flatten)]
@@ -63,29 +57,28 @@ pub(crate) struct ServeArgs {
 #[command(next_help_heading = "Listening")]
 pub(crate) struct ListenArgs {
     /// Address to listen on; one that is reachable from other machines requires an API key
-    #[arg(long, env = "WF_HOST", value_name = "ADDRESS", default_value = "127.0.0.1",
-          value_parser = parse_host)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = parse_host)]
     pub(crate) host: IpAddr,
 
     /// Port to listen on; 0 selects a free one
-    #[arg(long, short, env = "WF_PORT", value_name = "PORT", default_value = "30000",
+    #[arg(long, short, value_name = "PORT", default_value = "30000",
           value_parser = parse_whole::<u16>)]
     pub(crate) port: u16,
 
     /// Listen on a Unix socket instead
-    #[arg(long, env = "WF_SOCKET", value_name = "PATH")]
+    #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
 
     /// TLS certificate chain, in PEM
-    #[arg(long, env = "WF_TLS_CERT", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
 
     /// Private key of the TLS certificate, in PEM
-    #[arg(long, env = "WF_TLS_KEY", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
 
     /// Do not serve the chat page
-    #[arg(long, env = "WF_NO_PAGE")]
+    #[arg(long)]
     pub(crate) no_page: bool,
 }
 
@@ -94,29 +87,23 @@ pub(crate) struct ListenArgs {
 pub(crate) struct AccessArgs {
     /// API key that clients must send; can be repeated. Other users of this machine can see flags:
     /// prefer the variable or --api-key-file
-    #[arg(
-        long,
-        env = "WF_API_KEY",
-        value_name = "KEY",
-        value_delimiter = ',',
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "KEY", value_delimiter = ',', hide_env_values = true)]
     pub(crate) api_key: Vec<String>,
 
     /// File with one API key per line
-    #[arg(long, env = "WF_API_KEY_FILE", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
 
     /// Accept requests without an API key on an address that other machines can reach
-    #[arg(long, env = "WF_NO_KEY")]
+    #[arg(long)]
     pub(crate) no_key: bool,
 
     /// Additional allowed Host header, or * for any; can be repeated
-    #[arg(long, env = "WF_ALLOW_HOST", value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) allow_host: Vec<String>,
 
     /// Allowed CORS origin (scheme, host and port), or * for any; can be repeated
-    #[arg(long, env = "WF_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     pub(crate) allow_origin: Vec<String>,
 }
 
@@ -124,36 +111,32 @@ pub(crate) struct AccessArgs {
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
     /// Maximum number of sequences computed at a time; others wait
-    #[arg(long, visible_alias = "max-sequences", env = "WF_MAX_RUNNING", value_name = "N",
-          default_value = "32", value_parser = parse_count)]
+    #[arg(long, visible_alias = "max-sequences", value_name = "N", default_value = "32",
+          value_parser = parse_count)]
     pub(crate) max_running: usize,
 
     /// Maximum number of waiting sequences; further requests get 429
-    #[arg(long, env = "WF_MAX_WAITING", value_name = "N", default_value = "512",
-          value_parser = parse_count)]
+    #[arg(long, value_name = "N", default_value = "512", value_parser = parse_count)]
     pub(crate) max_waiting: usize,
 
     /// Memory for the K/V cache, such as 2G [default: four full contexts, or half of the free memory]
-    #[arg(long, env = "WF_KV_MEMORY", value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) kv_memory: Option<usize>,
 
     /// Lock all memory, so that nothing is swapped out
-    #[arg(long, env = "WF_MLOCK")]
+    #[arg(long)]
     pub(crate) mlock: bool,
 
     /// Maximum duration of a request
-    #[arg(long, env = "WF_DEADLINE", value_name = "SECONDS", default_value = "600",
-          value_parser = parse_count)]
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = parse_count)]
     pub(crate) deadline: usize,
 
     /// Time for requests in flight to finish when the server stops
-    #[arg(long, env = "WF_DRAIN", value_name = "SECONDS", default_value = "30",
-          value_parser = parse_whole::<u32>)]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_whole::<u32>)]
     pub(crate) drain: u32,
 
     /// Maximum size of a request body
-    #[arg(long, env = "WF_MAX_BODY", value_name = "SIZE", default_value = "4M",
-          value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = parse_size)]
     pub(crate) max_body: usize,
 }
 
@@ -171,19 +154,19 @@ pub(crate) struct DefaultsArgs {
 #[command(next_help_heading = "Logging")]
 pub(crate) struct LogArgs {
     /// Format of the log on standard error
-    #[arg(long, env = "WF_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
 
     /// Log level: error, warn, info, debug or trace, or a filter as for RUST_LOG
-    #[arg(long, env = "WF_LOG", value_name = "LEVEL", default_value = "info")]
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log: String,
 
     /// Send traces of requests to an OpenTelemetry collector, such as http://localhost:4318
-    #[arg(long, env = "WF_OTLP", value_name = "URL")]
+    #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<String>,
 
     /// Do not serve /metrics
-    #[arg(long, env = "WF_NO_METRICS")]
+    #[arg(long)]
     pub(crate) no_metrics: bool,
 }
 

@@ -36,8 +36,6 @@ use crate::{demo, input, memory, open, output};
 const IO_THREADS: usize = 2;
 /// Maximum number of threads for templates and tokenizing.
 const TEXT_THREADS: usize = 4;
-/// Default size of the K/V cache, in full contexts.
-const CONTEXTS: usize = 4;
 
 pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     wf_kernels::limit_malloc_arenas();
@@ -123,14 +121,9 @@ fn options(args: &ServeArgs, keys: Keys, tls: Option<Tls>, bound: &Listener) -> 
 }
 
 fn run_options(args: &ServeArgs) -> RunOptions {
-    let kv_capacity = match args.limits.kv_memory {
-        Some(bytes) => KvCapacity::Bytes(bytes),
-        None => {
-            KvCapacity::Contexts { count: CONTEXTS, max_bytes: memory::free().map(|free| free / 2) }
-        }
-    };
+    let kv_memory = args.limits.kv_memory.map(KvCapacity::Bytes);
     RunOptions {
-        kv_capacity,
+        kv_capacity: kv_memory.unwrap_or_else(memory::kv_capacity),
         max_running: args.limits.max_running,
         max_waiting: args.limits.max_waiting,
         digest: true,
@@ -160,12 +153,10 @@ fn served(args: &ServeArgs, model: OpenedModel) -> Result<ServedModel> {
 
 /// Returns the names of the model in requests: the configured ones, or that of the model or its file.
 fn names(args: &ServeArgs, model: &OpenedModel) -> Vec<String> {
-    if !args.served_model_name.is_empty() {
-        return args.served_model_name.clone();
+    match &args.served_model_name[..] {
+        [] => vec![open::name(model, model_path(args)).unwrap_or_else(|| "model".to_owned())],
+        names => names.to_vec(),
     }
-    let file_stem = || Some(model_path(args)?.file_stem()?.to_string_lossy().into_owned());
-    let name = model.info.name.clone().filter(|name| !name.trim().is_empty());
-    vec![name.or_else(file_stem).unwrap_or_else(|| "model".to_owned())]
 }
 
 /// Returns the default parameters: those of flags, else of the model, else of the OpenAI API.
@@ -196,11 +187,8 @@ fn scheme(args: &ServeArgs) -> &'static str {
 
 fn greeting(model: &OpenedModel, args: &ServeArgs, server: &str) -> String {
     let engine = model.frontend.engine();
-    let key = if args.access.api_key.is_empty() && args.access.api_key_file.is_none() {
-        ""
-    } else {
-        " \\\n       -H \"authorization: Bearer $KEY\""
-    };
+    let is_open = args.access.api_key.is_empty() && args.access.api_key_file.is_none();
+    let key = if is_open { "" } else { " \\\n       -H \"authorization: Bearer $KEY\"" };
     let (curl, url) = match server.strip_prefix("unix:") {
         Some(path) => {
             (format!("curl --unix-socket {path}"), format!("{}://localhost", scheme(args)))
@@ -225,32 +213,27 @@ fn greeting(model: &OpenedModel, args: &ServeArgs, server: &str) -> String {
 }
 
 fn tls(args: &ListenArgs) -> Result<Option<Tls>> {
-    let requires = |one: &str, other: &str| UsageError::new(format!("{one} requires {other}"));
+    let requires = |one, other| Err(UsageError::new(format!("{one} requires {other}")).into());
     match (&args.tls_cert, &args.tls_key) {
         (None, None) => Ok(None),
+        (Some(_), None) => requires("--tls-cert", "--tls-key"),
+        (None, Some(_)) => requires("--tls-key", "--tls-cert"),
         (Some(certificate), Some(key)) => {
-            let tls = Tls::from_files(certificate, key);
-            Ok(Some(tls.context("--tls-cert, --tls-key")?))
+            Tls::from_files(certificate, key).map(Some).context("--tls-cert, --tls-key")
         }
-        (Some(_), None) => Err(requires("--tls-cert", "--tls-key").into()),
-        (None, Some(_)) => Err(requires("--tls-key", "--tls-cert").into()),
     }
 }
 
 /// Returns the API keys of the flag, the variable and the file.
 fn keys(args: &AccessArgs) -> Result<Keys> {
-    let file = match &args.api_key_file {
-        None => String::new(),
-        Some(path) => input::read_text_file(path).context("--api-key-file")?,
-    };
-    let lines = file.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-    let all = args.api_key.iter().map(|key| key.trim()).chain(lines);
-    let all: Vec<_> = all.filter(|key| !key.is_empty()).collect();
+    let file = args.api_key_file.as_deref().map(input::read_keys).transpose()?;
+    let given = args.api_key.iter().map(|key| key.trim()).filter(|key| !key.is_empty());
+    let keys = Keys::new(given.chain(file.iter().flatten().map(String::as_str)));
     ensure!(
-        !all.is_empty() || (args.api_key.is_empty() && args.api_key_file.is_none()),
+        !keys.is_empty() || (args.api_key.is_empty() && file.is_none()),
         "--api-key and --api-key-file have no key"
     );
-    Ok(Keys::new(all))
+    Ok(keys)
 }
 
 fn start_log(args: &LogArgs, traces: Option<&Traces>) -> Result<()> {

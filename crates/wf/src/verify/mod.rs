@@ -1,16 +1,54 @@
 //! `wf verify`: checks that two files are the same model, by their values and their logits.
 
-pub(crate) mod args;
 mod compare;
 mod config;
 mod probe;
 mod tensors;
 
-use anyhow::{Result, bail};
+use std::path::PathBuf;
 
-use self::args::VerifyArgs;
+use anyhow::{Result, bail};
+use clap::Args as ClapArgs;
+
 pub(crate) use self::compare::{Comparison, compare, compare_values};
+use crate::args::{FileArgs, parse_threads};
 use crate::{cpu, open, output};
+
+#[derive(ClapArgs)]
+#[command(
+    args_override_self = true,
+    after_help = "\
+Trits must be equal. Scales may differ by rounding to f16 if a file stores them so, and the embedding
+by the rounding of its type; --exact allows neither. The exit code is 1 if the models differ.
+
+Examples:
+  wf verify checkpoint/ bitnet-2b.gguf                 is it the same model
+  wf verify bitnet-2b.gguf copy.gguf --exact           equal to the last bit"
+)]
+pub(crate) struct VerifyArgs {
+    /// First model
+    #[arg(value_name = "A")]
+    first: PathBuf,
+
+    /// Second model
+    #[arg(value_name = "B")]
+    second: PathBuf,
+
+    /// Require all values to be equal, without rounding
+    #[arg(long)]
+    exact: bool,
+
+    /// Number of threads [default: all cores]
+    #[arg(long, short, value_name = "N", value_parser = parse_threads)]
+    threads: Option<usize>,
+
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    file: FileArgs,
+}
 
 pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
     let options = args.file.options();

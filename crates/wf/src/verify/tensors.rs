@@ -1,10 +1,7 @@
 //! Compares two models tensor by tensor.
 
-use std::ops::Range;
-
 use anyhow::Result;
 use serde::Serialize;
-use wf_core::Attention;
 use wf_formats::{Encoding, FloatEncoding, LayerTensor, ModelFile, Scales, TensorInfo, TensorName};
 
 /// Maximum relative change by rounding to f16.
@@ -47,97 +44,119 @@ impl Tensors {
     }
 
     pub(super) fn summary(&self) -> String {
-        let mut text = format!("trits of {} projections equal", self.projections);
-        match self.rounded_scales {
-            0 => text.push_str(", scales equal"),
-            some => text.push_str(&format!(
-                ", scales of {some} rounded to f16 by up to {:.4} %",
-                100.0 * self.scale_change
-            )),
+        let Self { projections, other_tensors, different, .. } = self;
+        if !different.is_empty() {
+            return format!("{} of {} differ", different.len(), projections + other_tensors);
         }
-        match self.rounded_floats.len() {
-            0 => text.push_str(&format!(", {} other tensors equal", self.other_tensors)),
-            some => text.push_str(&format!(
-                ", {} other tensors equal and {} rounded by up to {:.1e}",
-                self.other_tensors - some,
+        let scales = match self.rounded_scales {
+            0 => "scales equal".to_owned(),
+            some => {
+                let percent = 100.0 * self.scale_change;
+                format!("scales of {some} rounded to f16 by up to {percent:.4} %")
+            }
+        };
+        let others = match self.rounded_floats.len() {
+            0 => format!("{other_tensors} other tensors equal"),
+            some => format!(
+                "{} other tensors equal and {} rounded by up to {:.1e}",
+                other_tensors - some,
                 self.rounded_floats.join(", "),
                 self.float_change
-            )),
-        }
-        if !self.different.is_empty() {
-            text = format!("{} of {} differ", self.different.len(), self.tensors());
-        }
-        text
+            ),
+        };
+        format!("trits of {projections} projections equal, {scales}, {others}")
     }
 
-    fn tensors(&self) -> usize {
-        self.projections + self.other_tensors
+    fn compare_projection(&mut self, [(first, a), (second, b)]: Pair<'_>) -> Result<()> {
+        self.projections += 1;
+        let ((trits, scales), (other_trits, other_scales)) =
+            (read_projection(first, a)?, read_projection(second, b)?);
+        let other_row = other_row(first, second, a.name);
+        let (mut wrong, mut change) = (0, 0.0_f32);
+        let step = span(&scales, a.cols).min(span(&other_scales, a.cols)).max(1);
+        for (row, ours) in trits.chunks_exact(a.cols).enumerate() {
+            let there = other_row(row);
+            let theirs = &other_trits[there * a.cols..][..a.cols];
+            wrong += ours.iter().zip(theirs).filter(|(a, b)| a != b).count();
+            for (part, trits) in ours.chunks(step).enumerate() {
+                // The scale of zeros does not matter.
+                if trits.iter().any(|&trit| trit != 0) {
+                    let scale = scale_at(&scales, row, part * step, a.cols);
+                    let theirs = scale_at(&other_scales, there, part * step, a.cols);
+                    let relative = (theirs - scale).abs() / scale.abs().max(f32::MIN_POSITIVE);
+                    change = change.max(relative);
+                }
+            }
+        }
+        let name = a.name;
+        if wrong > 0 {
+            self.different.push(format!("{name}: {wrong} of {} trits", trits.len()));
+        }
+        let allowed = if has_f16_scales(a) || has_f16_scales(b) { F16_ROUNDING } else { 0.0 };
+        if change > allowed {
+            self.different.push(format!("{name}: scales by {:.4} %", 100.0 * change));
+        } else if change > 0.0 {
+            self.rounded_scales += 1;
+            self.scale_change = self.scale_change.max(change);
+        }
+        Ok(())
+    }
+
+    fn compare_floats(&mut self, [(first, a), (second, b)]: Pair<'_>) -> Result<()> {
+        self.other_tensors += 1;
+        let types = [a, b].map(|t| t.encoding.float().unwrap_or(FloatEncoding::F32));
+        self.is_coarse |= types.iter().any(|float| float.is_coarse());
+        first.check(a)?;
+        second.check(b)?;
+        let (mut change, mut worst) = (0.0_f32, None);
+        let (mut bytes, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+        for start in (0..a.rows).step_by(CHUNK_ROWS) {
+            let rows = start..(start + CHUNK_ROWS).min(a.rows);
+            first.read_floats(a, rows.clone(), &mut bytes, &mut ours)?;
+            second.read_floats(b, rows.clone(), &mut bytes, &mut theirs)?;
+            let pairs = ours.chunks_exact(a.cols).zip(theirs.chunks_exact(a.cols));
+            for (row, (ours, theirs)) in rows.zip(pairs) {
+                let (difference, is_within) = difference(ours, theirs, types);
+                change = change.max(difference);
+                if !is_within {
+                    worst.get_or_insert((row, difference));
+                }
+            }
+        }
+        let name = a.name;
+        if let Some((row, difference)) = worst {
+            let [one, two] = types;
+            self.different.push(format!(
+                "{name}: row {row} by {difference}, more than rounding ({one} and {two})"
+            ));
+        } else if change > 0.0 {
+            self.rounded_floats.push(name.to_string());
+            self.float_change = self.float_change.max(change);
+        }
+        Ok(())
     }
 }
+
+/// The same tensor of two models.
+type Pair<'a> = [(&'a ModelFile, &'a TensorInfo); 2];
 
 /// Compares every tensor of two models of the same shape.
 pub(super) fn compare(first: &ModelFile, second: &ModelFile) -> Result<Tensors> {
     let mut found = Tensors::default();
     for a in first.tensors() {
-        let Some(b) = second.tensor(a.name) else {
-            found.different.push(format!("{} is missing in the second model", a.name));
-            continue;
-        };
-        if a.name.is_linear() {
-            found.projections += 1;
-            compare_projection(first, a, second, b, &mut found)?;
-        } else {
-            found.other_tensors += 1;
-            compare_floats(first, a, second, b, &mut found)?;
+        match second.tensor(a.name) {
+            None => found.different.push(format!("{} is missing in the second model", a.name)),
+            Some(b) if a.name.is_linear() => found.compare_projection([(first, a), (second, b)])?,
+            Some(b) => found.compare_floats([(first, a), (second, b)])?,
         }
     }
     Ok(found)
 }
 
-fn compare_projection(
-    first: &ModelFile,
-    a: &TensorInfo,
-    second: &ModelFile,
-    b: &TensorInfo,
-    found: &mut Tensors,
-) -> Result<()> {
-    let (data, other) = (first.read(a)?, second.read(b)?);
-    let mut trits = vec![0; a.rows * a.cols];
-    data.trits(0..a.rows, &mut trits)?;
-    let mut theirs = vec![0; b.rows * b.cols];
-    other.trits(0..b.rows, &mut theirs)?;
-    let (scales, other_scales) = (data.scales()?, other.scales()?);
-    let other_row = other_row(first, second, a.name);
-
-    let mut wrong = 0;
-    let mut change = 0.0_f32;
-    let step = span(&scales, a.cols).min(span(&other_scales, a.cols)).max(1);
-    for (row, ours) in trits.chunks_exact(a.cols).enumerate() {
-        let there = other_row(row);
-        let their_trits = &theirs[there * a.cols..][..a.cols];
-        wrong += ours.iter().zip(their_trits).filter(|(a, b)| a != b).count();
-        for (part, trits) in ours.chunks(step).enumerate() {
-            // The scale of zeros does not matter.
-            if trits.iter().any(|&trit| trit != 0) {
-                let col = part * step;
-                let scale = scale_at(&scales, row, col, a.cols);
-                let theirs = scale_at(&other_scales, there, col, a.cols);
-                change = change.max((theirs - scale).abs() / scale.abs().max(f32::MIN_POSITIVE));
-            }
-        }
-    }
-    let name = a.name;
-    if wrong > 0 {
-        found.different.push(format!("{name}: {wrong} of {} trits", trits.len()));
-    }
-    let allowed = if has_f16_scales(a) || has_f16_scales(b) { F16_ROUNDING } else { 0.0 };
-    if change > allowed {
-        found.different.push(format!("{name}: scales by {:.4} %", 100.0 * change));
-    } else if change > 0.0 {
-        found.rounded_scales += 1;
-        found.scale_change = found.scale_change.max(change);
-    }
-    Ok(())
+fn read_projection(file: &ModelFile, t: &TensorInfo) -> Result<(Vec<i8>, Scales)> {
+    let (data, mut trits) = (file.read(t)?, vec![0; t.rows * t.cols]);
+    data.trits(0..t.rows, &mut trits)?;
+    Ok((trits, data.scales()?))
 }
 
 /// Returns the index of a row of the first model in the second: some files permute the rows of query
@@ -151,13 +170,13 @@ fn other_row(
         TensorName::Layer(layer, LayerTensor::Query | LayerTensor::Key) => Some(layer),
         _ => None,
     };
-    let attention = |file: &ModelFile| Some(*file.network().layers.get(layer?)?.attention());
-    let (ours, theirs) = (attention(first), attention(second));
-    let head_dim = ours.map_or(0, |attention| attention.head_dim);
-    let pairs = |attention: Option<Attention>| Some(attention?.rope?.pairs);
-    let (pairs, other) = (pairs(ours), pairs(theirs));
-    move |row| match pairs {
-        Some(pairs) if Some(pairs) != other => pairs.row_before(row, head_dim),
+    let rotation = |file: &ModelFile| {
+        let attention = file.network().layers.get(layer?)?.attention();
+        Some((attention.rope?.pairs, attention.head_dim))
+    };
+    let (ours, theirs) = (rotation(first), rotation(second).map(|(pairs, _)| pairs));
+    move |row| match ours {
+        Some((pairs, head_dim)) if Some(pairs) != theirs => pairs.row_before(row, head_dim),
         _ => row,
     }
 }
@@ -178,49 +197,6 @@ fn scale_at(scales: &Scales, row: usize, col: usize, cols: usize) -> f32 {
         Scales::Rows(values) => values[row],
         Scales::Groups { len, values } => values[row * (cols / len) + col / len],
     }
-}
-
-fn compare_floats(
-    first: &ModelFile,
-    a: &TensorInfo,
-    second: &ModelFile,
-    b: &TensorInfo,
-    found: &mut Tensors,
-) -> Result<()> {
-    let types = [a, b].map(|t| t.encoding.float().unwrap_or(FloatEncoding::F32));
-    found.is_coarse |= types.iter().any(|float| float.is_coarse());
-    first.check(a)?;
-    second.check(b)?;
-    let (mut change, mut worst) = (0.0_f32, None);
-    let (mut bytes, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
-    for rows in chunks(a.rows) {
-        first.read_floats(a, rows.clone(), &mut bytes, &mut ours)?;
-        second.read_floats(b, rows.clone(), &mut bytes, &mut theirs)?;
-        for (at, (ours, theirs)) in
-            ours.chunks_exact(a.cols).zip(theirs.chunks_exact(a.cols)).enumerate()
-        {
-            let (difference, within) = difference(ours, theirs, types);
-            change = change.max(difference);
-            if !within && worst.is_none() {
-                worst = Some((rows.start + at, difference));
-            }
-        }
-    }
-    let name = a.name;
-    if let Some((row, difference)) = worst {
-        let [one, two] = types;
-        found.different.push(format!(
-            "{name}: row {row} by {difference}, more than rounding ({one} and {two})"
-        ));
-    } else if change > 0.0 {
-        found.rounded_floats.push(name.to_string());
-        found.float_change = found.float_change.max(change);
-    }
-    Ok(())
-}
-
-fn chunks(rows: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..rows).step_by(CHUNK_ROWS).map(move |first| first..(first + CHUNK_ROWS).min(rows))
 }
 
 /// Returns the largest difference of two rows, and `true` if all are within the rounding of the types.

@@ -4,6 +4,7 @@
 //! every layer repeats, and the file is written in seconds.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -79,14 +80,12 @@ fn write(network: &Network, info: &ModelInfo, path: &Path) -> Result<()> {
         let (bytes, times) = match encoding(name) {
             Encoding::Float(float) if float == TABLE => (random_row(cols)?, rows),
             Encoding::Float(_) => (encode_floats(FloatEncoding::F32, &vec![1.0; cols])?, 1),
-            _ => match known.get(&(rows, cols)) {
-                Some(bytes) => (Vec::clone(bytes), 1),
-                None => {
-                    let bytes = random_trits(rows, cols)?;
-                    known.insert((rows, cols), bytes.clone());
-                    (bytes, 1)
+            _ => {
+                if let Entry::Vacant(entry) = known.entry((rows, cols)) {
+                    entry.insert(random_trits(rows, cols)?);
                 }
-            },
+                (Vec::clone(&known[&(rows, cols)]), 1)
+            }
         };
         for _ in 0..times {
             body.append(&bytes)?;
@@ -114,9 +113,7 @@ fn random_trits(rows: usize, cols: usize) -> Result<Vec<u8>> {
 
 /// Returns a random row of a table.
 fn random_row(cols: usize) -> Result<Vec<u8>> {
-    let mut random = Random::new(0, 2);
-    let values: Vec<f32> = (0..cols).map(|_| random.centred()).collect();
-    Ok(encode_floats(TABLE, &values)?)
+    Ok(encode_floats(TABLE, &Random::new(0, 2).floats(cols))?)
 }
 
 #[cfg(test)]

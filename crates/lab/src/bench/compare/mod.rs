@@ -11,30 +11,14 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::Result;
-use serde::Serialize;
+use serde_json::{Value, json};
 use wf_model::Forward;
 
 use self::file::TemporaryFile;
 use self::peer::Peer;
 use super::network::Network;
 use super::plan::{COMPARED_PROMPT, Plan};
-use crate::stats::Timing;
-
-#[derive(Debug, Serialize)]
-pub(super) struct Compared {
-    pub(super) program: String,
-    pub(super) encoding: &'static str,
-    /// `decode` or `prefill`.
-    pub(super) pass: &'static str,
-    /// Number of tokens decoded from an empty context, or of the prompt.
-    pub(super) tokens: usize,
-    pub(super) threads: usize,
-    pub(super) ours_tok_s: f64,
-    pub(super) theirs_tok_s: f64,
-    /// Our speed relative to theirs: the median of all turns.
-    pub(super) ratio: f64,
-    pub(super) spread: Option<f64>,
-}
+use crate::stats::{Timing, timed};
 
 /// Number of tokens to decode, which keeps the context short.
 const STEPS: usize = 16;
@@ -52,19 +36,19 @@ pub(super) struct Comparison {
 impl Comparison {
     /// Starts `python` with a model of the shape of `network`.
     pub(super) fn start(python: &Path, network: &Network) -> Result<Self> {
-        let positions = network.positions();
+        let positions = network.tokens.len();
         let tokens =
             [("decode", STEPS.min(positions - 1)), ("prefill", COMPARED_PROMPT.min(positions))];
         let mut peer = Peer::start(python)?;
         // The file is removed as soon as it is loaded.
-        let model = network.model();
+        let model = &network.model;
         let file = TemporaryFile::write(model.network(), model.info(), &std::env::temp_dir())?;
         peer.load(file.path(), COMPARED_PROMPT + 1)?;
         Ok(Self { peer, tokens })
     }
 
     /// Measures all cases on the current number of threads of `network`.
-    pub(super) fn run(&mut self, network: &mut Network, plan: &Plan) -> Result<Vec<Compared>> {
+    pub(super) fn run(&mut self, network: &mut Network, plan: &Plan) -> Result<Vec<Value>> {
         let cases = self.tokens;
         cases.into_iter().map(|(pass, tokens)| self.case(network, pass, tokens, plan)).collect()
     }
@@ -72,17 +56,17 @@ impl Comparison {
     fn case(
         &mut self,
         network: &mut Network,
-        pass: &'static str,
+        pass: &str,
         tokens: usize,
         plan: &Plan,
-    ) -> Result<Compared> {
-        let threads = network.model().compute().threads();
+    ) -> Result<Value> {
+        let threads = network.model.compute().threads();
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         // The first turn is a warm-up.
         for turn in 0..=plan.turns {
             let our_seconds = match pass {
                 "decode" => network.decode_run(tokens),
-                _ => network.prefill_run(tokens),
+                _ => timed(|| network.run_prompt(0..tokens)),
             };
             sleep(UNTIL_ASLEEP);
             let their_seconds = self.peer.seconds(pass, tokens, threads)?;
@@ -94,16 +78,17 @@ impl Comparison {
         }
         let ratios = ours.iter().zip(&theirs).map(|(ours, theirs)| theirs / ours).collect();
         let ratio = Timing::of(ratios);
-        Ok(Compared {
-            program: self.peer.name(),
-            encoding: file::ENCODING,
-            pass,
-            tokens,
-            threads,
-            ours_tok_s: Timing::of(ours).per_second(tokens),
-            theirs_tok_s: Timing::of(theirs).per_second(tokens),
-            ratio: ratio.seconds,
-            spread: ratio.spread,
-        })
+        Ok(json!({
+            "program": self.peer.name(),
+            "encoding": file::ENCODING,
+            "pass": pass,
+            // Decoded from an empty context, or of the prompt.
+            "tokens": tokens,
+            "threads": threads,
+            "ours_tok_s": Timing::of(ours).per_second(tokens),
+            "theirs_tok_s": Timing::of(theirs).per_second(tokens),
+            "ratio": ratio.seconds,
+            "spread": ratio.spread,
+        }))
     }
 }

@@ -1,6 +1,6 @@
 //! The file of tasks: one JSON object per line. Errors name the line.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 pub(super) struct Task {
@@ -75,52 +75,42 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Task>> {
 
 fn kind(text: &str) -> Result<Kind> {
     let line: Line = serde_json::from_str(text)?;
-    let Some(prompt) = line.prompt else { bail!("prompt (or context) is missing") };
-    match line.choices {
-        Some(choices) => {
-            ensure!(
-                choices.len() >= 2,
-                "choices has {} elements: must have at least 2",
-                choices.len()
-            );
-            if let Some(empty) = choices.iter().position(String::is_empty) {
-                bail!("choices[{empty}] is empty");
+    let prompt = line.prompt.context("prompt (or context) is missing")?;
+    if let Some(choices) = line.choices {
+        ensure!(choices.len() >= 2, "choices has {} elements: must have at least 2", choices.len());
+        if let Some(empty) = choices.iter().position(String::is_empty) {
+            bail!("choices[{empty}] is empty");
+        }
+        let answer = match line.answer {
+            Some(GivenAnswer::Index(index)) => index,
+            Some(GivenAnswer::Text(text)) => {
+                let unknown = || format!("answer is {text:?}, which is none of the choices");
+                choices.iter().position(|one| *one == text).with_context(unknown)?
             }
-            let answer = match line.answer {
-                Some(GivenAnswer::Index(index)) => index,
-                Some(GivenAnswer::Text(text)) => {
-                    match choices.iter().position(|one| *one == text) {
-                        Some(index) => index,
-                        None => bail!("answer is {text:?}, which is none of the choices"),
-                    }
-                }
-                None => bail!("answer is missing: must be the index of the right choice, from 0"),
-            };
-            let last = choices.len() - 1;
-            ensure!(answer <= last, "answer is {answer}: must be 0 to {last}");
-            Ok(Kind::Choice(Choice { prompt, choices, delimiter: line.delimiter, answer }))
-        }
-        None => {
-            ensure!(!prompt.is_empty(), "prompt is empty");
-            let answers = match (line.answer, line.answers) {
-                (Some(GivenAnswer::Text(text)), None) => vec![text],
-                (None, Some(answers)) if !answers.is_empty() => answers,
-                (Some(GivenAnswer::Index(_)), None) => {
-                    bail!("answer is a number, but there are no choices: use a string")
-                }
-                _ => bail!("one of choices, answer or answers is required"),
-            };
-            let max_tokens = line.max_tokens.unwrap_or(MAX_TOKENS);
-            ensure!(max_tokens > 0, "max_tokens is 0: must be at least 1");
-            let stop = match line.stop {
-                None => Vec::new(),
-                Some(Stops::One(stop)) => vec![stop],
-                Some(Stops::Many(stops)) => stops,
-            };
-            ensure!(stop.iter().all(|stop| !stop.is_empty()), "stop has an empty string");
-            Ok(Kind::Generation(Generation { prompt, answers, max_tokens, stop }))
-        }
+            None => bail!("answer is missing: must be the index of the right choice, from 0"),
+        };
+        let last = choices.len() - 1;
+        ensure!(answer <= last, "answer is {answer}: must be 0 to {last}");
+        return Ok(Kind::Choice(Choice { prompt, choices, delimiter: line.delimiter, answer }));
     }
+    ensure!(!prompt.is_empty(), "prompt is empty");
+    let answers = match (line.answer, line.answers) {
+        (Some(GivenAnswer::Text(text)), None) => vec![text],
+        (None, Some(answers)) if !answers.is_empty() => answers,
+        (Some(GivenAnswer::Index(_)), None) => {
+            bail!("answer is a number, but there are no choices: use a string")
+        }
+        _ => bail!("one of choices, answer or answers is required"),
+    };
+    let max_tokens = line.max_tokens.unwrap_or(MAX_TOKENS);
+    ensure!(max_tokens > 0, "max_tokens is 0: must be at least 1");
+    let stop = match line.stop {
+        None => Vec::new(),
+        Some(Stops::One(stop)) => vec![stop],
+        Some(Stops::Many(stops)) => stops,
+    };
+    ensure!(stop.iter().all(|stop| !stop.is_empty()), "stop has an empty string");
+    Ok(Kind::Generation(Generation { prompt, answers, max_tokens, stop }))
 }
 
 #[cfg(test)]

@@ -11,11 +11,12 @@ mod score;
 use std::collections::VecDeque;
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 use wf_engine::Frontend;
 
 use self::file::Task;
 use self::query::{Answer, PendingQuery, Query};
-pub use self::score::{Scores, TaskReport};
+pub use self::score::Scores;
 use crate::progress;
 
 /// Maximum number of queries in flight: enough to fill the engine's steps.
@@ -39,12 +40,12 @@ impl Tasks {
         self.tasks.truncate(limit);
     }
 
-    /// Runs all tasks. Returns their results in order.
-    pub fn run(&self, frontend: &Frontend) -> Result<Vec<TaskReport>> {
+    /// Runs all tasks. Returns their results in order, as JSON objects.
+    pub fn run(&self, frontend: &Frontend) -> Result<Vec<Value>> {
         let at = |task: &Task| format!("{}:{}", self.name, task.line);
         let mut queries = Vec::new();
         for (index, task) in self.tasks.iter().enumerate() {
-            let of_task = Query::of_task(frontend.text(), &task.kind).with_context(|| at(task))?;
+            let of_task = Query::of_task(frontend, &task.kind).with_context(|| at(task))?;
             queries.extend(of_task.into_iter().map(|query| (index, query)));
         }
         let bar = progress::bar(queries.len(), "tasks");
@@ -64,6 +65,6 @@ impl Tasks {
         }
         bar.finish_and_clear();
         let tasks = self.tasks.iter().zip(&answers);
-        Ok(tasks.map(|(task, answers)| TaskReport::new(task, answers)).collect())
+        Ok(tasks.map(|(task, answers)| score::result(task, answers)).collect())
     }
 }

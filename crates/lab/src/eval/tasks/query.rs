@@ -8,46 +8,49 @@ use wf_engine::{
     Frontend, GenerationRequest, ModelText, PromptInput, TextEvent, TextStream, TokenId,
 };
 
-use super::file::{Choice, Generation, Kind};
+use super::file::{Choice, Kind};
 
 pub(super) struct Query {
     prompt: Vec<TokenId>,
-    kind: QueryKind,
-}
-
-enum QueryKind {
-    /// The log likelihood of the tokens from position `after` on.
-    LogLikelihood {
-        after: usize,
-    },
-    Completion {
-        max_tokens: usize,
-        stop: Vec<String>,
-    },
+    request: GenerationRequest,
+    /// First position whose log probability counts.
+    after: usize,
 }
 
 pub(super) struct PendingQuery {
     stream: TextStream,
-    /// First position that counts, for log likelihoods.
-    after: Option<usize>,
+    after: usize,
 }
 
-pub(super) enum Answer {
-    /// Natural logarithm of the probability of a choice.
-    LogLikelihood(f64),
-    Text(String),
+#[derive(Default)]
+pub(super) struct Answer {
+    /// Natural logarithm of the probability of the prompt, from the position that counts.
+    pub(super) loglikelihood: f64,
+    pub(super) text: String,
 }
 
 impl Query {
     /// Returns the queries of a task: one per choice, or one completion.
-    pub(super) fn of_task(model: &ModelText, kind: &Kind) -> Result<Vec<Self>> {
+    pub(super) fn of_task(frontend: &Frontend, kind: &Kind) -> Result<Vec<Self>> {
+        let model = frontend.text();
         match kind {
             Kind::Choice(task) => task
                 .choices
                 .iter()
                 .map(|choice| Self::log_likelihood(model, task, choice))
                 .collect(),
-            Kind::Generation(task) => Ok(vec![Self::completion(model, task)]),
+            Kind::Generation(task) => {
+                let prompt = model.tokenizer.encode(&task.prompt);
+                // At most what fits the context.
+                let free = frontend.context_len().saturating_sub(prompt.len()).max(1);
+                let request = GenerationRequest {
+                    max_tokens: Some(task.max_tokens.min(free)),
+                    stop: task.stop.clone(),
+                    seed: Some(0),
+                    ..GenerationRequest::new(PromptInput::Tokens(Vec::new()))
+                };
+                Ok(vec![Self { prompt, request, after: 1 }])
+            }
         }
     }
 
@@ -61,30 +64,17 @@ impl Query {
             true => without_prompt(model, &continuation)?,
             false => pair(model, &task.prompt, &continuation),
         };
-        Ok(Self { prompt, kind: QueryKind::LogLikelihood { after } })
-    }
-
-    fn completion(model: &ModelText, task: &Generation) -> Self {
-        let kind = QueryKind::Completion { max_tokens: task.max_tokens, stop: task.stop.clone() };
-        Self { prompt: model.tokenizer.encode(&task.prompt), kind }
+        let request = GenerationRequest {
+            max_tokens: Some(0),
+            prompt_logprobs: Some(0),
+            ..GenerationRequest::new(PromptInput::Tokens(Vec::new()))
+        };
+        Ok(Self { prompt, request, after })
     }
 
     pub(super) fn submit(self, frontend: &Frontend) -> Result<PendingQuery> {
-        let plain = GenerationRequest::new(PromptInput::Tokens(Vec::new()));
-        let (generate, after) = match self.kind {
-            QueryKind::LogLikelihood { after } => {
-                let generate =
-                    GenerationRequest { max_tokens: Some(0), prompt_logprobs: Some(0), ..plain };
-                (generate, Some(after))
-            }
-            QueryKind::Completion { max_tokens, stop } => {
-                // At most what fits the context.
-                let free = frontend.context_len().saturating_sub(self.prompt.len()).max(1);
-                let max_tokens = Some(max_tokens.min(free));
-                (GenerationRequest { max_tokens, stop, seed: Some(0), ..plain }, None)
-            }
-        };
-        Ok(PendingQuery { stream: frontend.generate_from(self.prompt, generate)?, after })
+        let stream = frontend.generate_from(self.prompt, self.request)?;
+        Ok(PendingQuery { stream, after: self.after })
     }
 }
 
@@ -99,16 +89,10 @@ impl PendingQuery {
                 TextEvent::PromptLogprobs(more) => {
                     logprobs.extend(more.iter().map(|one| f64::from(one.logprob)));
                 }
-                TextEvent::Started { .. }
-                | TextEvent::Progress { .. }
-                | TextEvent::Preview(_)
-                | TextEvent::Done(_) => {}
+                _ => {}
             }
         }
-        Ok(match self.after {
-            Some(after) => Answer::LogLikelihood(logprobs.iter().skip(after - 1).sum()),
-            None => Answer::Text(text),
-        })
+        Ok(Answer { loglikelihood: logprobs.iter().skip(self.after - 1).sum(), text })
     }
 }
 

@@ -2,83 +2,45 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 use super::file::{Choice, Generation, Kind, Task};
 use super::query::Answer;
 
-/// The result of a task.
-#[derive(Serialize)]
-pub struct TaskReport {
-    line: usize,
-    #[serde(flatten)]
-    result: TaskResult,
-}
+/// The scores of a task, which are booleans of its result: the right choice is the likeliest, by its
+/// log likelihood, and by that divided by its characters or by its bytes; or the completion is an
+/// accepted one, up to surrounding whitespace.
+const SCORES: [&str; 4] = ["acc", "acc_norm", "acc_bytes", "exact_match"];
 
-#[derive(Serialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-enum TaskResult {
-    Choice(ChoiceResult),
-    Generation(GenerationResult),
-}
-
-#[derive(Serialize)]
-struct ChoiceResult {
-    /// Natural logarithm of each choice's probability.
-    loglikelihoods: Vec<f64>,
-    answer: usize,
-    /// Index of the likeliest choice; then per character, and per byte.
-    picked: usize,
-    picked_norm: usize,
-    picked_bytes: usize,
-    acc: bool,
-    acc_norm: bool,
-    acc_bytes: bool,
-}
-
-#[derive(Serialize)]
-struct GenerationResult {
-    text: String,
-    answers: Vec<String>,
-    exact_match: bool,
-}
-
-impl TaskReport {
-    /// Scores the answers to the task's queries, which are in order.
-    pub(super) fn new(task: &Task, answers: &[Answer]) -> Self {
-        let result = match &task.kind {
-            Kind::Choice(choice) => TaskResult::Choice(ChoiceResult::new(choice, answers)),
-            Kind::Generation(task) => TaskResult::Generation(GenerationResult::new(task, answers)),
-        };
-        Self { line: task.line, result }
+/// Returns the result of a task, given the answers to its queries in order.
+pub(super) fn result(task: &Task, answers: &[Answer]) -> Value {
+    match &task.kind {
+        Kind::Choice(choice) => choice_result(task.line, choice, answers),
+        Kind::Generation(generation) => generation_result(task.line, generation, answers),
     }
 }
 
-impl ChoiceResult {
-    fn new(task: &Choice, answers: &[Answer]) -> Self {
-        let likelihood = |answer: &Answer| match answer {
-            Answer::LogLikelihood(likelihood) => *likelihood,
-            Answer::Text(_) => f64::NEG_INFINITY,
-        };
-        let loglikelihoods: Vec<f64> = answers.iter().map(likelihood).collect();
-        let by = |len: fn(&str) -> usize| {
-            let shares = loglikelihoods.iter().zip(&task.choices);
-            argmax(shares.map(|(likelihood, choice)| likelihood / len(choice) as f64))
-        };
-        let picked = by(|_| 1);
-        let picked_norm = by(|choice| choice.chars().count());
-        let picked_bytes = by(str::len);
-        Self {
-            answer: task.answer,
-            acc: picked == task.answer,
-            acc_norm: picked_norm == task.answer,
-            acc_bytes: picked_bytes == task.answer,
-            picked,
-            picked_norm,
-            picked_bytes,
-            loglikelihoods,
-        }
-    }
+fn choice_result(line: usize, task: &Choice, answers: &[Answer]) -> Value {
+    let loglikelihoods: Vec<f64> = answers.iter().map(|answer| answer.loglikelihood).collect();
+    let by = |len: fn(&str) -> usize| {
+        let shares = loglikelihoods.iter().zip(&task.choices);
+        argmax(shares.map(|(likelihood, choice)| likelihood / len(choice) as f64))
+    };
+    let (picked, picked_norm) = (by(|_| 1), by(|choice| choice.chars().count()));
+    let picked_bytes = by(str::len);
+    json!({
+        "line": line,
+        "kind": "choice",
+        "loglikelihoods": loglikelihoods,
+        "answer": task.answer,
+        "picked": picked,
+        "picked_norm": picked_norm,
+        "picked_bytes": picked_bytes,
+        "acc": picked == task.answer,
+        "acc_norm": picked_norm == task.answer,
+        "acc_bytes": picked_bytes == task.answer,
+    })
 }
 
 /// Returns the index of the largest value; among equals, the first.
@@ -89,34 +51,28 @@ fn argmax(values: impl Iterator<Item = f64>) -> usize {
     best.0
 }
 
-impl GenerationResult {
-    fn new(task: &Generation, answers: &[Answer]) -> Self {
-        let text = match answers {
-            [Answer::Text(text)] => text.clone(),
-            _ => String::new(),
-        };
-        let is_right = |answer: &String| answer.trim() == text.trim();
-        let exact_match = task.answers.iter().any(is_right);
-        Self { text, answers: task.answers.clone(), exact_match }
-    }
+fn generation_result(line: usize, task: &Generation, answers: &[Answer]) -> Value {
+    let text = answers.first().map_or("", |answer| &answer.text);
+    let is_right = |answer: &String| answer.trim() == text.trim();
+    json!({
+        "line": line,
+        "kind": "generation",
+        "text": text,
+        "answers": task.answers,
+        "exact_match": task.answers.iter().any(is_right),
+    })
 }
 
 /// Scores over all tasks. Displays as a table; a score that applies to no task is left out.
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 pub struct Scores {
     tasks: usize,
-    /// Tasks with choices whose right choice is the likeliest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    acc: Option<Share>,
-    /// The same with log likelihoods divided by the characters of a choice.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    acc_norm: Option<Share>,
-    /// The same with log likelihoods divided by bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    acc_bytes: Option<Share>,
-    /// Tasks without choices whose completion is an accepted one, up to surrounding whitespace.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    exact_match: Option<Share>,
+    #[serde(flatten, serialize_with = "as_map")]
+    shares: Vec<(&'static str, Share)>,
+}
+
+fn as_map<S: Serializer>(shares: &[(&str, Share)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(shares.iter().map(|(name, share)| (name, share)))
 }
 
 #[derive(Serialize)]
@@ -142,38 +98,18 @@ impl Share {
 
 impl Scores {
     /// Summarizes the results of tasks.
-    pub fn of(reports: &[TaskReport]) -> Self {
-        let choices = |of: fn(&ChoiceResult) -> bool| {
-            let right = reports.iter().filter_map(|report| match &report.result {
-                TaskResult::Choice(result) => Some(of(result)),
-                TaskResult::Generation(_) => None,
-            });
-            Share::of(&right.collect::<Vec<_>>())
+    pub fn of(results: &[Value]) -> Self {
+        let share = |name| {
+            let right = results.iter().filter_map(|result| result[name].as_bool());
+            Some((name, Share::of(&right.collect::<Vec<_>>())?))
         };
-        let written = reports.iter().filter_map(|report| match &report.result {
-            TaskResult::Choice(_) => None,
-            TaskResult::Generation(result) => Some(result.exact_match),
-        });
-        Self {
-            tasks: reports.len(),
-            acc: choices(|result| result.acc),
-            acc_norm: choices(|result| result.acc_norm),
-            acc_bytes: choices(|result| result.acc_bytes),
-            exact_match: Share::of(&written.collect::<Vec<_>>()),
-        }
+        Self { tasks: results.len(), shares: SCORES.into_iter().filter_map(share).collect() }
     }
 }
 
 impl fmt::Display for Scores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = [
-            ("acc", &self.acc),
-            ("acc_norm", &self.acc_norm),
-            ("acc_bytes", &self.acc_bytes),
-            ("exact_match", &self.exact_match),
-        ];
-        for (name, share) in rows {
-            let Some(Share { value, stderr, right, count }) = share else { continue };
+        for (name, Share { value, stderr, right, count }) in &self.shares {
             let stderr = stderr.map_or(String::new(), |stderr| format!(" ± {stderr:.4}"));
             writeln!(f, "{name:<12} {value:.4}{stderr}   {right} of {count}")?;
         }
@@ -204,12 +140,12 @@ mod tests {
             delimiter: None,
             answer: 1,
         };
-        let answers = [-2.0, -6.0, -7.0].map(Answer::LogLikelihood);
-        let result = ChoiceResult::new(&task, &answers);
-        assert_eq!((result.picked, result.picked_norm, result.picked_bytes), (0, 1, 2));
-        assert_eq!((result.acc, result.acc_norm, result.acc_bytes), (false, true, false));
-        let equal = [-1.0, -1.0, -1.0].map(Answer::LogLikelihood);
-        assert_eq!(ChoiceResult::new(&task, &equal).picked, 0);
+        let answer = |loglikelihood| Answer { loglikelihood, ..Answer::default() };
+        let result = choice_result(1, &task, &[-2.0, -6.0, -7.0].map(answer));
+        let found = |keys: [&str; 3]| keys.map(|key| result[key].clone());
+        assert_eq!(found(["picked", "picked_norm", "picked_bytes"]), [0, 1, 2].map(Value::from));
+        assert_eq!(found(["acc", "acc_norm", "acc_bytes"]), [false, true, false].map(Value::from));
+        assert_eq!(choice_result(1, &task, &[-1.0, -1.0, -1.0].map(answer))["picked"], 0);
     }
 
     #[test]
@@ -220,8 +156,10 @@ mod tests {
             max_tokens: 4,
             stop: Vec::new(),
         };
-        let is_right =
-            |text: &str| GenerationResult::new(&task, &[Answer::Text(text.into())]).exact_match;
+        let is_right = |text: &str| {
+            let answer = Answer { text: text.into(), ..Answer::default() };
+            generation_result(1, &task, &[answer])["exact_match"] == true
+        };
         assert!(is_right(" a cat\n") && is_right("b"));
         assert!(!is_right("a  cat") && !is_right("A cat") && !is_right(""));
     }
