@@ -6,6 +6,7 @@ import {
   DEFAULT_DECODING,
   decodeFields,
   decodeNumbers,
+  modeHelp,
 } from "../src/state/decoding.ts";
 
 const SERVER: DecodeInfo = {
@@ -59,4 +60,11 @@ test("the bounds of the threshold depend on the rule", () => {
   ]);
   assert.deepEqual(bounds("factor")[0], ["threshold", 1000]);
   assert.deepEqual(bounds("static"), [["steps", undefined]]);
+});
+
+test("the server describes its modes", () => {
+  const docs = { lookup: "drafts from earlier text" };
+  assert.equal(modeHelp("lookup", { ...SERVER, docs }), "Drafts from earlier text.");
+  assert.equal(modeHelp("drafted", { ...SERVER, docs }), "");
+  assert.equal(modeHelp("lookup", SERVER), "");
 });

@@ -121,7 +121,7 @@ async fn a_stream_without_done_is_an_error() {
     let (client, _server) = play(vec![chunked(&data(&TEXTS[..2]), true)]).await;
     let (found, error) = collect(&client).await;
     assert_eq!(found.len(), 2);
-    assert!(matches!(error, Some(Error::Truncated { events: 2 })), "{error:?}");
+    assert!(matches!(error, Some(Error::Truncated(2))), "{error:?}");
 }
 
 #[tokio::test]

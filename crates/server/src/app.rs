@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use wf_core::{SamplingParams, TokenId};
 use wf_engine::{DecodeMode, Frontend};
 
@@ -42,7 +43,6 @@ pub struct ServedModel {
 }
 
 impl ServedModel {
-    /// Returns the name that responses have.
     pub(crate) fn name(&self) -> &str {
         self.names.first().map_or("default", String::as_str)
     }
@@ -51,6 +51,15 @@ impl ServedModel {
     pub(crate) fn fingerprint(&self) -> String {
         let digest = self.digest.get(..12).unwrap_or(&self.digest);
         format!("wf-n{}-{}-{digest}", wf_engine::NUMERICS, self.kv)
+    }
+
+    /// Runs `work` on a thread where it may take long.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Frontend) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let frontend = self.frontend.clone();
+        spawn_blocking(move || work(&frontend)).await.map_err(|_| ApiError::internal())
     }
 
     /// Rejects token ids that are not in the vocabulary.
@@ -90,7 +99,7 @@ pub struct Shared {
     pub(crate) in_flight: InFlight,
     /// Start of the server, in seconds since 1970.
     pub(crate) created: u64,
-    model: OnceLock<ServedModel>,
+    model: OnceLock<Arc<ServedModel>>,
     draining: AtomicBool,
     /// True once sequences must end, finished or not.
     stop: watch::Sender<bool>,
@@ -123,23 +132,19 @@ impl App {
     /// Sets the model, and begins to accept requests. A second call has no effect.
     pub fn set_model(&self, model: ServedModel) {
         self.metrics.watch(model.frontend.engine().clone());
-        let _ = self.model.set(model);
+        let _ = self.model.set(Arc::new(model));
     }
 }
 
 impl Shared {
-    /// Returns the model, once it is loaded.
-    pub(crate) fn model(&self) -> Result<&ServedModel, ApiError> {
+    pub(crate) fn model(&self) -> Result<&Arc<ServedModel>, ApiError> {
         let loading = || ApiError::unavailable("loading", "the model is still loading");
         self.model.get().ok_or_else(loading)
     }
 
-    /// Returns the model for a request that computes, unless the server is shutting down.
-    pub(crate) fn model_for_work(&self) -> Result<&ServedModel, ApiError> {
-        if self.is_draining() {
-            return Err(ApiError::stopping());
-        }
-        self.model()
+    /// Rejects requests that compute while the server is shutting down.
+    pub(crate) fn check_draining(&self) -> Result<(), ApiError> {
+        if self.draining.load(Ordering::Relaxed) { Err(ApiError::stopping()) } else { Ok(()) }
     }
 
     /// Rejects new work from now on.
@@ -147,11 +152,6 @@ impl Shared {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
-    }
-
-    /// Cancels all sequences.
     pub(crate) fn cancel_sequences(&self) {
         self.stop.send_replace(true);
     }
@@ -168,7 +168,6 @@ impl Shared {
     }
 }
 
-/// Waits until a signal is true.
 pub(crate) async fn is_on(switch: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone: the process is ending.
     let _ = switch.wait_for(|on| *on).await;

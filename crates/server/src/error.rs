@@ -30,13 +30,11 @@ impl ApiError {
         Self { status, kind, code, param: None, message, retry_after: None }
     }
 
-    /// Reports an invalid request.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         let (kind, code) = ("invalid_request_error", "invalid_request");
         Self::new(StatusCode::BAD_REQUEST, kind, code, message.into())
     }
 
-    /// Reports an invalid field.
     pub(crate) fn field(param: impl Into<String>, message: impl Into<String>) -> Self {
         let param = Some(param.into());
         Self { param, code: "invalid_value", ..Self::invalid(message) }
@@ -49,16 +47,19 @@ impl ApiError {
         Self::field(param, message)
     }
 
-    /// Reports a missing field.
     pub(crate) fn required(param: impl Into<String>) -> Self {
         let param = param.into();
         let message = format!("{param} is required");
         Self::field(param, message)
     }
 
-    /// Reports a field that this server does not support.
     pub(crate) fn unsupported(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: "unsupported_parameter", ..Self::field(param, message) }
+    }
+
+    /// Reports a field whose text exceeds the context.
+    pub(crate) fn too_long(param: impl Into<String>, message: String) -> Self {
+        Self { code: "context_length_exceeded", ..Self::field(param, message) }
     }
 
     /// Reports an invalid request with a status and a code of its own.
@@ -85,7 +86,6 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, kind, code, message.into())
     }
 
-    /// Reports a full queue.
     pub(crate) fn busy(message: String) -> Self {
         let (status, retry_after) = (StatusCode::TOO_MANY_REQUESTS, Some(RETRY_WHEN_BUSY));
         Self { retry_after, ..Self::new(status, "rate_limit_error", "queue_full", message) }
@@ -121,7 +121,6 @@ impl ApiError {
         self
     }
 
-    /// Returns the body in OpenAI's shape.
     pub(crate) fn body(&self) -> ErrorBody {
         ErrorBody {
             error: ErrorDetail {
@@ -138,14 +137,11 @@ impl From<RequestError> for ApiError {
     fn from(error: RequestError) -> Self {
         let message = error.to_string();
         match error {
-            RequestError::EmptyPrompt => Self::field("prompt", message),
-            RequestError::PromptTooLong { .. } => {
-                Self { code: "context_length_exceeded", ..Self::field("messages", message) }
+            RequestError::EmptyPrompt | RequestError::UnknownToken { .. } => {
+                Self::field("prompt", message)
             }
-            RequestError::TextTooLong { .. } => {
-                Self { code: "context_length_exceeded", ..Self::field("input", message) }
-            }
-            RequestError::UnknownToken { .. } => Self::field("prompt", message),
+            RequestError::PromptTooLong { .. } => Self::too_long("messages", message),
+            RequestError::TextTooLong { .. } => Self::too_long("input", message),
             RequestError::ZeroMaxTokens => Self::field("max_tokens", message),
             RequestError::UnsupportedMode(_) => Self::field("decode", message),
             RequestError::Sampling(bad) => Self::field(bad.field, message),

@@ -33,7 +33,7 @@ use http::{layers, request_id};
 
 /// Builds the router of all routes and layers.
 pub fn router(app: &App) -> Router {
-    let (api, document) = routes::api().merge(dialects::routes()).split_for_parts();
+    let (api, document) = routes::api().merge(dialects::routes()).into_parts();
     api.merge(routes::undocumented(document))
         .fallback(layers::unknown_route)
         .method_not_allowed_fallback(layers::unknown_method)

@@ -38,6 +38,8 @@ export interface SamplingParam {
 export interface DecodeInfo {
   default: string;
   modes: string[];
+  /** Documentation of each mode in one line, by name. */
+  docs?: Record<string, string>;
   /** Rules of block diffusion; empty if the model does not support it. */
   rules: string[];
   block_size: number | null;

@@ -15,22 +15,15 @@ export interface Decoding {
 
 export const DEFAULT_DECODING: Decoding = { mode: "", rule: "", numbers: {}, showsBlocks: true };
 
-/** Description of each mode. */
-export const MODE_HELP: Record<string, string> = {
-  autoregressive: "Generates one token per pass.",
-  diffusion:
-    "Fills blocks of masks in a few passes each. The response differs from autoregressive decoding.",
-  drafted:
-    "Drafts tokens from masks and verifies them together: the same response in fewer passes.",
-  lookup:
-    "Drafts tokens from earlier text and verifies them together: the same response in fewer passes.",
-  "drafted+lookup":
-    "Drafts from earlier text, or else from masks: the same response in fewer passes.",
-};
-
 /** Mode of the next response. A stored mode that this server does not support is ignored. */
 export function modeOf(decoding: Decoding, server: DecodeInfo): string {
   return server.modes.includes(decoding.mode) ? decoding.mode : server.default;
+}
+
+/** Returns the server's description of a mode. */
+export function modeHelp(mode: string, server: DecodeInfo): string {
+  const doc = server.docs?.[mode];
+  return doc ? `${doc.charAt(0).toUpperCase()}${doc.slice(1)}.` : "";
 }
 
 export const usesDiffusion = (mode: string): boolean => mode === "diffusion";

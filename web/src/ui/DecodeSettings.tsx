@@ -3,9 +3,9 @@ import type { DecodeInfo } from "../api/wire.ts";
 import { props } from "../state/connection.ts";
 import {
   type Decoding,
-  MODE_HELP,
   decodeNumbers,
   usesDiffusion,
+  modeHelp,
   modeOf,
 } from "../state/decoding.ts";
 import { changeSettings, settings } from "../state/settings.ts";
@@ -26,7 +26,7 @@ export function DecodeSettings() {
       <legend>Decoding</legend>
       <Choice
         label="Mode"
-        help={MODE_HELP[mode] ?? ""}
+        help={modeHelp(mode, server)}
         value={mode === decoding.mode ? mode : ""}
         names={server.modes}
         placeholder={`server default (${server.default})`}

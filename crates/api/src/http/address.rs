@@ -21,7 +21,7 @@ pub(super) enum Address {
 
 impl Address {
     pub(super) fn parse(base: &str) -> Result<Self, Error> {
-        let wrong = |reason| Error::Url { url: base.to_owned(), reason };
+        let wrong = |reason| Error::Invalid(format!("{base}: {reason}"));
         if let Some(path) = base.strip_prefix("unix:") {
             // `unix:///run/x` and `unix:/run/x` are the same path.
             let path = path.strip_prefix("//").unwrap_or(path);

@@ -36,8 +36,8 @@ pub(super) async fn send(
 ) -> Result<ResponseBody, Error> {
     let stream = match timeout(timeouts.connect, connect(address, faults)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(source)) => return Err(Error::Connect { address: address.to_string(), source }),
-        Err(_) => return Err(Error::Timeout { what: "connecting", after: timeouts.connect }),
+        Ok(Err(source)) => return Err(Error::Connect(address.to_string(), source)),
+        Err(_) => return Err(Error::Timeout("connecting", timeouts.connect)),
     };
     let io = TokioIo::new(FaultyStream::new(stream, faults));
     let (mut sender, connection) = http1::handshake(io).await.map_err(Error::Connection)?;
@@ -48,12 +48,7 @@ pub(super) async fn send(
     let response = timeout(timeouts.response, sender.send_request(request.map(Full::new)));
     let response = match response.await {
         Ok(response) => response.map_err(Error::Connection)?,
-        Err(_) => {
-            return Err(Error::Timeout {
-                what: "waiting for the response",
-                after: timeouts.response,
-            });
-        }
+        Err(_) => return Err(Error::Timeout("waiting for the response", timeouts.response)),
     };
     let body = ResponseBody { response, idle: timeouts.idle, _driver: driver };
     if body.response.status().is_success() { Ok(body) } else { Err(body.into_error().await) }
@@ -80,8 +75,7 @@ impl ResponseBody {
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let frame = timeout(self.idle, self.response.body_mut().frame()).await;
-            let frame = frame
-                .map_err(|_| Error::Timeout { what: "reading the response", after: self.idle })?;
+            let frame = frame.map_err(|_| Error::Timeout("reading the response", self.idle))?;
             match frame {
                 None => return Ok(None),
                 // Other frames are trailers, which are not used.
@@ -98,7 +92,7 @@ impl ResponseBody {
         let mut body = Vec::new();
         while let Some(bytes) = self.next().await? {
             if body.len() + bytes.len() > MAX_BODY_LEN {
-                return Err(Error::TooLarge { limit: MAX_BODY_LEN });
+                return Err(Error::TooLarge(MAX_BODY_LEN));
             }
             body.extend_from_slice(&bytes);
         }

@@ -12,36 +12,15 @@ const MAX_QUOTE_LEN: usize = 300;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The base URL is invalid.
-    #[error("{url}: {reason}")]
-    Url {
-        /// The base URL.
-        url: String,
-        /// Description of the problem.
-        reason: &'static str,
-    },
-    /// The API key cannot be sent in a header.
-    #[error("the API key has characters that are not allowed in a header")]
-    Key,
-    /// The path is invalid.
-    #[error("{0:?} is not a valid path")]
-    Path(String),
-    /// The connection failed.
-    #[error("cannot connect to {address}: {source}")]
-    Connect {
-        /// Address of the server.
-        address: String,
-        /// The I/O error.
-        source: io::Error,
-    },
-    /// A timeout passed.
-    #[error("{what} timed out after {} s", after.as_secs_f64())]
-    Timeout {
-        /// The operation that timed out.
-        what: &'static str,
-        /// The timeout.
-        after: Duration,
-    },
+    /// The base URL, the API key or the path cannot be used.
+    #[error("{0}")]
+    Invalid(String),
+    /// The connection to an address failed.
+    #[error("cannot connect to {0}: {1}")]
+    Connect(String, #[source] io::Error),
+    /// An operation took longer than its timeout.
+    #[error("{0} timed out after {seconds} s", seconds = .1.as_secs_f64())]
+    Timeout(&'static str, Duration),
     /// The connection was lost, or the response was not HTTP.
     #[error("connection lost: {}", innermost(.0))]
     Connection(#[source] hyper::Error),
@@ -58,30 +37,17 @@ pub enum Error {
         retry_after: Option<Duration>,
     },
     /// The response is not of the expected type.
-    #[error("{what}: {source} in {text}")]
-    Json {
-        /// Path of the request, or number of the event.
-        what: String,
-        /// Error of the parser.
-        source: serde_json::Error,
-        /// Beginning of the text.
-        text: String,
-    },
-    /// The response is too large.
-    #[error("the response is larger than the limit of {limit} bytes")]
-    TooLarge {
-        /// The limit in bytes.
-        limit: usize,
-    },
+    #[error("{0}")]
+    Json(String),
+    /// The response has more bytes than the limit.
+    #[error("the response is larger than the limit of {0} bytes")]
+    TooLarge(usize),
     /// The server reported an error inside a stream.
     #[error("the server ended the stream with an error: {}", .0.message)]
     Stream(Box<ErrorDetail>),
-    /// A stream ended without `[DONE]`.
-    #[error("the stream ended after {events} events without [DONE]")]
-    Truncated {
-        /// Number of events received.
-        events: usize,
-    },
+    /// A stream ended after some events without `[DONE]`.
+    #[error("the stream ended after {0} events without [DONE]")]
+    Truncated(usize),
     /// A stream continued after `[DONE]`.
     #[error("the stream continued after [DONE]: {0}")]
     AfterDone(String),
@@ -104,8 +70,9 @@ impl Error {
         }
     }
 
-    pub(super) fn json(what: &str, text: &[u8], source: serde_json::Error) -> Self {
-        Self::Json { what: what.to_owned(), source, text: beginning(text) }
+    /// Creates the error of a text that is not of the expected type, with the place where it stands.
+    pub(super) fn json(place: &str, text: &[u8], error: &serde_json::Error) -> Self {
+        Self::Json(format!("{place}: {error} in {}", beginning(text)))
     }
 
     /// Creates the error of a response whose status is not success.

@@ -37,7 +37,7 @@ impl<T: DeserializeOwned> Events<T> {
     /// are not of type `T`.
     pub async fn next(&mut self) -> Result<Option<T>, Error> {
         match self.next_text().await? {
-            None => Err(Error::Truncated { events: self.count }),
+            None => Err(Error::Truncated(self.count)),
             Some(text) if text == DONE => match self.next_text().await? {
                 None => Ok(None),
                 Some(text) => Err(Error::AfterDone(text)),
@@ -58,7 +58,7 @@ impl<T: DeserializeOwned> Events<T> {
             let Some(bytes) = self.body.next().await? else { return Ok(None) };
             self.pending.extend(self.reader.push(&bytes));
             if self.reader.pending_len() > MAX_EVENT_LEN {
-                return Err(Error::TooLarge { limit: MAX_EVENT_LEN });
+                return Err(Error::TooLarge(MAX_EVENT_LEN));
             }
         }
     }
@@ -67,6 +67,6 @@ impl<T: DeserializeOwned> Events<T> {
 fn parse<T: DeserializeOwned>(text: &str, number: usize) -> Result<T, Error> {
     serde_json::from_str(text).map_err(|source| match serde_json::from_str::<ErrorBody>(text) {
         Ok(body) => Error::Stream(Box::new(body.error)),
-        Err(_) => Error::json(&format!("event {number}"), text.as_bytes(), source),
+        Err(_) => Error::json(&format!("event {number}"), text.as_bytes(), &source),
     })
 }

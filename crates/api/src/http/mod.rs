@@ -73,7 +73,10 @@ impl Client {
     ///
     /// Fails if the key has characters that are not allowed in a header.
     pub fn with_api_key(mut self, key: &str) -> Result<Self, Error> {
-        let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| Error::Key)?;
+        let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
+            let message = "the API key has characters that are not allowed in a header";
+            Error::Invalid(message.to_owned())
+        })?;
         // Keeps the key out of debug output.
         value.set_sensitive(true);
         self.authorization = Some(value);
@@ -169,7 +172,9 @@ impl Client {
         if let Some(value) = &self.authorization {
             request = request.header(AUTHORIZATION, value);
         }
-        let request = request.body(body).map_err(|_| Error::Path(path.to_owned()))?;
+        let request = request
+            .body(body)
+            .map_err(|_| Error::Invalid(format!("{path:?} is not a valid path")))?;
         connection::send(&self.address, request, self.timeouts, self.faults).await
     }
 }
@@ -184,5 +189,5 @@ fn json(body: &impl Serialize) -> Bytes {
 }
 
 fn parse<T: DeserializeOwned>(path: &str, body: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(body).map_err(|source| Error::json(path, body, source))
+    serde_json::from_slice(body).map_err(|source| Error::json(path, body, &source))
 }

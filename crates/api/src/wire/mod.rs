@@ -5,40 +5,23 @@
 
 mod chat;
 mod completion;
-mod decoding;
 mod embedding;
-mod error;
-mod event;
 mod model;
 mod sampling;
+mod shared;
 mod structured;
 mod tokens;
 mod tools;
-mod usage;
 
-pub use chat::{
-    AssistantMessage, ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion, ChatLogprobs,
-    ChatMessage, ChatRequest, Content, ContentPart, Delta, TokenLogprob, TopLogprob,
-};
-pub use completion::{Completion, CompletionChoice, CompletionLogprobs, CompletionRequest, Prompt};
-pub use decoding::{DiffusionSettings, DraftSettings};
-pub use embedding::{
-    EmbeddingItem, EmbeddingRequest, EmbeddingResponse, EmbeddingUsage, EncodingFormat, Vector,
-};
-pub use error::{ErrorBody, ErrorDetail};
-pub use event::NamedEvent;
-pub use model::{ModelCard, ModelList};
-pub use sampling::{OneOrMany, Sampling, StreamOptions};
-pub use structured::{
-    FlatResponseFormat, NamedSchema, ResponseFormat, StructuredFields, StructuredOutputs,
-};
-pub use tokens::{
-    ApplyTemplateRequest, ApplyTemplateResponse, DetokenizeRequest, DetokenizeResponse,
-    TokenizeRequest, TokenizeResponse, TokenizerInfo,
-};
-pub use tools::{CalledFunction, FunctionDelta, ToolCall, ToolCallDelta};
-pub use tools::{FunctionDefinition, FunctionName, ToolChoice, ToolChoiceMode, ToolDefinition};
-pub use usage::{Progress, PromptTokensDetails, Timings, Usage};
+pub use chat::*;
+pub use completion::*;
+pub use embedding::*;
+pub use model::*;
+pub use sampling::*;
+pub use shared::*;
+pub use structured::*;
+pub use tokens::*;
+pub use tools::*;
 pub use wf_core::TokenId;
 
 /// A JSON object.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{DiffusionSettings, DraftSettings, TokenId};
+use super::TokenId;
 
 /// Limits, streaming and decoding. Sampling parameters are fields of the requests themselves: a flattened struct
 /// inside another one would leave its fields among the unknown ones.
@@ -44,13 +44,9 @@ pub struct Sampling {
     pub return_token_ids: Option<bool>,
     /// Sends prefill progress, in a stream.
     pub return_progress: Option<bool>,
-    /// Decoding mode: autoregressive, diffusion, drafted, lookup or drafted+lookup.
+    /// Decoding mode; `GET /props` lists those that the model supports. Its settings are objects beside this field.
     #[schema(example = "autoregressive")]
     pub decode: Option<String>,
-    /// Settings of block diffusion. They imply the decoding mode `diffusion`.
-    pub diffusion: Option<DiffusionSettings>,
-    /// Settings of speculative decoding.
-    pub draft: Option<DraftSettings>,
 }
 
 /// A string or a list of strings.

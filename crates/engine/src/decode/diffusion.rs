@@ -40,34 +40,68 @@ pub struct DiffusionParams {
     pub preview: bool,
 }
 
-const fn setting(name: &'static str, kind: SettingKind) -> Setting {
-    Setting::new("diffusion", name, kind)
+const fn setting(
+    name: &'static str,
+    kind: SettingKind,
+    flag: Option<&'static str>,
+    help: &'static str,
+) -> Setting {
+    Setting { object: "diffusion", name, kind, help, flag }
 }
 
 /// `rule` comes before its thresholds, which apply to the rule in effect.
 const SETTINGS: [Setting; 9] = [
-    setting("block_size", Count)
-        .flag("block-size", "Diffusion: tokens of a block [default: the model's own]"),
-    setting("sub_block_size", Count).flag(
-        "sub-block-size",
+    setting(
+        "block_size",
+        Count,
+        Some("block-size"),
+        "Diffusion: tokens of a block [default: the model's own]",
+    ),
+    setting(
+        "sub_block_size",
+        Count,
+        Some("sub-block-size"),
         "Diffusion: tokens of a sub-block, filled in order [default: the model's own]",
     ),
-    setting("rule", Name).flag(
+    setting(
         "rule",
+        Name,
+        Some("rule"),
         "Diffusion: rule that selects the predictions to keep: threshold, factor, static, dynamic, \
          entropy, adaptive, single, edit or prefix [default: threshold]",
     ),
-    setting("threshold", Number).flag(
+    setting(
         "threshold",
+        Number,
+        Some("threshold"),
         "Diffusion: confidence needed to keep a prediction; its meaning depends on the rule \
          [default: 0.9 for the rule threshold]",
     ),
-    setting("edit_threshold", Number),
-    setting("steps", Count)
-        .flag("steps", "Diffusion: maximum number of passes per sub-block [default: unlimited]"),
-    setting("whole_blocks", Bool),
-    setting("reuse", Bool),
-    setting("preview", Bool),
+    setting(
+        "edit_threshold",
+        Number,
+        None,
+        "Confidence that the rule `edit` needs to change a token",
+    ),
+    setting(
+        "steps",
+        Count,
+        Some("steps"),
+        "Diffusion: maximum number of passes per sub-block [default: unlimited]",
+    ),
+    setting(
+        "whole_blocks",
+        Bool,
+        None,
+        "Fills the last block completely, even if the completion ends inside it",
+    ),
+    setting(
+        "reuse",
+        Bool,
+        None,
+        "Reuses keys and values of other sub-blocks from an earlier pass: faster, with different output",
+    ),
+    setting("preview", Bool, None, "Sends the state of the block after each pass, in a stream"),
 ];
 
 impl DiffusionParams {

@@ -28,9 +28,20 @@ pub struct DraftParams {
 }
 
 const SETTINGS: [Setting; 2] = [
-    Setting::new("draft", "tokens", SettingKind::Count)
-        .flag("draft-tokens", "Drafts: maximum number of tokens to draft at once [default: 15]"),
-    Setting::new("draft", "adapt", SettingKind::Bool),
+    Setting {
+        object: "draft",
+        name: "tokens",
+        kind: SettingKind::Count,
+        help: "Drafts: maximum number of tokens to draft at once [default: 15]",
+        flag: Some("draft-tokens"),
+    },
+    Setting {
+        object: "draft",
+        name: "adapt",
+        kind: SettingKind::Bool,
+        help: "Drafts fewer tokens when drafts are rejected [default: true]",
+        flag: None,
+    },
 ];
 
 impl DraftParams {
@@ -55,14 +66,15 @@ impl DraftParams {
 impl Mode for DraftParams {
     fn info(&self) -> ModeInfo {
         let (name, summary) = match (self.model, self.lookup) {
-            (true, false) => (
-                "drafted",
-                "the same tokens, sooner: drafted by the model of --draft, or from masks",
-            ),
-            (true, true) => ("drafted+lookup", "drafts from both sources"),
+            (true, false) => {
+                ("drafted", "the same tokens, sooner: drafted by the draft model, or from masks")
+            }
+            (true, true) => {
+                ("drafted+lookup", "the same tokens, sooner: drafted from both sources")
+            }
             (false, _) => (
                 "lookup",
-                "the same with every model: drafts are what followed the same tokens before",
+                "the same tokens, sooner: drafts are what followed the same tokens before",
             ),
         };
         let uses_draft_model = self.model;

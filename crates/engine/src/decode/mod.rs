@@ -148,8 +148,7 @@ impl DecodeSettings {
     ///
     /// If a name is unknown, or a setting belongs to another mode.
     pub fn resolve(&self, default: DecodeMode) -> Result<DecodeMode, UnsupportedMode> {
-        let objects = self.objects.iter().filter(|(_, fields)| !fields.is_empty());
-        let objects: Vec<&str> = objects.map(|(object, _)| object.as_str()).collect();
+        let objects: Vec<&str> = self.objects.keys().map(String::as_str).collect();
         let implied =
             || objects.iter().copied().find(|object| DecodeMode::from_name(object).is_some());
         let mut mode = match self.mode.as_deref().or_else(implied) {

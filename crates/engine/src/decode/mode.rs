@@ -60,18 +60,10 @@ pub struct Setting {
     pub name: &'static str,
     /// Type of its value.
     pub kind: SettingKind,
-    /// Long name of its command-line flag, without dashes, and the help text.
-    pub flag: Option<(&'static str, &'static str)>,
-}
-
-impl Setting {
-    pub(super) const fn new(object: &'static str, name: &'static str, kind: SettingKind) -> Self {
-        Self { object, name, kind, flag: None }
-    }
-
-    pub(super) const fn flag(self, name: &'static str, help: &'static str) -> Self {
-        Self { flag: Some((name, help)), ..self }
-    }
+    /// One line of documentation, without a full stop.
+    pub help: &'static str,
+    /// Long name of its command-line flag, without dashes.
+    pub flag: Option<&'static str>,
 }
 
 /// Type of a setting.
@@ -89,7 +81,7 @@ pub enum SettingKind {
 
 impl SettingKind {
     /// Returns a description if the value does not have this type.
-    pub(super) fn mismatch(self, value: &Value) -> Option<&'static str> {
+    pub fn mismatch(self, value: &Value) -> Option<&'static str> {
         let (matches, expected) = match self {
             Self::Count => (value.is_u64(), "a whole number"),
             Self::Number => (value.is_number(), "a number"),

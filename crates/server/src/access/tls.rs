@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,35 +18,15 @@ use tokio_rustls::server::TlsStream;
 #[derive(Clone)]
 pub struct Tls(TlsAcceptor);
 
-/// Error in the TLS configuration.
+/// Error in the TLS configuration: the file at fault, and what is wrong with it.
 #[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// A file could not be read.
-    #[error("{}: {source}", file.display())]
-    Read {
-        /// Path of the file.
-        file: PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
-    /// A file does not hold what is expected.
-    #[error("{}: {what}", file.display())]
-    Content {
-        /// Path of the file.
-        file: PathBuf,
-        /// Description of the problem.
-        what: String,
-    },
-    /// Certificate and key do not belong together.
-    #[error("{} does not match the key {}: {source}", certificate.display(), key.display())]
-    Pair {
-        /// Path of the certificate file.
-        certificate: PathBuf,
-        /// Path of the key file.
-        key: PathBuf,
-        /// The TLS library's error.
-        source: rustls::Error,
-    },
+#[error("{0}")]
+pub struct TlsError(String);
+
+impl TlsError {
+    fn new(file: &Path, what: impl fmt::Display) -> Self {
+        Self(format!("{}: {what}", file.display()))
+    }
 }
 
 const NO_CERTIFICATE: &str = "contains no certificate: expected PEM with BEGIN CERTIFICATE";
@@ -63,10 +43,9 @@ impl Tls {
     pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let chain = certificates(certificate)?;
         let private = private_key(key)?;
-        let pair = |source| TlsError::Pair {
-            certificate: certificate.to_owned(),
-            key: key.to_owned(),
-            source,
+        let pair = |error: rustls::Error| {
+            let (certificate, key) = (certificate.display(), key.display());
+            TlsError(format!("{certificate} does not match the key {key}: {error}"))
         };
         let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[&TLS13, &TLS12])
@@ -77,7 +56,6 @@ impl Tls {
         Ok(Self(Arc::new(config).into()))
     }
 
-    /// Performs the handshake.
     pub(crate) async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -94,23 +72,21 @@ impl fmt::Debug for Tls {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(file).map_err(|source| TlsError::Read { file: file.to_owned(), source })
+    std::fs::read(file).map_err(|error| TlsError::new(file, error))
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let wrong = |what: String| TlsError::Content { file: file.to_owned(), what };
     let text = read(file)?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let chain = chain.map_err(|error| {
-        wrong(match error {
-            // The library's message is a list of bytes.
-            pem::Error::MissingSectionEnd { .. } => {
-                "the file is truncated: a PEM section does not end".to_owned()
-            }
-            error => format!("invalid PEM: {error}"),
-        })
-    })?;
-    if chain.is_empty() { Err(wrong(NO_CERTIFICATE.to_owned())) } else { Ok(chain) }
+    match chain {
+        Ok(chain) if chain.is_empty() => Err(TlsError::new(file, NO_CERTIFICATE)),
+        Ok(chain) => Ok(chain),
+        // The library's message is a list of bytes.
+        Err(pem::Error::MissingSectionEnd { .. }) => {
+            Err(TlsError::new(file, "the file is truncated: a PEM section does not end"))
+        }
+        Err(error) => Err(TlsError::new(file, format_args!("invalid PEM: {error}"))),
+    }
 }
 
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
@@ -118,11 +94,11 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
         let has_passphrase = text.windows(9).any(|word| word == b"ENCRYPTED");
         let what = match error {
-            _ if has_passphrase => LOCKED_KEY.to_owned(),
-            pem::Error::NoItemsFound => NO_KEY.to_owned(),
+            _ if has_passphrase => LOCKED_KEY,
+            pem::Error::NoItemsFound => NO_KEY,
             // The file is secret, so nothing of it is quoted.
-            _ => "the private key is not valid PEM".to_owned(),
+            _ => "the private key is not valid PEM",
         };
-        TlsError::Content { file: file.to_owned(), what }
+        TlsError::new(file, what)
     })
 }

@@ -5,31 +5,48 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
+use axum::extract::State;
 use axum::http::{HeaderValue, Request, header};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use axum::routing::post;
+use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::sleep;
+use utoipa::ToSchema;
 
 use super::suggest::add_suggestion;
 use super::{Dialect, Writer};
 use crate::app::{App, is_on};
 use crate::error::ApiError;
-use crate::generation::Context;
-use crate::generation::sequences::Sequences;
+use crate::generation::{Context, Sequences};
 use crate::http::body::read_json;
+use crate::http::routes::{Doc, JSON, Routes};
+
+impl Routes {
+    /// Adds a route that generates text: a response of type `T`, or a stream of `E`.
+    pub(super) fn generate<D: Dialect, T: ToSchema, E: ToSchema>(
+        self,
+        path: &str,
+        doc: Doc,
+    ) -> Self {
+        let respond = async |State(app): State<App>, request: Request<Body>| {
+            generate::<D>(app, request).await
+        };
+        self.route::<T>("post", path, doc, JSON, post(respond))
+            .responding::<E>("post", path, D::Writer::CONTENT_TYPE)
+            .reading::<D::Request>(path)
+    }
+}
 
 /// Reads a request, runs its sequences, and responds with a stream or as a whole.
-pub(super) async fn generate<D: Dialect>(
-    app: App,
-    request: Request<Body>,
-) -> Result<Response, ApiError> {
+async fn generate<D: Dialect>(app: App, request: Request<Body>) -> Result<Response, ApiError> {
+    app.check_draining()?;
     let cx = Context::new(&app, &request)?;
     let request = read_json(request, &app.options.limits).await?;
     let respond = async {
         let (dialect, mut generation) = D::read(request, &cx)?;
-        let prompts = generation.tokenize(cx.model).await?;
-        generation.compile(cx.model).await?;
+        let prompts = generation.tokenize(&cx.model).await?;
+        generation.compile(&cx.model).await?;
         let sequences = Sequences::start(&cx, &generation, prompts)?;
         let writer = dialect.writer(&cx, &generation, &sequences);
         if generation.stream && sequences.len() > 0 {
@@ -41,17 +58,16 @@ pub(super) async fn generate<D: Dialect>(
     respond.await.map_err(|error| suggest(error).renamed(D::ALIASES))
 }
 
-/// Waits for all sequences and folds their frames into one response.
+/// Waits for all sequences and adds their frames to one response.
 async fn whole_response<W: Writer>(
     app: &App,
     mut sequences: Sequences,
     mut writer: W,
 ) -> Result<Response, ApiError> {
     let mut stop = app.stop_signal();
-    let mut response = writer.response();
     let mut frames = writer.start(&sequences);
     loop {
-        frames.into_iter().for_each(|frame| W::fold(&mut response, frame));
+        frames.into_iter().for_each(|frame| writer.fold(frame));
         let next = tokio::select! {
             next = sequences.next() => next,
             () = is_on(&mut stop) => return Err(ApiError::stopping()),
@@ -61,23 +77,23 @@ async fn whole_response<W: Writer>(
             None => break,
         };
     }
-    writer.end(&sequences).into_iter().for_each(|frame| W::fold(&mut response, frame));
-    Ok(Json(response).into_response())
+    writer.end(&sequences).into_iter().for_each(|frame| writer.fold(frame));
+    Ok(Json(writer.response()).into_response())
 }
 
 /// Sends frames as they come. If the client disconnects, the sequences are dropped and thereby cancelled.
-fn stream_response<W: Writer>(app: &App, sequences: Sequences, writer: W) -> Response {
+fn stream_response<W: Writer>(app: &App, sequences: Sequences, mut writer: W) -> Response {
+    let frames = writer.start(&sequences);
     let stream = ResponseStream {
         sequences,
         writer,
         stop: app.stop_signal(),
         keep_alive: app.options.limits.keep_alive,
-        state: State::New,
+        has_ended: false,
     };
-    let chunks = stream::unfold(stream, |mut stream| async {
-        let bytes = stream.next().await?;
-        Some((Ok::<_, Infallible>(bytes), stream))
-    });
+    let start = Some(stream.encode(&frames)).filter(|start| !start.is_empty());
+    let chunks = stream::unfold(stream, async |mut stream| Some((stream.next().await?, stream)));
+    let chunks = stream::iter(start).chain(chunks).map(Ok::<_, Infallible>);
     let mut response = Body::from_stream(chunks).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(W::CONTENT_TYPE));
@@ -92,62 +108,43 @@ struct ResponseStream<W> {
     writer: W,
     stop: watch::Receiver<bool>,
     keep_alive: Duration,
-    state: State,
-}
-
-enum State {
-    New,
-    Running,
-    Ended,
+    has_ended: bool,
 }
 
 impl<W: Writer> ResponseStream<W> {
     /// Returns the next bytes to send, or `None` after the last.
     async fn next(&mut self) -> Option<String> {
-        match self.state {
-            State::New => {
-                self.state = State::Running;
-                let frames = self.writer.start(&self.sequences);
-                let bytes = self.encode(frames);
-                Some(if bytes.is_empty() { self.next_frames().await } else { bytes })
-            }
-            State::Running => Some(self.next_frames().await),
-            State::Ended => None,
-        }
-    }
-
-    async fn next_frames(&mut self) -> String {
-        loop {
+        while !self.has_ended {
             let next = tokio::select! {
                 next = self.sequences.next() => next,
-                () = is_on(&mut self.stop) => return self.fail(&ApiError::stopping()),
-                () = sleep(self.keep_alive) => return self.writer.keep_alive(),
+                () = is_on(&mut self.stop) => return Some(self.fail(&ApiError::stopping())),
+                () = sleep(self.keep_alive) => return Some(self.writer.keep_alive()),
             };
-            match next {
+            let bytes = match next {
                 Some((at, Ok(event))) => {
                     let frames = self.writer.event(&self.sequences, at, event);
-                    let bytes = self.encode(frames);
-                    if !bytes.is_empty() {
-                        return bytes;
-                    }
+                    self.encode(&frames)
                 }
-                Some((_, Err(error))) => return self.fail(&error.into()),
+                Some((_, Err(error))) => self.fail(&error.into()),
                 None => {
-                    self.state = State::Ended;
+                    self.has_ended = true;
                     let frames = self.writer.end(&self.sequences);
-                    return self.encode(frames) + &self.writer.close();
+                    self.encode(&frames) + W::END
                 }
+            };
+            if !bytes.is_empty() {
+                return Some(bytes);
             }
         }
+        None
     }
 
-    fn encode(&mut self, frames: Vec<W::Frame>) -> String {
-        frames.into_iter().map(|frame| self.writer.encode(frame)).collect()
+    fn encode(&self, frames: &[W::Frame]) -> String {
+        frames.iter().map(|frame| self.writer.encode(frame)).collect()
     }
 
-    /// Reports an error and ends the stream.
     fn fail(&mut self, error: &ApiError) -> String {
-        self.state = State::Ended;
-        self.writer.error(error) + &self.writer.close()
+        self.has_ended = true;
+        self.writer.error(error) + W::END
     }
 }

@@ -1,9 +1,8 @@
 //! API dialects: the JSON of other servers for the same work.
 //!
 //! A dialect is a folder. Its requests are read into a [`Generation`], and its [`Writer`] turns the events of
-//! sequences into frames of a stream; a response that is not streamed is the same frames folded together. One
-//! handler (`handler.rs`) does everything else. To add a dialect, add its folder and its line in
-//! [`DIALECTS`].
+//! sequences into frames of a stream, and into a response that is not streamed. One handler (`handler.rs`) does
+//! everything else. To add a dialect, add its folder and its line in [`DIALECTS`].
 
 mod anthropic;
 mod handler;
@@ -22,18 +21,16 @@ use axum::response::Response;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use wf_api::sse;
+use wf_api::wire::ErrorBody;
 
-use crate::app::App;
 use crate::error::ApiError;
-use crate::generation::sequences::{SequenceEvent, Sequences};
-use crate::generation::{Context, Generation};
+use crate::generation::{Context, Generation, SequenceEvent, Sequences};
 use crate::http::request_id;
+use crate::http::routes::Routes;
 
 pub(crate) use openai::CHAT_TOOLS;
 
-/// All dialects.
 const DIALECTS: &[Registration] = &[
     openai_chat::DIALECT,
     openai_completions::DIALECT,
@@ -45,7 +42,7 @@ const DIALECTS: &[Registration] = &[
 
 /// Routes of a dialect, and the shape of its errors.
 struct Registration {
-    routes: fn() -> OpenApiRouter<App>,
+    routes: fn() -> Routes,
     /// Renders an error under these paths, if it has another shape than OpenAI's.
     errors: Option<ErrorFormat>,
 }
@@ -75,27 +72,25 @@ trait Dialect: Sized + Send + 'static {
     const ALIASES: &'static [(&'static str, &'static str)] = &[];
 
     /// Reads a request. `Self` keeps the values that the writer needs.
-    fn read(request: Self::Request, cx: &Context<'_>) -> Result<(Self, Generation), ApiError>;
+    fn read(request: Self::Request, cx: &Context) -> Result<(Self, Generation), ApiError>;
 
     /// Creates the writer of the response to a request whose sequences have been started.
-    fn writer(
-        self,
-        cx: &Context<'_>,
-        generation: &Generation,
-        sequences: &Sequences,
-    ) -> Self::Writer;
+    fn writer(self, cx: &Context, generation: &Generation, sequences: &Sequences) -> Self::Writer;
 }
 
-/// Turns events of sequences into frames of a stream.
+/// Turns events of sequences into frames of a stream, and into a response that is not streamed.
 trait Writer: Send + 'static {
     /// Unit of a stream.
-    type Frame: Send;
+    type Frame: Serialize + Send;
 
-    /// Response that is not streamed: all frames folded together.
+    /// Response that is not streamed.
     type Response: Serialize + Send;
 
     /// Media type of the stream.
     const CONTENT_TYPE: &'static str = "text/event-stream";
+
+    /// Bytes that end every stream.
+    const END: &'static str = "data: [DONE]\n\n";
 
     /// Returns the frames before the first event.
     fn start(&mut self, _sequences: &Sequences) -> Vec<Self::Frame> {
@@ -111,23 +106,20 @@ trait Writer: Send + 'static {
         Vec::new()
     }
 
-    /// Returns the response that frames are folded into.
-    fn response(&self) -> Self::Response;
+    /// Adds a frame to the response. A writer whose frames repeat what it keeps itself has nothing to add.
+    fn fold(&mut self, _frame: Self::Frame) {}
 
-    /// Adds a frame to a response.
-    fn fold(response: &mut Self::Response, frame: Self::Frame);
+    /// Returns the response to which all frames have been added.
+    fn response(self) -> Self::Response;
 
     /// Returns the bytes of a frame.
-    fn encode(&mut self, frame: Self::Frame) -> String;
+    fn encode(&self, frame: &Self::Frame) -> String {
+        sse::json_event(frame)
+    }
 
     /// Returns the bytes that report an error inside a stream.
     fn error(&mut self, error: &ApiError) -> String {
         sse::json_event(&error.body())
-    }
-
-    /// Returns the bytes that end every stream.
-    fn close(&self) -> String {
-        sse::event(sse::DONE)
     }
 
     /// Returns bytes that carry no data and keep the connection open.
@@ -137,8 +129,9 @@ trait Writer: Send + 'static {
 }
 
 /// Returns the routes of all dialects.
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    DIALECTS.iter().fold(OpenApiRouter::new(), |all, dialect| all.merge((dialect.routes)()))
+pub(crate) fn routes() -> Routes {
+    let none = Routes::new::<ErrorBody>("");
+    DIALECTS.iter().fold(none, |all, dialect| all.merge((dialect.routes)()))
 }
 
 /// Renders errors in the shape that clients of a path expect, wherever they come from.
@@ -161,14 +154,14 @@ mod tests {
     use serde_json::{Value, json};
     use wf_engine::GrammarSource;
 
-    use super::anthropic::CONSTRAINTS as ANTHROPIC;
-    use super::ollama::CONSTRAINTS as OLLAMA;
-    use super::openai_responses::CONSTRAINTS as RESPONSES;
-    use crate::generation::constraint::{ConstraintField, take};
+    use super::anthropic::FIELDS as ANTHROPIC;
+    use super::ollama::FIELDS as OLLAMA;
+    use super::openai_responses::FIELDS as RESPONSES;
+    use crate::generation::FieldRules;
 
-    fn taken(by: &[ConstraintField], fields: &Value) -> Result<Option<GrammarSource>, String> {
+    fn taken(by: &FieldRules, fields: &Value) -> Result<Option<GrammarSource>, String> {
         let Value::Object(mut extra) = fields.clone() else { panic!("an object") };
-        let taken = take(by, &mut extra).map_err(|error| error.message);
+        let taken = by.read(&mut extra).map_err(|error| error.message);
         assert!(taken.is_err() || extra.is_empty(), "the field is removed");
         taken.map(|taken| taken.map(|taken| taken.source))
     }
@@ -179,21 +172,24 @@ mod tests {
         let flat = json!({"type": "json_schema", "name": "x", "strict": true, "schema": schema});
         let expected = Ok(Some(GrammarSource::JsonSchema(schema.clone())));
         for (by, fields) in [
-            (OLLAMA, json!({"format": schema})),
-            (RESPONSES, json!({"text": {"format": flat, "verbosity": "low"}})),
-            (ANTHROPIC, json!({"output_config": {"format": flat, "effort": "low"}})),
-            (ANTHROPIC, json!({"output_format": flat})),
+            (&OLLAMA, json!({"format": schema})),
+            (&RESPONSES, json!({"text": {"format": flat, "verbosity": "low"}})),
+            (&ANTHROPIC, json!({"output_config": {"format": flat, "effort": "low"}})),
+            (&ANTHROPIC, json!({"output_format": flat})),
         ] {
             assert_eq!(taken(by, &fields), expected, "{fields}");
         }
         let object = Ok(Some(GrammarSource::json_object()));
-        assert_eq!(taken(OLLAMA, &json!({"format": "json"})), object);
-        assert_eq!(taken(RESPONSES, &json!({"text": {"format": {"type": "json_object"}}})), object);
+        assert_eq!(taken(&OLLAMA, &json!({"format": "json"})), object);
+        assert_eq!(
+            taken(&RESPONSES, &json!({"text": {"format": {"type": "json_object"}}})),
+            object
+        );
         for (by, fields) in [
-            (OLLAMA, json!({"format": ""})),
-            (RESPONSES, json!({"text": {}})),
-            (RESPONSES, json!({"text": {"format": {"type": "text"}}})),
-            (ANTHROPIC, json!({"output_config": {"effort": "high", "format": null}})),
+            (&OLLAMA, json!({"format": ""})),
+            (&RESPONSES, json!({"text": {}})),
+            (&RESPONSES, json!({"text": {"format": {"type": "text"}}})),
+            (&ANTHROPIC, json!({"output_config": {"effort": "high", "format": null}})),
         ] {
             assert_eq!(taken(by, &fields), Ok(None), "{fields}");
         }
@@ -202,11 +198,15 @@ mod tests {
     #[test]
     fn invalid_constraints_are_rejected_by_name() {
         for (by, fields, expected) in [
-            (OLLAMA, json!({"format": "yaml"}), "format: must be \"json\" or a JSON schema"),
-            (RESPONSES, json!({"text": "json"}), "text: must be an object"),
-            (RESPONSES, json!({"text": {"format": {"type": "xml"}}}), "text: format: type must be"),
-            (RESPONSES, json!({"text": {"formats": {}}}), "text: unknown field \"formats\""),
-            (ANTHROPIC, json!({"output_format": {"type": "json_schema"}}), "schema is required"),
+            (&OLLAMA, json!({"format": "yaml"}), "format: must be \"json\" or a JSON schema"),
+            (&RESPONSES, json!({"text": "json"}), "text: must be an object"),
+            (
+                &RESPONSES,
+                json!({"text": {"format": {"type": "xml"}}}),
+                "text: format: type must be",
+            ),
+            (&RESPONSES, json!({"text": {"formats": {}}}), "text: unknown field \"formats\""),
+            (&ANTHROPIC, json!({"output_format": {"type": "json_schema"}}), "schema is required"),
         ] {
             let message = taken(by, &fields).unwrap_err();
             assert!(message.contains(expected), "{fields}: {message}");

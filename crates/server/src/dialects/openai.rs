@@ -4,39 +4,17 @@ use serde_json::Value;
 use wf_engine::GrammarSource;
 
 use crate::app::now;
+use crate::error::ApiError;
 use crate::generation::constraint::{ConstraintField, schema};
-use crate::generation::fields::FieldRules;
-use crate::generation::tools::ToolSyntax;
-use crate::generation::{Context, Generation};
+use crate::generation::fields::check_range;
+use crate::generation::{Context, FieldRules, Generation, ToolSyntax};
 
 /// Untyped fields, gateways' additions included.
 pub(super) const FIELDS: FieldRules = FieldRules {
-    ignored: &[
-        "user",
-        "metadata",
-        "store",
-        "service_tier",
-        "safety_identifier",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "prompt_cache_options",
-        "prediction",
-        "reasoning_effort",
-        "verbosity",
-        "moderation",
-        "parallel_tool_calls",
-        "separate_reasoning",
-        "stream_reasoning",
-        "session_params",
-        "rid",
-        "no_logs",
-        "log_metrics",
-        "custom_labels",
-        "background",
-        "conversation_id",
-        "cache_prompt",
-        "timings_per_token",
-    ],
+    ignored: "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention \
+              prompt_cache_options prediction reasoning_effort verbosity moderation parallel_tool_calls \
+              separate_reasoning stream_reasoning session_params rid no_logs log_metrics custom_labels \
+              background conversation_id cache_prompt timings_per_token",
     unsupported: &[
         ("tools", &["[]"]),
         ("tool_choice", &[r#""none""#, r#""auto""#]),
@@ -60,11 +38,12 @@ pub(super) const FIELDS: FieldRules = FieldRules {
         ("lora_path", &[]),
         ("chat_template", &[]),
     ],
+    constraints: CONSTRAINTS,
 };
 
 /// Constraints under the names of OpenAI (`response_format`), vLLM (`structured_outputs`, `guided_*`), SGLang
 /// (`json_schema`, `regex`, `ebnf`) and llama.cpp (`json_schema`, `grammar`).
-pub(super) const CONSTRAINTS: &[ConstraintField] = &[
+const CONSTRAINTS: &[ConstraintField] = &[
     ("response_format", response_format),
     ("structured_outputs", structured_outputs),
     ("json_schema", schema),
@@ -146,6 +125,10 @@ fn choice(value: &Value) -> Result<Option<GrammarSource>, String> {
     Ok(Some(GrammarSource::Choice(texts.ok_or("must be a list of strings")?)))
 }
 
+pub(super) fn check_top(cx: &Context, field: &str, top: Option<u32>) -> Result<(), ApiError> {
+    check_range(field, top.unwrap_or(0), 0..=cx.app.options.limits.top_logprobs)
+}
+
 /// Values that every frame of a response repeats.
 pub(super) struct ResponseMeta {
     pub(super) id: String,
@@ -161,7 +144,7 @@ pub(super) struct ResponseMeta {
 
 impl ResponseMeta {
     /// Creates the values of a response whose id starts with `prefix`.
-    pub(super) fn new(cx: &Context<'_>, prefix: &str, generation: &Generation) -> Self {
+    pub(super) fn new(cx: &Context, prefix: &str, generation: &Generation) -> Self {
         Self {
             id: format!("{prefix}-{}", cx.request_id),
             created: now(),

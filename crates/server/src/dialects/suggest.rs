@@ -1,9 +1,9 @@
 //! Suggestions for misspelled fields.
 
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
+use crate::http::routes::{Routes, fields};
 
 /// Minimum similarity of a suggestion, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.9;
@@ -15,41 +15,18 @@ pub(super) fn add_suggestion<T: ToSchema>(
 ) -> ApiError {
     let (Some(name), "unknown_parameter") = (&error.param, error.code) else { return error };
     let alias = aliases.iter().find(|(ours, _)| ours == name).map(|(_, theirs)| (*theirs).into());
-    let similarity = |field: &String| strsim::jaro_winkler(name, field);
     let similar = || {
-        let fields = field_names::<T>().into_iter();
-        let best = fields.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-        best.filter(|best| similarity(best) >= MIN_SIMILARITY)
+        let (_, document) = Routes::new::<T>("").into_parts();
+        let fields = fields(&document, &document["components"]["schemas"][&*T::name()]);
+        let fields = fields.iter().map(|(field, _)| (strsim::jaro_winkler(name, field), *field));
+        let best = fields.max_by(|(a, _), (b, _)| a.total_cmp(b));
+        best.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
+            .map(|(_, name)| name.to_owned())
     };
     if let Some(best) = alias.or_else(similar) {
         error.message += &format!("; did you mean {best:?}?");
     }
     error
-}
-
-/// Lists the fields of a request type, flattened ones included.
-fn field_names<T: ToSchema>() -> Vec<String> {
-    let mut types = Vec::new();
-    T::schemas(&mut types);
-    let types = types.into_iter().map(|(name, schema)| (name, to_value(schema)));
-    let mut names = Vec::new();
-    collect(&to_value(T::schema()), &types.collect::<Vec<_>>(), &mut names);
-    names
-}
-
-fn to_value(schema: impl serde::Serialize) -> Value {
-    serde_json::to_value(schema).unwrap_or_default()
-}
-
-fn collect(schema: &Value, types: &[(String, Value)], names: &mut Vec<String>) {
-    let target = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next());
-    if let Some((_, schema)) = types.iter().find(|(name, _)| Some(name.as_str()) == target) {
-        collect(schema, types, names);
-    }
-    for part in schema["allOf"].as_array().into_iter().flatten() {
-        collect(part, types, names);
-    }
-    names.extend(schema["properties"].as_object().into_iter().flat_map(|all| all.keys().cloned()));
 }
 
 #[cfg(test)]
@@ -67,6 +44,7 @@ mod tests {
         };
         let expected = r#"unknown field "temprature"; did you mean "temperature"?"#;
         assert_eq!(message("temprature"), expected);
+        assert!(message("difusion").ends_with(r#"did you mean "diffusion"?"#));
         assert!(message("mesages").ends_with(r#"did you mean "messages"?"#));
         assert!(message("max_token").ends_with(r#"did you mean "max_tokens"?"#));
         assert!(message("n_predict").ends_with(r#"did you mean "max_tokens"?"#));

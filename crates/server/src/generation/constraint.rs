@@ -3,7 +3,6 @@
 //! Each dialect lists the fields it reads constraints from, with one of the readers below.
 
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 use wf_api::wire::JsonObject;
 use wf_engine::{Grammar, GrammarError, GrammarSource};
 
@@ -44,17 +43,14 @@ pub(crate) fn take(
 }
 
 impl Constraint {
-    /// Compiles the grammar, on a thread where that may take long.
+    /// Compiles the grammar.
     pub(crate) async fn compile(self, model: &ServedModel) -> Result<Grammar, ApiError> {
         let Self { field, source } = self;
-        let frontend = model.frontend.clone();
-        let compiled = spawn_blocking(move || frontend.compile(&source));
-        let compiled = compiled.await.map_err(|_| ApiError::internal())?;
+        let compiled = model.run(move |frontend| frontend.compile(&source)).await?;
         compiled.map_err(|error| grammar_error(field, error))
     }
 }
 
-/// Reports an error of the grammar in `field`.
 pub(crate) fn grammar_error(field: &str, error: GrammarError) -> ApiError {
     match error {
         GrammarError::Invalid(what) => ApiError::at(field, &what),

@@ -11,7 +11,6 @@ use crate::error::ApiError;
 
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 
-/// Converts messages for the chat template.
 pub(crate) fn read_messages(
     app: &App,
     messages: Vec<wire::ChatMessage>,
@@ -59,7 +58,6 @@ pub(crate) fn read_text(field: &str, content: Content) -> Result<String, ApiErro
     Ok(texts?.join("\n"))
 }
 
-/// Returns the text of one part.
 pub(crate) fn read_part(field: &str, part: ContentPart) -> Result<String, ApiError> {
     match part.text {
         Some(text) if part.kind == "text" => Ok(text),

@@ -1,63 +1,103 @@
-//! The decoding mode of a request.
+//! The decoding mode of a request, and its settings.
 //!
 //! sglang-router rewrites requests and drops fields it does not know, but forwards `metadata` (strings only),
 //! `chat_template_kwargs`, `session_params` and `custom_labels`. So `decode` and the objects with settings of a
-//! mode are also read from those, objects also as JSON in a string.
+//! mode are also read from those, objects also as JSON in a string. The engine declares the objects.
 
-use serde_json::Value;
-use wf_api::wire::{JsonObject, Sampling};
-use wf_engine::{DecodeMode, DecodeSettings};
+use serde_json::{Value, json};
+use wf_api::wire::JsonObject;
+use wf_engine::{DecodeMode, DecodeSettings, Setting, SettingKind};
 
 use crate::error::ApiError;
 
 /// Fields that a router forwards.
 const FORWARDED: [&str; 3] = ["metadata", "session_params", "custom_labels"];
 
-/// Reads decoding settings from forwarded fields where the request itself does not set them.
-pub(crate) fn read_forwarded(
-    sampling: &mut Sampling,
+/// Takes the settings out of the untyped fields of a request, and adds those in forwarded fields.
+pub(crate) fn take_settings(
+    mode: Option<String>,
+    extra: &mut JsonObject,
+    kwargs: Option<&JsonObject>,
+) -> Result<DecodeSettings, ApiError> {
+    let mut settings = DecodeSettings { mode, ..DecodeSettings::default() };
+    for name in DecodeMode::setting_objects() {
+        if let Some(value) = extra.remove(name).filter(|value| !value.is_null()) {
+            settings.objects.insert(name.to_owned(), read_object(name, value)?);
+        }
+    }
+    add_forwarded(settings, extra, kwargs)
+}
+
+/// Adds settings from forwarded fields where the request itself does not set them.
+pub(crate) fn add_forwarded(
+    mut settings: DecodeSettings,
     extra: &JsonObject,
     kwargs: Option<&JsonObject>,
-) -> Result<(), ApiError> {
+) -> Result<DecodeSettings, ApiError> {
     let forwarded = FORWARDED.iter().filter_map(|name| extra.get(*name)?.as_object());
     for fields in kwargs.into_iter().chain(forwarded) {
-        if let (None, Some(Value::String(mode))) = (&sampling.decode, fields.get("decode")) {
-            sampling.decode = Some(mode.clone());
+        if let (None, Some(Value::String(mode))) = (&settings.mode, fields.get("decode")) {
+            settings.mode = Some(mode.clone());
         }
         for name in DecodeMode::setting_objects() {
-            if let Some(value) = fields.get(name) {
-                set_if_absent(sampling, name, value)
-                    .map_err(|error| ApiError::at(name, &error.to_string()))?;
+            let Some(value) = fields.get(name).filter(|value| !value.is_null()) else { continue };
+            if !settings.objects.contains_key(name) {
+                let value = match value {
+                    Value::String(json) => serde_json::from_str(json)
+                        .map_err(|error| ApiError::at(name, &error.to_string()))?,
+                    value => value.clone(),
+                };
+                settings.objects.insert(name.to_owned(), read_object(name, value)?);
             }
         }
     }
-    Ok(())
+    Ok(settings)
 }
 
-/// Sets a field of the sampling parameters by name.
-fn set_if_absent(sampling: &mut Sampling, name: &str, value: &Value) -> serde_json::Result<()> {
-    let mut fields = serde_json::to_value(&*sampling)?;
-    if fields.get(name).is_none_or(Value::is_null) {
-        fields[name] = match value {
-            Value::String(json) => serde_json::from_str(json)?,
-            value => value.clone(),
+fn settings_in(object: &str) -> impl Iterator<Item = &'static Setting> {
+    DecodeMode::all_settings().into_iter().filter(move |setting| setting.object == object)
+}
+
+/// Checks names and types of settings.
+fn read_object(object: &str, value: Value) -> Result<JsonObject, ApiError> {
+    let Value::Object(fields) = value else {
+        return Err(ApiError::at(object, "must be an object"));
+    };
+    for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+        let Some(setting) = settings_in(object).find(|setting| setting.name == name) else {
+            let names: Vec<_> = settings_in(object).map(|setting| setting.name).collect();
+            let what = format!("unknown field `{name}`: expected one of {}", names.join(", "));
+            return Err(ApiError::at(object, &what));
         };
-        *sampling = serde_json::from_value(fields)?;
-    }
-    Ok(())
-}
-
-/// Returns the mode that a request sets, or else `default`.
-pub(crate) fn mode(sampling: &Sampling, default: DecodeMode) -> Result<DecodeMode, ApiError> {
-    let mut settings =
-        DecodeSettings { mode: sampling.decode.clone(), ..DecodeSettings::default() };
-    let fields = serde_json::to_value(sampling).unwrap_or_default();
-    for name in DecodeMode::setting_objects() {
-        if let Some(object) = fields.get(name).and_then(Value::as_object) {
-            settings.objects.insert(name.to_owned(), object.clone());
+        if let Some(expected) = setting.kind.mismatch(value) {
+            return Err(ApiError::at(object, &format!("{name} is {value}: must be {expected}")));
         }
     }
-    settings.resolve(default).map_err(|error| ApiError::field("decode", error.to_string()))
+    Ok(fields)
+}
+
+/// Returns the JSON schemas of all objects with settings, by name.
+pub(crate) fn object_schemas() -> JsonObject {
+    let schema = |object| {
+        let fields = settings_in(object).map(|setting| {
+            let kind = match setting.kind {
+                SettingKind::Count => "integer",
+                SettingKind::Number => "number",
+                SettingKind::Bool => "boolean",
+                SettingKind::Name => "string",
+            };
+            let field = json!({"type": [kind, "null"], "description": setting.help});
+            (setting.name.to_owned(), field)
+        });
+        json!({
+            "type": ["object", "null"],
+            "description": "Settings of decoding modes",
+            "properties": JsonObject::from_iter(fields),
+            "additionalProperties": false,
+        })
+    };
+    let objects = DecodeMode::setting_objects().into_iter();
+    objects.map(|object| (object.to_owned(), schema(object))).collect()
 }
 
 #[cfg(test)]
@@ -70,17 +110,17 @@ mod tests {
 
     #[test]
     fn forwarded_fields_are_read_where_the_request_sets_none() {
-        let mut sampling = Sampling::default();
+        let none = DecodeSettings::default();
         let metadata =
             object(r#"{"metadata": {"decode": "diffusion", "diffusion": "{\"threshold\": 0.5}"}}"#);
-        read_forwarded(&mut sampling, &metadata, None).unwrap();
-        assert_eq!(sampling.decode.as_deref(), Some("diffusion"));
-        assert_eq!(sampling.diffusion.as_ref().unwrap().threshold, Some(0.5));
+        let settings = add_forwarded(none, &metadata, None).unwrap();
+        assert_eq!(settings.mode.as_deref(), Some("diffusion"));
+        assert_eq!(settings.objects["diffusion"]["threshold"], 0.5);
 
-        let mut sampling = Sampling { decode: Some("lookup".into()), ..Sampling::default() };
+        let lookup = DecodeSettings::of_mode("lookup");
         let kwargs = object(r#"{"decode": "drafted", "draft": {"tokens": 3}}"#);
-        read_forwarded(&mut sampling, &JsonObject::new(), Some(&kwargs)).unwrap();
-        let DecodeMode::Drafted(drafting) = mode(&sampling, DecodeMode::Autoregressive).unwrap()
+        let settings = add_forwarded(lookup, &JsonObject::new(), Some(&kwargs)).unwrap();
+        let DecodeMode::Drafted(drafting) = settings.resolve(DecodeMode::Autoregressive).unwrap()
         else {
             panic!("drafts");
         };
@@ -94,8 +134,25 @@ mod tests {
     #[test]
     fn an_error_in_a_forwarded_field_is_named() {
         let wrong = object(r#"{"metadata": {"diffusion": "{\"treshold\": 1}"}}"#);
-        let error = read_forwarded(&mut Sampling::default(), &wrong, None).unwrap_err();
+        let error = add_forwarded(DecodeSettings::default(), &wrong, None).unwrap_err();
         assert_eq!(error.param.as_deref(), Some("diffusion"));
         assert!(error.message.contains("unknown field `treshold`"), "{}", error.message);
+    }
+
+    #[test]
+    fn settings_are_removed_from_the_untyped_fields_and_checked() {
+        let mut extra = object(r#"{"diffusion": {"steps": null}, "draft": null, "x": 1}"#);
+        let settings = take_settings(None, &mut extra, None).unwrap();
+        assert_eq!(settings.objects.keys().collect::<Vec<_>>(), ["diffusion"]);
+        assert_eq!(extra.keys().collect::<Vec<_>>(), ["x"]);
+        for (wrong, what) in [
+            (r#"{"diffusion": 3}"#, "must be an object"),
+            (r#"{"diffusion": {"steps": "many"}}"#, "steps is \"many\": must be a whole number"),
+            (r#"{"diffusion": {"treshold": 1}}"#, "unknown field `treshold`"),
+        ] {
+            let error = take_settings(None, &mut object(wrong), None).unwrap_err();
+            assert_eq!(error.param.as_deref(), Some("diffusion"));
+            assert!(error.message.contains(what), "{}", error.message);
+        }
     }
 }

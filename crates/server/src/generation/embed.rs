@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::sleep;
-use wf_engine::{Embedding, EmbeddingRequest, FrontendError, Pooling, RequestError, TokenId};
+use wf_api::wire::Prompt;
+use wf_engine::{Embedding, EmbeddingRequest, FrontendError, ModelText, RequestError, TokenId};
 
 use super::Context;
+use super::fields::check_range;
 use crate::app::{App, ServedModel, is_on};
 use crate::error::ApiError;
 
@@ -16,72 +18,72 @@ const CONCURRENCY: usize = 16;
 /// Pause before a request that has begun tries a full queue again.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Settings that hold for every text of a request.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct EmbedOptions {
-    pub(crate) pooling: Option<Pooling>,
-    pub(crate) dimensions: Option<usize>,
-    pub(crate) cache_salt: u64,
-    pub(crate) priority: i32,
-}
-
-impl EmbedOptions {
-    /// Rejects a number of dimensions that vectors of this model do not have.
-    pub(crate) fn check_dimensions(&self, model: &ServedModel) -> Result<(), ApiError> {
-        let max = model.frontend.embedding_len();
-        match self.dimensions {
-            Some(len) if len == 0 || len > max => {
-                let message = format!("dimensions is {len}: must be between 1 and {max}");
-                Err(ApiError::field("dimensions", message))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
 /// A tokenized text, with its path in the request.
-pub(crate) struct Text {
-    pub(crate) field: String,
-    pub(crate) tokens: Vec<TokenId>,
+struct Text {
+    field: String,
+    tokens: Vec<TokenId>,
 }
 
-/// Computes the vector of each text, in order. Dropping the future cancels what is not computed yet.
+/// Vectors of texts, in order.
+pub(crate) struct Embedded {
+    pub(crate) vectors: Vec<Vec<f32>>,
+    /// Number of tokens of all texts.
+    pub(crate) tokens: u32,
+}
+
+/// Tokenizes the texts of a field with `to_ids`, and computes a vector for each with the settings of `template`.
+/// Dropping the future cancels what is not computed yet.
 pub(crate) async fn embed(
-    cx: &Context<'_>,
-    texts: Vec<Text>,
-    options: EmbedOptions,
-) -> Result<Vec<Vec<f32>>, ApiError> {
-    let Context { app, model, request_id, .. } = cx;
+    cx: &Context,
+    field: &'static str,
+    input: Prompt,
+    to_ids: impl Fn(&ModelText, &str) -> Vec<TokenId> + Send + 'static,
+    template: EmbeddingRequest,
+) -> Result<Embedded, ApiError> {
+    let Context { app, model, .. } = cx;
+    app.check_draining()?;
+    let max_dimensions = model.frontend.embedding_len();
+    check_range("dimensions", template.dimensions.unwrap_or(1), 1..=max_dimensions)?;
+    check_count(app, field, &input)?;
+    let texts = model
+        .run(move |frontend| texts(field, input, |text| to_ids(frontend.text(), text)))
+        .await?;
     texts.iter().try_for_each(|text| check(model, text))?;
+    let tokens = texts.iter().map(|text| text.tokens.len()).sum::<usize>() as u32;
     let deadline = Instant::now() + app.options.limits.deadline;
-    let mut stop = app.stop_signal();
-    let one = |(at, text): (usize, Text)| async move {
-        let entry = app.in_flight.enter(request_id, text.tokens.len());
-        app.metrics.count_prompt(text.tokens.len(), 1);
-        let mut ended = Ended { app, reason: "abort" };
-        let embed = EmbeddingRequest {
-            tokens: text.tokens,
-            pooling: options.pooling,
-            dimensions: options.dimensions,
-            cache_salt: options.cache_salt,
-            priority: options.priority,
-            deadline: Some(deadline),
-        };
-        let vector = match start(model, embed, at > 0, deadline).await {
-            Ok(embedding) => {
-                entry.start();
-                embedding.vector().await
-            }
-            Err(error) => Err(error),
-        };
-        ended.reason = if vector.is_ok() { "stop" } else { "error" };
-        vector.map_err(ApiError::from)
+    let one = |(at, text): (usize, Text)| {
+        let embed =
+            EmbeddingRequest { tokens: text.tokens, deadline: Some(deadline), ..template.clone() };
+        embed_one(cx, embed, at > 0, deadline)
     };
     let vectors = stream::iter(texts.into_iter().enumerate()).map(one).buffered(CONCURRENCY);
-    tokio::select! {
+    let mut stop = app.stop_signal();
+    let vectors = tokio::select! {
         vectors = vectors.try_collect() => vectors,
         () = is_on(&mut stop) => Err(ApiError::stopping()),
-    }
+    };
+    Ok(Embedded { vectors: vectors?, tokens })
+}
+
+async fn embed_one(
+    cx: &Context,
+    embed: EmbeddingRequest,
+    has_begun: bool,
+    deadline: Instant,
+) -> Result<Vec<f32>, ApiError> {
+    let (app, len) = (&cx.app, embed.tokens.len());
+    let entry = app.in_flight.enter(&cx.request_id, len);
+    app.metrics.count_prompt(len, 1);
+    let mut ended = Ended { app, reason: "abort" };
+    let vector = match start(&cx.model, embed, has_begun, deadline).await {
+        Ok(embedding) => {
+            entry.start();
+            embedding.vector().await
+        }
+        Err(error) => Err(error),
+    };
+    ended.reason = if vector.is_ok() { "stop" } else { "error" };
+    Ok(vector?)
 }
 
 /// Submits a text. A request that has begun waits where a new one would be rejected.
@@ -115,6 +117,29 @@ impl Drop for Ended<'_> {
     }
 }
 
+fn texts(field: &str, input: Prompt, ids: impl Fn(&str) -> Vec<TokenId>) -> Vec<Text> {
+    let named = |(at, tokens)| Text { field: format!("{field}[{at}]"), tokens };
+    match input {
+        Prompt::Text(text) => vec![Text { field: field.to_owned(), tokens: ids(&text) }],
+        Prompt::Ids(tokens) => vec![Text { field: field.to_owned(), tokens }],
+        Prompt::Texts(texts) => texts.iter().map(|text| ids(text)).enumerate().map(named).collect(),
+        Prompt::ManyIds(many) => many.into_iter().enumerate().map(named).collect(),
+    }
+}
+
+fn check_count(app: &App, field: &str, input: &Prompt) -> Result<(), ApiError> {
+    let count = match input {
+        Prompt::Text(_) | Prompt::Ids(_) => 1,
+        Prompt::Texts(texts) => texts.len(),
+        Prompt::ManyIds(many) => many.len(),
+    };
+    let max = app.options.limits.embedding_inputs;
+    if count <= max {
+        return Ok(());
+    }
+    Err(ApiError::field(field, format!("{field} has {count} texts: must have at most {max}")))
+}
+
 /// Rejects texts that the engine would reject, under their names in the request and before any is computed.
 fn check(model: &ServedModel, text: &Text) -> Result<(), ApiError> {
     let (field, tokens) = (&text.field, &text.tokens);
@@ -126,8 +151,7 @@ fn check(model: &ServedModel, text: &Text) -> Result<(), ApiError> {
     if len > context_len {
         let message =
             format!("{field} has {len} tokens, which exceeds the context of {context_len} tokens");
-        let error = ApiError::field(field, message);
-        return Err(ApiError { code: "context_length_exceeded", ..error });
+        return Err(ApiError::too_long(field, message));
     }
     Ok(())
 }

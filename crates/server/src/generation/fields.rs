@@ -1,23 +1,36 @@
 //! Fields of requests that have no type: accepted and ignored, accepted with harmless values, or rejected by name.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
 use serde_json::Value;
 use wf_api::wire::JsonObject;
 
+use super::constraint::{self, Constraint, ConstraintField};
 use crate::error::ApiError;
 
 /// Untyped fields of a dialect.
 pub(crate) struct FieldRules {
-    /// Labels and hints that do not change the output.
-    pub(crate) ignored: &'static [&'static str],
+    /// Labels and hints that do not change the output: names separated by spaces.
+    pub(crate) ignored: &'static str,
     /// Fields that would change the output, each with the JSON values that would not.
     pub(crate) unsupported: &'static [(&'static str, &'static [&'static str])],
+    /// Fields that constrain the output.
+    pub(crate) constraints: &'static [ConstraintField],
 }
 
 impl FieldRules {
+    /// Takes the constraint out of the fields that a request type does not declare, and checks the others.
+    pub(crate) fn read(&self, extra: &mut JsonObject) -> Result<Option<Constraint>, ApiError> {
+        let constraint = constraint::take(self.constraints, extra)?;
+        self.check(extra)?;
+        Ok(constraint)
+    }
+
     /// Checks all fields that a request type does not declare.
     pub(crate) fn check(&self, extra: &JsonObject) -> Result<(), ApiError> {
         for (name, value) in extra {
-            if value.is_null() || self.ignored.contains(&name.as_str()) {
+            if value.is_null() || self.ignored.split_whitespace().any(|ignored| ignored == name) {
                 continue;
             }
             let Some((_, harmless)) = self.unsupported.iter().find(|(field, _)| field == name)
@@ -40,7 +53,18 @@ impl FieldRules {
     }
 }
 
-/// Rejects lists that are too long.
+pub(crate) fn check_range<T: PartialOrd + Display + Copy>(
+    param: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<(), ApiError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let (min, max) = range.into_inner();
+    Err(ApiError::field(param, format!("{param} is {value}: must be between {min} and {max}")))
+}
+
 pub(crate) fn check_count(param: &str, count: usize, max: usize) -> Result<(), ApiError> {
     if count <= max {
         return Ok(());

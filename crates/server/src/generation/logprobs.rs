@@ -13,7 +13,6 @@ pub(crate) fn finite(logprob: f32) -> f32 {
     logprob.max(IMPOSSIBLE)
 }
 
-/// Returns the bytes of a token.
 pub(crate) fn token_bytes(tokenizer: &Tokenizer, token: TokenId) -> &[u8] {
     let bytes = tokenizer.token_bytes(token).filter(|bytes| !bytes.is_empty());
     bytes.or_else(|| tokenizer.token_text(token).map(str::as_bytes)).unwrap_or_default()

@@ -12,15 +12,16 @@ pub(crate) mod logprobs;
 pub(crate) mod sequences;
 pub(crate) mod tools;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::Request;
-use tokio::task::spawn_blocking;
 use wf_api::wire::Sampling;
 use wf_core::{SamplingOverrides, SamplingParams, TokenId};
 use wf_engine::{
-    ChatOptions, FrontendError, GenerationRequest, ModelText, PromptInput, random_seed,
+    ChatOptions, DecodeSettings, FrontendError, GenerationRequest, ModelText, PromptInput,
+    random_seed,
 };
 use wf_text::ChatMessage;
 
@@ -30,24 +31,28 @@ use crate::error::ApiError;
 use crate::http::request_id;
 use crate::options::Limits;
 use constraint::Constraint;
-use fields::check_count;
-use tools::Tools;
+use fields::{check_count, check_range};
+
+pub(crate) use fields::FieldRules;
+pub(crate) use sequences::{SequenceEvent, Sequences};
+pub(crate) use tools::{ToolChoice, ToolSyntax, Tools, read_openai_choice};
 
 /// A request that needs the model, and the server it arrived at.
-pub(crate) struct Context<'a> {
-    pub(crate) app: &'a App,
-    pub(crate) model: &'a ServedModel,
+pub(crate) struct Context {
+    pub(crate) app: App,
+    pub(crate) model: Arc<ServedModel>,
     pub(crate) caller: Caller,
     pub(crate) request_id: String,
 }
 
-impl<'a> Context<'a> {
-    /// Rejects the request while the model is loading and while the server shuts down.
-    pub(crate) fn new(app: &'a App, request: &Request<Body>) -> Result<Self, ApiError> {
-        let model = app.model_for_work()?;
+impl Context {
+    /// Rejects the request while the model is loading.
+    pub(crate) fn new(app: &App, request: &Request<Body>) -> Result<Self, ApiError> {
+        let model = Arc::clone(app.model()?);
         let caller = request.extensions().get::<Caller>().copied();
         let caller = caller.ok_or_else(ApiError::unauthorized)?;
-        Ok(Self { app, model, caller, request_id: request_id::of(request.extensions()) })
+        let request_id = request_id::of(request.extensions());
+        Ok(Self { app: app.clone(), model, caller, request_id })
     }
 }
 
@@ -57,10 +62,15 @@ pub(crate) enum Prompt {
     /// Nothing: the client only checks that the model is loaded.
     Empty,
     /// A conversation for the chat template.
-    Chat { messages: Vec<ChatMessage>, options: ChatOptions },
+    Chat {
+        messages: Vec<ChatMessage>,
+        options: ChatOptions,
+    },
     /// Texts in which names of special tokens stand for those tokens, as in other servers of this API.
-    Texts { texts: Vec<String>, add_bos: bool },
-    /// Token ids.
+    Texts {
+        texts: Vec<String>,
+        add_bos: bool,
+    },
     Tokens(Vec<Vec<TokenId>>),
 }
 
@@ -79,11 +89,9 @@ impl Prompt {
         })
     }
 
-    /// Tokenizes all prompts, on a thread where that may take long.
+    /// Tokenizes all prompts.
     pub(crate) async fn tokenize(self, model: &ServedModel) -> Result<Vec<Vec<TokenId>>, ApiError> {
-        let frontend = model.frontend.clone();
-        let encoded = spawn_blocking(move || self.encode(frontend.text()));
-        Ok(encoded.await.map_err(|_| ApiError::internal())??)
+        Ok(model.run(move |frontend| self.encode(frontend.text())).await??)
     }
 }
 
@@ -95,7 +103,6 @@ pub(crate) struct Generation {
     /// Engine settings. Their input is set from `prompt`.
     pub(crate) settings: GenerationRequest,
     pub(crate) seed: i64,
-    /// Completions per prompt.
     pub(crate) choices: u32,
     pub(crate) stream: bool,
     pub(crate) include_usage: bool,
@@ -111,9 +118,10 @@ pub(crate) struct Generation {
 impl Generation {
     /// Checks the settings that all dialects share.
     pub(crate) fn new(
-        cx: &Context<'_>,
+        cx: &Context,
         params: &SamplingOverrides,
         s: Sampling,
+        decode: &DecodeSettings,
         prompt_field: &'static str,
         prompt: Prompt,
     ) -> Result<Self, ApiError> {
@@ -125,10 +133,7 @@ impl Generation {
             return Err(ApiError::field("min_tokens", message));
         }
         let choices = s.n.unwrap_or(1);
-        if choices == 0 || choices > limits.choices {
-            let message = format!("n is {choices}: must be between 1 and {}", limits.choices);
-            return Err(ApiError::field("n", message));
-        }
+        check_range("n", choices, 1..=limits.choices)?;
         let stream = s.stream.unwrap_or(false);
         if s.stream_options.is_some() && !stream {
             let message = "stream_options needs stream to be true";
@@ -139,13 +144,15 @@ impl Generation {
                 logit_bias: logit_biases(&s, limits)?,
                 ..cx.model.defaults.clone().with(params)
             },
-            decode: decoding::mode(&s, cx.model.decode)?,
+            decode: decode
+                .resolve(cx.model.decode)
+                .map_err(|error| ApiError::field("decode", error.to_string()))?,
             seed: Some(seed.cast_unsigned()),
             include_specials: !s.skip_special_tokens.unwrap_or(true),
             max_tokens: max_tokens.map(|max| max as usize),
             min_tokens: min_tokens as usize,
             stop: stop_strings(s.stop.map(Vec::from).unwrap_or_default(), limits)?,
-            stop_tokens: stop_tokens(cx.model, s.stop_token_ids.unwrap_or_default(), limits)?,
+            stop_tokens: stop_tokens(&cx.model, s.stop_token_ids.unwrap_or_default(), limits)?,
             ignore_eos: s.ignore_eos.unwrap_or(false),
             cache_salt: cx.app.salt(cx.caller, s.cache_salt.as_deref()),
             priority: s.priority.unwrap_or(0),
@@ -193,8 +200,7 @@ impl Generation {
             "the prompt has {prompt_len} tokens and {output}, which exceeds the context of \
              {context_len} tokens"
         );
-        let error = ApiError::field(self.prompt_field, message);
-        Err(ApiError { code: "context_length_exceeded", ..error })
+        Err(ApiError::too_long(self.prompt_field, message))
     }
 
     /// Compiles the grammar that the output has to follow, if there is one.

@@ -7,34 +7,24 @@ use std::time::{Duration, Instant};
 
 use tracing::Span;
 use wf_api::wire::{Progress, PromptTokensDetails, Timings, Usage};
-use wf_engine::{
-    Finish, Frontend, FrontendError, Logprobs, SampledToken, TextEvent, TextStream, TokenId,
-};
+use wf_engine::{Finish, Frontend, FrontendError, TextEvent, TextStream, TokenId};
 use wf_text::{Tokenizer, ToolCallEvent, ToolCallParser};
 
 use super::{Context, Generation};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::observe::in_flight::InFlightGuard;
-use crate::observe::trace::{GenerationStats, record_generation};
+use crate::observe::trace::record_generation;
 
 /// Finish reason of a sequence whose client disconnected.
 const ABORTED: &str = "abort";
 
 /// Progress of one sequence.
-pub(crate) enum SequenceEvent {
-    /// Computing begins.
-    Started { cached: usize },
-    /// Logprobs of the next prompt tokens, from the second token on.
-    PromptLogprobs(Vec<Logprobs>),
-    /// Prefill of a long prompt.
-    Progress { done: usize, total: usize },
-    /// State of the block a diffusion decoder fills.
-    Preview(Vec<Option<String>>),
-    /// New text and tool calls, with the token that completed them.
-    Delta { parts: Vec<ToolCallEvent>, token: Option<SampledToken> },
-    /// The end, with text and tool calls that were held back.
-    Done { parts: Vec<ToolCallEvent>, finish: Finish },
+pub(crate) struct SequenceEvent {
+    /// New text and tool calls. At the end, those that were held back.
+    pub(crate) parts: Vec<ToolCallEvent>,
+    /// The event, whose text is in `parts`.
+    pub(crate) event: TextEvent,
 }
 
 /// Joins the text of parts, for dialects without tool calls.
@@ -71,7 +61,7 @@ struct Sequence {
 impl Sequences {
     /// Starts all sequences of a request, or none.
     pub(crate) fn start(
-        cx: &Context<'_>,
+        cx: &Context,
         generation: &Generation,
         prompts: Vec<Vec<TokenId>>,
     ) -> Result<Self, ApiError> {
@@ -136,7 +126,6 @@ impl Sequences {
         self.frontend.tokenizer()
     }
 
-    /// Returns the prompt of a sequence.
     pub(crate) fn prompt(&self, at: usize) -> &[TokenId] {
         self.sequences[at].stream.prompt_ids()
     }
@@ -171,15 +160,10 @@ impl Drop for Sequences {
         if self.span.is_disabled() {
             return;
         }
-        let mut stats = GenerationStats::default();
-        for sequence in &self.sequences {
-            if sequence.counts_prompt {
-                stats.prompt_tokens += sequence.stream.prompt_ids().len();
-            }
-            stats.completion_tokens += sequence.stream.ids().len();
-            stats.finish_reasons.push(sequence.finish_reason.unwrap_or(ABORTED));
-        }
-        record_generation(&self.span, &stats);
+        let Usage { prompt_tokens, completion_tokens, .. } = self.usage();
+        let reasons = self.sequences.iter().map(|one| one.finish_reason.unwrap_or(ABORTED));
+        let reasons: Vec<_> = reasons.collect();
+        record_generation(&self.span, prompt_tokens, completion_tokens, &reasons);
     }
 }
 
@@ -212,25 +196,16 @@ impl Sequence {
     }
 
     /// Separates tool calls from text.
-    fn parse(&mut self, event: TextEvent) -> SequenceEvent {
-        match event {
-            TextEvent::Started { cached } => SequenceEvent::Started { cached },
-            TextEvent::PromptLogprobs(logprobs) => SequenceEvent::PromptLogprobs(logprobs),
-            TextEvent::Progress { done, total } => SequenceEvent::Progress { done, total },
-            TextEvent::Preview(block) => SequenceEvent::Preview(block),
-            TextEvent::Text { text, token } => {
-                let parts = match &mut self.parser {
-                    Some(parser) => parser.push(&text),
-                    None if text.is_empty() => Vec::new(),
-                    None => vec![ToolCallEvent::Text(text)],
-                };
-                SequenceEvent::Delta { parts, token }
+    fn parse(&mut self, mut event: TextEvent) -> SequenceEvent {
+        let parts = match (&mut event, &mut self.parser) {
+            (TextEvent::Text { text, .. }, Some(parser)) => parser.push(text),
+            (TextEvent::Text { text, .. }, None) if !text.is_empty() => {
+                vec![ToolCallEvent::Text(std::mem::take(text))]
             }
-            TextEvent::Done(finish) => {
-                let parts = self.parser.as_mut().map(ToolCallParser::finish).unwrap_or_default();
-                SequenceEvent::Done { parts, finish }
-            }
-        }
+            (TextEvent::Done(_), Some(parser)) => parser.finish(),
+            _ => Vec::new(),
+        };
+        SequenceEvent { parts, event }
     }
 }
 
@@ -242,7 +217,6 @@ impl Drop for Sequence {
     }
 }
 
-/// Converts timings to their wire type.
 pub(crate) fn timings(t: &wf_engine::Timings) -> Timings {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let rate = |tokens: usize, time: Duration| match time.is_zero() {
@@ -266,7 +240,6 @@ pub(crate) fn timings(t: &wf_engine::Timings) -> Timings {
     }
 }
 
-/// Returns the timings of the sequence that took longer.
 pub(crate) fn longer(a: Timings, b: Timings) -> Timings {
     let total = |t: &Timings| t.queue_ms + t.prompt_ms + t.predicted_ms;
     if total(&a) > total(&b) { a } else { b }

@@ -83,12 +83,12 @@ async fn read(mut body: Body, headers: &HeaderMap, limits: &Limits) -> Result<Ve
 
 /// Parses a JSON object.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], max_depth: usize) -> Result<T, ApiError> {
-    if depth(bytes) > max_depth {
+    let value: Value = serde_json::from_slice(bytes)
+        .map_err(|error| ApiError::invalid(format!("request body is not valid JSON: {error}")))?;
+    if depth(&value) > max_depth {
         let message = format!("JSON is nested deeper than the limit of {max_depth} levels");
         return Err(ApiError::invalid(message));
     }
-    let value: Value = serde_json::from_slice(bytes)
-        .map_err(|error| ApiError::invalid(format!("request body is not valid JSON: {error}")))?;
     let Value::Object(fields) = value else {
         return Err(ApiError::invalid("request body must be a JSON object"));
     };
@@ -117,30 +117,13 @@ fn find_field<T: DeserializeOwned>(
     ApiError::invalid(error.into_inner().to_string())
 }
 
-/// Returns the nesting depth of arrays and objects, also in malformed JSON.
-fn depth(bytes: &[u8]) -> usize {
-    let (mut depth, mut max_depth) = (0usize, 0);
-    let mut bytes = bytes.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'[' | b'{' => {
-                depth += 1;
-                max_depth = max_depth.max(depth);
-            }
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            b'"' => {
-                while let Some(byte) = bytes.next() {
-                    match byte {
-                        b'\\' => drop(bytes.next()),
-                        b'"' => break,
-                        _ => {}
-                    }
-                }
-            }
-            _ => {}
-        }
+/// Returns the nesting depth of arrays and objects. Serde's own limit protects the stack.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        _ => 0,
     }
-    max_depth
 }
 
 #[cfg(test)]
@@ -190,6 +173,7 @@ mod tests {
         assert!(parse::<ChatRequest>(nested(64).as_bytes(), 64).is_ok());
         assert!(parse::<ChatRequest>(nested(65).as_bytes(), 64).is_err());
         assert!(parse::<ChatRequest>("[".repeat(100_000).as_bytes(), 64).is_err());
-        assert_eq!(depth(br#"{"a":"[[[\"[[","b":["]"]}"#), 2);
+        let nested = serde_json::from_str(r#"{"a":"[[[\"[[","b":["]"]}"#).unwrap();
+        assert_eq!(depth(&nested), 2);
     }
 }

@@ -23,7 +23,6 @@ pub const PUBLIC: [&str; 3] = ["/", "/health", "/livez"];
 /// Routes that are polled too often to be worth a log line.
 const UNLOGGED: [&str; 3] = ["/health", "/livez", "/metrics"];
 
-/// Counts and logs each request.
 pub(crate) async fn observe(
     State(app): State<App>,
     request: Request<Body>,

@@ -3,5 +3,6 @@
 pub(crate) mod body;
 pub(crate) mod layers;
 pub(crate) mod request_id;
+pub(crate) mod routes;
 pub(crate) mod serve;
 mod stall;

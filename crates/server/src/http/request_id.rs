@@ -7,7 +7,6 @@ use tower_http::request_id::{MakeRequestId, RequestId};
 /// Header that carries the id in both directions.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Maximum length of a client's id.
 const MAX_LEN: usize = 128;
 
 /// Removes an id that is empty, too long, or has characters beyond letters, digits and `-_.:/+=`.
@@ -35,7 +34,6 @@ pub(crate) fn random() -> String {
     uuid::Uuid::new_v4().simple().to_string()
 }
 
-/// Returns the id of a request by its extensions.
 pub(crate) fn of(extensions: &Extensions) -> String {
     let id = extensions.get::<RequestId>().and_then(|id| id.header_value().to_str().ok());
     id.unwrap_or_default().to_owned()

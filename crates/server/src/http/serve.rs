@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,19 +115,12 @@ pub(crate) async fn serve(
                 connections.end.send_replace(true);
                 drained = Some(Box::pin(connections.drained(app.options.drain)));
             }
-            () = wait_for(drained.as_mut()) => break,
+            () = async { if let Some(drained) = &mut drained { drained.await } },
+                if drained.is_some() => break,
         }
     }
     app.cancel_sequences();
     connections.drained(CANCEL_GRACE).await;
-}
-
-/// Waits for a future, or forever if there is none.
-async fn wait_for(what: Option<&mut Pin<Box<impl Future<Output = ()>>>>) {
-    match what {
-        Some(what) => what.await,
-        None => std::future::pending().await,
-    }
 }
 
 type Stream = Box<dyn Connection>;
@@ -216,7 +209,6 @@ async fn encrypt(
     }
 }
 
-/// Serves all requests of a connection.
 async fn serve_connection(
     stream: Stream,
     router: Router,

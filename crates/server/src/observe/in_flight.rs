@@ -1,7 +1,6 @@
 //! The sequences in flight, for `/slots`.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -12,44 +11,32 @@ pub(crate) struct InFlight(Arc<Mutex<Table>>);
 #[derive(Default)]
 struct Table {
     next_id: u64,
-    entries: BTreeMap<u64, Arc<Entry>>,
+    entries: BTreeMap<u64, Entry>,
 }
 
-/// One sequence in flight.
+#[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) request_id: String,
     pub(crate) prompt_tokens: usize,
+    pub(crate) completion_tokens: usize,
     pub(crate) since: Instant,
-    completion_tokens: AtomicUsize,
-    is_started: AtomicBool,
-}
-
-impl Entry {
-    /// Returns the number of tokens generated so far.
-    pub(crate) fn completion_tokens(&self) -> usize {
-        self.completion_tokens.load(Ordering::Relaxed)
-    }
-
-    /// Returns `true` once the engine has begun to compute it.
-    pub(crate) fn is_started(&self) -> bool {
-        self.is_started.load(Ordering::Relaxed)
-    }
+    /// True once the engine has begun to compute it.
+    pub(crate) is_started: bool,
 }
 
 /// Keeps a sequence in the list until it is dropped.
 pub(crate) struct InFlightGuard {
     list: InFlight,
     id: u64,
-    entry: Arc<Entry>,
 }
 
 impl InFlightGuard {
     pub(crate) fn start(&self) {
-        self.entry.is_started.store(true, Ordering::Relaxed);
+        self.list.table().entries.entry(self.id).and_modify(|entry| entry.is_started = true);
     }
 
     pub(crate) fn count_token(&self) {
-        self.entry.completion_tokens.fetch_add(1, Ordering::Relaxed);
+        self.list.table().entries.entry(self.id).and_modify(|entry| entry.completion_tokens += 1);
     }
 }
 
@@ -65,24 +52,23 @@ impl InFlight {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists all sequences, oldest first.
-    pub(crate) fn list(&self) -> Vec<(u64, Arc<Entry>)> {
-        self.table().entries.iter().map(|(id, entry)| (*id, Arc::clone(entry))).collect()
+    /// Lists all sequences with their ids, oldest first.
+    pub(crate) fn list(&self) -> Vec<(u64, Entry)> {
+        self.table().entries.iter().map(|(id, entry)| (*id, entry.clone())).collect()
     }
 
-    /// Adds a sequence.
     pub(crate) fn enter(&self, request_id: &str, prompt_tokens: usize) -> InFlightGuard {
-        let entry = Arc::new(Entry {
+        let entry = Entry {
             request_id: request_id.to_owned(),
             prompt_tokens,
+            completion_tokens: 0,
             since: Instant::now(),
-            completion_tokens: AtomicUsize::new(0),
-            is_started: AtomicBool::new(false),
-        });
+            is_started: false,
+        };
         let mut table = self.table();
         let id = table.next_id;
         table.next_id += 1;
-        table.entries.insert(id, Arc::clone(&entry));
-        InFlightGuard { list: self.clone(), id, entry }
+        table.entries.insert(id, entry);
+        InFlightGuard { list: self.clone(), id }
     }
 }

@@ -10,23 +10,23 @@ use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use wf_engine::{EngineHandle, StatsSnapshot, Timings};
 
-const FIRST_TOKEN_SECONDS: [f64; 22] = [
+const FIRST_TOKEN_SECONDS: &[f64] = &[
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
     20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
 ];
-const TOKEN_SECONDS: [f64; 19] = [
+const TOKEN_SECONDS: &[f64] = &[
     0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
     40.0, 80.0,
 ];
-const REQUEST_SECONDS: [f64; 21] = [
+const REQUEST_SECONDS: &[f64] = &[
     0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
     480.0, 960.0, 1920.0, 7680.0,
 ];
-const TOKENS: [f64; 16] =
-    [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5];
+const TOKENS: &[f64] =
+    &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FinishLabels {
@@ -39,6 +39,35 @@ struct ResponseLabels {
     status: u16,
 }
 
+/// Name, help text and buckets of each histogram, in the order of [`Observed`].
+const HISTOGRAMS: [(&str, &str, &[f64]); 10] = [
+    ("time_to_first_token_seconds", "Time from arrival to the first token", FIRST_TOKEN_SECONDS),
+    ("inter_token_latency_seconds", "Time between two tokens", TOKEN_SECONDS),
+    ("e2e_request_latency_seconds", "Time from arrival to the last token", REQUEST_SECONDS),
+    ("request_queue_time_seconds", "Time in the queue", REQUEST_SECONDS),
+    ("request_prefill_time_seconds", "Time from the start to the first token", REQUEST_SECONDS),
+    ("request_decode_time_seconds", "Time from the first token to the last", REQUEST_SECONDS),
+    ("request_inference_time_seconds", "Time from the start to the last token", REQUEST_SECONDS),
+    ("request_prompt_tokens", "Prompt tokens of a request", TOKENS),
+    ("request_generation_tokens", "Generated tokens of a completion", TOKENS),
+    ("request_params_n", "Completions requested per prompt", &[1.0, 2.0, 5.0, 10.0, 20.0]),
+];
+
+/// What a histogram observes.
+#[derive(Clone, Copy)]
+enum Observed {
+    FirstToken,
+    BetweenTokens,
+    EndToEnd,
+    Queue,
+    Prefill,
+    Decode,
+    Inference,
+    PromptLen,
+    CompletionLen,
+    Choices,
+}
+
 /// All metrics.
 pub(crate) struct Metrics {
     registry: Mutex<Registry>,
@@ -47,80 +76,28 @@ pub(crate) struct Metrics {
     finished: Family<FinishLabels, Counter>,
     responses: Family<ResponseLabels, Counter>,
     panics: Counter,
-    first_token: Histogram,
-    between_tokens: Histogram,
-    end_to_end: Histogram,
-    queue: Histogram,
-    prefill: Histogram,
-    decode: Histogram,
-    inference: Histogram,
-    prompt_len: Histogram,
-    completion_len: Histogram,
-    choices: Histogram,
+    histograms: [Histogram; HISTOGRAMS.len()],
 }
 
 impl Metrics {
     pub(crate) fn new() -> Self {
-        let metrics = Self {
-            registry: Mutex::default(),
-            prompt_tokens: Counter::default(),
-            generation_tokens: Counter::default(),
-            finished: Family::default(),
-            responses: Family::default(),
-            panics: Counter::default(),
-            first_token: Histogram::new(FIRST_TOKEN_SECONDS),
-            between_tokens: Histogram::new(TOKEN_SECONDS),
-            end_to_end: Histogram::new(REQUEST_SECONDS),
-            queue: Histogram::new(REQUEST_SECONDS),
-            prefill: Histogram::new(REQUEST_SECONDS),
-            decode: Histogram::new(REQUEST_SECONDS),
-            inference: Histogram::new(REQUEST_SECONDS),
-            prompt_len: Histogram::new(TOKENS),
-            completion_len: Histogram::new(TOKENS),
-            choices: Histogram::new([1.0, 2.0, 5.0, 10.0, 20.0]),
-        };
-        metrics.register();
-        metrics
-    }
-
-    fn register(&self) {
-        let mut registry = self.registry();
-        let r = &mut *registry;
-        r.register("wf:prompt_tokens", "Prompt tokens of requests", self.prompt_tokens.clone());
-        let help = "Generated tokens";
-        r.register("wf:generation_tokens", help, self.generation_tokens.clone());
-        r.register("wf:request_success", "Completions by finish reason", self.finished.clone());
-        r.register("wf:http_requests", "HTTP requests by route and status", self.responses.clone());
-        r.register("wf:panics", "Requests that ended in a panic", self.panics.clone());
-        for (name, help, histogram) in [
-            (
-                "time_to_first_token_seconds",
-                "Time from arrival to the first token",
-                &self.first_token,
+        let mut registry = Registry::default();
+        let r = &mut registry;
+        Self {
+            prompt_tokens: add(r, "prompt_tokens", "Prompt tokens of requests", Counter::default),
+            generation_tokens: add(r, "generation_tokens", "Generated tokens", Counter::default),
+            finished: add(r, "request_success", "Completions by finish reason", Family::default),
+            responses: add(
+                r,
+                "http_requests",
+                "HTTP requests by route and status",
+                Family::default,
             ),
-            ("inter_token_latency_seconds", "Time between two tokens", &self.between_tokens),
-            (
-                "e2e_request_latency_seconds",
-                "Time from arrival to the last token",
-                &self.end_to_end,
-            ),
-            ("request_queue_time_seconds", "Time in the queue", &self.queue),
-            (
-                "request_prefill_time_seconds",
-                "Time from the start to the first token",
-                &self.prefill,
-            ),
-            ("request_decode_time_seconds", "Time from the first token to the last", &self.decode),
-            (
-                "request_inference_time_seconds",
-                "Time from the start to the last token",
-                &self.inference,
-            ),
-            ("request_prompt_tokens", "Prompt tokens of a request", &self.prompt_len),
-            ("request_generation_tokens", "Generated tokens of a completion", &self.completion_len),
-            ("request_params_n", "Completions requested per prompt", &self.choices),
-        ] {
-            r.register(format!("wf:{name}"), help, histogram.clone());
+            panics: add(r, "panics", "Requests that ended in a panic", Counter::default),
+            histograms: HISTOGRAMS.map(|(name, help, buckets)| {
+                add(r, name, help, || Histogram::new(buckets.iter().copied()))
+            }),
+            registry: Mutex::new(registry),
         }
     }
 
@@ -153,35 +130,48 @@ impl Metrics {
     /// Counts a prompt with `choices` completions.
     pub(crate) fn count_prompt(&self, tokens: usize, choices: usize) {
         self.prompt_tokens.inc_by(tokens as u64);
-        self.prompt_len.observe(tokens as f64);
-        self.choices.observe(choices as f64);
+        self.observe(Observed::PromptLen, tokens as f64);
+        self.observe(Observed::Choices, choices as f64);
     }
 
-    /// Counts a generated token.
     pub(crate) fn count_token(&self, since_arrival: Duration, since_last: Option<Duration>) {
         self.generation_tokens.inc();
         match since_last {
-            None => self.first_token.observe(since_arrival.as_secs_f64()),
-            Some(time) => self.between_tokens.observe(time.as_secs_f64()),
+            None => self.observe(Observed::FirstToken, since_arrival.as_secs_f64()),
+            Some(time) => self.observe(Observed::BetweenTokens, time.as_secs_f64()),
         }
     }
 
-    /// Counts a completion that ended.
     pub(crate) fn count_end(&self, finished_reason: &'static str, timings: Option<&Timings>) {
         self.finished.get_or_create(&FinishLabels { finished_reason }).inc();
         let Some(t) = timings else { return };
         let prefill = t.prompt.saturating_sub(t.queued);
-        for (histogram, time) in [
-            (&self.end_to_end, t.prompt + t.decode),
-            (&self.queue, t.queued),
-            (&self.prefill, prefill),
-            (&self.decode, t.decode),
-            (&self.inference, prefill + t.decode),
+        for (observed, time) in [
+            (Observed::EndToEnd, t.prompt + t.decode),
+            (Observed::Queue, t.queued),
+            (Observed::Prefill, prefill),
+            (Observed::Decode, t.decode),
+            (Observed::Inference, prefill + t.decode),
         ] {
-            histogram.observe(time.as_secs_f64());
+            self.observe(observed, time.as_secs_f64());
         }
-        self.completion_len.observe(t.completion_tokens as f64);
+        self.observe(Observed::CompletionLen, t.completion_tokens as f64);
     }
+
+    fn observe(&self, observed: Observed, value: f64) {
+        self.histograms[observed as usize].observe(value);
+    }
+}
+
+fn add<M: Metric + Clone>(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    new: impl FnOnce() -> M,
+) -> M {
+    let metric = new();
+    registry.register(format!("wf:{name}"), help, metric.clone());
+    metric
 }
 
 /// The engine's counters, read at each scrape.
@@ -191,20 +181,15 @@ struct EngineCounts(EngineHandle);
 impl Collector for EngineCounts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let stats = self.0.stats();
+        let mut add = |name: &str, help: &str, metric: &dyn EncodeMetric| {
+            let name = format!("wf:{name}");
+            metric.encode(encoder.encode_descriptor(&name, help, None, metric.metric_type())?)
+        };
         for (name, help, value) in gauges(&stats) {
-            let gauge = ConstGauge::new(value);
-            let kind = gauge.metric_type();
-            gauge.encode(encoder.encode_descriptor(&format!("wf:{name}"), help, None, kind)?)?;
+            add(name, help, &ConstGauge::new(value))?;
         }
         for (name, help, value) in counters(&stats) {
-            let counter = ConstCounter::new(value);
-            let kind = counter.metric_type();
-            counter.encode(encoder.encode_descriptor(
-                &format!("wf:{name}"),
-                help,
-                None,
-                kind,
-            )?)?;
+            add(name, help, &ConstCounter::new(value))?;
         }
         Ok(())
     }

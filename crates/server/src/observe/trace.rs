@@ -33,7 +33,6 @@ pub(crate) fn request_span(method: &Method, route: &str, id: &str, headers: &Hea
     span
 }
 
-/// Records the response status.
 pub(crate) fn record_status(span: &Span, status: u16) {
     // Unsigned numbers would be exported as strings.
     span.record("http.response.status_code", i64::from(status));
@@ -43,20 +42,11 @@ pub(crate) fn record_status(span: &Span, status: u16) {
     }
 }
 
-/// Tokens and finish reasons of a request.
-#[derive(Default)]
-pub(crate) struct GenerationStats {
-    pub(crate) prompt_tokens: usize,
-    pub(crate) completion_tokens: usize,
-    /// One for each sequence.
-    pub(crate) finish_reasons: Vec<&'static str>,
-}
-
-/// Records what was generated.
-pub(crate) fn record_generation(span: &Span, stats: &GenerationStats) {
-    span.record("gen_ai.usage.input_tokens", stats.prompt_tokens as i64);
-    span.record("gen_ai.usage.output_tokens", stats.completion_tokens as i64);
-    span.record("gen_ai.response.finish_reasons", stats.finish_reasons.join(","));
+/// Records what was generated: the numbers of tokens, and the finish reason of each sequence.
+pub(crate) fn record_generation(span: &Span, prompt: u32, completion: u32, reasons: &[&str]) {
+    span.record("gen_ai.usage.input_tokens", i64::from(prompt));
+    span.record("gen_ai.usage.output_tokens", i64::from(completion));
+    span.record("gen_ai.response.finish_reasons", reasons.join(","));
 }
 
 #[cfg(feature = "otlp")]

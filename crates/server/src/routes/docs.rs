@@ -9,31 +9,22 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::Value;
-use utoipa::openapi::OpenApi;
 
 use crate::app::App;
+use crate::http::routes::fields;
 
 /// Allows the page nothing but its own style.
 const CSP: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
                    form-action 'none'; frame-ancestors 'none'";
 
 /// Serves the document, which is made from the routes themselves.
-pub(super) fn routes(document: OpenApi) -> Router<App> {
-    let document = Arc::new(describe(document));
+pub(super) fn routes(document: Value) -> Router<App> {
+    let document = Arc::new(document);
     let json = Arc::clone(&document);
     let page = async move |State(app): State<App>| page(&app, &document);
     Router::new()
         .route("/openapi.json", get(async move || Json(Value::clone(&json))))
         .route("/docs", get(page))
-}
-
-/// Adds the name of the server, and returns the document as JSON.
-fn describe(mut document: OpenApi) -> Value {
-    document.info.title = "WrinkleFree".to_owned();
-    document.info.version = env!("CARGO_PKG_VERSION").to_owned();
-    document.info.description =
-        Some("Runs 1.58-bit language models. The same request gives the same answer.".into());
-    serde_json::to_value(&document).unwrap_or_default()
 }
 
 fn page(app: &App, document: &Value) -> Response {
@@ -80,7 +71,7 @@ fn html(document: &Value, model: &str) -> String {
             escape(path),
             escape(summary)
         );
-        let _ = write!(page, "{}", fields(document, operation));
+        page += &table(document, operation);
     }
     page
 }
@@ -99,24 +90,14 @@ fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
 }
 
 /// Renders the fields of a request as a table.
-fn fields(document: &Value, operation: &Value) -> String {
+fn table(document: &Value, operation: &Value) -> String {
     let body = &operation["requestBody"]["content"]["application/json"]["schema"];
-    let mut rows = String::new();
-    collect_fields(document, body, &mut rows);
-    if rows.is_empty() { rows } else { format!("<table>{rows}</table>") }
-}
-
-fn collect_fields(document: &Value, schema: &Value, rows: &mut String) {
-    let name = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next());
-    let schema = name.map_or(schema, |name| &document["components"]["schemas"][name]);
-    for part in schema["allOf"].as_array().into_iter().flatten() {
-        collect_fields(document, part, rows);
-    }
-    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+    let row = |(name, field): (&str, &Value)| {
         let text = field["description"].as_str().unwrap_or_default();
-        // Writing to a string cannot fail.
-        let _ = write!(rows, "<tr><td><code>{}</code><td>{}</tr>", escape(name), escape(text));
-    }
+        format!("<tr><td><code>{}</code><td>{}</tr>", escape(name), escape(text))
+    };
+    let rows: String = fields(document, body).into_iter().map(row).collect();
+    if rows.is_empty() { rows } else { format!("<table>{rows}</table>") }
 }
 
 fn escape(text: &str) -> String {
@@ -128,7 +109,7 @@ mod tests {
     use super::*;
 
     fn document() -> Value {
-        describe(crate::routes::api().merge(crate::dialects::routes()).into_openapi())
+        crate::routes::api().merge(crate::dialects::routes()).into_parts().1
     }
 
     #[test]

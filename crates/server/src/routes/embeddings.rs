@@ -1,24 +1,14 @@
 //! `POST /v1/embeddings`.
 
-use axum::Json;
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::Request;
-use tokio::task::spawn_blocking;
-use wf_api::wire::{
-    EmbeddingItem, EmbeddingRequest, EmbeddingResponse, EmbeddingUsage, ErrorBody, Prompt, Vector,
-};
-use wf_engine::{ModelText, Pooling};
+use wf_api::wire::{self, EmbeddingItem, EmbeddingResponse, EmbeddingUsage, Prompt, Vector};
+use wf_engine::{EmbeddingRequest, ModelText, Pooling};
 
-use crate::app::App;
 use crate::error::ApiError;
-use crate::generation::Context;
-use crate::generation::embed::{EmbedOptions, Text, embed};
-use crate::generation::fields::FieldRules;
-use crate::http::body::read_json;
+use crate::generation::embed::{Embedded, embed};
+use crate::generation::{Context, FieldRules};
 
 const FIELDS: FieldRules = FieldRules {
-    ignored: &["user", "rid", "no_logs", "log_metrics", "background", "custom_labels"],
+    ignored: "user rid no_logs log_metrics background custom_labels",
     unsupported: &[
         ("normalize", &["true"]),
         ("embd_normalize", &["2"]),
@@ -27,49 +17,42 @@ const FIELDS: FieldRules = FieldRules {
         ("messages", &[]),
         ("lora_path", &[]),
     ],
+    constraints: &[],
 };
 
-/// Computes embeddings.
-#[utoipa::path(post, path = "/v1/embeddings", tag = "OpenAI", request_body = EmbeddingRequest,
-    responses(
-        (status = 200, description = "One vector per text", body = EmbeddingResponse),
-        (status = "default", description = "Error", body = ErrorBody),
-    ))]
 pub(super) async fn embeddings(
-    State(app): State<App>,
-    request: Request<Body>,
-) -> Result<Json<EmbeddingResponse>, ApiError> {
-    let cx = Context::new(&app, &request)?;
-    let request: EmbeddingRequest = read_json(request, &app.options.limits).await?;
+    cx: Context,
+    request: wire::EmbeddingRequest,
+) -> Result<EmbeddingResponse, ApiError> {
     cx.model.check_name(request.model.as_deref())?;
     FIELDS.check(&request.extra)?;
-    let options = EmbedOptions {
+    let template = EmbeddingRequest {
         pooling: request.pooling.as_deref().map(pooling).transpose()?,
         dimensions: request.dimensions.map(|dimensions| dimensions as usize),
-        cache_salt: app.salt(cx.caller, request.cache_salt.as_deref()),
+        cache_salt: cx.app.salt(cx.caller, request.cache_salt.as_deref()),
         priority: request.priority.unwrap_or(0),
+        ..EmbeddingRequest::new(Vec::new())
     };
-    options.check_dimensions(cx.model)?;
     let input = request.input.ok_or_else(|| ApiError::required("input"))?;
-    check_input(&input, app.options.limits.embedding_inputs)?;
-    let frontend = cx.model.frontend.clone();
+    check_not_empty(&input)?;
     let add_specials = request.add_special_tokens.unwrap_or(true);
-    let texts = spawn_blocking(move || texts(frontend.text(), input, add_specials));
-    let texts = texts.await.map_err(|_| ApiError::internal())?;
-    let prompt_tokens = texts.iter().map(|text| text.tokens.len()).sum::<usize>() as u32;
-    let vectors = embed(&cx, texts, options).await?;
+    let to_ids = move |model: &ModelText, text: &str| match add_specials {
+        true => model.embed_ids(text),
+        false => model.text_ids(text, false, true),
+    };
+    let Embedded { vectors, tokens } = embed(&cx, "input", input, to_ids, template).await?;
     let format = request.encoding_format.unwrap_or_default();
     let item = |(index, vector)| EmbeddingItem {
         object: "embedding".into(),
         index,
         embedding: Vector::new(vector, format),
     };
-    Ok(Json(EmbeddingResponse {
+    Ok(EmbeddingResponse {
         object: "list".into(),
         data: vectors.into_iter().enumerate().map(item).collect(),
         model: cx.model.name().to_owned(),
-        usage: EmbeddingUsage { prompt_tokens, total_tokens: prompt_tokens },
-    }))
+        usage: EmbeddingUsage { prompt_tokens: tokens, total_tokens: tokens },
+    })
 }
 
 fn pooling(name: &str) -> Result<Pooling, ApiError> {
@@ -79,48 +62,18 @@ fn pooling(name: &str) -> Result<Pooling, ApiError> {
     })
 }
 
-/// Rejects lists that are empty or too long, and empty texts.
-fn check_input(input: &Prompt, max: usize) -> Result<(), ApiError> {
-    let (count, empty) = match input {
-        Prompt::Text(text) => (1, text.is_empty().then_some("input".to_owned())),
+fn check_not_empty(input: &Prompt) -> Result<(), ApiError> {
+    let in_list = |at: Option<usize>| at.map(|at| format!("input[{at}]"));
+    let whole = |is_empty: bool| is_empty.then(|| "input".to_owned());
+    let empty = match input {
+        Prompt::Text(text) => whole(text.is_empty()),
         // An empty list is parsed as a list of tokens.
-        Prompt::Ids(ids) => (usize::from(!ids.is_empty()), None),
-        Prompt::Texts(texts) => (texts.len(), path_of_empty(texts.iter().map(String::is_empty))),
-        Prompt::ManyIds(many) => (many.len(), path_of_empty(many.iter().map(Vec::is_empty))),
+        Prompt::Ids(ids) => whole(ids.is_empty()),
+        Prompt::Texts(texts) => in_list(texts.iter().position(String::is_empty)),
+        Prompt::ManyIds(many) => in_list(many.iter().position(Vec::is_empty)),
     };
-    if count == 0 {
-        return Err(ApiError::at("input", "must not be empty"));
-    }
-    if count > max {
-        let message = format!("input has {count} texts: must have at most {max}");
-        return Err(ApiError::field("input", message));
-    }
     match empty {
         Some(field) => Err(ApiError::at(field, "must not be empty")),
         None => Ok(()),
-    }
-}
-
-fn path_of_empty(mut is_empty: impl Iterator<Item = bool>) -> Option<String> {
-    is_empty.position(|is_empty| is_empty).map(path)
-}
-
-/// Returns the path of a text in the request.
-fn path(at: usize) -> String {
-    format!("input[{at}]")
-}
-
-/// Tokenizes each text, with the tokenizer's begin and end tokens if `add_specials` is set.
-fn texts(model: &ModelText, input: Prompt, add_specials: bool) -> Vec<Text> {
-    let ids = |text: &str| match add_specials {
-        true => model.embed_ids(text),
-        false => model.text_ids(text, false, true),
-    };
-    let named = |(at, tokens)| Text { field: path(at), tokens };
-    match input {
-        Prompt::Text(text) => vec![Text { field: "input".into(), tokens: ids(&text) }],
-        Prompt::Ids(tokens) => vec![Text { field: "input".into(), tokens }],
-        Prompt::Texts(texts) => texts.iter().map(|t| ids(t)).enumerate().map(named).collect(),
-        Prompt::ManyIds(many) => many.into_iter().enumerate().map(named).collect(),
     }
 }

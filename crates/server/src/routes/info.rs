@@ -1,12 +1,11 @@
 //! Properties of the server: `/props`, `/slots`, `/version`.
 
-use axum::Json;
-use axum::extract::State;
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use utoipa::ToSchema;
-use wf_api::wire::ErrorBody;
 use wf_core::{SamplingOverrides, SamplingParams};
-use wf_engine::{Capabilities, MODES, UnmaskRule};
+use wf_engine::{Capabilities, DecodeMode, MODES, UnmaskRule};
 
 use crate::app::{App, ServedModel};
 use crate::error::ApiError;
@@ -122,15 +121,10 @@ struct PropLimits {
     deadline_seconds: u64,
 }
 
-/// Returns model, defaults and limits.
-#[utoipa::path(get, path = "/props", tag = "Operations", responses(
-    (status = 200, description = "Model, defaults and limits", body = Props),
-    (status = "default", description = "Error", body = ErrorBody),
-))]
-pub(super) async fn props(State(app): State<App>) -> Result<Json<Props>, ApiError> {
+pub(super) async fn props(app: App) -> Result<Props, ApiError> {
     let model = app.model()?;
     let (text, limits, defaults) = (model.frontend.text(), &app.options.limits, &model.defaults);
-    Ok(Json(Props {
+    Ok(Props {
         default_generation_settings: Defaults {
             n_ctx: model.frontend.context_len(),
             params: SamplingOverrides::from(defaults),
@@ -162,7 +156,7 @@ pub(super) async fn props(State(app): State<App>) -> Result<Json<Props>, ApiErro
         kv_tokens: model.frontend.engine().kv_tokens(),
         system_fingerprint: model.fingerprint(),
         build_info: VERSION.to_owned(),
-    }))
+    })
 }
 
 /// Decoding modes.
@@ -172,6 +166,8 @@ struct DecodeInfo {
     default: &'static str,
     /// Modes that requests may set.
     modes: Vec<&'static str>,
+    /// Documentation of each mode in one line, by name.
+    docs: BTreeMap<&'static str, &'static str>,
     /// Rules that requests may set, if the model decodes by diffusion.
     rules: Vec<&'static str>,
     /// Tokens per block.
@@ -184,11 +180,13 @@ struct DecodeInfo {
 
 fn decode_info(model: &ServedModel) -> DecodeInfo {
     let engine = model.frontend.engine();
-    let supported = MODES.into_iter().filter(|mode| engine.check_mode(*mode).is_ok());
+    let is_supported = |mode: &DecodeMode| engine.check_mode(*mode).is_ok();
+    let supported: Vec<_> = MODES.into_iter().filter(is_supported).collect();
     let Capabilities { blocks, draft_model, .. } = engine.capabilities();
     DecodeInfo {
         default: model.decode.name(),
-        modes: supported.map(|mode| mode.name()).collect(),
+        modes: supported.iter().map(DecodeMode::name).collect(),
+        docs: supported.iter().map(|mode| (mode.name(), mode.info().summary)).collect(),
         rules: blocks.map(|_| UnmaskRule::names().to_vec()).unwrap_or_default(),
         block_size: blocks.map(|b| b.block_len),
         sub_block_size: blocks.and_then(|b| b.sub_block_len),
@@ -216,21 +214,16 @@ pub(super) struct Slot {
     seconds: f64,
 }
 
-/// Lists the sequences in flight.
-#[utoipa::path(get, path = "/slots", tag = "Operations", responses(
-    (status = 200, description = "All sequences, oldest first", body = Vec<Slot>),
-    (status = "default", description = "Error", body = ErrorBody),
-))]
-pub(super) async fn slots(State(app): State<App>) -> Json<Vec<Slot>> {
+pub(super) async fn slots(app: App) -> Result<Vec<Slot>, ApiError> {
     let slots = app.in_flight.list().into_iter().map(|(id, entry)| Slot {
         id,
-        request_id: entry.request_id.clone(),
-        is_processing: entry.is_started(),
-        n_prompt_tokens: entry.prompt_tokens,
-        n_decoded: entry.completion_tokens(),
         seconds: entry.since.elapsed().as_secs_f64(),
+        request_id: entry.request_id,
+        is_processing: entry.is_started,
+        n_prompt_tokens: entry.prompt_tokens,
+        n_decoded: entry.completion_tokens,
     });
-    Json(slots.collect())
+    Ok(slots.collect())
 }
 
 /// Version of the server.
@@ -241,11 +234,6 @@ pub(super) struct Version {
     numerics: u32,
 }
 
-/// Returns the version of the server.
-#[utoipa::path(get, path = "/version", tag = "Operations", responses(
-    (status = 200, description = "The version", body = Version),
-    (status = "default", description = "Error", body = ErrorBody),
-))]
-pub(super) async fn version() -> Json<Version> {
-    Json(Version { version: env!("CARGO_PKG_VERSION"), numerics: wf_engine::NUMERICS })
+pub(super) async fn version(_: App) -> Result<Version, ApiError> {
+    Ok(Version { version: env!("CARGO_PKG_VERSION"), numerics: wf_engine::NUMERICS })
 }

@@ -10,31 +10,84 @@ mod tokens;
 
 use axum::Router;
 use axum::routing::get;
-use utoipa::openapi::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
+use serde_json::Value;
+use wf_api::wire::{ErrorBody, ModelCard};
 
 use crate::app::App;
+use crate::http::routes::{Doc, JSON, Routes};
 
 /// Returns the routes that the OpenAPI document describes.
-pub(crate) fn api() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(embeddings::embeddings))
-        .routes(routes!(models::models))
-        .routes(routes!(models::model))
-        .routes(routes!(tokens::tokenize))
-        .routes(routes!(tokens::detokenize))
-        .routes(routes!(tokens::apply_template))
-        .routes(routes!(tokens::tokenizer_info))
-        .routes(routes!(health::health))
-        .routes(routes!(health::livez))
-        .routes(routes!(health::metrics))
-        .routes(routes!(info::props))
-        .routes(routes!(info::slots))
-        .routes(routes!(info::version))
+pub(crate) fn api() -> Routes {
+    let openai = Routes::new::<ErrorBody>("OpenAI")
+        .post(
+            "/v1/embeddings",
+            Doc("embeddings", "Computes embeddings.", "One vector per text"),
+            embeddings::embeddings,
+        )
+        .get("/v1/models", Doc("models", "Lists the models.", "All models"), models::models)
+        .route::<ModelCard>(
+            "get",
+            "/v1/models/{model}",
+            Doc("model", "Describes a model.", "The model"),
+            JSON,
+            get(models::model),
+        );
+    let text = Routes::new::<ErrorBody>("Text")
+        .post(
+            "/tokenize",
+            Doc("tokenize", "Tokenizes a text or a conversation.", "The tokens"),
+            tokens::tokenize,
+        )
+        .post("/detokenize", Doc("detokenize", "Detokenizes.", "The text"), tokens::detokenize)
+        .post(
+            "/apply-template",
+            Doc("apply_template", "Renders a conversation with the chat template.", "The text"),
+            tokens::apply_template,
+        )
+        .get(
+            "/tokenizer_info",
+            Doc("tokenizer_info", "Describes the tokenizer.", "The tokenizer"),
+            tokens::tokenizer_info,
+        );
+    openai.merge(text).merge(operations())
 }
 
-/// Returns the other routes: the pages, the document itself, and an alias.
-pub(crate) fn undocumented(document: OpenApi) -> Router<App> {
-    docs::routes(document).route("/", get(page::page)).route("/v1/health", get(health::health))
+fn operations() -> Routes {
+    let ready = "The server is ready; while the model is loading or the server is shutting down, the status is 503";
+    let props = "Model, defaults and limits";
+    let slots = "All sequences, oldest first";
+    let metrics = "Counters, gauges and histograms";
+    Routes::new::<ErrorBody>("Operations")
+        .get(
+            "/health",
+            Doc("health", "Reports whether requests are served.", ready),
+            health::health,
+        )
+        .alias("/v1/health", health::health)
+        .route::<String>(
+            "get",
+            "/livez",
+            Doc("livez", "Reports that the process runs.", "The process runs"),
+            "text/plain",
+            get("ok"),
+        )
+        .route::<String>(
+            "get",
+            "/metrics",
+            Doc("metrics", "Returns Prometheus metrics.", metrics),
+            "application/openmetrics-text",
+            get(health::metrics),
+        )
+        .get("/props", Doc("props", "Returns model, defaults and limits.", props), info::props)
+        .get("/slots", Doc("slots", "Lists the sequences in flight.", slots), info::slots)
+        .get(
+            "/version",
+            Doc("version", "Returns the version of the server.", "The version"),
+            info::version,
+        )
+}
+
+/// Returns the other routes: the pages, and the document itself.
+pub(crate) fn undocumented(document: Value) -> Router<App> {
+    docs::routes(document).route("/", get(page::page))
 }

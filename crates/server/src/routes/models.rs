@@ -2,29 +2,17 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use wf_api::wire::{ErrorBody, ModelCard, ModelList};
+use wf_api::wire::{ModelCard, ModelList};
 
 use crate::app::{App, ServedModel};
 use crate::error::ApiError;
 
-/// Lists the models.
-#[utoipa::path(get, path = "/v1/models", tag = "OpenAI", responses(
-    (status = 200, description = "All models", body = ModelList),
-    (status = "default", description = "Error", body = ErrorBody),
-))]
-pub(super) async fn models(State(app): State<App>) -> Result<Json<ModelList>, ApiError> {
+pub(super) async fn models(app: App) -> Result<ModelList, ApiError> {
     let model = app.model()?;
     let data = model.names.iter().map(|name| card(&app, model, name)).collect();
-    Ok(Json(ModelList { object: "list".into(), data }))
+    Ok(ModelList { object: "list".into(), data })
 }
 
-/// Describes a model.
-#[utoipa::path(get, path = "/v1/models/{model}", tag = "OpenAI",
-    params(("model" = String, Path, description = "Name of the model")),
-    responses(
-        (status = 200, description = "The model", body = ModelCard),
-        (status = "default", description = "Error", body = ErrorBody),
-    ))]
 pub(super) async fn model(
     State(app): State<App>,
     Path(name): Path<String>,

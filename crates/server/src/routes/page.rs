@@ -4,7 +4,7 @@
 //! else runs in it, whatever a model generates. The page itself needs no key: it asks for one, and sends it with
 //! its requests.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
@@ -15,6 +15,8 @@ use crate::app::App;
 
 const PLAIN: &[u8] = include_bytes!("../../assets/page.html");
 const PACKED: &[u8] = include_bytes!("../../assets/page.html.gz");
+/// Entity tags of both encodings.
+static TAGS: LazyLock<[String; 2]> = LazyLock::new(|| [PLAIN, PACKED].map(tag));
 const POLICY: &str = include_str!("../../assets/page.csp");
 
 /// Serves the page, or redirects to `/docs` if it is disabled.
@@ -23,7 +25,7 @@ pub(super) async fn page(State(app): State<App>, headers: HeaderMap) -> Response
         return Redirect::temporary("/docs").into_response();
     }
     let is_packed = accepts_gzip(&headers);
-    let tag = if is_packed { &tags().packed } else { &tags().plain };
+    let tag = &TAGS[usize::from(is_packed)];
     let fixed = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -32,7 +34,7 @@ pub(super) async fn page(State(app): State<App>, headers: HeaderMap) -> Response
         // The browser checks for a new version each time.
         (header::CACHE_CONTROL, "no-cache"),
         (header::VARY, "accept-encoding"),
-        (header::ETAG, tag),
+        (header::ETAG, tag.as_str()),
         (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
         // Links in messages are not resolved before somebody follows them.
         (HeaderName::from_static("x-dns-prefetch-control"), "off"),
@@ -44,17 +46,6 @@ pub(super) async fn page(State(app): State<App>, headers: HeaderMap) -> Response
         true => (fixed, [(header::CONTENT_ENCODING, "gzip")], PACKED).into_response(),
         false => (fixed, PLAIN).into_response(),
     }
-}
-
-/// Entity tags of both encodings.
-struct Tags {
-    plain: String,
-    packed: String,
-}
-
-fn tags() -> &'static Tags {
-    static TAGS: OnceLock<Tags> = OnceLock::new();
-    TAGS.get_or_init(|| Tags { plain: tag(PLAIN), packed: tag(PACKED) })
 }
 
 fn tag(bytes: &[u8]) -> String {

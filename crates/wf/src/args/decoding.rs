@@ -53,8 +53,8 @@ impl ClapArgs for SettingArgs {
 }
 
 fn arg(setting: &'static Setting) -> Option<Arg> {
-    let (long, help) = setting.flag?;
-    let arg = Arg::new(long).long(long).help(help);
+    let long = setting.flag?;
+    let arg = Arg::new(long).long(long).help(setting.help);
     Some(match setting.kind {
         SettingKind::Count => {
             arg.value_name("N").value_parser(|text: &str| parse_count(text).map(Value::from))
@@ -80,7 +80,7 @@ impl FromArgMatches for SettingArgs {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         for setting in DecodeMode::all_settings() {
-            let value = setting.flag.and_then(|(long, _)| matches.get_one::<Value>(long));
+            let value = setting.flag.and_then(|long| matches.get_one::<Value>(long));
             if let Some(value) = value {
                 let settings = std::mem::take(&mut self.0);
                 self.0 = settings.with(setting.object, setting.name, value.clone());

@@ -3,32 +3,25 @@
 mod wire;
 mod write;
 
-use axum::Json;
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{Request, StatusCode};
-use axum::response::Response;
+use axum::http::StatusCode;
 use serde_json::{Value, json};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use wf_api::wire::{
     ChatMessage, Content, ContentPart, JsonObject, NamedEvent, OneOrMany, Sampling,
 };
 use wf_core::SamplingOverrides;
-use wf_engine::ChatOptions;
+use wf_engine::{ChatOptions, DecodeSettings};
 
-use super::handler::generate;
 use super::{Dialect, ErrorFormat, Registration};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::generation::constraint::{self, ConstraintField, flat_format, nested_format};
+use crate::generation::constraint::{flat_format, nested_format};
 use crate::generation::conversation::{check_message_count, read_message, read_part, read_text};
-use crate::generation::decoding::read_forwarded;
-use crate::generation::fields::FieldRules;
-use crate::generation::sequences::Sequences;
-use crate::generation::tools::{ToolChoice, ToolSyntax, Tools};
-use crate::generation::{Context, Generation, Prompt};
-use crate::http::body::read_json;
+use crate::generation::decoding::add_forwarded;
+use crate::generation::fields::check_range;
+use crate::generation::{
+    Context, FieldRules, Generation, Prompt, Sequences, ToolChoice, ToolSyntax, Tools,
+};
+use crate::http::routes::{Doc, Routes};
 use wire::{
     CountTokensRequest, CountTokensResponse, Message, MessageStopInfo, MessageUsage, MessagesError,
     MessagesErrorDetail, MessagesRequest,
@@ -36,80 +29,52 @@ use wire::{
 use write::MessageWriter;
 
 pub(super) const DIALECT: Registration = Registration {
-    routes: || OpenApiRouter::new().routes(routes!(messages)).routes(routes!(count_tokens)),
+    routes: || {
+        let response = "The message; with `stream`, server-sent events";
+        Routes::new::<MessagesError>("Anthropic")
+            .generate::<Messages, Message, NamedEvent>(
+                "/v1/messages",
+                Doc("messages", "Generates a message.", response),
+            )
+            .post(
+                "/v1/messages/count_tokens",
+                Doc("count_tokens", "Counts the tokens of a conversation.", "The number of tokens"),
+                count_tokens,
+            )
+    },
     errors: Some(ErrorFormat { path: "/v1/messages", body: error_body }),
 };
 
-const FIELDS: FieldRules = FieldRules {
-    ignored: &[
-        "metadata",
-        "service_tier",
-        "cache_control",
-        "inference_geo",
-        "speed",
-        "diagnostics",
-        "user_profile_id",
-        "workspace_id",
-    ],
+pub(super) const FIELDS: FieldRules = FieldRules {
+    ignored: "metadata service_tier cache_control inference_geo speed diagnostics user_profile_id \
+              workspace_id",
     unsupported: &[
         ("thinking", &[r#"{"type":"disabled"}"#]),
         ("mcp_servers", &["[]"]),
         ("container", &[]),
         ("context_management", &["{}"]),
     ],
+    constraints: &[
+        ("output_config", |value| nested_format(value, "effort")),
+        // The field's former name.
+        ("output_format", flat_format),
+    ],
 };
-
-pub(super) const CONSTRAINTS: &[ConstraintField] = &[
-    ("output_config", |value| nested_format(value, "effort")),
-    // The field's former name.
-    ("output_format", flat_format),
-];
 
 /// `{"name", "description", "input_schema"}`.
 const TOOLS: ToolSyntax = ToolSyntax { kind: "custom", nested: None, schema: "input_schema" };
 
-/// Generates a message.
-#[utoipa::path(
-    post,
-    path = "/v1/messages",
-    tag = "Anthropic",
-    request_body = MessagesRequest,
-    responses(
-        (status = 200, description = "The message; with `stream`, server-sent events",
-         content((Message = "application/json"), (NamedEvent = "text/event-stream"))),
-        (status = "default", description = "Error", body = MessagesError),
-    )
-)]
-async fn messages(State(app): State<App>, request: Request<Body>) -> Result<Response, ApiError> {
-    generate::<Messages>(app, request).await
-}
-
-/// Counts the tokens of a conversation.
-#[utoipa::path(
-    post,
-    path = "/v1/messages/count_tokens",
-    tag = "Anthropic",
-    request_body = CountTokensRequest,
-    responses(
-        (status = 200, description = "The number of tokens", body = CountTokensResponse),
-        (status = "default", description = "Error", body = MessagesError),
-    )
-)]
 async fn count_tokens(
-    State(app): State<App>,
-    request: Request<Body>,
-) -> Result<Json<CountTokensResponse>, ApiError> {
-    let model = app.model()?;
-    let mut request: CountTokensRequest = read_json(request, &app.options.limits).await?;
-    model.check_name(request.model.as_deref())?;
+    cx: Context,
+    mut request: CountTokensRequest,
+) -> Result<CountTokensResponse, ApiError> {
+    cx.model.check_name(request.model.as_deref())?;
     // Constraints are not part of the prompt.
-    constraint::take(CONSTRAINTS, &mut request.extra)?;
-    FIELDS.check(&request.extra)?;
+    FIELDS.read(&mut request.extra)?;
     let tools = read_tools(request.tools, request.tool_choice.as_ref())?;
-    let prompt = conversation(&app, request.system, request.messages, tools.as_ref())?;
-    let prompts = prompt.tokenize(model).await?;
-    let input_tokens = prompts.iter().map(Vec::len).sum::<usize>() as u32;
-    Ok(Json(CountTokensResponse { input_tokens }))
+    let prompt = conversation(&cx.app, request.system, request.messages, tools.as_ref())?;
+    let prompts = prompt.tokenize(&cx.model).await?;
+    Ok(CountTokensResponse { input_tokens: prompts.iter().map(Vec::len).sum::<usize>() as u32 })
 }
 
 struct Messages;
@@ -120,13 +85,9 @@ impl Dialect for Messages {
 
     const ALIASES: &'static [(&'static str, &'static str)] = &[("stop", "stop_sequences")];
 
-    fn read(
-        mut request: MessagesRequest,
-        cx: &Context<'_>,
-    ) -> Result<(Self, Generation), ApiError> {
+    fn read(mut request: MessagesRequest, cx: &Context) -> Result<(Self, Generation), ApiError> {
         cx.model.check_name(request.model.as_deref())?;
-        let constraint = constraint::take(CONSTRAINTS, &mut request.extra)?;
-        FIELDS.check(&request.extra)?;
+        let constraint = FIELDS.read(&mut request.extra)?;
         let sampling = sampling(&request)?;
         let params = SamplingOverrides {
             temperature: request.temperature,
@@ -135,12 +96,13 @@ impl Dialect for Messages {
             ..SamplingOverrides::default()
         };
         let tools = read_tools(request.tools, request.tool_choice.as_ref())?;
-        let prompt = conversation(cx.app, request.system, request.messages, tools.as_ref())?;
-        let generation = Generation::new(cx, &params, sampling, "messages", prompt)?;
+        let prompt = conversation(&cx.app, request.system, request.messages, tools.as_ref())?;
+        let decode = add_forwarded(DecodeSettings::default(), &request.extra, None)?;
+        let generation = Generation::new(cx, &params, sampling, &decode, "messages", prompt)?;
         Ok((Self, Generation { constraint, tools, ..generation }))
     }
 
-    fn writer(self, cx: &Context<'_>, generation: &Generation, _: &Sequences) -> MessageWriter {
+    fn writer(self, cx: &Context, generation: &Generation, _: &Sequences) -> MessageWriter {
         let message = Message {
             id: format!("msg_{}", cx.request_id),
             kind: "message".into(),
@@ -163,19 +125,14 @@ fn sampling(request: &MessagesRequest) -> Result<Sampling, ApiError> {
         }
         None => return Err(ApiError::required("max_tokens")),
     }
-    if let Some(temperature) = request.temperature.filter(|t| !(0.0..=1.0).contains(t)) {
-        let message = format!("temperature is {temperature}: must be between 0 and 1");
-        return Err(ApiError::field("temperature", message));
-    }
-    let mut sampling = Sampling {
+    check_range("temperature", request.temperature.unwrap_or(0.0), 0.0..=1.0)?;
+    Ok(Sampling {
         max_tokens: request.max_tokens,
         stop: request.stop_sequences.clone().map(OneOrMany::Many),
         seed: request.seed,
         stream: request.stream,
         ..Sampling::default()
-    };
-    read_forwarded(&mut sampling, &request.extra, None)?;
-    Ok(sampling)
+    })
 }
 
 /// Reads tools, and `{"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"}`.

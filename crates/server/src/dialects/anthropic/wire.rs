@@ -106,14 +106,6 @@ pub(super) enum ContentBlock {
     },
 }
 
-/// New part of a block.
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum BlockDelta {
-    TextDelta { text: String },
-    InputJsonDelta { partial_json: String },
-}
-
 /// The end of a message.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(super) struct MessageStopInfo {
@@ -133,36 +125,6 @@ pub(super) struct MessageUsage {
     /// Prompt tokens found in the prefix cache.
     pub(super) cache_read_input_tokens: u32,
     pub(super) output_tokens: u32,
-}
-
-/// An event of a streamed message.
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum MessageEvent {
-    /// The message without its content.
-    MessageStart {
-        message: Message,
-    },
-    ContentBlockStart {
-        index: u32,
-        content_block: ContentBlock,
-    },
-    Ping,
-    ContentBlockDelta {
-        index: u32,
-        delta: BlockDelta,
-    },
-    ContentBlockStop {
-        index: u32,
-    },
-    MessageDelta {
-        delta: MessageStopInfo,
-        usage: MessageUsage,
-    },
-    MessageStop,
-    Error {
-        error: MessagesErrorDetail,
-    },
 }
 
 /// Body of an error response.

@@ -5,45 +5,26 @@ mod models;
 mod wire;
 mod write;
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::Request;
-use axum::response::Response;
 use jiff::Timestamp;
 use serde_json::Value;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use wf_api::wire::{JsonObject, Sampling};
 use wf_core::SamplingOverrides;
-use wf_engine::{ChatOptions, GrammarSource};
+use wf_engine::{ChatOptions, DecodeSettings, GrammarSource};
 use wf_text::ChatMessage;
 
-use super::handler::generate;
 use super::openai::CHAT_TOOLS;
 use super::{Dialect, ErrorFormat, Registration};
-use crate::app::{App, ServedModel};
+use crate::app::ServedModel;
 use crate::error::ApiError;
-use crate::generation::constraint::{self, ConstraintField, schema};
+use crate::generation::constraint::schema;
 use crate::generation::conversation::read_messages;
-use crate::generation::fields::FieldRules;
-use crate::generation::sequences::Sequences;
-use crate::generation::tools::{ToolChoice, Tools};
-use crate::generation::{Context, Generation, Prompt};
+use crate::generation::{Context, FieldRules, Generation, Prompt, Sequences, ToolChoice, Tools};
+use crate::http::routes::{Doc, Routes};
 use wire::{OllamaChatRequest, OllamaError, OllamaGenerateRequest, OllamaOptions, OllamaResponse};
-use write::{OllamaWriter, TextField};
+use write::OllamaWriter;
 
 pub(super) const DIALECT: Registration = Registration {
-    routes: || {
-        OpenApiRouter::new()
-            .routes(routes!(chat))
-            .routes(routes!(generate_text))
-            .routes(routes!(embed::embed_texts))
-            .routes(routes!(embed::embed_prompt))
-            .routes(routes!(models::tags))
-            .routes(routes!(models::show))
-            .routes(routes!(models::ps))
-            .routes(routes!(models::version))
-    },
+    routes,
     errors: Some(ErrorFormat {
         path: "/api",
         body: |error, _| {
@@ -53,8 +34,33 @@ pub(super) const DIALECT: Registration = Registration {
     }),
 };
 
-const FIELDS: FieldRules = FieldRules {
-    ignored: &["keep_alive", "truncate", "shift"],
+fn routes() -> Routes {
+    let response = "The response, in lines of JSON unless `stream` is false";
+    let older = "Computes one embedding, in the format before `/api/embed`.";
+    let version = "Returns the version of the server.";
+    Routes::new::<OllamaError>("Ollama")
+        .generate::<OllamaChat, OllamaResponse, OllamaResponse>(
+            "/api/chat",
+            Doc("ollama_chat", "Generates a message.", response),
+        )
+        .generate::<OllamaGenerate, OllamaResponse, OllamaResponse>(
+            "/api/generate",
+            Doc("ollama_generate", "Answers a text, or continues it.", response),
+        )
+        .post(
+            "/api/embed",
+            Doc("ollama_embed", "Computes embeddings.", "One vector per text"),
+            embed::embed_texts,
+        )
+        .post("/api/embeddings", Doc("ollama_embeddings", older, "The vector"), embed::embed_prompt)
+        .get("/api/tags", Doc("tags", "Lists the models.", "All models"), models::tags)
+        .post("/api/show", Doc("show", "Describes a model.", "The model"), models::show)
+        .get("/api/ps", Doc("ps", "Lists the models in memory.", "All models"), models::ps)
+        .get("/api/version", Doc("ollama_version", version, "The version"), models::version)
+}
+
+pub(super) const FIELDS: FieldRules = FieldRules {
+    ignored: "keep_alive truncate shift",
     unsupported: &[
         ("tools", &["[]"]),
         ("think", &["false"]),
@@ -68,28 +74,13 @@ const FIELDS: FieldRules = FieldRules {
         ("height", &["0"]),
         ("steps", &["0"]),
     ],
+    constraints: &[("format", read_format)],
 };
 
 /// Untyped fields of `options`. Those that say how to compute are ignored; the server decides that.
 const OPTIONS: FieldRules = FieldRules {
-    ignored: &[
-        "num_ctx",
-        "num_batch",
-        "num_gpu",
-        "main_gpu",
-        "num_thread",
-        "num_keep",
-        "numa",
-        "low_vram",
-        "f16_kv",
-        "logits_all",
-        "vocab_only",
-        "use_mmap",
-        "use_mlock",
-        "embedding_only",
-        "mirostat_tau",
-        "mirostat_eta",
-    ],
+    ignored: "num_ctx num_batch num_gpu main_gpu num_thread num_keep numa low_vram f16_kv logits_all \
+              vocab_only use_mmap use_mlock embedding_only mirostat_tau mirostat_eta",
     unsupported: &[
         ("mirostat", &["0"]),
         ("tfs_z", &["1", "1.0"]),
@@ -97,14 +88,12 @@ const OPTIONS: FieldRules = FieldRules {
         ("repeat_last_n", &["-1"]),
         ("penalize_newline", &["true"]),
     ],
+    constraints: &[],
 };
-
-pub(super) const CONSTRAINTS: &[ConstraintField] = &[("format", read_format)];
 
 const ALIASES: &[(&str, &str)] =
     &[("repetition_penalty", "repeat_penalty"), ("max_tokens", "num_predict")];
 
-/// Reads `"json"` or a schema.
 fn read_format(value: &Value) -> Result<Option<GrammarSource>, String> {
     match value {
         Value::String(name) if name.is_empty() => Ok(None),
@@ -112,18 +101,6 @@ fn read_format(value: &Value) -> Result<Option<GrammarSource>, String> {
         Value::Object(_) => schema(value),
         _ => Err("must be \"json\" or a JSON schema".to_owned()),
     }
-}
-
-/// Generates a message.
-#[utoipa::path(post, path = "/api/chat", tag = "Ollama", request_body = OllamaChatRequest,
-    operation_id = "ollama_chat",
-    responses(
-        (status = 200, description = "The response, in lines of JSON unless `stream` is false",
-         content((OllamaResponse = "application/x-ndjson"), (OllamaResponse = "application/json"))),
-        (status = "default", description = "Error", body = OllamaError),
-    ))]
-async fn chat(State(app): State<App>, request: Request<Body>) -> Result<Response, ApiError> {
-    generate::<OllamaChat>(app, request).await
 }
 
 struct OllamaChat;
@@ -134,13 +111,9 @@ impl Dialect for OllamaChat {
 
     const ALIASES: &'static [(&'static str, &'static str)] = ALIASES;
 
-    fn read(
-        mut request: OllamaChatRequest,
-        cx: &Context<'_>,
-    ) -> Result<(Self, Generation), ApiError> {
-        check_name(cx.model, request.model.as_deref())?;
-        let constraint = constraint::take(CONSTRAINTS, &mut request.extra)?;
-        FIELDS.check(&request.extra)?;
+    fn read(mut request: OllamaChatRequest, cx: &Context) -> Result<(Self, Generation), ApiError> {
+        check_name(&cx.model, request.model.as_deref())?;
+        let constraint = FIELDS.read(&mut request.extra)?;
         let tools = Tools::new(CHAT_TOOLS.read(request.tools)?, ToolChoice::Auto, true)?;
         let mut messages = request.messages.unwrap_or_default();
         for (at, message) in messages.iter_mut().enumerate() {
@@ -155,31 +128,17 @@ impl Dialect for OllamaChat {
             let tools = Tools::for_template(tools.as_ref());
             let options =
                 ChatOptions { add_generation_prompt: true, tools, ..ChatOptions::default() };
-            Prompt::Chat { messages: read_messages(cx.app, messages)?, options }
+            Prompt::Chat { messages: read_messages(&cx.app, messages)?, options }
         };
         let (params, sampling) = sampling(request.options, request.stream)?;
-        let generation = Generation::new(cx, &params, sampling, "messages", prompt)?;
+        let decode = DecodeSettings::default();
+        let generation = Generation::new(cx, &params, sampling, &decode, "messages", prompt)?;
         Ok((Self, Generation { constraint, tools, clamp_max_tokens: true, ..generation }))
     }
 
-    fn writer(self, cx: &Context<'_>, _: &Generation, sequences: &Sequences) -> OllamaWriter {
-        OllamaWriter::new(cx.model, TextField::Message, sequences.len() > 0)
+    fn writer(self, cx: &Context, _: &Generation, _: &Sequences) -> OllamaWriter {
+        OllamaWriter::new(&cx.model, true)
     }
-}
-
-/// Answers a text, or continues it.
-#[utoipa::path(post, path = "/api/generate", tag = "Ollama", request_body = OllamaGenerateRequest,
-    operation_id = "ollama_generate",
-    responses(
-        (status = 200, description = "The response, in lines of JSON unless `stream` is false",
-         content((OllamaResponse = "application/x-ndjson"), (OllamaResponse = "application/json"))),
-        (status = "default", description = "Error", body = OllamaError),
-    ))]
-async fn generate_text(
-    State(app): State<App>,
-    request: Request<Body>,
-) -> Result<Response, ApiError> {
-    generate::<OllamaGenerate>(app, request).await
 }
 
 struct OllamaGenerate;
@@ -192,11 +151,10 @@ impl Dialect for OllamaGenerate {
 
     fn read(
         mut request: OllamaGenerateRequest,
-        cx: &Context<'_>,
+        cx: &Context,
     ) -> Result<(Self, Generation), ApiError> {
-        check_name(cx.model, request.model.as_deref())?;
-        let constraint = constraint::take(CONSTRAINTS, &mut request.extra)?;
-        FIELDS.check(&request.extra)?;
+        check_name(&cx.model, request.model.as_deref())?;
+        let constraint = FIELDS.read(&mut request.extra)?;
         let system = request.system.filter(|system| !system.is_empty());
         let prompt = match request.prompt.filter(|text| !text.is_empty()) {
             None => Prompt::Empty,
@@ -214,12 +172,13 @@ impl Dialect for OllamaGenerate {
             }
         };
         let (params, sampling) = sampling(request.options, request.stream)?;
-        let generation = Generation::new(cx, &params, sampling, "prompt", prompt)?;
+        let decode = DecodeSettings::default();
+        let generation = Generation::new(cx, &params, sampling, &decode, "prompt", prompt)?;
         Ok((Self, Generation { constraint, clamp_max_tokens: true, ..generation }))
     }
 
-    fn writer(self, cx: &Context<'_>, _: &Generation, sequences: &Sequences) -> OllamaWriter {
-        OllamaWriter::new(cx.model, TextField::Response, sequences.len() > 0)
+    fn writer(self, cx: &Context, _: &Generation, _: &Sequences) -> OllamaWriter {
+        OllamaWriter::new(&cx.model, false)
     }
 }
 

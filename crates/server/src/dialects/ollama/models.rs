@@ -3,29 +3,23 @@
 use std::fs;
 use std::path::Path;
 
-use axum::Json;
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::Request;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 use wf_api::wire::JsonObject;
 use wf_core::SamplingParams;
 
-use super::wire::OllamaError;
 use super::{check_name, rfc3339};
 use crate::app::{App, ServedModel};
 use crate::error::ApiError;
-use crate::http::body::read_json;
+use crate::generation::Context;
 
 /// Expiry of a model that is never unloaded: the last second that all clients can parse.
 const NEVER: &str = "9999-12-31T23:59:59Z";
 
 /// List of models.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct OllamaModels {
+pub(super) struct OllamaModels {
     models: Vec<OllamaModel>,
 }
 
@@ -83,22 +77,12 @@ impl OllamaDetails {
     }
 }
 
-/// Lists the models.
-#[utoipa::path(get, path = "/api/tags", tag = "Ollama", responses(
-    (status = 200, description = "All models", body = OllamaModels),
-    (status = "default", description = "Error", body = OllamaError),
-))]
-pub(crate) async fn tags(State(app): State<App>) -> Result<Json<OllamaModels>, ApiError> {
+pub(super) async fn tags(app: App) -> Result<OllamaModels, ApiError> {
     let model = app.model()?;
     list(&app, model, OllamaRunning::default()).await
 }
 
-/// Lists the models in memory.
-#[utoipa::path(get, path = "/api/ps", tag = "Ollama", responses(
-    (status = 200, description = "All models", body = OllamaModels),
-    (status = "default", description = "Error", body = OllamaError),
-))]
-pub(crate) async fn ps(State(app): State<App>) -> Result<Json<OllamaModels>, ApiError> {
+pub(super) async fn ps(app: App) -> Result<OllamaModels, ApiError> {
     let model = app.model()?;
     let running = OllamaRunning {
         expires_at: Some(NEVER.to_owned()),
@@ -112,10 +96,9 @@ async fn list(
     app: &App,
     model: &ServedModel,
     running: OllamaRunning,
-) -> Result<Json<OllamaModels>, ApiError> {
+) -> Result<OllamaModels, ApiError> {
     let path = model.path.clone();
-    let size = spawn_blocking(move || file_size(Path::new(&path)));
-    let size = size.await.map_err(|_| ApiError::internal())?;
+    let size = model.run(move |_| file_size(Path::new(&path))).await?;
     let one = |name: &String| OllamaModel {
         name: name.clone(),
         model: name.clone(),
@@ -125,7 +108,7 @@ async fn list(
         details: OllamaDetails::new(model),
         running: running.clone(),
     };
-    Ok(Json(OllamaModels { models: model.names.iter().map(one).collect() }))
+    Ok(OllamaModels { models: model.names.iter().map(one).collect() })
 }
 
 /// Returns the size of a file, or of the files in a directory.
@@ -141,7 +124,7 @@ fn file_size(path: &Path) -> u64 {
 /// Name of a model.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(default)]
-pub(crate) struct OllamaShowRequest {
+pub(super) struct OllamaShowRequest {
     /// Name of the model.
     model: Option<String>,
     /// Former name of `model`.
@@ -153,7 +136,7 @@ pub(crate) struct OllamaShowRequest {
 
 /// Details of a model.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct OllamaShown {
+pub(super) struct OllamaShown {
     modelfile: String,
     /// Default sampling parameters, one per line.
     parameters: String,
@@ -166,18 +149,8 @@ pub(crate) struct OllamaShown {
     modified_at: String,
 }
 
-/// Describes a model.
-#[utoipa::path(post, path = "/api/show", tag = "Ollama", request_body = OllamaShowRequest,
-    responses(
-        (status = 200, description = "The model", body = OllamaShown),
-        (status = "default", description = "Error", body = OllamaError),
-    ))]
-pub(crate) async fn show(
-    State(app): State<App>,
-    request: Request<Body>,
-) -> Result<Json<OllamaShown>, ApiError> {
-    let model = app.model()?;
-    let request: OllamaShowRequest = read_json(request, &app.options.limits).await?;
+pub(super) async fn show(cx: Context, request: OllamaShowRequest) -> Result<OllamaShown, ApiError> {
+    let Context { app, model, .. } = &cx;
     check_name(model, request.model.as_deref().or(request.name.as_deref()))?;
     let (text, kind, defaults) = (model.frontend.text(), &model.architecture, &model.defaults);
     let specs = SamplingParams::SPECS.iter().zip(defaults.values());
@@ -192,7 +165,7 @@ pub(crate) async fn show(
         (format!("{kind}.context_length"), Value::from(model.frontend.context_len())),
         (format!("{kind}.vocab_size"), Value::from(model.frontend.engine().vocab_len())),
     ];
-    Ok(Json(OllamaShown {
+    Ok(OllamaShown {
         modelfile: format!("FROM {}\n", model.name()),
         parameters: parameters.join("\n"),
         template: text.template_source.clone().unwrap_or_default(),
@@ -200,21 +173,15 @@ pub(crate) async fn show(
         model_info: JsonObject::from_iter(model_info),
         capabilities: vec!["completion".to_owned(), "tools".to_owned()],
         modified_at: rfc3339(app.created),
-    }))
+    })
 }
 
 /// Version of the server.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct OllamaVersion {
+pub(super) struct OllamaVersion {
     version: &'static str,
 }
 
-/// Returns the version of the server.
-#[utoipa::path(get, path = "/api/version", tag = "Ollama", operation_id = "ollama_version",
-    responses(
-        (status = 200, description = "The version", body = OllamaVersion),
-        (status = "default", description = "Error", body = OllamaError),
-    ))]
-pub(crate) async fn version() -> Json<OllamaVersion> {
-    Json(OllamaVersion { version: env!("CARGO_PKG_VERSION") })
+pub(super) async fn version(_: App) -> Result<OllamaVersion, ApiError> {
+    Ok(OllamaVersion { version: env!("CARGO_PKG_VERSION") })
 }

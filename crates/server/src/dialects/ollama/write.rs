@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wf_engine::{Finish, Timings};
+use wf_engine::{Finish, TextEvent, Timings};
 use wf_text::ToolCallEvent;
 
 use super::super::Writer;
@@ -12,38 +12,28 @@ use super::wire::{
 };
 use crate::app::{ServedModel, now};
 use crate::error::ApiError;
-use crate::generation::sequences::{SequenceEvent, Sequences};
-
-/// Field that holds the text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TextField {
-    /// `message`, in chats.
-    Message,
-    /// `response`.
-    Response,
-}
+use crate::generation::{SequenceEvent, Sequences};
 
 pub(super) struct OllamaWriter {
     model: String,
-    field: TextField,
-    /// False for a request without a prompt, which only loads the model.
-    has_prompt: bool,
+    /// True if the text is in `message`, false if it is in `response`.
+    is_chat: bool,
     /// Name and arguments of the call being written: calls are sent as a whole.
     call: (String, String),
+    response: Option<OllamaResponse>,
 }
 
 impl OllamaWriter {
-    pub(super) fn new(model: &ServedModel, field: TextField, has_prompt: bool) -> Self {
-        Self { model: model.name().to_owned(), field, has_prompt, call: Default::default() }
+    pub(super) fn new(model: &ServedModel, is_chat: bool) -> Self {
+        let model = model.name().to_owned();
+        Self { model, is_chat, call: Default::default(), response: None }
     }
 
     fn line(&self, text: String, tool_calls: Vec<OllamaCall>) -> OllamaResponse {
-        let (message, response) = match self.field {
-            TextField::Message => {
-                let role = "assistant".into();
-                (Some(OllamaMessage { role, content: text, tool_calls }), None)
-            }
-            TextField::Response => (None, Some(text)),
+        let role = "assistant".into();
+        let (message, response) = match self.is_chat {
+            true => (Some(OllamaMessage { role, content: text, tool_calls }), None),
+            false => (None, Some(text)),
         };
         OllamaResponse {
             model: self.model.clone(),
@@ -106,35 +96,34 @@ impl Writer for OllamaWriter {
     type Response = OllamaResponse;
 
     const CONTENT_TYPE: &'static str = "application/x-ndjson";
+    const END: &'static str = "";
 
     fn event(&mut self, _: &Sequences, _: usize, event: SequenceEvent) -> Vec<OllamaResponse> {
-        match event {
-            SequenceEvent::Delta { parts, .. } => match self.split(parts) {
-                (text, calls) if text.is_empty() && calls.is_empty() => Vec::new(),
-                (text, calls) => vec![self.line(text, calls)],
-            },
-            SequenceEvent::Done { parts, finish: Finish { reason, timings, .. } } => {
-                let (text, calls) = self.split(parts);
-                vec![OllamaResponse {
-                    done: true,
-                    done_reason: Some(reason.name().to_owned()),
-                    metrics: metrics(&timings),
-                    ..self.line(text, calls)
-                }]
-            }
-            SequenceEvent::Started { .. }
-            | SequenceEvent::Progress { .. }
-            | SequenceEvent::Preview(_)
-            | SequenceEvent::PromptLogprobs(_) => Vec::new(),
+        let (text, calls) = self.split(event.parts);
+        match event.event {
+            TextEvent::Done(Finish { reason, timings, .. }) => vec![OllamaResponse {
+                done: true,
+                done_reason: Some(reason.name().to_owned()),
+                metrics: metrics(&timings),
+                ..self.line(text, calls)
+            }],
+            _ if text.is_empty() && calls.is_empty() => Vec::new(),
+            _ => vec![self.line(text, calls)],
         }
     }
 
-    fn response(&self) -> OllamaResponse {
-        let done_reason = (!self.has_prompt).then(|| "load".to_owned());
-        OllamaResponse { done: !self.has_prompt, done_reason, ..self.empty_line() }
+    /// A request without a prompt has no lines.
+    fn response(self) -> OllamaResponse {
+        let done_reason = Some("load".to_owned());
+        let empty = || OllamaResponse { done: true, done_reason, ..self.empty_line() };
+        self.response.clone().unwrap_or_else(empty)
     }
 
-    fn fold(response: &mut OllamaResponse, line: OllamaResponse) {
+    fn fold(&mut self, line: OllamaResponse) {
+        let Some(response) = &mut self.response else {
+            self.response = Some(line);
+            return;
+        };
         if let (Some(message), Some(more)) = (&mut response.message, line.message) {
             message.content.push_str(&more.content);
             message.tool_calls.extend(more.tool_calls);
@@ -148,16 +137,12 @@ impl Writer for OllamaWriter {
         response.metrics = line.metrics;
     }
 
-    fn encode(&mut self, line: OllamaResponse) -> String {
-        json_line(&line)
+    fn encode(&self, line: &OllamaResponse) -> String {
+        json_line(line)
     }
 
     fn error(&mut self, error: &ApiError) -> String {
         json_line(&OllamaError { error: error.message.clone() })
-    }
-
-    fn close(&self) -> String {
-        String::new()
     }
 
     /// Lines of JSON have no comments, so this is a response without text.

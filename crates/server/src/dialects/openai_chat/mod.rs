@@ -2,45 +2,28 @@
 
 mod write;
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::Request;
-use axum::response::Response;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use wf_api::wire::{ChatChunk, ChatCompletion, ChatRequest, ErrorBody};
 use wf_engine::ChatOptions;
 
-use super::handler::generate;
-use super::openai::{CHAT_TOOLS, CONSTRAINTS, FIELDS, ResponseMeta};
+use super::openai::{CHAT_TOOLS, FIELDS, ResponseMeta, check_top};
 use super::{Dialect, Registration};
-use crate::app::App;
 use crate::error::ApiError;
 use crate::generation::conversation::{check_options, read_messages};
-use crate::generation::decoding::read_forwarded;
-use crate::generation::sequences::Sequences;
-use crate::generation::tools::{Tools, read_openai_choice};
-use crate::generation::{Context, Generation, Prompt, constraint};
+use crate::generation::decoding::take_settings;
+use crate::generation::{Context, Generation, Prompt, Sequences, Tools, read_openai_choice};
+use crate::http::routes::{Doc, Routes};
 use write::ChatWriter;
 
-pub(super) const DIALECT: Registration =
-    Registration { routes: || OpenApiRouter::new().routes(routes!(chat)), errors: None };
-
-/// Generates a message.
-#[utoipa::path(
-    post,
-    path = "/v1/chat/completions",
-    tag = "OpenAI",
-    request_body = ChatRequest,
-    responses(
-        (status = 200, description = "The completions; with `stream`, server-sent events of ChatChunk",
-         content((ChatCompletion = "application/json"), (ChatChunk = "text/event-stream"))),
-        (status = "default", description = "Error", body = ErrorBody),
-    )
-)]
-async fn chat(State(app): State<App>, request: Request<Body>) -> Result<Response, ApiError> {
-    generate::<Chat>(app, request).await
-}
+pub(super) const DIALECT: Registration = Registration {
+    routes: || {
+        let response = "The completions; with `stream`, server-sent events of ChatChunk";
+        Routes::new::<ErrorBody>("OpenAI").generate::<Chat, ChatCompletion, ChatChunk>(
+            "/v1/chat/completions",
+            Doc("chat", "Generates a message.", response),
+        )
+    },
+    errors: None,
+};
 
 struct Chat;
 
@@ -48,16 +31,16 @@ impl Dialect for Chat {
     type Request = ChatRequest;
     type Writer = ChatWriter;
 
-    fn read(mut request: ChatRequest, cx: &Context<'_>) -> Result<(Self, Generation), ApiError> {
+    fn read(mut request: ChatRequest, cx: &Context) -> Result<(Self, Generation), ApiError> {
         cx.model.check_name(request.model.as_deref())?;
-        let constraint = constraint::take(CONSTRAINTS, &mut request.extra)?;
-        FIELDS.check(&request.extra)?;
         let sampling = &mut request.sampling;
+        let kwargs = request.chat_template_kwargs.as_ref();
+        let decode = take_settings(sampling.decode.take(), &mut request.extra, kwargs)?;
+        let constraint = FIELDS.read(&mut request.extra)?;
         sampling.max_tokens = request.max_completion_tokens.or(sampling.max_tokens);
         if sampling.max_tokens == Some(0) {
             return Err(ApiError::field("max_tokens", "max_tokens is 0: must be at least 1"));
         }
-        read_forwarded(sampling, &request.extra, request.chat_template_kwargs.as_ref())?;
         let logprobs = logprobs(cx, request.logprobs.unwrap_or(false), request.top_logprobs)?;
         let choice = request.tool_choice.as_ref();
         let choice = read_openai_choice(choice, |choice| choice.get("function")?.get("name"))?;
@@ -70,31 +53,21 @@ impl Dialect for Chat {
             extra: request.chat_template_kwargs.unwrap_or_default(),
         };
         check_options(&options, request.add_generation_prompt)?;
-        let messages = read_messages(cx.app, request.messages)?;
+        let messages = read_messages(&cx.app, request.messages)?;
         let prompt = Prompt::Chat { messages, options };
-        let mut generation =
-            Generation::new(cx, &request.params, request.sampling, "messages", prompt)?;
+        let (params, sampling) = (&request.params, request.sampling);
+        let mut generation = Generation::new(cx, params, sampling, &decode, "messages", prompt)?;
         generation.settings.logprobs = logprobs;
         Ok((Self, Generation { constraint, tools, ..generation }))
     }
 
-    fn writer(
-        self,
-        cx: &Context<'_>,
-        generation: &Generation,
-        sequences: &Sequences,
-    ) -> ChatWriter {
-        let meta = ResponseMeta::new(cx, "chatcmpl", generation);
-        ChatWriter::new(meta, sequences.len())
+    fn writer(self, cx: &Context, generation: &Generation, sequences: &Sequences) -> ChatWriter {
+        ChatWriter::new(ResponseMeta::new(cx, "chatcmpl", generation), sequences.len())
     }
 }
 
-fn logprobs(cx: &Context<'_>, logprobs: bool, top: Option<u32>) -> Result<Option<usize>, ApiError> {
-    let max = cx.app.options.limits.top_logprobs;
-    if let Some(top) = top.filter(|top| *top > max) {
-        let message = format!("top_logprobs is {top}: must be between 0 and {max}");
-        return Err(ApiError::field("top_logprobs", message));
-    }
+fn logprobs(cx: &Context, logprobs: bool, top: Option<u32>) -> Result<Option<usize>, ApiError> {
+    check_top(cx, "top_logprobs", top)?;
     if top.is_some_and(|top| top > 0) && !logprobs {
         return Err(ApiError::field("top_logprobs", "top_logprobs needs logprobs to be true"));
     }

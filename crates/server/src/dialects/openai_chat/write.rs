@@ -1,28 +1,50 @@
 //! Chat completions and their chunks.
 
-use wf_api::sse;
 use wf_api::wire::{
     AssistantMessage, CalledFunction, ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion,
     ChatLogprobs, Delta, FunctionDelta, TokenLogprob, ToolCall, ToolCallDelta, TopLogprob,
 };
-use wf_engine::{Finish, FinishReason, Logprobs, SampledToken, StopCause, TokenId};
+use wf_engine::{Finish, FinishReason, Logprobs, SampledToken, StopCause, TextEvent, TokenId};
 use wf_text::{Tokenizer, ToolCallEvent};
 
 use super::super::Writer;
 use super::super::openai::ResponseMeta;
 use crate::generation::logprobs::{finite, token_bytes, token_name};
-use crate::generation::sequences::{SequenceEvent, Sequences, longer, timings};
+use crate::generation::sequences::{longer, timings};
 use crate::generation::tools::call_id;
+use crate::generation::{SequenceEvent, Sequences};
 
 pub(super) struct ChatWriter {
     meta: ResponseMeta,
     /// Number of tool calls of each choice so far.
     calls: Vec<u32>,
+    response: ChatCompletion,
 }
 
 impl ChatWriter {
     pub(super) fn new(meta: ResponseMeta, choices: usize) -> Self {
-        Self { meta, calls: vec![0; choices] }
+        let choice = |index| ChatChoice {
+            index,
+            message: AssistantMessage {
+                role: "assistant".into(),
+                content: Some(String::new()),
+                ..AssistantMessage::default()
+            },
+            logprobs: meta.logprobs.then(ChatLogprobs::default),
+            finish_reason: None,
+            token_ids: meta.token_ids.then(Vec::new),
+        };
+        let response = ChatCompletion {
+            id: meta.id.clone(),
+            object: "chat.completion".into(),
+            created: meta.created,
+            model: meta.model.clone(),
+            choices: (0..choices as u32).map(choice).collect(),
+            system_fingerprint: meta.fingerprint.clone(),
+            seed: meta.seed,
+            ..ChatCompletion::default()
+        };
+        Self { meta, calls: vec![0; choices], response }
     }
 
     fn chunk(&self, choices: Vec<ChatChunkChoice>) -> ChatChunk {
@@ -93,13 +115,17 @@ impl Writer for ChatWriter {
         chunks
     }
 
-    fn event(&mut self, sequences: &Sequences, at: usize, event: SequenceEvent) -> Vec<ChatChunk> {
+    fn event(
+        &mut self,
+        sequences: &Sequences,
+        at: usize,
+        SequenceEvent { parts, mut event }: SequenceEvent,
+    ) -> Vec<ChatChunk> {
+        let token =
+            if let TextEvent::Text { token, .. } = &mut event { token.take() } else { None };
+        let mut chunks = self.deltas(at, parts, token, sequences.tokenizer());
         match event {
-            SequenceEvent::Delta { parts, token } => {
-                self.deltas(at, parts, token, sequences.tokenizer())
-            }
-            SequenceEvent::Done { parts, finish } => {
-                let mut chunks = self.deltas(at, parts, None, sequences.tokenizer());
+            TextEvent::Done(finish) => {
                 let reason = finish_reason(self.calls[at] > 0, &finish);
                 let end = ChatChunkChoice {
                     index: at as u32,
@@ -108,19 +134,17 @@ impl Writer for ChatWriter {
                 };
                 let timings = Some(timings(&finish.timings));
                 chunks.push(ChatChunk { timings, ..self.chunk(vec![end]) });
-                chunks
             }
-            SequenceEvent::Progress { done, total } if self.meta.progress => {
+            TextEvent::Progress { done, total } if self.meta.progress => {
                 let prompt_progress = Some(sequences.progress(at, done, total));
-                vec![ChatChunk { prompt_progress, ..self.chunk(Vec::new()) }]
+                chunks.push(ChatChunk { prompt_progress, ..self.chunk(Vec::new()) });
             }
-            SequenceEvent::Preview(block) => {
-                vec![ChatChunk { block_preview: Some(block), ..self.chunk(Vec::new()) }]
+            TextEvent::Preview(block) => {
+                chunks.push(ChatChunk { block_preview: Some(block), ..self.chunk(Vec::new()) });
             }
-            SequenceEvent::Started { .. }
-            | SequenceEvent::Progress { .. }
-            | SequenceEvent::PromptLogprobs(_) => Vec::new(),
+            _ => {}
         }
+        chunks
     }
 
     fn end(&mut self, sequences: &Sequences) -> Vec<ChatChunk> {
@@ -129,31 +153,8 @@ impl Writer for ChatWriter {
         chunk.into_iter().collect()
     }
 
-    fn response(&self) -> ChatCompletion {
-        let choice = |index| ChatChoice {
-            index,
-            message: AssistantMessage {
-                role: "assistant".into(),
-                content: Some(String::new()),
-                ..AssistantMessage::default()
-            },
-            logprobs: self.meta.logprobs.then(ChatLogprobs::default),
-            finish_reason: None,
-            token_ids: self.meta.token_ids.then(Vec::new),
-        };
-        ChatCompletion {
-            id: self.meta.id.clone(),
-            object: "chat.completion".into(),
-            created: self.meta.created,
-            model: self.meta.model.clone(),
-            choices: (0..self.calls.len() as u32).map(choice).collect(),
-            system_fingerprint: self.meta.fingerprint.clone(),
-            seed: self.meta.seed,
-            ..ChatCompletion::default()
-        }
-    }
-
-    fn fold(response: &mut ChatCompletion, chunk: ChatChunk) {
+    fn fold(&mut self, chunk: ChatChunk) {
+        let response = &mut self.response;
         for part in chunk.choices {
             fold_choice(&mut response.choices[part.index as usize], part);
         }
@@ -168,8 +169,8 @@ impl Writer for ChatWriter {
         }
     }
 
-    fn encode(&mut self, chunk: ChatChunk) -> String {
-        sse::json_event(&chunk)
+    fn response(self) -> ChatCompletion {
+        self.response
     }
 }
 

@@ -2,21 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use wf_api::sse;
 use wf_api::wire::{Completion, CompletionChoice, CompletionLogprobs};
-use wf_engine::{Logprobs, SampledToken, TokenId};
+use wf_engine::{Logprobs, SampledToken, TextEvent, TokenId};
 use wf_text::{Detokenizer, Tokenizer};
 
 use super::super::Writer;
 use super::super::openai::ResponseMeta;
 use crate::generation::logprobs::{finite, token_name};
-use crate::generation::sequences::{SequenceEvent, Sequences, longer, text_of, timings};
+use crate::generation::sequences::{longer, text_of, timings};
+use crate::generation::{SequenceEvent, Sequences};
 
 pub(super) struct CompletionWriter {
     meta: ResponseMeta,
     /// Seed, until it is sent with the first frame.
     seed: Option<i64>,
     choices: Vec<ChoiceState>,
+    response: Completion,
 }
 
 /// State of a choice, the echo of its prompt included.
@@ -36,19 +37,18 @@ impl CompletionWriter {
             let echo_of = echo_texts(sequences.tokenizer(), tokens).into_iter();
             ChoiceState { chars: 0, echo: echo_of, awaits_echo: echo }
         };
-        let choices = (0..sequences.len()).map(choice).collect();
-        Self { seed: Some(meta.seed), meta, choices }
-    }
-
-    fn completion(&self, choices: Vec<CompletionChoice>) -> Completion {
-        Completion {
-            id: self.meta.id.clone(),
-            object: "text_completion".into(),
-            created: self.meta.created,
-            model: self.meta.model.clone(),
-            choices,
-            system_fingerprint: self.meta.fingerprint.clone(),
-            ..Completion::default()
+        let whole = |index| CompletionChoice {
+            index,
+            logprobs: meta.logprobs.then(CompletionLogprobs::default),
+            token_ids: meta.token_ids.then(Vec::new),
+            ..CompletionChoice::default()
+        };
+        let response = completion(&meta, (0..sequences.len() as u32).map(whole).collect());
+        Self {
+            seed: Some(meta.seed),
+            choices: (0..sequences.len()).map(choice).collect(),
+            response: Completion { seed: Some(meta.seed), ..response },
+            meta,
         }
     }
 
@@ -57,20 +57,20 @@ impl CompletionWriter {
         &mut self,
         sequences: &Sequences,
         at: usize,
-        event: SequenceEvent,
+        SequenceEvent { parts, event }: SequenceEvent,
     ) -> Option<CompletionChoice> {
         let tokenizer = sequences.tokenizer();
         let mut choice = CompletionChoice { index: at as u32, ..CompletionChoice::default() };
         choice.logprobs = self.meta.logprobs.then(CompletionLogprobs::default);
         let state = &mut self.choices[at];
         match event {
-            SequenceEvent::PromptLogprobs(logprobs) => {
+            TextEvent::PromptLogprobs(logprobs) => {
                 // The first token of a prompt has no logprob.
                 let first = std::mem::take(&mut state.awaits_echo).then_some(None);
                 let logprobs = first.into_iter().chain(logprobs.iter().map(Some));
                 state.echo(tokenizer, logprobs, &mut choice);
             }
-            SequenceEvent::Delta { parts, token } => {
+            TextEvent::Text { token, .. } => {
                 state.finish_echo(tokenizer, &mut choice);
                 let describes_token =
                     token.is_some() && (self.meta.logprobs || self.meta.token_ids);
@@ -85,15 +85,13 @@ impl CompletionWriter {
                     return None;
                 }
             }
-            SequenceEvent::Done { finish, .. } => {
+            TextEvent::Done(finish) => {
                 state.finish_echo(tokenizer, &mut choice);
                 choice.finish_reason = Some(finish.reason.name().to_owned());
                 choice.prompt_token_ids =
                     self.meta.token_ids.then(|| sequences.prompt(at).to_vec());
             }
-            SequenceEvent::Started { .. }
-            | SequenceEvent::Progress { .. }
-            | SequenceEvent::Preview(_) => return None,
+            _ => return None,
         }
         Some(choice)
     }
@@ -161,9 +159,9 @@ impl Writer for CompletionWriter {
 
     fn event(&mut self, sequences: &Sequences, at: usize, event: SequenceEvent) -> Vec<Completion> {
         let (mut timing, mut prompt_progress) = (None, None);
-        match &event {
-            SequenceEvent::Done { finish, .. } => timing = Some(timings(&finish.timings)),
-            SequenceEvent::Progress { done, total } if self.meta.progress => {
+        match &event.event {
+            TextEvent::Done(finish) => timing = Some(timings(&finish.timings)),
+            TextEvent::Progress { done, total } if self.meta.progress => {
                 prompt_progress = Some(sequences.progress(at, *done, *total));
             }
             _ => {}
@@ -177,29 +175,18 @@ impl Writer for CompletionWriter {
             seed: self.seed.take(),
             timings: timing,
             prompt_progress,
-            ..self.completion(choices)
+            ..completion(&self.meta, choices)
         }]
     }
 
     fn end(&mut self, sequences: &Sequences) -> Vec<Completion> {
         let usage = self.meta.include_usage.then(|| Some(sequences.usage()));
-        let frame =
-            usage.map(|usage| Completion { usage: Some(usage), ..self.completion(Vec::new()) });
-        frame.into_iter().collect()
+        let frame = |usage| Completion { usage: Some(usage), ..completion(&self.meta, Vec::new()) };
+        usage.map(frame).into_iter().collect()
     }
 
-    fn response(&self) -> Completion {
-        let choice = |index| CompletionChoice {
-            index,
-            logprobs: self.meta.logprobs.then(CompletionLogprobs::default),
-            token_ids: self.meta.token_ids.then(Vec::new),
-            ..CompletionChoice::default()
-        };
-        let choices = (0..self.choices.len() as u32).map(choice).collect();
-        Completion { seed: Some(self.meta.seed), ..self.completion(choices) }
-    }
-
-    fn fold(response: &mut Completion, frame: Completion) {
+    fn fold(&mut self, frame: Completion) {
+        let response = &mut self.response;
         for part in frame.choices {
             fold_choice(&mut response.choices[part.index as usize], part);
         }
@@ -211,8 +198,20 @@ impl Writer for CompletionWriter {
         }
     }
 
-    fn encode(&mut self, frame: Completion) -> String {
-        sse::json_event(&frame)
+    fn response(self) -> Completion {
+        self.response
+    }
+}
+
+fn completion(meta: &ResponseMeta, choices: Vec<CompletionChoice>) -> Completion {
+    Completion {
+        id: meta.id.clone(),
+        object: "text_completion".into(),
+        created: meta.created,
+        model: meta.model.clone(),
+        choices,
+        system_fingerprint: meta.fingerprint.clone(),
+        ..Completion::default()
     }
 }
 

@@ -3,51 +3,41 @@
 mod wire;
 mod write;
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::Request;
-use axum::response::Response;
 use serde_json::{Value, json};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
-use wf_api::wire::{Content, ErrorBody, JsonObject, NamedEvent, Sampling};
+use wf_api::wire::{Content, ErrorBody, NamedEvent, Sampling};
 use wf_core::SamplingOverrides;
-use wf_engine::ChatOptions;
+use wf_engine::{ChatOptions, DecodeSettings};
 use wf_text::ChatMessage;
 
-use super::handler::generate;
 use super::{Dialect, Registration};
 use crate::app::{App, now};
 use crate::error::ApiError;
-use crate::generation::constraint::{self, ConstraintField, nested_format};
+use crate::generation::constraint::nested_format;
 use crate::generation::conversation::read_text;
-use crate::generation::decoding::read_forwarded;
-use crate::generation::fields::{FieldRules, check_count};
-use crate::generation::sequences::Sequences;
-use crate::generation::tools::{ToolSyntax, Tools, read_openai_choice};
-use crate::generation::{Context, Generation, Prompt};
+use crate::generation::decoding::add_forwarded;
+use crate::generation::fields::check_count;
+use crate::generation::{
+    Context, FieldRules, Generation, Prompt, Sequences, ToolSyntax, Tools, read_openai_choice,
+};
+use crate::http::routes::{Doc, Routes};
 use wire::{InputItem, ResponseObject, ResponseText, ResponsesInput, ResponsesRequest};
 use write::ResponseWriter;
 
-pub(super) const DIALECT: Registration =
-    Registration { routes: || OpenApiRouter::new().routes(routes!(responses)), errors: None };
+pub(super) const DIALECT: Registration = Registration {
+    routes: || {
+        let response = "The response; with `stream`, server-sent events";
+        Routes::new::<ErrorBody>("OpenAI").generate::<Responses, ResponseObject, NamedEvent>(
+            "/v1/responses",
+            Doc("responses", "Generates a response.", response),
+        )
+    },
+    errors: None,
+};
 
-const FIELDS: FieldRules = FieldRules {
-    ignored: &[
-        "store",
-        "user",
-        "service_tier",
-        "safety_identifier",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "prompt_cache_options",
-        "max_tool_calls",
-        "stream_options",
-        "reasoning",
-        "moderation",
-        "access_programs",
-        "image",
-    ],
+pub(super) const FIELDS: FieldRules = FieldRules {
+    ignored: "store user service_tier safety_identifier prompt_cache_key prompt_cache_retention \
+              prompt_cache_options max_tool_calls stream_options reasoning moderation access_programs \
+              image",
     unsupported: &[
         ("previous_response_id", &[]),
         ("conversation", &[]),
@@ -58,40 +48,14 @@ const FIELDS: FieldRules = FieldRules {
         ("top_logprobs", &["0"]),
         ("context_management", &["[]"]),
     ],
+    constraints: &[("text", |value| nested_format(value, "verbosity"))],
 };
-
-pub(super) const CONSTRAINTS: &[ConstraintField] =
-    &[("text", |value| nested_format(value, "verbosity"))];
 
 /// `{"type": "function", "name", "description", "parameters", "strict"}`.
 const TOOLS: ToolSyntax = ToolSyntax { kind: "function", nested: None, schema: "parameters" };
 
-/// Generates a response.
-#[utoipa::path(
-    post,
-    path = "/v1/responses",
-    tag = "OpenAI",
-    request_body = ResponsesRequest,
-    responses(
-        (status = 200, description = "The response; with `stream`, server-sent events",
-         content((ResponseObject = "application/json"), (NamedEvent = "text/event-stream"))),
-        (status = "default", description = "Error", body = ErrorBody),
-    )
-)]
-async fn responses(State(app): State<App>, request: Request<Body>) -> Result<Response, ApiError> {
-    generate::<Responses>(app, request).await
-}
-
-/// The fields of a request that its response repeats.
-struct Responses {
-    instructions: Option<String>,
-    max_output_tokens: Option<u32>,
-    format: Value,
-    tools: Vec<JsonObject>,
-    tool_choice: Value,
-    parallel_tool_calls: bool,
-    metadata: JsonObject,
-}
+/// The response with the fields of the request that it repeats.
+struct Responses(ResponseObject);
 
 impl Dialect for Responses {
     type Request = ResponsesRequest;
@@ -99,20 +63,16 @@ impl Dialect for Responses {
 
     const ALIASES: &'static [(&'static str, &'static str)] = &[("max_tokens", "max_output_tokens")];
 
-    fn read(
-        mut request: ResponsesRequest,
-        cx: &Context<'_>,
-    ) -> Result<(Self, Generation), ApiError> {
+    fn read(mut request: ResponsesRequest, cx: &Context) -> Result<(Self, Generation), ApiError> {
         cx.model.check_name(request.model.as_deref())?;
         let format = request.extra.get("text").and_then(|text| text.get("format"));
         let format = format.filter(|format| !format.is_null()).cloned();
-        let constraint = constraint::take(CONSTRAINTS, &mut request.extra)?;
-        FIELDS.check(&request.extra)?;
+        let constraint = FIELDS.read(&mut request.extra)?;
         let choice = request.tool_choice.as_ref();
         let choice = read_openai_choice(choice, |choice| choice.get("name"))?;
         let parallel = request.parallel_tool_calls.unwrap_or(true);
         let tools = Tools::new(TOOLS.read(request.tools.clone())?, choice, parallel)?;
-        let messages = conversation(cx.app, request.instructions.as_deref(), request.input.take())?;
+        let messages = conversation(&cx.app, request.instructions.as_deref(), request.input)?;
         let options = ChatOptions {
             add_generation_prompt: true,
             tools: Tools::for_template(tools.as_ref()),
@@ -124,59 +84,50 @@ impl Dialect for Responses {
             top_p: request.top_p,
             ..SamplingOverrides::default()
         };
-        let generation = Generation::new(cx, &params, sampling(&request)?, "input", prompt)?;
-        let dialect = Self {
+        if request.max_output_tokens == Some(0) {
+            let message = "max_output_tokens is 0: must be at least 1";
+            return Err(ApiError::field("max_output_tokens", message));
+        }
+        let sampling = Sampling {
+            max_tokens: request.max_output_tokens,
+            seed: request.seed,
+            stream: request.stream,
+            ..Sampling::default()
+        };
+        let decode =
+            add_forwarded(DecodeSettings::default(), &request.extra, request.metadata.as_ref())?;
+        let generation = Generation::new(cx, &params, sampling, &decode, "input", prompt)?;
+        let response = ResponseObject {
             instructions: request.instructions,
             max_output_tokens: request.max_output_tokens,
-            format: format.unwrap_or_else(|| json!({"type": "text"})),
+            text: ResponseText { format: format.unwrap_or_else(|| json!({"type": "text"})) },
             tools: request.tools.unwrap_or_default(),
             tool_choice: request.tool_choice.unwrap_or_else(|| "auto".into()),
             parallel_tool_calls: parallel,
             metadata: request.metadata.unwrap_or_default(),
+            ..ResponseObject::default()
         };
-        Ok((dialect, Generation { constraint, tools, ..generation }))
+        Ok((Self(response), Generation { constraint, tools, ..generation }))
     }
 
-    fn writer(self, cx: &Context<'_>, generation: &Generation, _: &Sequences) -> ResponseWriter {
+    fn writer(self, cx: &Context, generation: &Generation, _: &Sequences) -> ResponseWriter {
         let sampling = &generation.settings.sampling;
         let response = ResponseObject {
             id: format!("resp_{}", cx.request_id),
             object: "response".into(),
             created_at: now(),
             status: "in_progress".into(),
-            instructions: self.instructions,
-            max_output_tokens: self.max_output_tokens,
             model: cx.model.name().to_owned(),
             temperature: sampling.temperature,
-            text: ResponseText { format: self.format },
-            parallel_tool_calls: self.parallel_tool_calls,
-            tool_choice: self.tool_choice,
-            tools: self.tools,
             top_p: sampling.top_p,
             truncation: "disabled".into(),
-            metadata: self.metadata,
             seed: generation.seed,
             system_fingerprint: cx.model.fingerprint(),
-            ..ResponseObject::default()
+            ..self.0
         };
         let message_id = format!("msg_{}", cx.request_id);
         ResponseWriter::new(response, message_id, generation.tools.is_some())
     }
-}
-
-fn sampling(request: &ResponsesRequest) -> Result<Sampling, ApiError> {
-    if request.max_output_tokens == Some(0) {
-        let message = "max_output_tokens is 0: must be at least 1";
-        return Err(ApiError::field("max_output_tokens", message));
-    }
-    let mut sampling = Sampling {
-        max_tokens: request.max_output_tokens,
-        seed: request.seed,
-        stream: request.stream,
-        ..Sampling::default()
-    };
-    read_forwarded(&mut sampling, &request.extra, request.metadata.as_ref())?;
-    Ok(sampling)
 }
 
 fn conversation(
@@ -227,7 +178,6 @@ fn read_message(at: usize, item: InputItem) -> Result<ChatMessage, ApiError> {
     Ok(ChatMessage::new(role, read_text(&field, plain(content))?))
 }
 
-/// Returns a string field of an item.
 fn text_field(at: usize, item: &InputItem, name: &str) -> Result<String, ApiError> {
     match item.extra.get(name) {
         Some(Value::String(text)) => Ok(text.clone()),

@@ -1,167 +1,169 @@
 //! Responses and their events.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Value, json};
 use wf_api::sse;
-use wf_engine::{Finish, FinishReason};
+use wf_engine::{Finish, FinishReason, TextEvent};
 use wf_text::ToolCallEvent;
 
 use super::super::Writer;
 use super::wire::{
-    ContentLocation, IncompleteDetails, OutputCall, OutputItem, OutputMessage, OutputText,
-    ResponseError, ResponseEvent, ResponseEventData, ResponseObject, ResponseUsage,
+    IncompleteDetails, OutputCall, OutputItem, OutputMessage, OutputText, ResponseError,
+    ResponseObject, ResponseUsage,
 };
 use crate::error::ApiError;
-use crate::generation::sequences::{SequenceEvent, Sequences};
 use crate::generation::tools::call_id;
+use crate::generation::{SequenceEvent, Sequences};
 
 pub(super) struct ResponseWriter {
     response: ResponseObject,
+    /// Items that have ended.
     output: Vec<OutputItem>,
-    /// True if the last item is a message without its end.
-    has_open_message: bool,
+    /// The message that has not ended, and its text.
+    message: Option<(OutputMessage, OutputText)>,
+    /// The call that has not ended.
+    call: Option<OutputCall>,
     message_id: String,
     has_tools: bool,
     events: u64,
 }
 
+/// An event, which is named after its type.
+#[derive(Serialize)]
+struct Event<'a, T> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    sequence_number: u64,
+    #[serde(flatten)]
+    fields: &'a T,
+}
+
 impl ResponseWriter {
     pub(super) fn new(response: ResponseObject, message_id: String, has_tools: bool) -> Self {
-        let (output, has_open_message) = (Vec::new(), false);
-        Self { response, output, has_open_message, message_id, has_tools, events: 0 }
+        let (output, message, call) = (Vec::new(), None, None);
+        Self { response, output, message, call, message_id, has_tools, events: 0 }
     }
 
-    fn event_of(&mut self, kind: &str, data: ResponseEventData) -> ResponseEvent {
-        let event = ResponseEvent { kind: kind.to_owned(), sequence_number: self.events, data };
+    fn event_of(&mut self, kind: &str, fields: &impl Serialize) -> String {
+        let event = Event { kind, sequence_number: self.events, fields };
         self.events += 1;
-        event
+        sse::named_event(kind, &event)
     }
 
     /// Returns an event with the response as it is now.
-    fn snapshot(&mut self, kind: &str) -> ResponseEvent {
-        let response = Box::new(self.response.clone());
-        self.event_of(kind, ResponseEventData::Response { response })
+    fn snapshot(&mut self, kind: &str) -> String {
+        let response = self.response.clone();
+        self.event_of(kind, &BTreeMap::from([("response", response)]))
     }
 
-    fn last(&self) -> u32 {
-        self.output.len().saturating_sub(1) as u32
+    /// Returns an event about the item that follows those that have ended.
+    fn item_event(&mut self, kind: &str, item: &OutputItem) -> String {
+        let output_index = self.output.len();
+        self.event_of(kind, &json!({"output_index": output_index, "item": item}))
     }
 
-    fn item_event(&mut self, kind: &str) -> ResponseEvent {
-        let item = self.output.last().cloned();
-        let item = item.unwrap_or_else(|| OutputItem::FunctionCall(OutputCall::default()));
-        let data = ResponseEventData::Item { output_index: self.last(), item };
-        self.event_of(kind, data)
+    /// Returns an event about the text of a message.
+    fn text_event(&mut self, kind: &str, message: &OutputMessage, fields: Value) -> String {
+        let mut all = json!({"item_id": message.id, "output_index": self.output.len(),
+                             "content_index": 0});
+        if let (Value::Object(all), Value::Object(fields)) = (&mut all, fields) {
+            all.extend(fields);
+        }
+        self.event_of(kind, &all)
     }
 
-    /// Applies `change` to the text of the open message, and returns where that is.
-    fn with_text<T>(&mut self, change: impl FnOnce(&mut OutputText) -> T) -> (ContentLocation, T) {
-        let output_index = self.last();
-        let mut none = OutputText::default();
-        let (item_id, text) = match self.output.last_mut() {
-            Some(OutputItem::Message(message)) => {
-                if message.content.is_empty() {
-                    message.content.push(OutputText::default());
-                }
-                (message.id.clone(), &mut message.content[0])
-            }
-            _ => (String::new(), &mut none),
-        };
-        let changed = change(text);
-        (ContentLocation { item_id, output_index, content_index: 0 }, changed)
-    }
-
-    fn begin_message(&mut self) -> Vec<ResponseEvent> {
+    fn begin_message(&mut self) -> Vec<String> {
         let id = match self.output.len() {
             0 => self.message_id.clone(),
             at => format!("{}_{at}", self.message_id),
         };
-        self.output.push(OutputItem::Message(OutputMessage {
-            id,
-            status: "in_progress".into(),
-            role: "assistant".into(),
-            content: Vec::new(),
-        }));
-        self.has_open_message = true;
-        let added = self.item_event("response.output_item.added");
-        let (location, part) = self.with_text(|text| text.clone());
-        let part = ResponseEventData::Part { location, part };
-        vec![added, self.event_of("response.content_part.added", part)]
+        let (status, role) = ("in_progress".into(), "assistant".into());
+        let message = OutputMessage { id, status, role, content: Vec::new() };
+        let text = OutputText::default();
+        let item = OutputItem::Message(message.clone());
+        let events = vec![
+            self.item_event("response.output_item.added", &item),
+            self.text_event("response.content_part.added", &message, json!({"part": text})),
+        ];
+        self.message = Some((message, text));
+        events
     }
 
-    fn end_message(&mut self, status: &str) -> Vec<ResponseEvent> {
-        if !std::mem::take(&mut self.has_open_message) {
-            return Vec::new();
-        }
-        let (location, part) = self.with_text(|text| text.clone());
-        if let Some(OutputItem::Message(message)) = self.output.last_mut() {
-            message.status = status.to_owned();
-        }
-        let text = ResponseEventData::Text {
-            location: location.clone(),
-            text: part.text.clone(),
-            logprobs: Vec::new(),
+    fn end_message(&mut self, status: &str) -> Vec<String> {
+        let Some((mut message, text)) = self.message.take() else { return Vec::new() };
+        let (whole, part) = (json!({"text": text.text, "logprobs": []}), json!({"part": text}));
+        let mut events = vec![
+            self.text_event("response.output_text.done", &message, whole),
+            self.text_event("response.content_part.done", &message, part),
+        ];
+        message.status = status.to_owned();
+        message.content.push(text);
+        let item = OutputItem::Message(message);
+        events.push(self.item_event("response.output_item.done", &item));
+        self.output.push(item);
+        events
+    }
+
+    fn add_text(&mut self, delta: &str) -> Vec<String> {
+        let mut events = match self.message {
+            Some(_) => Vec::new(),
+            None => self.begin_message(),
         };
-        vec![
-            self.event_of("response.output_text.done", text),
-            self.event_of("response.content_part.done", ResponseEventData::Part { location, part }),
-            self.item_event("response.output_item.done"),
-        ]
+        if let Some((message, mut text)) = self.message.take() {
+            text.text.push_str(delta);
+            let fields = json!({"delta": delta, "logprobs": []});
+            events.push(self.text_event("response.output_text.delta", &message, fields));
+            self.message = Some((message, text));
+        }
+        events
     }
 
-    fn add(&mut self, part: ToolCallEvent) -> Vec<ResponseEvent> {
+    fn add(&mut self, part: ToolCallEvent) -> Vec<String> {
         match part {
-            ToolCallEvent::Text(delta) => {
-                let mut events = match self.has_open_message {
-                    true => Vec::new(),
-                    false => self.begin_message(),
-                };
-                let (location, ()) = self.with_text(|text| text.text.push_str(&delta));
-                let data = ResponseEventData::Delta { location, delta, logprobs: Vec::new() };
-                events.push(self.event_of("response.output_text.delta", data));
-                events
-            }
+            ToolCallEvent::Text(delta) => self.add_text(&delta),
             ToolCallEvent::Begin { name } => {
                 let mut events = self.end_message("completed");
-                self.output.push(OutputItem::FunctionCall(OutputCall {
+                let call = OutputCall {
                     id: call_id("fc"),
                     call_id: call_id("call"),
                     name,
                     arguments: String::new(),
                     status: "in_progress".into(),
-                }));
-                events.push(self.item_event("response.output_item.added"));
+                };
+                let item = OutputItem::FunctionCall(call.clone());
+                events.push(self.item_event("response.output_item.added", &item));
+                self.call = Some(call);
                 events
             }
             ToolCallEvent::Arguments(delta) => {
-                let output_index = self.last();
-                let Some(OutputItem::FunctionCall(call)) = self.output.last_mut() else {
-                    return Vec::new();
-                };
+                let Some(call) = &mut self.call else { return Vec::new() };
                 call.arguments.push_str(&delta);
-                let item_id = call.id.clone();
-                let data = ResponseEventData::ArgumentsDelta { item_id, output_index, delta };
-                vec![self.event_of("response.function_call_arguments.delta", data)]
+                let fields = json!({"item_id": call.id, "output_index": self.output.len(),
+                                    "delta": delta});
+                vec![self.event_of("response.function_call_arguments.delta", &fields)]
             }
             ToolCallEvent::End => self.end_call(),
         }
     }
 
-    fn end_call(&mut self) -> Vec<ResponseEvent> {
-        let output_index = self.last();
-        let Some(OutputItem::FunctionCall(call)) = self.output.last_mut() else {
-            return Vec::new();
-        };
+    fn end_call(&mut self) -> Vec<String> {
+        let Some(mut call) = self.call.take() else { return Vec::new() };
         let is_complete = serde_json::from_str::<Value>(&call.arguments).is_ok();
         call.status = if is_complete { "completed" } else { "incomplete" }.to_owned();
-        let OutputCall { id: item_id, name, arguments, .. } = call.clone();
-        let data = ResponseEventData::Arguments { item_id, output_index, name, arguments };
-        vec![
-            self.event_of("response.function_call_arguments.done", data),
-            self.item_event("response.output_item.done"),
-        ]
+        let whole = json!({"item_id": call.id, "output_index": self.output.len(),
+                           "name": call.name, "arguments": call.arguments});
+        let item = OutputItem::FunctionCall(call);
+        let events = vec![
+            self.event_of("response.function_call_arguments.done", &whole),
+            self.item_event("response.output_item.done", &item),
+        ];
+        self.output.push(item);
+        events
     }
 
-    fn finish(&mut self, sequences: &Sequences, finish: &Finish) -> Vec<ResponseEvent> {
+    fn finish(&mut self, sequences: &Sequences, finish: &Finish) -> Vec<String> {
         let reason = match finish.reason {
             FinishReason::Stop => None,
             FinishReason::Length => Some("max_output_tokens"),
@@ -187,68 +189,46 @@ impl ResponseWriter {
 }
 
 impl Writer for ResponseWriter {
-    type Frame = ResponseEvent;
+    /// An encoded event.
+    type Frame = String;
     type Response = ResponseObject;
 
-    fn start(&mut self, _: &Sequences) -> Vec<ResponseEvent> {
+    const END: &'static str = "";
+
+    fn start(&mut self, _: &Sequences) -> Vec<String> {
         vec![self.snapshot("response.created"), self.snapshot("response.in_progress")]
     }
 
-    fn event(
-        &mut self,
-        sequences: &Sequences,
-        _: usize,
-        event: SequenceEvent,
-    ) -> Vec<ResponseEvent> {
-        match event {
+    fn event(&mut self, sequences: &Sequences, _: usize, event: SequenceEvent) -> Vec<String> {
+        let mut events: Vec<_> = event.parts.into_iter().flat_map(|part| self.add(part)).collect();
+        match event.event {
             // A response without tools has a message, even if it is empty.
-            SequenceEvent::Started { .. } if !self.has_tools => self.begin_message(),
-            SequenceEvent::Delta { parts, .. } => {
-                parts.into_iter().flat_map(|part| self.add(part)).collect()
-            }
-            SequenceEvent::Done { parts, finish } => {
-                let mut events: Vec<_> =
-                    parts.into_iter().flat_map(|part| self.add(part)).collect();
-                events.extend(self.finish(sequences, &finish));
-                events
-            }
-            SequenceEvent::Started { .. }
-            | SequenceEvent::Progress { .. }
-            | SequenceEvent::Preview(_)
-            | SequenceEvent::PromptLogprobs(_) => Vec::new(),
+            TextEvent::Started { .. } if !self.has_tools => events.extend(self.begin_message()),
+            TextEvent::Done(finish) => events.extend(self.finish(sequences, &finish)),
+            _ => {}
         }
+        events
     }
 
-    fn end(&mut self, _: &Sequences) -> Vec<ResponseEvent> {
+    fn end(&mut self, _: &Sequences) -> Vec<String> {
         let kind = format!("response.{}", self.response.status);
         vec![self.snapshot(&kind)]
     }
 
-    fn response(&self) -> ResponseObject {
-        self.response.clone()
+    fn response(self) -> ResponseObject {
+        self.response
     }
 
-    /// The last event has the whole response.
-    fn fold(response: &mut ResponseObject, event: ResponseEvent) {
-        if let ResponseEventData::Response { response: latest } = event.data {
-            *response = *latest;
-        }
-    }
-
-    fn encode(&mut self, event: ResponseEvent) -> String {
-        sse::named_event(&event.kind, &event)
+    fn encode(&self, event: &String) -> String {
+        event.clone()
     }
 
     fn error(&mut self, error: &ApiError) -> String {
         let (code, message) = (error.code.to_owned(), error.message.clone());
+        let fields = json!({"code": code, "message": message, "param": error.param});
         self.response.status = "failed".to_owned();
-        self.response.error = Some(ResponseError { code: code.clone(), message: message.clone() });
-        let data = ResponseEventData::Error { code, message, param: error.param.clone() };
-        let events = [self.event_of("error", data), self.snapshot("response.failed")];
-        events.into_iter().map(|event| self.encode(event)).collect()
-    }
-
-    fn close(&self) -> String {
-        String::new()
+        self.response.error = Some(ResponseError { code, message });
+        let events = [self.event_of("error", &fields), self.snapshot("response.failed")];
+        events.concat()
     }
 }

@@ -1,10 +1,8 @@
 //! The routes by which a router gets to know a worker.
 
-use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
-use wf_api::wire::ErrorBody;
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -27,15 +25,10 @@ pub(super) struct ServerInfo {
     disaggregation_mode: &'static str,
 }
 
-/// Describes the server.
-#[utoipa::path(get, path = "/server_info", tag = "SGLang", responses(
-    (status = 200, description = "Names and limits", body = ServerInfo),
-    (status = "default", description = "Error", body = ErrorBody),
-))]
-pub(super) async fn server_info(State(app): State<App>) -> Result<Json<ServerInfo>, ApiError> {
+pub(super) async fn server_info(app: App) -> Result<ServerInfo, ApiError> {
     let model = app.model()?;
     let kv_tokens = model.frontend.engine().kv_tokens();
-    Ok(Json(ServerInfo {
+    Ok(ServerInfo {
         model_path: model.path.clone(),
         served_model_name: model.name().to_owned(),
         model_id: model.name().to_owned(),
@@ -49,7 +42,7 @@ pub(super) async fn server_info(State(app): State<App>) -> Result<Json<ServerInf
         context_length: model.frontend.context_len(),
         is_embedding: false,
         disaggregation_mode: "null",
-    }))
+    })
 }
 
 /// Properties of the model.
@@ -64,14 +57,9 @@ pub(super) struct ModelInfo {
     weight_version: &'static str,
 }
 
-/// Describes the model.
-#[utoipa::path(get, path = "/model_info", tag = "SGLang", responses(
-    (status = 200, description = "Names of the model", body = ModelInfo),
-    (status = "default", description = "Error", body = ErrorBody),
-))]
-pub(super) async fn model_info(State(app): State<App>) -> Result<Json<ModelInfo>, ApiError> {
+pub(super) async fn model_info(app: App) -> Result<ModelInfo, ApiError> {
     let model = app.model()?;
-    Ok(Json(ModelInfo {
+    Ok(ModelInfo {
         model_path: model.path.clone(),
         served_model_name: model.name().to_owned(),
         tokenizer_path: model.path.clone(),
@@ -79,15 +67,9 @@ pub(super) async fn model_info(State(app): State<App>) -> Result<Json<ModelInfo>
         model_type: model.architecture.clone(),
         architectures: vec![model.architecture.clone()],
         weight_version: "default",
-    }))
+    })
 }
 
-/// Clears the prefix cache, except what is in use.
-#[utoipa::path(post, path = "/flush_cache", tag = "SGLang", responses(
-    (status = 200, description = "The cache is cleared before the next step", body = String,
-     content_type = "text/plain"),
-    (status = "default", description = "Error", body = ErrorBody),
-))]
 pub(super) async fn flush_cache(State(app): State<App>) -> Result<&'static str, ApiError> {
     app.model()?.frontend.engine().flush_cache();
     Ok("Cache flushed.\n")
@@ -110,19 +92,14 @@ pub(super) struct Load {
     total_waiting_reqs: usize,
 }
 
-/// Returns the load of the server.
-#[utoipa::path(get, path = "/v1/loads", tag = "SGLang", responses(
-    (status = 200, description = "Tokens and sequences", body = Loads),
-    (status = "default", description = "Error", body = ErrorBody),
-))]
-pub(super) async fn loads(State(app): State<App>) -> Result<Json<Loads>, ApiError> {
+pub(super) async fn loads(app: App) -> Result<Loads, ApiError> {
     let engine = app.model()?.frontend.engine();
     let stats = engine.stats();
-    Ok(Json(Loads {
+    Ok(Loads {
         aggregate: Load {
             total_tokens: stats.pages_in_use * engine.kv_tokens() / stats.pages.max(1),
             total_running_reqs: stats.running,
             total_waiting_reqs: stats.waiting,
         },
-    }))
+    })
 }

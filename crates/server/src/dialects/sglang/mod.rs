@@ -5,60 +5,59 @@ mod info;
 mod wire;
 mod write;
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::Request;
-use axum::response::Response;
-use axum::routing::get;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
+use axum::routing::post;
 use wf_api::wire::{ErrorBody, Sampling};
+use wf_engine::DecodeSettings;
 
-use super::openai::{CONSTRAINTS, FIELDS};
-use super::{Dialect, Registration, handler};
-use crate::app::App;
+use super::openai::{FIELDS, check_top};
+use super::{Dialect, Registration};
 use crate::error::ApiError;
-use crate::generation::decoding::read_forwarded;
-use crate::generation::sequences::Sequences;
-use crate::generation::{Context, Generation, Prompt, constraint};
+use crate::generation::decoding::add_forwarded;
+use crate::generation::{Context, Generation, Prompt, Sequences};
+use crate::http::routes::{Doc, Routes};
+use info::{flush_cache, loads, model_info, server_info};
 use wire::{GenerateRequest, GenerateResponse, MetaInfo};
 use write::SglangWriter;
 
-pub(super) const DIALECT: Registration = Registration {
-    routes: || {
+pub(super) const DIALECT: Registration = Registration { routes, errors: None };
+
+fn routes() -> Routes {
+    let response = "The response, a list of several, or server-sent events";
+    let flushed = "The cache is cleared before the next step";
+    Routes::new::<ErrorBody>("SGLang")
+        .generate::<Sglang, GenerateResponse, GenerateResponse>(
+            "/generate",
+            Doc("generate", "Continues a text.", response),
+        )
+        .get(
+            "/server_info",
+            Doc("server_info", "Describes the server.", "Names and limits"),
+            server_info,
+        )
+        .get(
+            "/model_info",
+            Doc("model_info", "Describes the model.", "Names of the model"),
+            model_info,
+        )
+        .route::<String>(
+            "post",
+            "/flush_cache",
+            Doc("flush_cache", "Clears the prefix cache, except what is in use.", flushed),
+            "text/plain",
+            post(flush_cache),
+        )
+        .get(
+            "/v1/loads",
+            Doc("loads", "Returns the load of the server.", "Tokens and sequences"),
+            loads,
+        )
         // Routers of other versions use these names.
-        let aliases = Router::new()
-            .route("/get_server_info", get(info::server_info))
-            .route("/get_model_info", get(info::model_info));
-        OpenApiRouter::from(aliases)
-            .routes(routes!(generate))
-            .routes(routes!(info::server_info))
-            .routes(routes!(info::model_info))
-            .routes(routes!(info::flush_cache))
-            .routes(routes!(info::loads))
-    },
-    errors: None,
-};
+        .alias("/get_server_info", server_info)
+        .alias("/get_model_info", model_info)
+}
 
 /// SGLang's default of `max_new_tokens`.
 const DEFAULT_MAX_TOKENS: u32 = 128;
-
-/// Continues a text.
-#[utoipa::path(
-    post,
-    path = "/generate",
-    tag = "SGLang",
-    request_body = GenerateRequest,
-    responses(
-        (status = 200, description = "The response, a list of several, or server-sent events",
-         content((GenerateResponse = "application/json"), (GenerateResponse = "text/event-stream"))),
-        (status = "default", description = "Error", body = ErrorBody),
-    )
-)]
-async fn generate(State(app): State<App>, request: Request<Body>) -> Result<Response, ApiError> {
-    handler::generate::<Sglang>(app, request).await
-}
 
 struct Sglang {
     /// The request's own id, if it has one.
@@ -75,19 +74,15 @@ impl Dialect for Sglang {
         ("seed", "sampling_seed"),
     ];
 
-    fn read(
-        mut request: GenerateRequest,
-        cx: &Context<'_>,
-    ) -> Result<(Self, Generation), ApiError> {
+    fn read(mut request: GenerateRequest, cx: &Context) -> Result<(Self, Generation), ApiError> {
         // The router adds the name of the model.
         if let Some(name) = request.extra.remove("model") {
             cx.model.check_name(name.as_str())?;
         }
         FIELDS.check(&request.extra)?;
         let mut params = request.sampling_params.unwrap_or_default();
-        let constraint = constraint::take(CONSTRAINTS, &mut params.extra)?;
-        FIELDS.check(&params.extra)?;
-        let mut sampling = Sampling {
+        let constraint = FIELDS.read(&mut params.extra)?;
+        let sampling = Sampling {
             seed: params.sampling_seed,
             max_tokens: Some(params.max_new_tokens.unwrap_or(DEFAULT_MAX_TOKENS)),
             min_tokens: params.min_new_tokens,
@@ -100,19 +95,16 @@ impl Dialect for Sglang {
             priority: request.priority,
             ..Sampling::default()
         };
-        read_forwarded(&mut sampling, &request.extra, None)?;
+        let decode = add_forwarded(DecodeSettings::default(), &request.extra, None)?;
         let prompt = match (request.text, request.input_ids) {
             (Some(text), None) => Prompt::Texts { texts: vec![text], add_bos: true },
             (None, Some(ids)) => Prompt::Tokens(vec![ids]),
             _ => return Err(ApiError::field("text", "expected either text or input_ids")),
         };
-        let mut generation = Generation::new(cx, &params.params, sampling, "text", prompt)?;
-        let max = cx.app.options.limits.top_logprobs;
+        let mut generation =
+            Generation::new(cx, &params.params, sampling, &decode, "text", prompt)?;
+        check_top(cx, "top_logprobs_num", request.top_logprobs_num)?;
         let top = request.top_logprobs_num.unwrap_or(0);
-        if top > max {
-            let message = format!("top_logprobs_num is {top}: must be between 0 and {max}");
-            return Err(ApiError::field("top_logprobs_num", message));
-        }
         if request.return_logprob.unwrap_or(false) {
             generation.settings.logprobs = Some(top as usize);
             match request.logprob_start_len.unwrap_or(-1) {
@@ -129,12 +121,7 @@ impl Dialect for Sglang {
         Ok((Self { id: request.rid }, Generation { constraint, ..generation }))
     }
 
-    fn writer(
-        self,
-        cx: &Context<'_>,
-        generation: &Generation,
-        sequences: &Sequences,
-    ) -> SglangWriter {
+    fn writer(self, cx: &Context, generation: &Generation, sequences: &Sequences) -> SglangWriter {
         let settings = &generation.settings;
         let logprobs = settings.logprobs;
         let empty = GenerateResponse {
@@ -151,6 +138,6 @@ impl Dialect for Sglang {
                 ..MetaInfo::default()
             },
         };
-        SglangWriter::new(empty, sequences.len(), settings.stop.clone())
+        SglangWriter::new(&empty, sequences.len(), settings.stop.clone())
     }
 }

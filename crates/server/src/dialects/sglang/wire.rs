@@ -128,21 +128,3 @@ pub(super) enum MatchedStop {
     Token(TokenId),
     Text(String),
 }
-
-/// One response, or a list of several.
-#[derive(Clone, Debug, Serialize)]
-#[serde(untagged)]
-pub(super) enum GenerateResponses {
-    One(Box<GenerateResponse>),
-    Many(Vec<GenerateResponse>),
-}
-
-impl GenerateResponses {
-    /// Returns the response at an index.
-    pub(super) fn get_mut(&mut self, index: usize) -> &mut GenerateResponse {
-        match self {
-            Self::One(response) => response,
-            Self::Many(all) => &mut all[index],
-        }
-    }
-}

@@ -1,7 +1,6 @@
 //! The grammar of a response with tool calls.
 
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
 use wf_engine::{
     CallGrammar, Frontend, Grammar, GrammarSource, Literal, ModelText, NoCall, ToolCallGrammar,
 };
@@ -27,9 +26,8 @@ impl Tools {
             return Ok(None);
         };
         self.is_constrained = true;
-        let (frontend, tools) = (model.frontend.clone(), self.clone());
-        let compiled = spawn_blocking(move || tools.compile_calls(&frontend, calls));
-        Ok(Some(compiled.await.map_err(|_| ApiError::internal())??))
+        let tools = self.clone();
+        Ok(Some(model.run(move |frontend| tools.compile_calls(frontend, calls)).await??))
     }
 
     fn compile_calls(
@@ -80,9 +78,8 @@ impl Tools {
             false => tool.parameters.clone(),
         };
         let tools = self.tools.iter().filter(is_callable);
-        let mut calls =
-            CallSyntax::new(text).grammar(tools.map(|tool| (tool.name.as_str(), arguments(tool))));
-        calls.no_call = no_call;
+        let tools = tools.map(|tool| (tool.name.as_str(), arguments(tool)));
+        let mut calls = ToolCallGrammar { no_call, ..grammar_of_calls(text, tools) };
         if !self.parallel || matches!(self.choice, ToolChoice::Named(_)) {
             calls.max_calls = 1;
         }
@@ -90,54 +87,44 @@ impl Tools {
     }
 }
 
-/// The notation of calls, with the markers this model has.
-struct CallSyntax {
-    format: ToolFormat,
-    trigger: Option<Literal>,
-    end: Option<Literal>,
-}
-
-impl CallSyntax {
-    fn new(text: &ModelText) -> Self {
-        let format = text.tool_format();
-        let specials = text.tool_call_tokens();
-        let literal = |marker: &str| match text.tokenizer.id_of(marker) {
-            Some(id) if specials.contains(&id) => Literal::Token(id),
-            _ => Literal::Text(marker.to_owned()),
-        };
-        Self {
-            format,
-            trigger: format.call_start().map(literal),
-            end: format.call_end().map(literal),
+/// Returns the grammar of calls of these tools, each a name and a schema, with the markers this model has.
+fn grammar_of_calls<'a>(
+    text: &ModelText,
+    tools: impl Iterator<Item = (&'a str, Value)>,
+) -> ToolCallGrammar {
+    let (format, specials) = (text.tool_format(), text.tool_call_tokens());
+    let literal = |marker: &str| match text.tokenizer.id_of(marker) {
+        Some(id) if specials.contains(&id) => Literal::Token(id),
+        _ => Literal::Text(marker.to_owned()),
+    };
+    let plain = |text: &str| Literal::Text(text.to_owned());
+    let trigger = || format.call_start().map(literal);
+    let (trigger, begin, separator, end, max_calls) = match format {
+        ToolFormat::Hermes => {
+            let separator = [plain("\n")].into_iter().chain(trigger()).collect();
+            (trigger(), "", separator, "", MAX_CALLS)
         }
-    }
-
-    fn grammar<'a>(&self, tools: impl Iterator<Item = (&'a str, Value)>) -> ToolCallGrammar {
-        let text = |text: &str| Literal::Text(text.to_owned());
-        let trigger = || self.trigger.clone();
-        let (trigger, begin, separator, end, max_calls) = match self.format {
-            ToolFormat::Hermes => {
-                let separator = [text("\n")].into_iter().chain(trigger()).collect();
-                (trigger(), "", separator, "", MAX_CALLS)
-            }
-            ToolFormat::Mistral => (trigger(), "[", vec![text(", ")], "]", MAX_CALLS),
-            // Templates of this kind have room for one call.
-            ToolFormat::Llama | ToolFormat::Json => (None, "", Vec::new(), "", 1),
-        };
-        let tools = tools.map(|(name, schema)| self.call(name, schema)).collect();
-        let (begin, end) = (begin.to_owned(), end.to_owned());
-        let no_call = NoCall::Forbidden;
-        ToolCallGrammar { trigger, begin, tools, separator, end, max_calls, no_call }
-    }
-
-    fn call(&self, name: &str, schema: Value) -> CallGrammar {
-        let newline = if self.format == ToolFormat::Hermes { "\n" } else { "" };
-        let (name, key) = (Value::from(name), self.format.arguments_key());
-        let closing = Literal::Text(format!("}}{newline}"));
-        CallGrammar {
-            begin: format!("{newline}{{\"name\": {name}, \"{key}\": "),
-            schema,
-            end: [closing].into_iter().chain(self.end.clone()).collect(),
-        }
+        ToolFormat::Mistral => (trigger(), "[", vec![plain(", ")], "]", MAX_CALLS),
+        // Templates of this kind have room for one call.
+        ToolFormat::Llama | ToolFormat::Json => (None, "", Vec::new(), "", 1),
+    };
+    let (newline, key) =
+        (if format == ToolFormat::Hermes { "\n" } else { "" }, format.arguments_key());
+    let call = |(name, schema)| CallGrammar {
+        begin: format!("{newline}{{\"name\": {}, \"{key}\": ", Value::from(name)),
+        schema,
+        end: [Literal::Text(format!("}}{newline}"))]
+            .into_iter()
+            .chain(format.call_end().map(literal))
+            .collect(),
+    };
+    ToolCallGrammar {
+        trigger,
+        begin: begin.to_owned(),
+        tools: tools.map(call).collect(),
+        separator,
+        end: end.to_owned(),
+        max_calls,
+        no_call: NoCall::Forbidden,
     }
 }

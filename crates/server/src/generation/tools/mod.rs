@@ -15,7 +15,6 @@ use super::fields::check_count;
 use crate::error::ApiError;
 use crate::http::request_id;
 
-/// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 128;
 
 /// A function that the model may call.
@@ -30,7 +29,6 @@ pub(crate) struct Tool {
     field: String,
 }
 
-/// Choice of tool calls.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ToolChoice {
     None,
@@ -41,7 +39,6 @@ pub(crate) enum ToolChoice {
     Named(String),
 }
 
-/// The tools of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tools {
     tools: Vec<Tool>,

@@ -1,12 +1,11 @@
 //! Reads tool definitions and tool choices from requests.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use wf_api::wire::JsonObject;
 
 use super::{Tool, ToolChoice};
 use crate::error::ApiError;
 
-/// Maximum length of a tool name in bytes.
 const MAX_NAME_LEN: usize = 128;
 
 /// Spelling of a tool definition in a dialect.
@@ -20,7 +19,6 @@ pub(crate) struct ToolSyntax {
 }
 
 impl ToolSyntax {
-    /// Reads the `tools` field of a request.
     pub(crate) fn read(&self, tools: Option<Vec<JsonObject>>) -> Result<Vec<Tool>, ApiError> {
         let tools = tools.unwrap_or_default().into_iter().enumerate();
         tools.map(|(at, tool)| self.read_tool(&format!("tools[{at}]"), &tool)).collect()
@@ -51,46 +49,31 @@ impl ToolSyntax {
             let what = format!("must have 1 to {MAX_NAME_LEN} bytes and no control characters");
             return Err(ApiError::at(format!("{field}.name"), &what));
         }
-        let description = match of("description") {
-            None => None,
-            Some(Value::String(text)) => Some(text.clone()),
-            Some(_) => {
-                return Err(ApiError::at(format!("{field}.description"), "must be a string"));
-            }
+        let wrong = |name: &str, what: &str| ApiError::at(format!("{field}.{name}"), what);
+        let text = |value: &Value| {
+            let text = value.as_str().map(str::to_owned);
+            text.ok_or_else(|| wrong("description", "must be a string"))
         };
-        let strict = match of("strict") {
-            None => false,
-            Some(Value::Bool(strict)) => *strict,
-            Some(_) => {
-                return Err(ApiError::at(format!("{field}.strict"), "must be true or false"));
-            }
-        };
-        let field = format!("{field}.{}", self.schema);
+        let flag =
+            |value: &Value| value.as_bool().ok_or_else(|| wrong("strict", "must be true or false"));
+        let description = of("description").map(text).transpose()?;
+        let strict = of("strict").map(flag).transpose()?.unwrap_or(false);
         let parameters = match of(self.schema) {
             None => json!({"type": "object", "properties": {}}),
-            Some(Value::Object(schema)) => object_schema(&field, schema)?,
-            Some(_) => {
-                return Err(ApiError::at(field, "must be a JSON schema, which is an object"));
+            Some(Value::Object(schema)) if schema.get("type").is_none_or(|t| t == "object") => {
+                let mut schema = schema.clone();
+                schema.insert("type".to_owned(), json!("object"));
+                Value::Object(schema)
             }
+            Some(Value::Object(_)) => {
+                let field = format!("{}.type", self.schema);
+                return Err(wrong(&field, "must be \"object\", as arguments are"));
+            }
+            Some(_) => return Err(wrong(self.schema, "must be a JSON schema, which is an object")),
         };
+        let field = format!("{field}.{}", self.schema);
         Ok(Tool { name: name.to_owned(), description, parameters, strict, field })
     }
-}
-
-/// Returns a schema whose values are objects, as arguments are.
-fn object_schema(field: &str, schema: &Map<String, Value>) -> Result<Value, ApiError> {
-    let mut schema = schema.clone();
-    match schema.get("type") {
-        None => drop(schema.insert("type".to_owned(), json!("object"))),
-        Some(kind) if kind == "object" => {}
-        Some(_) => {
-            return Err(ApiError::at(
-                format!("{field}.type"),
-                "must be \"object\", as arguments are",
-            ));
-        }
-    }
-    Ok(Value::Object(schema))
 }
 
 /// Reads `none`, `auto`, `required`, or an object that names a function with `name`.

@@ -1,7 +1,37 @@
-//! Token counts and timings.
+//! Types that several endpoints share: errors, named events, token counts and timings.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+/// Body of an error response.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// The error.
+    pub error: ErrorDetail,
+}
+
+/// Details of an error. All four fields are always present.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorDetail {
+    /// Description of the problem, and of the values allowed.
+    pub message: String,
+    /// Type of error: `invalid_request_error`, `authentication_error`, …
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Path of the field at fault, if there is one.
+    pub param: Option<String>,
+    /// Machine-readable code.
+    pub code: Option<String>,
+}
+
+/// A server-sent event with a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NamedEvent {
+    /// Name of the event: the `type` in its data.
+    pub event: String,
+    /// A JSON object.
+    pub data: String,
+}
 
 /// Token counts of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
