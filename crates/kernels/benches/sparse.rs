@@ -1,4 +1,4 @@
-//! What leaving zeros out saves: the feed-forward products of BitNet 2B for one token, dense and
+//! Time saved by skipping zeros: the feed-forward products of BitNet 2B for one token, dense and
 //! sparse, on weights that no cache holds.
 //!
 //! `cargo bench -p wf-kernels --bench sparse`. Dense and sparse run in each round, so that a busy

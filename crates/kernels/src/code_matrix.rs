@@ -4,10 +4,10 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::Pool;
 use crate::arch::Lines;
-use crate::line::{Line, MAX_COLS, STRIP, packed};
+use crate::line::{Line, MAX_COLS, STRIP};
 use crate::quant::RUN;
+use crate::{FirstError, Pool};
 
 /// The encoding of codes in a line, in which row `n` of a strip has bytes `4n` to `4n + 3`.
 pub trait Packing {
@@ -117,4 +117,27 @@ fn pack_strip<P: Packing>(codes: &[i8], cols: usize, lines: &mut [Line]) {
             P::pack(codes, &mut line.0.as_chunks_mut().0[n]);
         }
     }
+}
+
+/// Creates the lines of a matrix of `rows` by `cols`, strip by strip on all threads of `pool`.
+///
+/// `read` writes the numbers of at most sixteen rows, row by row, over old ones; `pack` turns them into
+/// the lines of their strip, which hold `zeros` until then. If strips cannot be read, the error of the
+/// first of them is returned.
+pub(crate) fn packed<E: Send>(
+    pool: &Pool,
+    (rows, cols): (usize, usize),
+    (zeros, lines_per_strip): (Line, usize),
+    read: impl Fn(Range<usize>, &mut [i8]) -> Result<(), E> + Sync,
+    pack: impl Fn(&[i8], &mut [Line]) + Sync,
+) -> Result<Lines, E> {
+    let strips = (rows.div_ceil(STRIP), lines_per_strip);
+    let mut buffers = vec![vec![0; STRIP.min(rows) * cols]; pool.threads()];
+    let first_error = FirstError::new();
+    let lines = Lines::made(pool, zeros, strips, &mut buffers, |strip, lines, buffer| {
+        let range = STRIP * strip..rows.min(STRIP * (strip + 1));
+        let numbers = &mut buffer[..range.len() * cols];
+        first_error.record(strip, read(range, numbers).map(|()| pack(numbers, lines)));
+    });
+    first_error.into_result(lines)
 }

@@ -59,39 +59,13 @@ impl fmt::Display for CpuList {
     }
 }
 
-/// The error of parsing a [`CpuList`].
+/// The error of parsing a [`CpuList`]: a message for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CpuListError {
-    /// An element is neither a number nor a range.
-    Syntax(String),
-    /// A CPU is listed twice.
-    Duplicate(usize),
-    /// The process is not allowed to run on a CPU.
-    NotAllowed {
-        /// The rejected CPU.
-        cpu: usize,
-        /// The CPUs the process may use.
-        allowed: CpuList,
-    },
-    /// The operating system does not support thread affinity.
-    Unsupported,
-}
+pub struct CpuListError(String);
 
 impl fmt::Display for CpuListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Syntax(element) => write!(
-                f,
-                "{element:?} is no CPU: use numbers up to {MAX_CPU} and ranges, for example 0-3,8"
-            ),
-            Self::Duplicate(cpu) => {
-                write!(f, "CPU {cpu} is there twice: each thread needs one of its own")
-            }
-            Self::NotAllowed { cpu, allowed } => {
-                write!(f, "this process may not run on CPU {cpu}, but on {allowed}")
-            }
-            Self::Unsupported => write!(f, "this system does not let a program choose its CPUs"),
-        }
+        f.write_str(&self.0)
     }
 }
 
@@ -103,7 +77,11 @@ impl FromStr for CpuList {
     fn from_str(text: &str) -> Result<Self, CpuListError> {
         let mut cpus = Vec::new();
         for part in text.split(',') {
-            let syntax_error = || CpuListError::Syntax(part.to_owned());
+            let syntax_error = || {
+                CpuListError(format!(
+                    "{part:?} is no CPU: use numbers up to {MAX_CPU} and ranges, for example 0-3,8"
+                ))
+            };
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let number =
                 |text: &str| text.trim().parse::<usize>().ok().filter(|&cpu| cpu <= MAX_CPU);
@@ -115,13 +93,17 @@ impl FromStr for CpuList {
         }
         let mut seen = HashSet::new();
         if let Some(&cpu) = cpus.iter().find(|cpu| !seen.insert(**cpu)) {
-            return Err(CpuListError::Duplicate(cpu));
+            let message = format!("CPU {cpu} is there twice: each thread needs one of its own");
+            return Err(CpuListError(message));
         }
-        let allowed = Self::allowed().ok_or(CpuListError::Unsupported)?;
-        match cpus.iter().find(|cpu| !allowed.0.contains(cpu)) {
-            Some(&cpu) => Err(CpuListError::NotAllowed { cpu, allowed }),
-            None => Ok(Self(cpus)),
+        let unsupported =
+            || CpuListError("this system does not let a program choose its CPUs".into());
+        let allowed = Self::allowed().ok_or_else(unsupported)?;
+        if let Some(cpu) = cpus.iter().find(|cpu| !allowed.0.contains(cpu)) {
+            let message = format!("this process may not run on CPU {cpu}, but on {allowed}");
+            return Err(CpuListError(message));
         }
+        Ok(Self(cpus))
     }
 }
 
@@ -211,8 +193,9 @@ mod tests {
         })
         .join()
         .unwrap();
-        let beyond = (0..=MAX_CPU).rev().find(|cpu| !CpuList::allowed().unwrap().0.contains(cpu));
-        let error = beyond.unwrap().to_string().parse::<CpuList>().unwrap_err();
-        assert!(matches!(error, CpuListError::NotAllowed { .. }), "{error}");
+        let allowed = CpuList::allowed().unwrap();
+        let beyond = (0..=MAX_CPU).rev().find(|cpu| !allowed.0.contains(cpu)).unwrap();
+        let error = beyond.to_string().parse::<CpuList>().unwrap_err().to_string();
+        assert_eq!(error, format!("this process may not run on CPU {beyond}, but on {allowed}"));
     }
 }

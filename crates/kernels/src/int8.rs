@@ -7,8 +7,9 @@
 //! A byte holds the code plus 128, because the byte dot product of x86 needs one unsigned operand.
 
 use crate::code_matrix::{CodeMatrix, Packing};
-use crate::int_lanes::{CodeWidth, IntSums};
+use crate::int_lanes::CodeWidth;
 use crate::line::{Line, STRIP};
+use crate::sums::IntSums;
 use crate::{Kernel, Pool, QuantBatch, QuantRow, Strip};
 
 /// Columns in a line.

@@ -1,4 +1,4 @@
-//! The integer operations that instruction sets provide; `sums.rs` builds all integer kernels on them.
+//! The integer operations that instruction sets provide; `sums` builds all integer kernels on them.
 //!
 //! Unsigned codes of at most eight bits are multiplied by signed activations, four neighbouring
 //! products at a time, into one lane per output row. Instruction sets differ in the width of the
@@ -6,7 +6,6 @@
 //! without. [`IntLanes::CAPACITY`] states how much fits, and the algorithms widen in time, so every
 //! sum is exact.
 
-use crate::QuantRow;
 use crate::lanes::Simd;
 use crate::line::{Line, STRIP};
 
@@ -74,18 +73,23 @@ pub(crate) const COLUMN_LINE_ROWS: usize = 256;
 /// without prefetching the following columns.
 pub(crate) const COLUMNS_AT_ONCE: usize = 32;
 
-/// The same line of every column.
+/// Sums of the rows of a line of columns.
+pub(crate) type ColumnSums = [i32; COLUMN_LINE_ROWS];
+
+/// The same line of some columns, in groups of four, and their activations.
 #[derive(Clone, Copy)]
-pub(crate) struct ColumnLines<'a> {
+pub(crate) struct ColumnQuads<'a> {
     /// The lines of all columns, from the one of column 0 on.
     pub(crate) lines: &'a [Line],
     /// Number of lines from one column to the next.
     pub(crate) stride: usize,
+    pub(crate) columns: &'a [[u32; 4]],
+    pub(crate) codes: &'a [[i8; 4]],
 }
 
-impl<'a> ColumnLines<'a> {
+impl<'a> ColumnQuads<'a> {
     #[inline(always)]
-    pub(crate) fn get(self, column: u32) -> &'a Line {
+    pub(crate) fn line(self, column: u32) -> &'a Line {
         &self.lines[column as usize * self.stride]
     }
 }
@@ -157,7 +161,7 @@ pub(crate) trait IntLanes: Simd {
     fn extract_first(self, _codes: Self::Bytes, _next_codes: Self::Bytes) {}
 
     /// Loads sixteen activations.
-    fn quads<'a>(self, activations: &'a QuadBlock) -> Self::Quads<'a>;
+    fn quads(self, activations: &QuadBlock) -> Self::Quads<'_>;
 
     /// Returns sums of zero.
     fn zero(self) -> Self::Narrow;
@@ -219,17 +223,18 @@ pub(crate) trait IntLanes: Simd {
         None
     }
 
-    /// True if [`five_trit_sums`](Self::five_trit_sums) is implemented. Otherwise the lines are rewritten
+    /// True if [`decode_five_trits`](Self::decode_five_trits) is implemented. Otherwise the lines are rewritten
     /// as quad lines.
     #[inline(always)]
     fn decodes_five_trits(self) -> bool {
         false
     }
 
-    /// Returns the sums of `sums::line_sums` over all lines of a strip of five trits per byte. Each token has whole runs of activations, which may end before or after the last line;
-    /// the columns that only one of them has are zero.
+    /// Returns the sums of `sums::line_sums` over all lines of a strip of five trits per byte. Each token
+    /// has whole runs of activations, which may end before or after the last line; the columns that only
+    /// one of them has are zero.
     #[inline(always)]
-    fn five_trit_sums<const T: usize>(
+    fn decode_five_trits<const T: usize>(
         self,
         _lines: &[Line],
         _tokens: [&[i8]; T],
@@ -239,13 +244,7 @@ pub(crate) trait IntLanes: Simd {
 
     /// Adds code times activation over some columns to the sums of the rows of one line; see
     /// `sums::add_columns`.
-    fn add_columns(
-        self,
-        lines: ColumnLines<'_>,
-        columns: &[[u32; 4]],
-        codes: &[[i8; 4]],
-        sums: &mut [i32; COLUMN_LINE_ROWS],
-    );
+    fn accumulate_columns(self, quads: ColumnQuads<'_>, sums: &mut ColumnSums);
 }
 
 /// Lanes that `sums::add_columns` works on.
@@ -287,51 +286,4 @@ pub(crate) fn sums_for_dot_latency(tokens: usize) -> usize {
         2 => 2,
         _ => 1,
     }
-}
-
-/// The integer sums that kernels are made of: the algorithms of `sums.rs`, compiled for one
-/// instruction set by `implement_kernel!`.
-pub(crate) trait IntSums: Simd {
-    /// See [`IntLanes::UNSHIFTED`].
-    const UNSHIFTED: bool;
-
-    /// See `sums::line_sums`.
-    fn line_sums<const T: usize>(self, lines: &[Line], tokens: [&[i8]; T]) -> [[i32; STRIP]; T];
-
-    /// See [`IntLanes::decodes_five_trits`].
-    fn decodes_five_trits(self) -> bool;
-
-    /// See [`IntLanes::five_trit_sums`].
-    fn five_trit_sums<const T: usize>(
-        self,
-        lines: &[Line],
-        tokens: [&[i8]; T],
-    ) -> [[i32; STRIP]; T];
-
-    /// See `sums::code_sums`.
-    fn code_sums<W: CodeWidth, const T: usize>(
-        self,
-        lines: &[Line],
-        xs: [&QuantRow; T],
-    ) -> [[i32; STRIP]; T];
-
-    /// See `sums::value_sums`.
-    fn value_sums<V: ValuePages, const T: usize, const B: usize>(
-        self,
-        values: &V,
-        first: usize,
-        weights: [&[WeightPair]; T],
-    ) -> [[[i32; 16]; B]; T];
-
-    /// See `sums::row_sums`.
-    fn row_sums<const R: usize>(self, rows: [&[Line]; R], codes: &[i8]) -> [i32; R];
-
-    /// See [`IntLanes::add_columns`].
-    fn add_columns(
-        self,
-        lines: ColumnLines<'_>,
-        columns: &[[u32; 4]],
-        codes: &[[i8; 4]],
-        sums: &mut [i32; COLUMN_LINE_ROWS],
-    );
 }

@@ -51,10 +51,8 @@ mod tests {
     #[test]
     fn an_unknown_name_is_rejected_with_the_allowed_ones() {
         let error = "sse9".parse::<Isa>().unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "unknown instruction set \"sse9\", allowed are scalar, neon, dotprod, i8mm, avx2, \
-             avx512, avxvnni, avx512vnni, amx"
-        );
+        let (start, names) = error.split_once(" allowed are ").expect("a list");
+        assert_eq!(start, "unknown instruction set \"sse9\",");
+        assert!(names.split(", ").eq(Isa::ALL.map(Isa::name)), "{names}");
     }
 }

@@ -150,55 +150,34 @@ pub(crate) trait Stored {
     }
 }
 
-/// Stored as single precision.
-pub(crate) struct AsF32;
-/// Stored as bf16.
-pub(crate) struct AsBf16;
-/// Stored as f16.
-pub(crate) struct AsF16;
-/// Stored as e4m3, loaded as 1/256 of it.
-pub(crate) struct AsE4m3;
-/// Stored as e5m2.
-pub(crate) struct AsE5m2;
+/// Defines the types that floats are stored as, by the load of [`Simd`] for each.
+macro_rules! stored {
+    ($($(#[$doc:meta])* $name:ident: $bits:ty = $load:ident;)*) => {
+        $($(#[$doc])*
+        pub(crate) struct $name;
 
-impl Stored for AsF32 {
-    type Bits = f32;
-    #[inline(always)]
-    fn load<S: Simd>(cpu: S, values: &[f32; 16]) -> S::Lanes {
-        cpu.load(values)
-    }
+        impl Stored for $name {
+            type Bits = $bits;
+
+            #[inline(always)]
+            fn load<S: Simd>(cpu: S, values: &[$bits; 16]) -> S::Lanes {
+                cpu.$load(values)
+            }
+        })*
+    };
 }
 
-impl Stored for AsBf16 {
-    type Bits = u16;
-    #[inline(always)]
-    fn load<S: Simd>(cpu: S, values: &[u16; 16]) -> S::Lanes {
-        cpu.load_bf16(values)
-    }
-}
-
-impl Stored for AsF16 {
-    type Bits = u16;
-    #[inline(always)]
-    fn load<S: Simd>(cpu: S, values: &[u16; 16]) -> S::Lanes {
-        cpu.load_f16(values)
-    }
-}
-
-impl Stored for AsE4m3 {
-    type Bits = u8;
-    #[inline(always)]
-    fn load<S: Simd>(cpu: S, values: &[u8; 16]) -> S::Lanes {
-        cpu.load_e4m3(values)
-    }
-}
-
-impl Stored for AsE5m2 {
-    type Bits = u8;
-    #[inline(always)]
-    fn load<S: Simd>(cpu: S, values: &[u8; 16]) -> S::Lanes {
-        cpu.load_e5m2(values)
-    }
+stored! {
+    /// Stored as single precision.
+    AsF32: f32 = load;
+    /// Stored as bf16.
+    AsBf16: u16 = load_bf16;
+    /// Stored as f16.
+    AsF16: u16 = load_f16;
+    /// Stored as e4m3, loaded as 1/256 of it.
+    AsE4m3: u8 = load_e4m3;
+    /// Stored as e5m2.
+    AsE5m2: u8 = load_e5m2;
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 #[expect(unsafe_code, reason = "vector loads and stores, and calls of code for a detected CPU")]
 mod arch;
 mod attend;
+mod batch;
 mod bounds;
 mod code_matrix;
 mod codes;
@@ -34,6 +35,7 @@ mod layout;
 mod line;
 pub mod math;
 mod nibble;
+mod operations;
 #[expect(unsafe_code, reason = "lends stack data to threads and splits slices between jobs")]
 mod pool;
 mod product;
@@ -52,6 +54,7 @@ pub use arch::{
     prefer_huge_pages,
 };
 pub use attend::{AttendScratch, CHUNK, Queries, attend, clear_parts, finish_parts, part_len};
+pub use batch::QuantBatch;
 pub use bounds::{RowBounds, ScoreBounds, VectorBounds};
 pub use codes::CodeRows;
 pub use cpus::{CpuList, CpuListError, pin_thread, pinned_pool, with_pinned_thread};
@@ -61,13 +64,13 @@ pub use isa::UnknownIsa;
 pub use kv::{KvHead, KvShape, KvSlot, KvStore, PAGE_LEN};
 pub use layout::Layout;
 pub use nibble::NibbleMatrix;
+pub use operations::{AttentionKernel, FloatKernel, TableKernel, TernaryKernel};
 pub use pool::{Pool, Strip};
 pub use product::{multiply, multiply_add, multiply_each, multiply_gated};
-pub use quant::{QuantBatch, QuantRow};
+pub use quant::QuantRow;
 pub use rotary::RotaryTable;
 pub use sparse::{NonZeros, TernaryColumns, TernaryRows, multiply_add_columns, relu2_neurons};
 pub use ternary::TernaryMatrix;
-pub use tiles::TileKernel;
 pub use wf_core::{KvDtype, RotaryPairs, Scales, UnknownKvDtype};
 
 /// Arithmetic for one instruction set.
@@ -97,116 +100,25 @@ pub trait Kernel:
     }
 }
 
-/// Products of ternary matrices and int8 activations.
-pub trait TernaryKernel {
-    /// Quantizes one row of activations to int8: with `s = 127 / max(absmax, 1e-5)`, a code is `x * s`
-    /// rounded half to even and clamped to -128..=127.
+/// The part of a [`Kernel`] that multiplies tiles, with the same bits as
+/// [`TernaryKernel::multiply`].
+pub trait TileKernel: Send + Sync {
+    /// Returns the number of tokens from which on tiles are faster.
+    fn min_tokens(&self) -> usize;
+
+    /// Multiplies the output rows `32 * pair ..` of `w` by every row of `xs`. `y.row(t)` receives the
+    /// (at most 32) outputs of token `t`. [`multiply`] does whole matrices.
     ///
-    /// `codes.len()` is a multiple of 64 and at least `x.len()`; codes beyond `x` become zero.
-    /// `sums[i]` becomes the sum of the `i`-th 64 codes. Returns `1 / s`, the factor that turns codes
-    /// back into values. A NaN in `x` makes the factor NaN, so it propagates.
-    fn quantize(&self, x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32;
-
-    /// Multiplies the sixteen output rows `16 * strip ..` of `w` by every row of `xs`. `y.row(t)`
-    /// receives the (at most sixteen) outputs of token `t`. [`multiply`] does whole matrices.
-    fn multiply(&self, w: &TernaryMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, f32>);
-
-    /// Computes the neurons `relu(gate · x)² * (up · x)` of the strips of `gate` from `first_strip` on,
-    /// at most 128 neurons, with the bits of [`multiply`](Self::multiply) and
-    /// [`relu2_mul`](FloatKernel::relu2_mul). Reads only the rows of `up` whose gate is positive, and
-    /// returns the number of gates that are not. [`relu2_neurons`] does whole matrices.
-    fn relu2_neurons(
-        &self,
-        gate: &TernaryMatrix,
-        up: &TernaryRows,
-        x: &QuantRow,
-        first_strip: usize,
-        neurons: &mut [f32],
-    ) -> usize;
-
-    /// Multiplies the rows from `256 * first_line` on of `w` by `x`, with the bits of
-    /// [`multiply`](Self::multiply), reading only the columns of `x`. [`multiply_add_columns`] does
-    /// whole matrices.
-    fn multiply_columns(&self, w: &TernaryColumns, first_line: usize, x: &NonZeros, y: &mut [f32]);
-}
-
-/// Dot products with the rows of large tables, such as the output head.
-pub trait TableKernel {
-    /// Computes the exact dot products of the rows `16 * strip ..` of `w` with every row of `xs`.
-    /// `y.row(t)` receives the (at most sixteen) products of token `t`. [`int8_products`] does whole
-    /// matrices.
-    fn int8_dots(&self, w: &Int8Matrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>);
-
-    /// As [`int8_dots`](Self::int8_dots), for codes of four bits.
-    fn nibble_dots(&self, w: &NibbleMatrix, strip: usize, xs: &[QuantRow], y: &mut Strip<'_, i32>);
-
-    /// Bounds the scores of sixteen rows from their dot products with the coarse and the fine codes
-    /// of a vector: a score is estimated as `coarse * x.coarse + fine * x.fine + x.offset`, times the
-    /// row's scale, with an error of at most
-    /// `error * x.per_error + norm * x.per_norm + x.base_error`.
-    fn bound_scores(
-        &self,
-        sums: [&[i32; 16]; 2],
-        rows: &RowBounds,
-        x: &VectorBounds,
-        out: &mut ScoreBounds,
-    );
-
-    /// Computes `y[r] = rows[r] · x` for `y.len()` rows of `x.len()` elements.
-    fn dots(&self, rows: FloatRows<'_>, x: &[f32], y: &mut [f32]);
-
-    /// Computes `y.row(t)[r] = rows[r] · xs[t]`, with the bits of [`dots`](Self::dots), for
-    /// `y.rows()` vectors that follow each other in `xs`. Reads the rows from memory only once.
-    fn dots_many(&self, rows: FloatRows<'_>, xs: &[f32], y: &mut Strip<'_, f32>);
-
-    /// As [`dots_many`](Self::dots_many), with the same bits, for rows of codes.
-    fn code_dots(&self, rows: CodeRows<'_>, xs: &[f32], y: &mut Strip<'_, f32>);
-}
-
-/// Operations on rows of floats.
-pub trait FloatKernel {
-    /// `out = x / sqrt(mean(x²) + eps) * weight`.
-    fn rms_norm(&self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]);
-
-    /// Rotates each pair of `head` by its angle. `cos` and `sin` have half the length of `head`.
-    fn rotate(&self, head: &mut [f32], cos: &[f32], sin: &[f32], pairs: RotaryPairs);
-
-    /// `gate = relu(gate)² * up`. A gate that is not positive gives +0 for any `up`, even an infinite
-    /// one, so that `up` need not be computed. A NaN stays NaN.
-    fn relu2_mul(&self, gate: &mut [f32], up: &[f32]);
-
-    /// `gate = gate / (1 + exp(-gate)) * up`.
-    fn silu_mul(&self, gate: &mut [f32], up: &[f32]);
-
-    /// `gate = gate / 2 * (1 + tanh(√(2/π) * (gate + 0.044715 * gate³))) * up`.
-    fn gelu_mul(&self, gate: &mut [f32], up: &[f32]);
-
-    /// `x += y`.
-    fn add(&self, x: &mut [f32], y: &[f32]);
-
-    /// `x = exp(x - max(x)) / sum(exp(x - max(x)))`.
-    fn softmax(&self, x: &mut [f32]);
-}
-
-/// Attention over chunks of positions.
-pub trait AttentionKernel {
-    /// Computes the parts of the query heads of `q` for the visible positions of one chunk,
-    /// [`part_len`] floats for each head. Heads do not change each other's bits; together, they read
-    /// keys and values from memory only once. `scratch` has been [prepared] for `q`.
+    /// # Panics
     ///
-    /// [prepared]: AttendScratch::prepare
-    fn attend_chunk(
+    /// Panics if the shapes do not match, or if `xs` was quantized for a kernel without tiles.
+    fn multiply_pair(
         &self,
-        q: &Queries<'_>,
-        kv: &KvHead<'_>,
-        chunk: usize,
-        scratch: &mut AttendScratch,
-        parts: &mut [f32],
+        w: &TernaryMatrix,
+        pair: usize,
+        xs: &QuantBatch,
+        y: &mut Strip<'_, f32>,
     );
-
-    /// Merges into each part of `parts` the part of a later chunk of the same head in `next`.
-    /// [`attend`] does all chunks.
-    fn join_chunks(&self, part_len: usize, parts: &mut [f32], next: &[f32]);
 }
 
 /// Returns the kernels this CPU can run, in ascending order of speed.

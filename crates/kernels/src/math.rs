@@ -318,8 +318,9 @@ fn halves(a: f64) -> (f64, f64) {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "the platform's functions are what we compare with")]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "the platform's functions are the reference")]
+
     use super::*;
 
     /// Distance in floats.

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use crate::arch::float_environment_is_default;
+use crate::arch::environment::float_environment_is_default;
 use crate::share::Shares;
 
 /// Set in the gate while workers may enter.
@@ -150,11 +150,7 @@ impl Pool {
         row_len: usize,
         job: impl Fn(usize, &mut [T]) + Sync,
     ) {
-        let rows = Rows::new(data, row_len);
-        self.run_numbered(rows.len, |_, i| {
-            // SAFETY: each job number is taken once in a run, so this row is lent once.
-            job(i, unsafe { rows.row(i) });
-        });
+        self.rows_with(data, row_len, &mut self.no_scratch(), |i, row, ()| job(i, row));
     }
 
     /// As [`rows`](Self::rows), for two matrices with the same number of rows, each given with its row
@@ -169,11 +165,11 @@ impl Pool {
         (second, second_len): (&mut [U], usize),
         job: impl Fn(usize, &mut [T], &mut [U]) + Sync,
     ) {
-        let (first, second) = (Rows::new(first, first_len), Rows::new(second, second_len));
-        assert_eq!(first.len, second.len, "two matrices with as many rows");
-        self.run_numbered(first.len, |_, i| {
-            // SAFETY: each job number is taken once in a run, so these rows are lent once.
-            job(i, unsafe { first.row(i) }, unsafe { second.row(i) });
+        let second = Rows::new(second, second_len);
+        assert_eq!(first.len(), second.len * first_len, "two matrices with as many rows");
+        self.rows(first, first_len, |i, first| {
+            // SAFETY: each row of `first` is lent once, and so is the row of `second` with its number.
+            job(i, first, unsafe { second.row(i) });
         });
     }
 
@@ -190,15 +186,9 @@ impl Pool {
         scratch: &mut [S],
         job: impl Fn(usize, &mut [T], &mut S) + Sync,
     ) {
-        assert!(scratch.len() >= self.threads(), "scratch for each of {} threads", self.threads());
-        let rows = Rows::new(data, row_len);
-        let scratch = Rows::new(scratch, 1);
-        self.run_numbered(rows.len, |worker, i| {
-            // SAFETY: each job number is taken once in a run, so this row is lent once.
-            let row = unsafe { rows.row(i) };
-            // SAFETY: worker numbers differ between threads, and a thread runs one job at a time.
-            let scratch = unsafe { scratch.row(worker) };
-            job(i, row, &mut scratch[0]);
+        let shape = (1, row_len.max(1));
+        self.tiles_with((data, row_len), shape, scratch, |i, _, mut tile, scratch| {
+            job(i, tile.row(0), scratch);
         });
     }
 
@@ -215,12 +205,7 @@ impl Pool {
         strip_len: usize,
         job: impl Fn(usize, Strip<'_, T>) + Sync,
     ) {
-        assert!(strip_len > 0, "a strip has columns");
-        let rows = Rows::new(data, row_len);
-        self.run_numbered(row_len.div_ceil(strip_len), |_, i| {
-            // SAFETY: each job number is taken once in a run, so these columns are lent once.
-            job(i, unsafe { rows.strip(i, strip_len) });
-        });
+        self.strips_of_each([(data, row_len)], strip_len, |_, i, strip| job(i, strip));
     }
 
     /// As [`strips`](Self::strips), with scratch for each thread.
@@ -237,16 +222,9 @@ impl Pool {
         scratch: &mut [S],
         job: impl Fn(usize, Strip<'_, T>, &mut S) + Sync,
     ) {
-        assert!(strip_len > 0, "a strip has columns");
-        assert!(scratch.len() >= self.threads(), "scratch for each of {} threads", self.threads());
-        let rows = Rows::new(data, row_len);
-        let scratch = Rows::new(scratch, 1);
-        self.run_numbered(row_len.div_ceil(strip_len), |worker, i| {
-            // SAFETY: each job number is taken once in a run, so these columns are lent once.
-            let strip = unsafe { rows.strip(i, strip_len) };
-            // SAFETY: worker numbers differ between threads, and a thread runs one job at a time.
-            let scratch = unsafe { scratch.row(worker) };
-            job(i, strip, &mut scratch[0]);
+        let shape = (data.len().max(1), strip_len);
+        self.tiles_with((data, row_len), shape, scratch, |_, i, strip, scratch| {
+            job(i, strip, scratch);
         });
     }
 
@@ -262,12 +240,11 @@ impl Pool {
         strip_len: usize,
         job: impl Fn(usize, Strip<'_, T>, Strip<'_, U>) + Sync,
     ) {
-        assert!(strip_len > 0, "a strip has columns");
         assert_eq!(first.len(), second.len(), "two matrices of one shape");
-        let (first, second) = (Rows::new(first, row_len), Rows::new(second, row_len));
-        self.run_numbered(row_len.div_ceil(strip_len), |_, i| {
-            // SAFETY: each job number is taken once in a run, so these columns are lent once.
-            job(i, unsafe { first.strip(i, strip_len) }, unsafe { second.strip(i, strip_len) });
+        let second = Rows::new(second, row_len);
+        self.strips(first, row_len, strip_len, |i, first| {
+            // SAFETY: each strip of `first` is lent once, and so is that of `second` with its number.
+            job(i, first, unsafe { second.strip(i, strip_len) });
         });
     }
 
@@ -286,7 +263,7 @@ impl Pool {
         assert!(strip_len > 0, "a strip has columns");
         let matrices = matrices.map(|(data, row_len)| Rows::new(data, row_len));
         let strips = |rows: &Rows<'_, T>| rows.row_len.div_ceil(strip_len);
-        self.run_numbered(matrices.iter().map(strips).sum(), |_, i| {
+        self.run(matrices.iter().map(strips).sum(), |i| {
             let mut strip = i;
             for (m, rows) in matrices.iter().enumerate() {
                 if strip < strips(rows) {
@@ -328,6 +305,11 @@ impl Pool {
             let scratch = unsafe { scratch.row(worker) };
             job(i, k, tile, &mut scratch[0]);
         });
+    }
+
+    /// Returns scratch without a size for each thread, which takes no memory.
+    fn no_scratch(&self) -> Vec<()> {
+        vec![(); self.threads()]
     }
 
     /// As [`run`](Self::run), where a job also gets the number of its worker.

@@ -8,12 +8,12 @@
 //! - one scale per group: `acc = fma(d_group as f32, scale_group, acc)` for the groups in order,
 //!   starting at 0, and then `acc * x_scale`.
 
-use crate::int_lanes::IntSums;
 use crate::lanes::{F32x16, Simd};
 use crate::layout::five_trits::sums_by_quad_lines;
 use crate::layout::quad_lines::LINE_COLS;
 use crate::line::{Line, STRIP};
 use crate::quant::RUN;
+use crate::sums::IntSums;
 use crate::ternary::StripScales;
 use crate::tiles::PAIR;
 use crate::{Kernel, Layout, Pool, QuantBatch, QuantRow, Strip, TernaryMatrix, TileKernel};

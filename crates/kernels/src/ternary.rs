@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::arch::Lines;
+use crate::code_matrix::packed;
 use crate::layout::quad_lines::are_trits;
-use crate::line::{Line, MAX_COLS, STRIP, packed};
+use crate::line::{Line, MAX_COLS, STRIP};
 use crate::quant::RUN;
 use crate::{FirstError, Layout, Pool, Scales};
 

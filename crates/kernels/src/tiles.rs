@@ -6,34 +6,13 @@
 
 use crate::line::STRIP;
 use crate::quant::RUN;
-use crate::{Pool, QuantBatch, QuantRow, Strip, TernaryMatrix};
+use crate::{Pool, QuantRow};
 
 /// Tokens in a band, and rows of a tile.
 pub(crate) const BAND: usize = 16;
 
-/// Output rows in a job of a [`TileKernel`]: two strips.
+/// Output rows in a job of a [`TileKernel`](crate::TileKernel): two strips.
 pub(crate) const PAIR: usize = 2 * STRIP;
-
-/// The part of a [`Kernel`](crate::Kernel) that multiplies tiles, with the same bits as
-/// [`TernaryKernel::multiply`](crate::TernaryKernel::multiply).
-pub trait TileKernel: Send + Sync {
-    /// Returns the number of tokens from which on tiles are faster.
-    fn min_tokens(&self) -> usize;
-
-    /// Multiplies the output rows `32 * pair ..` of `w` by every row of `xs`. `y.row(t)` receives the
-    /// (at most 32) outputs of token `t`. [`multiply`](crate::multiply) does whole matrices.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the shapes do not match, or if `xs` was quantized for a kernel without tiles.
-    fn multiply_pair(
-        &self,
-        w: &TernaryMatrix,
-        pair: usize,
-        xs: &QuantBatch,
-        y: &mut Strip<'_, f32>,
-    );
-}
 
 /// Sixteen rows of 64 bytes, each of which is a cache line.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,5 @@
-//! What attention may depend on, and what not: a row's own query and the keys and values it sees, as
-//! they were written. Everything is checked for every type and every kernel, by equal bits.
+//! Attention depends only on a row's own query and on the keys and values it sees, as they were
+//! written. Everything is checked for every type and every kernel, by equal bits.
 
 mod support;
 

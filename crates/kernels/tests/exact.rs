@@ -19,7 +19,7 @@ use wf_kernels::{
     TernaryRows, VectorBounds, kernel, part_len, supported,
 };
 
-/// What all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
+/// The hash that all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
 /// changes what models answer: it must be meant, and be announced as new numerics.
 const NUMERICS_V2: u64 = 0x5b28_1cc7_83c7_a8f4;
 
@@ -345,7 +345,7 @@ fn check_join_chunks(kernel: &dyn Kernel) {
     }
 }
 
-/// One number for what a kernel answers to fixed questions about everything it can do.
+/// Returns a hash of the results of every operation of a kernel on fixed inputs.
 fn numerics(kernel: &dyn Kernel) -> u64 {
     let random = &mut Random(2024);
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -396,7 +396,7 @@ fn numerics(kernel: &dyn Kernel) -> u64 {
     hash
 }
 
-/// What a kernel does, and what can be wrong with it.
+/// The operations of a kernel, each of which can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Op {
     Quantize,

@@ -81,16 +81,6 @@ fn kernels_depend_on_rustix_only() {
     assert_eq!(dependencies, ["wf-core.workspace = true", "rustix.workspace = true"]);
 }
 
-/// Dependencies that close a cycle and remain to be removed, as (crate, file, file). The list may only shrink.
-const KNOWN_CYCLES: &[(&str, &str, &str)] = &[
-    ("kernels", "src/arch/memory.rs", "src/line.rs"),
-    ("kernels", "src/pool.rs", "src/arch/mod.rs"),
-    ("kernels", "src/quant.rs", "src/tiles.rs"),
-    ("kernels", "src/arch/peak.rs", "src/arch/x86_64/peak.rs"),
-    ("kernels", "src/arch/peak.rs", "src/arch/aarch64/peak.rs"),
-    ("kernels", "src/arch/x86_64/stream.rs", "src/arch/stream.rs"),
-];
-
 #[test]
 fn modules_of_a_crate_have_no_cycles() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
@@ -111,21 +101,9 @@ fn modules_of_a_crate_have_no_cycles() {
 }
 
 fn cycle_problems(crate_name: &str, modules: &Modules) -> Vec<String> {
-    let file = |edge: &Edge| (modules.file(&edge.from), modules.file(&edge.to));
-    let is_known = |edge: &Edge| {
-        let (from, to) = file(edge);
-        KNOWN_CYCLES.contains(&(crate_name, &from, &to))
-    };
-    let (known, others): (Vec<_>, Vec<_>) = modules.edges().into_iter().partition(is_known);
-    let mut problems = Vec::new();
-    for cycle in cycles(others) {
+    let describe = |cycle: &Vec<Edge>| {
         let edges: Vec<String> = cycle.iter().map(|edge| modules.describe(edge)).collect();
-        problems.push(format!("  crate {crate_name}:\n{}", edges.join("\n")));
-    }
-    for (_, from, to) in KNOWN_CYCLES.iter().filter(|(name, ..)| *name == crate_name) {
-        if !known.iter().any(|edge| file(edge) == ((*from).to_owned(), (*to).to_owned())) {
-            problems.push(format!("  {from} no longer uses {to}: remove it from KNOWN_CYCLES"));
-        }
-    }
-    problems
+        format!("  crate {crate_name}:\n{}", edges.join("\n"))
+    };
+    cycles(modules.edges()).iter().map(describe).collect()
 }

@@ -1,7 +1,8 @@
-//! Plain Rust, never optimised by hand: the reference for all other kernels.
+//! Plain Rust: the reference for all other kernels, and the kernel of CPUs without any of them.
 
+use super::inlined;
 use crate::half::{bf16_to_f32, f16_to_f32};
-use crate::int_lanes::{COLUMN_LINE_ROWS, ColumnLines, IntLanes, Interleave, QuadBlock};
+use crate::int_lanes::{ColumnQuads, ColumnSums, IntLanes, Interleave, QuadBlock};
 use crate::int8::BIAS;
 use crate::lanes::{F32x16, Simd};
 use crate::line::STRIP;
@@ -33,234 +34,169 @@ impl Array {
 impl Simd for Scalar {
     type Lanes = Array;
 
-    #[inline(always)]
-    fn splat(self, value: f32) -> Array {
-        Array([value; 16])
-    }
-
-    #[inline(always)]
-    fn load(self, values: &[f32; 16]) -> Array {
-        Array(*values)
-    }
-
-    #[inline(always)]
-    fn load_i32(self, values: &[i32; 16]) -> Array {
-        Array(values.map(|value| value as f32))
-    }
-
-    #[inline(always)]
-    fn load_bf16(self, values: &[u16; 16]) -> Array {
-        Array(values.map(bf16_to_f32))
-    }
-
-    #[inline(always)]
-    fn load_f16(self, values: &[u16; 16]) -> Array {
-        Array(values.map(f16_to_f32))
+    inlined! {
+        fn splat(self, value: f32) -> Array { Array([value; 16]) }
+        fn load(self, values: &[f32; 16]) -> Array { Array(*values) }
+        fn load_i32(self, values: &[i32; 16]) -> Array { Array(values.map(|value| value as f32)) }
+        fn load_bf16(self, values: &[u16; 16]) -> Array { Array(values.map(bf16_to_f32)) }
+        fn load_f16(self, values: &[u16; 16]) -> Array { Array(values.map(f16_to_f32)) }
     }
 }
 
 impl F32x16 for Array {
-    #[inline(always)]
-    fn store(self, out: &mut [f32; 16]) {
-        *out = self.0;
-    }
+    inlined! {
+        fn store(self, out: &mut [f32; 16]) { *out = self.0 }
+        fn add(self, other: Self) -> Self { self.zip(other, |a, b| a + b) }
+        fn sub(self, other: Self) -> Self { self.zip(other, |a, b| a - b) }
+        fn mul(self, other: Self) -> Self { self.zip(other, |a, b| a * b) }
+        fn div(self, other: Self) -> Self { self.zip(other, |a, b| a / b) }
+        fn max(self, other: Self) -> Self { self.zip(other, |a, b| if a > b { a } else { b }) }
+        fn min(self, other: Self) -> Self { self.zip(other, |a, b| if a < b { a } else { b }) }
 
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.zip(other, |a, b| a + b)
-    }
+        fn mul_add(self, factor: Self, addend: Self) -> Self {
+            Self(std::array::from_fn(|i| self.0[i].mul_add(factor.0[i], addend.0[i])))
+        }
 
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        self.zip(other, |a, b| a - b)
-    }
+        fn max_abs(self, other: Self) -> Self {
+            self.zip(other, |a, b| f32::from_bits(a.abs().to_bits().max(b.abs().to_bits())))
+        }
 
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        self.zip(other, |a, b| a * b)
-    }
+        fn round(self) -> Self { Self(self.0.map(f32::round_ties_even)) }
 
-    #[inline(always)]
-    fn div(self, other: Self) -> Self {
-        self.zip(other, |a, b| a / b)
-    }
+        fn exp2_of_integer(self) -> Self {
+            let exponent = |n: f32| (n as i32).wrapping_add(127).wrapping_shl(23);
+            Self(self.0.map(|n| f32::from_bits(exponent(n) as u32)))
+        }
 
-    #[inline(always)]
-    fn mul_add(self, factor: Self, addend: Self) -> Self {
-        Self(std::array::from_fn(|i| self.0[i].mul_add(factor.0[i], addend.0[i])))
-    }
-
-    #[inline(always)]
-    fn max(self, other: Self) -> Self {
-        self.zip(other, |a, b| if a > b { a } else { b })
-    }
-
-    #[inline(always)]
-    fn min(self, other: Self) -> Self {
-        self.zip(other, |a, b| if a < b { a } else { b })
-    }
-
-    #[inline(always)]
-    fn max_abs(self, other: Self) -> Self {
-        self.zip(other, |a, b| f32::from_bits(a.abs().to_bits().max(b.abs().to_bits())))
-    }
-
-    #[inline(always)]
-    fn round(self) -> Self {
-        Self(self.0.map(f32::round_ties_even))
-    }
-
-    #[inline(always)]
-    fn exp2_of_integer(self) -> Self {
-        Self(self.0.map(|n| f32::from_bits((n as i32).wrapping_add(127).wrapping_shl(23) as u32)))
-    }
-
-    #[inline(always)]
-    fn store_i8(self, out: &mut [i8; 16]) {
-        *out = self.0.map(|x| x as i8);
+        fn store_i8(self, out: &mut [i8; 16]) { *out = self.0.map(|x| x as i8) }
     }
 }
 
+/// The bytes of a line, or the products of such bytes.
+type Words = [i16; 64];
+
+/// Widens numbers of eight bits. A loop, because the closure of a `map` may remain a call.
+#[inline(always)]
+fn widened<T: Copy + Into<i16>, const N: usize>(values: &[T; N]) -> [i16; N] {
+    let mut words = [0; N];
+    for (word, value) in words.iter_mut().zip(values) {
+        *word = (*value).into();
+    }
+    words
+}
+
+/// Every operation works element by element on 16 or 32 bits, which compilers turn into the vector
+/// instructions that every CPU has; a loop that adds neighbours takes up to twenty times as long. The
+/// four sums of a row are added when stored.
 impl IntLanes for Scalar {
-    type Bytes = [u8; 64];
-    type Narrow = [i32; STRIP];
-    type Sums = [i32; STRIP];
+    type Bytes = Words;
+    type Narrow = Words;
+    type Sums = [i32; 64];
     type Quads<'a> = &'a QuadBlock;
     type Pairs = [i8; 32];
-    type Columns = [i32; 16];
+    type Columns = [i32; 32];
 
-    #[inline(always)]
-    fn load_bytes(self, line: &[u8; 64], _pass: usize) -> [u8; 64] {
-        *line
-    }
+    /// One product of at most 128 times a code in each element.
+    const CAPACITY: usize = 256;
 
-    #[inline(always)]
-    fn load_activations(self, activations: &[i8; 64], _pass: usize) -> [u8; 64] {
-        activations.map(i8::cast_unsigned)
-    }
+    inlined! {
+        fn load_bytes(self, line: &[u8; 64], _pass: usize) -> Words { widened(line) }
 
-    #[inline(always)]
-    fn field(self, bytes: [u8; 64], shift: usize, mask: u8) -> [u8; 64] {
-        bytes.map(|byte| byte >> shift & mask)
-    }
+        fn load_activations(self, activations: &[i8; 64], _pass: usize) -> Words {
+            widened(activations)
+        }
 
-    #[inline(always)]
-    fn quads(self, activations: &QuadBlock) -> &QuadBlock {
-        activations
-    }
+        fn field(self, mut bytes: Words, shift: usize, mask: u8) -> Words {
+            for byte in &mut bytes {
+                *byte = *byte >> shift & i16::from(mask);
+            }
+            bytes
+        }
 
-    #[inline(always)]
-    fn zero(self) -> [i32; STRIP] {
-        [0; STRIP]
-    }
+        fn signed(self, mut bytes: Words) -> Words {
+            for byte in &mut bytes {
+                *byte -= i16::from(BIAS);
+            }
+            bytes
+        }
 
-    #[inline(always)]
-    fn dot(self, sums: [i32; STRIP], codes: [u8; 64], activations: [u8; 64]) -> [i32; STRIP] {
-        std::array::from_fn(|row| {
-            let products = (4 * row..4 * row + 4)
-                .map(|i| i32::from(codes[i]) * i32::from(activations[i].cast_signed()));
-            sums[row] + products.sum::<i32>()
-        })
-    }
+        fn quads(self, activations: &QuadBlock) -> &QuadBlock { activations }
 
-    #[inline(always)]
-    fn dot_quad<const QUAD: usize>(
-        self,
-        sums: [i32; STRIP],
-        codes: [u8; 64],
-        quads: &QuadBlock,
-    ) -> [i32; STRIP] {
-        self.dot(sums, codes, self.broadcast(quads[QUAD]))
-    }
+        fn zero(self) -> Words { [0; 64] }
 
-    #[inline(always)]
-    fn dot_signed<const QUAD: usize>(
-        self,
-        sums: [i32; STRIP],
-        weights: [u8; 64],
-        quads: &QuadBlock,
-    ) -> [i32; STRIP] {
-        std::array::from_fn(|row| {
-            let weights = weights[4 * row..4 * row + 4].iter();
-            let products = weights.zip(quads[QUAD]).map(|(weight, activation)| {
-                i32::from((weight ^ BIAS).cast_signed()) * i32::from(activation)
-            });
-            sums[row] + products.sum::<i32>()
-        })
-    }
+        fn dot(self, mut sums: Words, codes: Words, activations: Words) -> Words {
+            for i in 0..64 {
+                sums[i] += codes[i] * activations[i];
+            }
+            sums
+        }
 
-    #[inline(always)]
-    fn splat_sums(self, value: i32) -> [i32; STRIP] {
-        [value; STRIP]
-    }
+        fn dot_quad<const QUAD: usize>(
+            self, sums: Words, codes: Words, quads: &QuadBlock,
+        ) -> Words {
+            self.dot(sums, codes, self.broadcast(quads[QUAD]))
+        }
 
-    #[inline(always)]
-    fn widen(self, sums: [i32; STRIP], narrow: [i32; STRIP], _shift: usize) -> [i32; STRIP] {
-        std::array::from_fn(|row| sums[row] + narrow[row])
-    }
+        fn splat_sums(self, value: i32) -> [i32; 64] { self.load_sums(&[value; STRIP]) }
 
-    #[inline(always)]
-    fn store_sums(self, sums: [i32; STRIP], out: &mut [i32; STRIP], _pass: usize) {
-        *out = sums;
-    }
+        fn widen(self, mut sums: [i32; 64], narrow: Words, _shift: usize) -> [i32; 64] {
+            for i in 0..64 {
+                sums[i] += i32::from(narrow[i]);
+            }
+            sums
+        }
 
-    #[inline(always)]
-    fn total(self, sums: [i32; STRIP]) -> i32 {
-        sums.iter().sum()
-    }
+        fn store_sums(self, sums: [i32; 64], out: &mut [i32; STRIP], _pass: usize) {
+            for (out, [a, b, c, d]) in out.iter_mut().zip(sums.as_chunks().0) {
+                *out = a + b + c + d;
+            }
+        }
 
-    #[inline(always)]
-    fn load_pairs(self, values: &[i8; 32]) -> [i8; 32] {
-        *values
-    }
+        fn total(self, sums: [i32; 64]) -> i32 { sums.iter().sum() }
 
-    #[inline(always)]
-    fn zero_columns(self) -> [i32; 16] {
-        [0; 16]
-    }
+        fn load_pairs(self, values: &[i8; 32]) -> [i8; 32] { *values }
 
-    #[inline(always)]
-    fn dot_pairs(self, sums: [i32; 16], pairs: [i8; 32], weights: [i16; 2]) -> [i32; 16] {
-        let [even, odd] = weights.map(i32::from);
-        std::array::from_fn(|column| {
-            let [a, b] = [pairs[2 * column], pairs[2 * column + 1]].map(i32::from);
-            sums[column] + even * a + odd * b
-        })
-    }
+        fn zero_columns(self) -> [i32; 32] { [0; 32] }
 
-    #[inline(always)]
-    fn store_columns(self, sums: [i32; 16], out: &mut [i32; 16]) {
-        *out = sums;
-    }
+        fn dot_pairs(self, mut sums: [i32; 32], pairs: [i8; 32], weights: [i16; 2]) -> [i32; 32] {
+            for i in 0..32 {
+                sums[i] += i32::from(pairs[i]) * i32::from(weights[i % 2]);
+            }
+            sums
+        }
 
-    #[inline(always)]
-    fn add_columns(
-        self,
-        lines: ColumnLines<'_>,
-        columns: &[[u32; 4]],
-        codes: &[[i8; 4]],
-        sums: &mut [i32; COLUMN_LINE_ROWS],
-    ) {
-        add_columns(self, lines, columns, codes, sums);
+        fn store_columns(self, sums: [i32; 32], out: &mut [i32; 16]) {
+            for (out, [even, odd]) in out.iter_mut().zip(sums.as_chunks().0) {
+                *out = even + odd;
+            }
+        }
+
+        fn accumulate_columns(self, quads: ColumnQuads<'_>, sums: &mut ColumnSums) {
+            add_columns(self, quads, sums);
+        }
     }
 }
 
 impl Interleave for Scalar {
-    #[inline(always)]
-    fn interleave(self, columns: [[u8; 64]; 4]) -> [[u8; 64]; 4] {
-        std::array::from_fn(|k| {
-            std::array::from_fn(|i| columns[i % 4][16 * (i / 16) + 4 * k + i % 16 / 4])
-        })
-    }
+    inlined! {
+        fn interleave(self, columns: [Words; 4]) -> [Words; 4] {
+            let byte = |k: usize, i: usize| columns[i % 4][16 * (i / 16) + 4 * k + i % 16 / 4];
+            std::array::from_fn(|k| std::array::from_fn(|i| byte(k, i)))
+        }
 
-    #[inline(always)]
-    fn broadcast(self, quad: [i8; 4]) -> [u8; 64] {
-        std::array::from_fn(|i| quad[i % 4].cast_unsigned())
-    }
+        fn broadcast(self, quad: [i8; 4]) -> Words {
+            let mut words = [0; 64];
+            words.as_chunks_mut().0.fill(quad.map(i16::from));
+            words
+        }
 
-    #[inline(always)]
-    fn load_sums(self, sums: &[i32; STRIP]) -> [i32; STRIP] {
-        *sums
+        fn load_sums(self, sums: &[i32; STRIP]) -> [i32; 64] {
+            let mut first_of_four = [0; 64];
+            for (four, sum) in first_of_four.as_chunks_mut::<4>().0.iter_mut().zip(sums) {
+                four[0] = *sum;
+            }
+            first_of_four
+        }
     }
 }
 

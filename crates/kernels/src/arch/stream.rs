@@ -47,21 +47,30 @@ impl ReadBuffer {
 
 /// Returns the exclusive or of all words, so that every one is loaded.
 fn fold(lines: &[Line], reading: ReadMode) -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    return match reading {
-        ReadMode::Plain => super::x86_64::fold(lines, |_| {}),
-        ReadMode::Prefetch => super::x86_64::fold(lines, super::x86_64::prefetch_after),
-    };
-    // Kernels for other CPUs do not prefetch.
-    #[cfg(not(target_arch = "x86_64"))]
-    return match reading {
-        ReadMode::Plain | ReadMode::Prefetch => fold_words(lines, |_| {}),
-    };
+    match reading {
+        #[cfg(target_arch = "x86_64")]
+        ReadMode::Prefetch => fold_widest(lines, super::x86_64::prefetch_after),
+        // Kernels for other CPUs do not prefetch.
+        _ => fold_widest(lines, |_| {}),
+    }
 }
 
-/// As [`fold`], vectorised by the compiler. `ahead` is called with every line.
+/// As [`fold`], with the widest loads of this CPU. `ahead` is called with every line.
+fn fold_widest(lines: &[Line], ahead: impl Fn(&Line)) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: just detected.
+        return unsafe { fold_with_avx512(lines, ahead) };
+    } else if is_x86_feature_detected!("avx2") {
+        // SAFETY: just detected.
+        return unsafe { fold_with_avx2(lines, ahead) };
+    }
+    fold_words(lines, ahead)
+}
+
+/// As [`fold_widest`], vectorised by the compiler.
 #[inline(always)]
-pub(super) fn fold_words(lines: &[Line], ahead: impl Fn(&Line)) -> u64 {
+fn fold_words(lines: &[Line], ahead: impl Fn(&Line)) -> u64 {
     let mut folded = [[0; 8]; 4];
     for (i, line) in lines.iter().enumerate() {
         ahead(line);
@@ -70,6 +79,35 @@ pub(super) fn fold_words(lines: &[Line], ahead: impl Fn(&Line)) -> u64 {
         }
     }
     folded.as_flattened().iter().fold(0, |all, word| all ^ word)
+}
+
+/// Written by hand, because compilers prefer registers of half the size.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn fold_with_avx512(lines: &[Line], ahead: impl Fn(&Line)) -> u64 {
+    use std::arch::x86_64::*;
+    let (fours, rest) = lines.as_chunks::<4>();
+    let mut folded = [_mm512_setzero_si512(); 4];
+    for four in fours {
+        for (folded, line) in folded.iter_mut().zip(four) {
+            ahead(line);
+            // SAFETY: a line has 64 bytes; the load needs no alignment.
+            let words = unsafe { _mm512_loadu_si512(line.0.as_ptr().cast()) };
+            *folded = _mm512_xor_si512(*folded, words);
+        }
+    }
+    let [a, b, c, d] = folded;
+    let all = _mm512_xor_si512(_mm512_xor_si512(a, b), _mm512_xor_si512(c, d));
+    let mut line = Line([0; 64]);
+    // SAFETY: a line has 64 bytes; the store needs no alignment.
+    unsafe { _mm512_storeu_si512(line.0.as_mut_ptr().cast(), all) };
+    fold_words(&[line], |_| {}) ^ fold_words(rest, |_| {})
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn fold_with_avx2(lines: &[Line], ahead: impl Fn(&Line)) -> u64 {
+    fold_words(lines, ahead)
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@
 
 use super::{AttendScratch, CHUNK, Job, exponentials, part_len, scale_weights};
 use crate::QuantRow;
-use crate::int_lanes::{IntSums, Keys, ValuePages, ValuePairs, WeightPair};
+use crate::int_lanes::{Keys, ValuePages, ValuePairs, WeightPair};
 use crate::int8::INT8_LINE_COLS;
 use crate::kv::{KvHead, PAGE_LEN, TILE};
 use crate::lanes::{F32x16, Simd};
+use crate::sums::IntSums;
 
 /// Query heads that share one load of keys or values.
 const QUERIES_AT_ONCE: usize = 4;

@@ -17,9 +17,10 @@ use std::ops::Range;
 
 use crate::KvDtype;
 use crate::float::exp;
-use crate::int_lanes::{IntSums, WeightPair};
+use crate::int_lanes::WeightPair;
 use crate::kv::{KvHead, PAGE_LEN, TILE};
 use crate::lanes::{AsBf16, AsE4m3, AsE5m2, AsF16, AsF32, F32x16, Simd};
+use crate::sums::IntSums;
 use crate::{Kernel, QuantRow, Strip};
 
 /// Positions in a chunk: enough for a part to be small compared with the keys and values it reads.

@@ -13,8 +13,8 @@
 //! eighty columns.
 
 use super::quad_lines;
-use crate::int_lanes::IntSums;
 use crate::line::{Line, STRIP};
+use crate::sums::IntSums;
 
 /// Columns in a line.
 pub(crate) const LINE_COLS: usize = 20;

@@ -1,11 +1,14 @@
 //! Copies of ternary matrices by column, and the product that reads only the columns it needs.
 
-use super::RowScales;
+use std::marker::PhantomData;
+
+use super::{RowScales, TernaryCopy};
 use crate::arch::Lines;
-use crate::int_lanes::{COLUMN_LINE_ROWS, COLUMNS_AT_ONCE, ColumnLines, IntSums};
+use crate::int_lanes::{COLUMN_LINE_ROWS, COLUMNS_AT_ONCE, ColumnQuads, ColumnSums};
 use crate::lanes::F32x16;
 use crate::layout::quad_lines::ZERO_TRITS;
 use crate::line::{Line, STRIP};
+use crate::sums::IntSums;
 use crate::{Kernel, Pool, QuantRow, TernaryMatrix};
 
 /// Neighbouring lines of a column that are read together. A layer of 2B with 86 % zeros on one thread
@@ -20,12 +23,10 @@ const MAX_SPARSE_COLS: usize = 1 << 16;
 ///
 /// A line has 64 bytes of one column, 256 rows, with two bits per trit, holding the trit plus one.
 /// `place_in_column` defines the order of rows. The lines of a column follow each other.
-pub struct TernaryColumns {
-    rows: usize,
-    cols: usize,
-    scales: RowScales,
-    lines: Lines,
-}
+pub type TernaryColumns = TernaryCopy<ByColumn>;
+
+/// The order of [`TernaryColumns`].
+pub struct ByColumn;
 
 /// Returns the byte and the field of a row of a line.
 ///
@@ -78,28 +79,18 @@ impl TernaryColumns {
                 },
             );
         }
-        Some(Self { rows, cols, scales, lines })
+        Some(Self { rows, cols, scales, lines, order: PhantomData })
     }
 
-    /// Returns the number of output rows.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Returns the number of columns.
-    pub fn cols(&self) -> usize {
-        self.cols
-    }
-
-    /// Returns the size of the packed trits in bytes, padding included, without scales.
-    pub fn bytes_len(&self) -> usize {
-        size_of_val(&*self.lines)
-    }
-
-    /// Returns line `line` of every column.
+    /// Returns line `line` of some columns, with their activations.
     #[inline(always)]
-    pub(crate) fn lines(&self, line: usize) -> ColumnLines<'_> {
-        ColumnLines { lines: &self.lines[line..], stride: self.lines_per_column() }
+    pub(crate) fn quads<'a>(
+        &'a self,
+        line: usize,
+        columns: &'a [[u32; 4]],
+        codes: &'a [[i8; 4]],
+    ) -> ColumnQuads<'a> {
+        ColumnQuads { lines: &self.lines[line..], stride: self.lines_per_column(), columns, codes }
     }
 
     #[inline(always)]
@@ -228,14 +219,14 @@ fn column_sums<C: IntSums>(
     w: &TernaryColumns,
     first_line: usize,
     x: &NonZeros,
-    sums: &mut [[i32; COLUMN_LINE_ROWS]],
+    sums: &mut [ColumnSums],
 ) {
     const QUADS: usize = COLUMNS_AT_ONCE / 4;
     let (columns, codes) = x.quads();
     let prefetch = |columns: &[[u32; 4]], line: usize| {
-        let lines = w.lines(line);
+        let quads = w.quads(line, columns, &[]);
         for &column in columns.as_flattened() {
-            cpu.prefetch(std::slice::from_ref(lines.get(column)));
+            cpu.prefetch(std::slice::from_ref(quads.line(column)));
         }
     };
     for line in (first_line..).take(sums.len()) {
@@ -246,7 +237,7 @@ fn column_sums<C: IntSums>(
         let ahead = &ahead[..ahead.len().min(QUADS)];
         for (line, sums) in (first_line..).zip(sums.iter_mut()) {
             prefetch(ahead, line);
-            cpu.add_columns(w.lines(line), columns, codes, sums);
+            cpu.add_columns(w.quads(line, columns, codes), sums);
         }
     }
     if C::UNSHIFTED {

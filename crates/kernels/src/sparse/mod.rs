@@ -19,8 +19,37 @@ pub(crate) use columns::place_in_column;
 pub(crate) use columns::sparse_columns;
 pub(crate) use rows::sparse_neurons;
 
+use std::marker::PhantomData;
+
+use crate::arch::Lines;
 use crate::line::STRIP;
 use crate::ternary::StripScales;
+
+/// A copy of a ternary matrix in the order `O`.
+pub struct TernaryCopy<O> {
+    rows: usize,
+    cols: usize,
+    scales: RowScales,
+    lines: Lines,
+    order: PhantomData<O>,
+}
+
+impl<O> TernaryCopy<O> {
+    /// Returns the number of output rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Returns the number of columns, without padding.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Returns the size of the packed trits in bytes, padding included, without scales.
+    pub fn bytes_len(&self) -> usize {
+        size_of_val(&*self.lines)
+    }
+}
 
 /// One scale for all rows, or one for each.
 enum RowScales {

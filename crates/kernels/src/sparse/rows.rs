@@ -1,14 +1,15 @@
 //! Copies of ternary matrices by row, and the gated neurons that read only the rows they need.
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::RowScales;
+use super::{RowScales, TernaryCopy};
 use crate::arch::Lines;
-use crate::int_lanes::IntSums;
 use crate::layout::quad_lines::ZERO_TRITS;
 use crate::line::{Line, STRIP};
 use crate::product::multiply_strip;
 use crate::quant::RUN;
+use crate::sums::IntSums;
 use crate::{Kernel, Pool, QuantRow, Strip, TernaryMatrix};
 
 /// Columns in a line of a row.
@@ -31,12 +32,10 @@ const JOB_ROWS: usize = JOB_STRIPS * STRIP;
 /// A line has 64 bytes of one row, with two bits per trit, holding the trit plus one. Field `j` of byte
 /// `m` of line `i` is column `256i + 64j + m`, so a field has trits in the order of activations. The
 /// lines of a row follow each other.
-pub struct TernaryRows {
-    rows: usize,
-    cols: usize,
-    scales: RowScales,
-    lines: Lines,
-}
+pub type TernaryRows = TernaryCopy<ByRow>;
+
+/// The order of [`TernaryRows`].
+pub struct ByRow;
 
 impl TernaryRows {
     /// Copies `w`. Returns `None` if it has scales per group.
@@ -52,22 +51,7 @@ impl TernaryRows {
                 *line = pack(trits);
             }
         });
-        Some(Self { rows, cols, scales, lines })
-    }
-
-    /// Returns the number of output rows.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Returns the number of columns, without padding.
-    pub fn cols(&self) -> usize {
-        self.cols
-    }
-
-    /// Returns the size of the packed trits in bytes, padding included, without scales.
-    pub fn bytes_len(&self) -> usize {
-        size_of_val(&*self.lines)
+        Some(Self { rows, cols, scales, lines, order: PhantomData })
     }
 
     fn row(&self, row: usize) -> &[Line] {

@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::{Avx2, on_cpu};
+use super::Avx2;
+use crate::arch::inlined;
 use crate::arch::x86_64::{prefetch, sum_of_eight};
 use crate::lanes::{F32x16, Simd};
 
@@ -17,71 +18,54 @@ impl Lanes {
     }
 }
 
+/// Returns a pointer to each half of sixteen values.
+#[inline(always)]
+fn halves<T, U>(values: &[T; 16]) -> [*const U; 2] {
+    let halves = values.as_chunks::<8>().0;
+    [halves[0].as_ptr().cast(), halves[1].as_ptr().cast()]
+}
+
 impl<Dot: Copy> Simd for Avx2<Dot> {
     type Lanes = Lanes;
 
-    #[inline(always)]
-    fn splat(self, value: f32) -> Lanes {
-        Lanes([on_cpu!(_mm256_set1_ps(value)); 2])
-    }
+    inlined! {
+        fn splat(self, value: f32) -> Lanes { Lanes([_mm256_set1_ps(value); 2]) }
 
-    #[inline(always)]
-    fn load(self, values: &[f32; 16]) -> Lanes {
-        let halves = values.as_chunks::<8>().0;
-        Lanes([0, 1].map(|i| on_cpu!(_mm256_loadu_ps(halves[i].as_ptr()))))
-    }
+        fn load(self, values: &[f32; 16]) -> Lanes {
+            Lanes(halves(values).map(|half| _mm256_loadu_ps(half)))
+        }
 
-    #[inline(always)]
-    fn load_i32(self, values: &[i32; 16]) -> Lanes {
-        let halves = values.as_chunks::<8>().0;
-        Lanes(std::array::from_fn(|i| {
-            on_cpu!(_mm256_cvtepi32_ps(_mm256_loadu_si256(halves[i].as_ptr().cast())))
-        }))
-    }
+        fn load_i32(self, values: &[i32; 16]) -> Lanes {
+            Lanes(halves(values).map(|half| _mm256_cvtepi32_ps(_mm256_loadu_si256(half))))
+        }
 
-    #[inline(always)]
-    fn load_i8(self, values: &[i8; 16]) -> Lanes {
-        let halves = values.as_chunks::<8>().0;
-        Lanes([0, 1].map(|i| {
-            on_cpu!({
-                let bytes = _mm_loadl_epi64(halves[i].as_ptr().cast());
-                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes))
-            })
-        }))
-    }
+        fn load_i8(self, values: &[i8; 16]) -> Lanes {
+            Lanes(halves(values).map(|half| {
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(half)))
+            }))
+        }
 
-    #[inline(always)]
-    fn load_bf16(self, values: &[u16; 16]) -> Lanes {
-        let halves = values.as_chunks::<8>().0;
-        Lanes([0, 1].map(|i| {
-            on_cpu!({
-                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves[i].as_ptr().cast()));
+        fn load_bf16(self, values: &[u16; 16]) -> Lanes {
+            Lanes(halves(values).map(|half| {
+                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(half));
                 _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
-            })
-        }))
-    }
+            }))
+        }
 
-    #[inline(always)]
-    fn load_f16(self, values: &[u16; 16]) -> Lanes {
-        let halves = values.as_chunks::<8>().0;
-        Lanes([0, 1].map(|i| on_cpu!(_mm256_cvtph_ps(_mm_loadu_si128(halves[i].as_ptr().cast())))))
-    }
+        fn load_f16(self, values: &[u16; 16]) -> Lanes {
+            Lanes(halves(values).map(|half| _mm256_cvtph_ps(_mm_loadu_si128(half))))
+        }
 
-    #[inline(always)]
-    fn load_e4m3(self, codes: &[u8; 16]) -> Lanes {
-        on_cpu!({
+        fn load_e4m3(self, codes: &[u8; 16]) -> Lanes {
             // Bits 7 to 15 are copies of the sign; after the shift, the one below the top is cleared.
             let wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(codes.as_ptr().cast()));
             widen_f16(_mm256_and_si256(_mm256_slli_epi16::<7>(wide), _mm256_set1_epi16(!0x4000)))
-        })
-    }
+        }
 
-    #[inline(always)]
-    fn load_e5m2(self, codes: &[u8; 16]) -> Lanes {
-        on_cpu!({
+        fn load_e5m2(self, codes: &[u8; 16]) -> Lanes {
             let wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(codes.as_ptr().cast()));
             widen_f16(_mm256_slli_epi16::<8>(wide))
-        })
+        }
     }
 
     #[inline(always)]
@@ -91,126 +75,83 @@ impl<Dot: Copy> Simd for Avx2<Dot> {
 }
 
 impl F32x16 for Lanes {
-    #[inline(always)]
-    fn store(self, out: &mut [f32; 16]) {
-        for (half, out) in self.0.iter().zip(out.as_chunks_mut::<8>().0) {
-            on_cpu!(_mm256_storeu_ps(out.as_mut_ptr(), *half));
+    inlined! {
+        fn store(self, out: &mut [f32; 16]) {
+            for (half, out) in self.0.iter().zip(out.as_chunks_mut::<8>().0) {
+                _mm256_storeu_ps(out.as_mut_ptr(), *half);
+            }
         }
-    }
 
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.zip(other, |a, b| on_cpu!(_mm256_add_ps(a, b)))
-    }
+        fn add(self, other: Self) -> Self { self.zip(other, |a, b| _mm256_add_ps(a, b)) }
+        fn sub(self, other: Self) -> Self { self.zip(other, |a, b| _mm256_sub_ps(a, b)) }
+        fn mul(self, other: Self) -> Self { self.zip(other, |a, b| _mm256_mul_ps(a, b)) }
+        fn div(self, other: Self) -> Self { self.zip(other, |a, b| _mm256_div_ps(a, b)) }
+        fn max(self, other: Self) -> Self { self.zip(other, |a, b| _mm256_max_ps(a, b)) }
+        fn min(self, other: Self) -> Self { self.zip(other, |a, b| _mm256_min_ps(a, b)) }
 
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        self.zip(other, |a, b| on_cpu!(_mm256_sub_ps(a, b)))
-    }
+        fn mul_add(self, factor: Self, addend: Self) -> Self {
+            Self([0, 1].map(|i| _mm256_fmadd_ps(self.0[i], factor.0[i], addend.0[i])))
+        }
 
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        self.zip(other, |a, b| on_cpu!(_mm256_mul_ps(a, b)))
-    }
-
-    #[inline(always)]
-    fn div(self, other: Self) -> Self {
-        self.zip(other, |a, b| on_cpu!(_mm256_div_ps(a, b)))
-    }
-
-    #[inline(always)]
-    fn mul_add(self, factor: Self, addend: Self) -> Self {
-        Self([0, 1].map(|i| on_cpu!(_mm256_fmadd_ps(self.0[i], factor.0[i], addend.0[i]))))
-    }
-
-    #[inline(always)]
-    fn max(self, other: Self) -> Self {
-        self.zip(other, |a, b| on_cpu!(_mm256_max_ps(a, b)))
-    }
-
-    #[inline(always)]
-    fn min(self, other: Self) -> Self {
-        self.zip(other, |a, b| on_cpu!(_mm256_min_ps(a, b)))
-    }
-
-    #[inline(always)]
-    fn max_abs(self, other: Self) -> Self {
-        // Magnitudes compare like their bits, and a NaN is above infinity.
-        self.zip(other, |a, b| {
-            on_cpu!({
+        fn max_abs(self, other: Self) -> Self {
+            // Magnitudes compare like their bits, and a NaN is above infinity.
+            self.zip(other, |a, b| {
                 let magnitude = _mm256_set1_epi32(0x7fff_ffff);
                 let a = _mm256_and_si256(_mm256_castps_si256(a), magnitude);
                 let b = _mm256_and_si256(_mm256_castps_si256(b), magnitude);
                 _mm256_castsi256_ps(_mm256_max_epi32(a, b))
             })
-        })
-    }
+        }
 
-    #[inline(always)]
-    fn round(self) -> Self {
-        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-        Self(self.0.map(|half| on_cpu!(_mm256_round_ps::<NEAREST>(half))))
-    }
+        fn round(self) -> Self {
+            const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+            Self(self.0.map(|half| _mm256_round_ps::<NEAREST>(half)))
+        }
 
-    #[inline(always)]
-    fn exp2_of_integer(self) -> Self {
-        Self(self.0.map(|half| {
-            on_cpu!({
+        fn exp2_of_integer(self) -> Self {
+            Self(self.0.map(|half| {
                 let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(half), _mm256_set1_epi32(127));
                 _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent))
-            })
-        }))
-    }
+            }))
+        }
 
-    #[inline(always)]
-    fn sum(self) -> f32 {
-        on_cpu!(sum_of_eight(_mm256_add_ps(self.0[0], self.0[1])))
-    }
+        fn sum(self) -> f32 { sum_of_eight(_mm256_add_ps(self.0[0], self.0[1])) }
 
-    #[inline(always)]
-    fn store_i8(self, out: &mut [i8; 16]) {
-        on_cpu!({
-            let [low, high] = self.0.map(|half| _mm256_cvtps_epi32(half));
-            // Packing works within 128-bit halves: [low 0-3, high 0-3 | low 4-7, high 4-7].
-            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(low, high));
-            let (first, second) =
-                (_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
-            _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_packs_epi16(first, second));
-        });
-    }
+        fn store_i8(self, out: &mut [i8; 16]) {
+            let words = words(self);
+            let (low, high) = (_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
+            _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_packs_epi16(low, high));
+        }
 
-    #[inline(always)]
-    fn store_i16(self, out: &mut [i16; 16]) {
-        on_cpu!({
-            let [low, high] = self.0.map(|half| _mm256_cvtps_epi32(half));
-            // Packing works within 128-bit halves: [low 0-3, high 0-3 | low 4-7, high 4-7].
-            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(low, high));
-            _mm256_storeu_si256(out.as_mut_ptr().cast(), words);
-        });
+        fn store_i16(self, out: &mut [i16; 16]) {
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), words(self));
+        }
     }
 }
 
-/// # Safety
-///
-/// The CPU has AVX2 and F16C.
-#[inline(always)]
-unsafe fn widen_f16(bits: __m256i) -> Lanes {
-    // SAFETY: the caller guarantees them.
-    unsafe {
+inlined! {
+    fn widen_f16(bits: __m256i) -> Lanes {
         let (low, high) = (_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits));
         Lanes([_mm256_cvtph_ps(low), _mm256_cvtph_ps(high)])
+    }
+
+    /// Returns sixteen lanes as 16-bit integers.
+    fn words(lanes: Lanes) -> __m256i {
+        let [low, high] = lanes.0.map(|half| _mm256_cvtps_epi32(half));
+        // Packing works within 128-bit halves: [low 0-3, high 0-3 | low 4-7, high 4-7].
+        _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(low, high))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::avx2::Madd;
+    use crate::arch::x86_64::Madd;
 
     #[test]
     fn lanes_follow_their_definition() {
         if super::super::has_avx2() {
-            crate::lanes::tests::check_lanes(Avx2(Madd(())));
+            crate::lanes::tests::check_lanes(Avx2::<Madd>(std::marker::PhantomData));
         }
     }
 }

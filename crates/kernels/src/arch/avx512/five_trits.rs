@@ -7,8 +7,7 @@
 
 use std::arch::x86_64::*;
 
-use super::broadcast;
-use crate::arch::x86_64::prefetch_after;
+use crate::arch::x86_64::{prefetch_after, quad_as_i32};
 use crate::layout::five_trits::{HIGH, LINE_COLS, codes};
 use crate::line::{Line, STRIP};
 
@@ -65,7 +64,8 @@ fn add_line<const T: usize>(
         let index = if part < 2 { upper } else { low };
         let codes = _mm512_permutexvar_epi8(index, tables.parts[part]);
         for (sums, quads) in sums.iter_mut().zip(tokens) {
-            sums[part] = _mm512_dpbusd_epi32(sums[part], codes, broadcast(quads[part]));
+            let quad = _mm512_set1_epi32(quad_as_i32(quads[part]));
+            sums[part] = _mm512_dpbusd_epi32(sums[part], codes, quad);
         }
     }
 }

@@ -4,25 +4,19 @@ mod five_trits;
 mod float;
 mod int;
 
-use std::arch::x86_64::{__m512i, _mm512_set1_epi32};
+use std::marker::PhantomData;
 
+use super::x86_64::{Madd, Vnni};
 use crate::{Isa, Kernel};
 
 /// Proof that this CPU has AVX2, FMA, F16C, AVX-512 F, BW, VL and DQ, and the byte dot product that
-/// `Dot` names.
+/// `Dot` names: `vpmaddubsw` or VNNI.
 ///
 /// Only detection creates one.
 #[derive(Clone, Copy)]
-pub(super) struct Avx512<Dot = Vnni>(Dot);
-
-/// `vpmaddubsw`, which every such CPU has: pairs of products in 16 bits.
-#[derive(Clone, Copy)]
-pub(super) struct Madd(());
-
-/// `vpdpbusd` of VNNI: four products in 32 bits.
-#[derive(Clone, Copy)]
-pub(super) struct Vnni {
-    /// True if the CPU has VBMI, which decodes five trits per byte.
+pub(super) struct Avx512<Dot = Vnni> {
+    dot: PhantomData<Dot>,
+    /// True if the CPU has VNNI and VBMI, which decodes five trits per byte.
     vbmi: bool,
 }
 
@@ -38,7 +32,7 @@ super::implement_kernel!(
 );
 
 pub(super) fn detect() -> Option<&'static dyn Kernel> {
-    has_avx512().then_some(&Avx512(Madd(())))
+    has_avx512().then_some(&Avx512::<Madd> { dot: PhantomData, vbmi: false })
 }
 
 pub(super) fn detect_vnni() -> Option<&'static dyn Kernel> {
@@ -48,9 +42,9 @@ pub(super) fn detect_vnni() -> Option<&'static dyn Kernel> {
 impl Avx512<Vnni> {
     pub(super) fn with_vnni() -> Option<&'static Self> {
         let has_all = has_avx512() && is_x86_feature_detected!("avx512vnni");
-        let vbmi = is_x86_feature_detected!("avx512vbmi");
-        let (with, without) = (&Self(Vnni { vbmi: true }), &Self(Vnni { vbmi: false }));
-        has_all.then_some(if vbmi { with } else { without })
+        let with = &Self { dot: PhantomData, vbmi: true };
+        let without = &Self { dot: PhantomData, vbmi: false };
+        has_all.then_some(if is_x86_feature_detected!("avx512vbmi") { with } else { without })
     }
 }
 
@@ -62,21 +56,4 @@ fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512dq")
-}
-
-/// Runs an intrinsic of these instruction sets.
-macro_rules! on_cpu {
-    ($call:expr) => {{
-        // SAFETY: an `Avx512` exists, or lanes that only an `Avx512` creates, so the CPU has AVX-512 and
-        // the dot product named; pointers are to arrays of the size of the access, which needs no
-        // alignment.
-        unsafe { $call }
-    }};
-}
-use on_cpu;
-
-/// Returns four activations for every row.
-#[inline(always)]
-fn broadcast(quad: [i8; 4]) -> __m512i {
-    on_cpu!(_mm512_set1_epi32(i32::from_le_bytes(quad.map(i8::cast_unsigned))))
 }

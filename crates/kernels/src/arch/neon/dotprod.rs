@@ -5,8 +5,9 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 
 use super::int::{self, shared_methods};
-use super::{Dotprod, I8mm, Neon, i8mm, on_cpu};
-use crate::int_lanes::{COLUMN_LINE_ROWS, ColumnLines, IntLanes, QuadBlock, sums_for_dot_latency};
+use super::{Dotprod, I8mm, Neon, i8mm};
+use crate::arch::inlined;
+use crate::int_lanes::{ColumnQuads, ColumnSums, IntLanes, QuadBlock, sums_for_dot_latency};
 use crate::line::{Line, STRIP};
 
 /// The four quarters of a line, four rows each.
@@ -45,107 +46,75 @@ impl<D: HasDotprod> IntLanes for Neon<D> {
     type Narrow = Quarters<int32x4_t>;
     type Sums = Quarters<int32x4_t>;
     type Quads<'a> = int8x16_t;
-    type Pairs = [int16x8_t; 4];
-    type Columns = [int32x4_t; 4];
 
-    #[inline(always)]
-    fn sums_per_row(tokens: usize, _short: bool) -> usize {
-        sums_for_dot_latency(tokens)
-    }
+    inlined! {
+        fn sums_per_row(tokens: usize, _short: bool) -> usize { sums_for_dot_latency(tokens) }
 
-    #[inline(always)]
-    fn load_bytes(self, line: &[u8; 64], _pass: usize) -> Self::Bytes {
-        [0, 1, 2, 3].map(|part| int::load_16(line, part))
-    }
-
-    #[inline(always)]
-    fn load_activations(self, activations: &[i8; 64], _pass: usize) -> Self::Bytes {
-        [0, 1, 2, 3].map(|part| int::load_16(activations, part))
-    }
-
-    #[inline(always)]
-    fn field(self, [a, b, c, d]: Self::Bytes, shift: usize, mask: u8) -> Self::Bytes {
-        [
-            int::field(a, shift, mask),
-            int::field(b, shift, mask),
-            int::field(c, shift, mask),
-            int::field(d, shift, mask),
-        ]
-    }
-
-    #[inline(always)]
-    fn signed(self, [a, b, c, d]: Self::Bytes) -> Self::Bytes {
-        [int::signed(a), int::signed(b), int::signed(c), int::signed(d)]
-    }
-
-    #[inline(always)]
-    fn quads<'a>(self, activations: &'a QuadBlock) -> int8x16_t {
-        on_cpu!(vld1q_s8(activations.as_flattened().as_ptr()))
-    }
-
-    #[inline(always)]
-    fn zero(self) -> Self::Narrow {
-        self.splat_sums(0)
-    }
-
-    #[inline(always)]
-    fn dot(
-        self,
-        mut sums: Self::Narrow,
-        codes: Self::Bytes,
-        activations: Self::Bytes,
-    ) -> Self::Narrow {
-        for i in 0..4 {
-            sums[i] = on_cpu!(sdot(sums[i], codes[i], activations[i]));
+        fn load_bytes(self, line: &[u8; 64], _pass: usize) -> Self::Bytes {
+            [0, 1, 2, 3].map(|part| int::load_16(line, part))
         }
-        sums
-    }
 
-    #[inline(always)]
-    fn dot_quad<const QUAD: usize>(
-        self,
-        mut sums: Self::Narrow,
-        codes: Self::Bytes,
-        quads: int8x16_t,
-    ) -> Self::Narrow {
-        for i in 0..4 {
-            sums[i] = on_cpu!(sdot_quad::<QUAD>(sums[i], codes[i], quads));
+        fn load_activations(self, activations: &[i8; 64], _pass: usize) -> Self::Bytes {
+            [0, 1, 2, 3].map(|part| int::load_16(activations, part))
         }
-        sums
-    }
 
-    #[inline(always)]
-    fn splat_sums(self, value: i32) -> Self::Sums {
-        [on_cpu!(vdupq_n_s32(value)); 4]
-    }
+        fn field(self, mut bytes: Self::Bytes, shift: usize, mask: u8) -> Self::Bytes {
+            for quarter in &mut bytes {
+                *quarter = int::field(*quarter, shift, mask);
+            }
+            bytes
+        }
 
-    #[inline(always)]
-    fn widen(self, sums: Self::Sums, narrow: Self::Narrow, _shift: usize) -> Self::Sums {
-        on_cpu!([
-            vaddq_s32(sums[0], narrow[0]),
-            vaddq_s32(sums[1], narrow[1]),
-            vaddq_s32(sums[2], narrow[2]),
-            vaddq_s32(sums[3], narrow[3]),
-        ])
-    }
+        fn signed(self, [a, b, c, d]: Self::Bytes) -> Self::Bytes {
+            [int::signed(a), int::signed(b), int::signed(c), int::signed(d)]
+        }
 
-    #[inline(always)]
-    fn store_sums(self, sums: Self::Sums, out: &mut [i32; STRIP], _pass: usize) {
-        int::store_columns(sums, out);
-    }
+        fn quads(self, activations: &QuadBlock) -> int8x16_t {
+            vld1q_s8(activations.as_flattened().as_ptr())
+        }
 
-    #[inline(always)]
-    fn total(self, [a, b, c, d]: Self::Sums) -> i32 {
-        on_cpu!(vaddvq_s32(vaddq_s32(vaddq_s32(a, b), vaddq_s32(c, d))))
-    }
+        fn zero(self) -> Self::Narrow { self.splat_sums(0) }
 
-    #[inline(always)]
-    fn paired_line_sums<const T: usize>(
-        self,
-        lines: &[Line],
-        tokens: [&[i8]; T],
-    ) -> Option<[[i32; STRIP]; T]> {
-        self.0.paired_line_sums(lines, tokens)
+        fn dot(
+            self, mut sums: Self::Narrow, codes: Self::Bytes, activations: Self::Bytes,
+        ) -> Self::Narrow {
+            for i in 0..4 {
+                sums[i] = sdot(sums[i], codes[i], activations[i]);
+            }
+            sums
+        }
+
+        fn dot_quad<const QUAD: usize>(
+            self, mut sums: Self::Narrow, codes: Self::Bytes, quads: int8x16_t,
+        ) -> Self::Narrow {
+            for i in 0..4 {
+                sums[i] = sdot_quad::<QUAD>(sums[i], codes[i], quads);
+            }
+            sums
+        }
+
+        fn splat_sums(self, value: i32) -> Self::Sums { [vdupq_n_s32(value); 4] }
+
+        fn widen(self, mut sums: Self::Sums, narrow: Self::Narrow, _shift: usize) -> Self::Sums {
+            for i in 0..4 {
+                sums[i] = vaddq_s32(sums[i], narrow[i]);
+            }
+            sums
+        }
+
+        fn store_sums(self, sums: Self::Sums, out: &mut [i32; STRIP], _pass: usize) {
+            int::store_columns(sums, out);
+        }
+
+        fn total(self, [a, b, c, d]: Self::Sums) -> i32 {
+            vaddvq_s32(vaddq_s32(vaddq_s32(a, b), vaddq_s32(c, d)))
+        }
+
+        fn paired_line_sums<const T: usize>(
+            self, lines: &[Line], tokens: [&[i8]; T],
+        ) -> Option<[[i32; STRIP]; T]> {
+            self.0.paired_line_sums(lines, tokens)
+        }
     }
 
     shared_methods!();

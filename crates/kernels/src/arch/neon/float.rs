@@ -3,7 +3,8 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::{Neon, on_cpu};
+use super::Neon;
+use crate::arch::inlined;
 use crate::lanes::{F32x16, Simd};
 
 /// Sixteen floats in four registers.
@@ -17,139 +18,104 @@ impl Lanes {
     }
 }
 
+/// Returns the four quarters of sixteen values.
+#[inline(always)]
+fn quarters<T>(values: &[T; 16]) -> [*const T; 4] {
+    let quarters = values.as_chunks::<4>().0;
+    std::array::from_fn(|i| quarters[i].as_ptr())
+}
+
 impl<Dot: Copy> Simd for Neon<Dot> {
     type Lanes = Lanes;
 
-    #[inline(always)]
-    fn splat(self, value: f32) -> Lanes {
-        Lanes([on_cpu!(vdupq_n_f32(value)); 4])
-    }
+    inlined! {
+        fn splat(self, value: f32) -> Lanes { Lanes([vdupq_n_f32(value); 4]) }
 
-    #[inline(always)]
-    fn load(self, values: &[f32; 16]) -> Lanes {
-        let quarters = values.as_chunks::<4>().0;
-        Lanes(std::array::from_fn(|i| on_cpu!(vld1q_f32(quarters[i].as_ptr()))))
-    }
+        fn load(self, values: &[f32; 16]) -> Lanes {
+            Lanes(quarters(values).map(|quarter| vld1q_f32(quarter)))
+        }
 
-    #[inline(always)]
-    fn load_i32(self, values: &[i32; 16]) -> Lanes {
-        let quarters = values.as_chunks::<4>().0;
-        Lanes(std::array::from_fn(|i| on_cpu!(vcvtq_f32_s32(vld1q_s32(quarters[i].as_ptr())))))
-    }
+        fn load_i32(self, values: &[i32; 16]) -> Lanes {
+            Lanes(quarters(values).map(|quarter| vcvtq_f32_s32(vld1q_s32(quarter))))
+        }
 
-    #[inline(always)]
-    fn load_bf16(self, values: &[u16; 16]) -> Lanes {
-        let widen = |bits| on_cpu!(vreinterpretq_f32_u32(vshll_n_u16::<16>(bits)));
-        Lanes(load_quarters(values).map(widen))
-    }
+        fn load_bf16(self, values: &[u16; 16]) -> Lanes {
+            let widen = |bits| vreinterpretq_f32_u32(vshll_n_u16::<16>(bits));
+            Lanes(quarters(values).map(|quarter| widen(vld1_u16(quarter))))
+        }
 
-    #[inline(always)]
-    fn load_f16(self, values: &[u16; 16]) -> Lanes {
-        Lanes(load_quarters(values).map(widen_f16))
+        fn load_f16(self, values: &[u16; 16]) -> Lanes {
+            Lanes(quarters(values).map(|quarter| widen_f16(vld1_u16(quarter))))
+        }
     }
 }
 
-#[inline(always)]
-fn load_quarters(values: &[u16; 16]) -> [uint16x4_t; 4] {
-    let quarters = values.as_chunks::<4>().0;
-    std::array::from_fn(|i| on_cpu!(vld1_u16(quarters[i].as_ptr())))
-}
-
-/// `fcvtl`, whose intrinsic takes a type that is not stable yet.
-#[inline(always)]
-fn widen_f16(bits: uint16x4_t) -> float32x4_t {
-    let wide: float32x4_t;
-    on_cpu!(asm!(
-        "fcvtl {0:v}.4s, {1:v}.4h",
-        out(vreg) wide,
-        in(vreg) bits,
-        options(pure, nomem, nostack, preserves_flags)
-    ));
-    wide
+inlined! {
+    /// `fcvtl`, whose intrinsic takes a type that is not stable yet.
+    fn widen_f16(bits: uint16x4_t) -> float32x4_t {
+        let wide: float32x4_t;
+        asm!(
+            "fcvtl {0:v}.4s, {1:v}.4h",
+            out(vreg) wide,
+            in(vreg) bits,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+        wide
+    }
 }
 
 impl F32x16 for Lanes {
-    #[inline(always)]
-    fn store(self, out: &mut [f32; 16]) {
-        for (quarter, out) in self.0.iter().zip(out.as_chunks_mut::<4>().0) {
-            on_cpu!(vst1q_f32(out.as_mut_ptr(), *quarter));
+    inlined! {
+        fn store(self, out: &mut [f32; 16]) {
+            for (quarter, out) in self.0.iter().zip(out.as_chunks_mut::<4>().0) {
+                vst1q_f32(out.as_mut_ptr(), *quarter);
+            }
         }
-    }
 
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.zip(other, |a, b| on_cpu!(vaddq_f32(a, b)))
-    }
+        fn add(self, other: Self) -> Self { self.zip(other, |a, b| vaddq_f32(a, b)) }
+        fn sub(self, other: Self) -> Self { self.zip(other, |a, b| vsubq_f32(a, b)) }
+        fn mul(self, other: Self) -> Self { self.zip(other, |a, b| vmulq_f32(a, b)) }
+        fn div(self, other: Self) -> Self { self.zip(other, |a, b| vdivq_f32(a, b)) }
 
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        self.zip(other, |a, b| on_cpu!(vsubq_f32(a, b)))
-    }
+        fn mul_add(self, factor: Self, addend: Self) -> Self {
+            Self(std::array::from_fn(|i| vfmaq_f32(addend.0[i], self.0[i], factor.0[i])))
+        }
 
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        self.zip(other, |a, b| on_cpu!(vmulq_f32(a, b)))
-    }
+        // Not `vmaxq_f32` and `vminq_f32`, which treat NaN and the sign of zero differently.
+        fn max(self, other: Self) -> Self {
+            self.zip(other, |a, b| vbslq_f32(vcgtq_f32(a, b), a, b))
+        }
 
-    #[inline(always)]
-    fn div(self, other: Self) -> Self {
-        self.zip(other, |a, b| on_cpu!(vdivq_f32(a, b)))
-    }
+        fn min(self, other: Self) -> Self {
+            self.zip(other, |a, b| vbslq_f32(vcltq_f32(a, b), a, b))
+        }
 
-    #[inline(always)]
-    fn mul_add(self, factor: Self, addend: Self) -> Self {
-        Self(std::array::from_fn(|i| on_cpu!(vfmaq_f32(addend.0[i], self.0[i], factor.0[i]))))
-    }
+        fn max_abs(self, other: Self) -> Self {
+            // Magnitudes compare like their bits, and a NaN is above infinity.
+            let magnitude = |x| vreinterpretq_u32_f32(vabsq_f32(x));
+            self.zip(other, |a, b| vreinterpretq_f32_u32(vmaxq_u32(magnitude(a), magnitude(b))))
+        }
 
-    #[inline(always)]
-    fn max(self, other: Self) -> Self {
-        // Not `vmaxq_f32`, which treats NaN and the sign of zero differently.
-        self.zip(other, |a, b| on_cpu!(vbslq_f32(vcgtq_f32(a, b), a, b)))
-    }
+        fn round(self) -> Self { Self(self.0.map(|x| vrndnq_f32(x))) }
 
-    #[inline(always)]
-    fn min(self, other: Self) -> Self {
-        self.zip(other, |a, b| on_cpu!(vbslq_f32(vcltq_f32(a, b), a, b)))
-    }
-
-    #[inline(always)]
-    fn max_abs(self, other: Self) -> Self {
-        // Magnitudes compare like their bits, and a NaN is above infinity.
-        let magnitude = |x| on_cpu!(vreinterpretq_u32_f32(vabsq_f32(x)));
-        self.zip(other, |a, b| {
-            on_cpu!(vreinterpretq_f32_u32(vmaxq_u32(magnitude(a), magnitude(b))))
-        })
-    }
-
-    #[inline(always)]
-    fn round(self) -> Self {
-        Self(self.0.map(|x| on_cpu!(vrndnq_f32(x))))
-    }
-
-    #[inline(always)]
-    fn exp2_of_integer(self) -> Self {
-        Self(self.0.map(|x| {
-            on_cpu!({
+        fn exp2_of_integer(self) -> Self {
+            Self(self.0.map(|x| {
                 let exponent = vaddq_s32(vcvtnq_s32_f32(x), vdupq_n_s32(127));
                 vreinterpretq_f32_s32(vshlq_n_s32::<23>(exponent))
-            })
-        }))
-    }
+            }))
+        }
 
-    #[inline(always)]
-    fn store_i8(self, out: &mut [i8; 16]) {
-        on_cpu!({
+        fn store_i8(self, out: &mut [i8; 16]) {
             let [a, b, c, d] = self.0.map(|x| vmovn_s32(vcvtnq_s32_f32(x)));
             let low = vmovn_s16(vcombine_s16(a, b));
             let high = vmovn_s16(vcombine_s16(c, d));
             vst1q_s8(out.as_mut_ptr(), vcombine_s8(low, high));
-        });
-    }
+        }
 
-    #[inline(always)]
-    fn store_i16(self, out: &mut [i16; 16]) {
-        for (quarter, out) in self.0.iter().zip(out.as_chunks_mut::<4>().0) {
-            on_cpu!(vst1_s16(out.as_mut_ptr(), vmovn_s32(vcvtnq_s32_f32(*quarter))));
+        fn store_i16(self, out: &mut [i16; 16]) {
+            for (quarter, out) in self.0.iter().zip(out.as_chunks_mut::<4>().0) {
+                vst1_s16(out.as_mut_ptr(), vmovn_s32(vcvtnq_s32_f32(*quarter)));
+            }
         }
     }
 }

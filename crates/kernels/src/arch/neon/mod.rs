@@ -44,13 +44,3 @@ pub(super) fn detect_i8mm() -> Option<&'static dyn Kernel> {
     let has_both = is_aarch64_feature_detected!("dotprod") && is_aarch64_feature_detected!("i8mm");
     has_both.then_some(&Neon(I8mm(())))
 }
-
-/// Runs an intrinsic, or an instruction that has none.
-macro_rules! on_cpu {
-    ($call:expr) => {{
-        // SAFETY: every CPU of this target has NEON, and a `Neon` proves what its dot product needs;
-        // pointers are to arrays of the size of the access.
-        unsafe { $call }
-    }};
-}
-use on_cpu;

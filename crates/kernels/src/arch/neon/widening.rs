@@ -3,8 +3,9 @@
 use std::arch::aarch64::*;
 
 use super::int::{self, add_products, shared_methods};
-use super::{Neon, Widening, on_cpu};
-use crate::int_lanes::{COLUMN_LINE_ROWS, ColumnLines, IntLanes, QuadBlock};
+use super::{Neon, Widening};
+use crate::arch::inlined;
+use crate::int_lanes::{ColumnQuads, ColumnSums, IntLanes, QuadBlock};
 use crate::line::STRIP;
 
 /// Four rows, two lanes each.
@@ -15,83 +16,57 @@ impl IntLanes for Neon<Widening> {
     type Narrow = [int16x8_t; 2];
     type Sums = Rows;
     type Quads<'a> = &'a QuadBlock;
-    type Pairs = [int16x8_t; 4];
-    type Columns = [int32x4_t; 4];
 
     const PASSES: usize = 4;
 
     /// One product of at most 128 times a code in each lane.
     const CAPACITY: usize = 256;
 
-    #[inline(always)]
-    fn load_bytes(self, line: &[u8; 64], pass: usize) -> int8x16_t {
-        int::load_16(line, pass)
-    }
+    inlined! {
+        fn load_bytes(self, line: &[u8; 64], pass: usize) -> int8x16_t { int::load_16(line, pass) }
 
-    #[inline(always)]
-    fn load_activations(self, activations: &[i8; 64], pass: usize) -> int8x16_t {
-        int::load_16(activations, pass)
-    }
+        fn load_activations(self, activations: &[i8; 64], pass: usize) -> int8x16_t {
+            int::load_16(activations, pass)
+        }
 
-    #[inline(always)]
-    fn field(self, bytes: int8x16_t, shift: usize, mask: u8) -> int8x16_t {
-        int::field(bytes, shift, mask)
-    }
+        fn field(self, bytes: int8x16_t, shift: usize, mask: u8) -> int8x16_t {
+            int::field(bytes, shift, mask)
+        }
 
-    #[inline(always)]
-    fn signed(self, bytes: int8x16_t) -> int8x16_t {
-        int::signed(bytes)
-    }
+        fn signed(self, bytes: int8x16_t) -> int8x16_t { int::signed(bytes) }
 
-    #[inline(always)]
-    fn quads<'a>(self, activations: &'a QuadBlock) -> &'a QuadBlock {
-        activations
-    }
+        fn quads(self, activations: &QuadBlock) -> &QuadBlock { activations }
 
-    #[inline(always)]
-    fn zero(self) -> [int16x8_t; 2] {
-        [on_cpu!(vdupq_n_s16(0)); 2]
-    }
+        fn zero(self) -> [int16x8_t; 2] { [vdupq_n_s16(0); 2] }
 
-    #[inline(always)]
-    fn dot(self, sums: [int16x8_t; 2], codes: int8x16_t, activations: int8x16_t) -> [int16x8_t; 2] {
-        add_products(sums, codes, activations)
-    }
+        fn dot(
+            self, sums: [int16x8_t; 2], codes: int8x16_t, activations: int8x16_t,
+        ) -> [int16x8_t; 2] {
+            add_products(sums, codes, activations)
+        }
 
-    #[inline(always)]
-    fn dot_quad<const QUAD: usize>(
-        self,
-        sums: [int16x8_t; 2],
-        codes: int8x16_t,
-        quads: &QuadBlock,
-    ) -> [int16x8_t; 2] {
-        let quad = i32::from_le_bytes(quads[QUAD].map(i8::cast_unsigned));
-        add_products(sums, codes, on_cpu!(vreinterpretq_s8_s32(vdupq_n_s32(quad))))
-    }
+        fn dot_quad<const QUAD: usize>(
+            self, sums: [int16x8_t; 2], codes: int8x16_t, quads: &QuadBlock,
+        ) -> [int16x8_t; 2] {
+            let quad = i32::from_le_bytes(quads[QUAD].map(i8::cast_unsigned));
+            add_products(sums, codes, vreinterpretq_s8_s32(vdupq_n_s32(quad)))
+        }
 
-    #[inline(always)]
-    fn splat_sums(self, value: i32) -> Rows {
-        // The two lanes of a row are added when stored.
-        on_cpu!([
-            vsetq_lane_s32::<2>(value, vsetq_lane_s32::<0>(value, vdupq_n_s32(0))),
-            vsetq_lane_s32::<2>(value, vsetq_lane_s32::<0>(value, vdupq_n_s32(0))),
-        ])
-    }
+        fn splat_sums(self, value: i32) -> Rows {
+            // The two lanes of a row are added when stored.
+            [vsetq_lane_s32::<2>(value, vsetq_lane_s32::<0>(value, vdupq_n_s32(0))); 2]
+        }
 
-    #[inline(always)]
-    fn widen(self, sums: Rows, narrow: [int16x8_t; 2], _shift: usize) -> Rows {
-        on_cpu!([vpadalq_s16(sums[0], narrow[0]), vpadalq_s16(sums[1], narrow[1])])
-    }
+        fn widen(self, sums: Rows, narrow: [int16x8_t; 2], _shift: usize) -> Rows {
+            [vpadalq_s16(sums[0], narrow[0]), vpadalq_s16(sums[1], narrow[1])]
+        }
 
-    #[inline(always)]
-    fn store_sums(self, sums: Rows, out: &mut [i32; STRIP], pass: usize) {
-        let rows = &mut out.as_chunks_mut::<4>().0[pass];
-        on_cpu!(vst1q_s32(rows.as_mut_ptr(), vpaddq_s32(sums[0], sums[1])));
-    }
+        fn store_sums(self, sums: Rows, out: &mut [i32; STRIP], pass: usize) {
+            let rows = &mut out.as_chunks_mut::<4>().0[pass];
+            vst1q_s32(rows.as_mut_ptr(), vpaddq_s32(sums[0], sums[1]));
+        }
 
-    #[inline(always)]
-    fn total(self, sums: Rows) -> i32 {
-        on_cpu!(vaddvq_s32(vaddq_s32(sums[0], sums[1])))
+        fn total(self, sums: Rows) -> i32 { vaddvq_s32(vaddq_s32(sums[0], sums[1])) }
     }
 
     shared_methods!();

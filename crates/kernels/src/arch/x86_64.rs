@@ -1,14 +1,47 @@
 //! Code that all x86-64 kernels share.
 
-mod peak;
-mod stream;
-
-use std::arch::asm;
 use std::arch::x86_64::*;
 
 use crate::line::Line;
-pub(super) use peak::dot_instructions;
-pub(super) use stream::fold;
+
+/// `vpmaddubsw`, which every AVX2 CPU has: pairs of products in 16 bits.
+#[derive(Clone, Copy)]
+pub(super) struct Madd;
+
+/// `vpdpbusd` of VNNI: four products in 32 bits.
+#[derive(Clone, Copy)]
+pub(super) struct Vnni;
+
+/// Largest sum of code magnitudes in a lane of [`Madd`]: two products of at most 128 times a code fit into
+/// 16 bits.
+pub(super) const MADD_CAPACITY: usize = 128;
+
+/// The products of unsigned codes and signed activations in registers `R`.
+///
+/// # Safety
+///
+/// Callers have proof that the CPU has the instruction.
+pub(super) trait Dot<R>: Copy {
+    /// True with 32-bit sums, to which weights add with their bias of 128.
+    const VNNI: bool;
+
+    unsafe fn dot(sums: R, codes: R, activations: R) -> R;
+
+    /// As [`dot`](Self::dot), for signed weights, or biased ones with [`VNNI`](Self::VNNI).
+    unsafe fn dot_signed(sums: R, weights: R, activations: R) -> R;
+}
+
+/// Returns four activations as one number to broadcast.
+#[inline(always)]
+pub(super) fn quad_as_i32(quad: [i8; 4]) -> i32 {
+    i32::from_le_bytes(quad.map(i8::cast_unsigned))
+}
+
+/// Returns two weights as one number to broadcast.
+#[inline(always)]
+pub(super) fn pair_as_i32([even, odd]: [i16; 2]) -> i32 {
+    i32::from(odd) << 16 | i32::from(even.cast_unsigned())
+}
 
 /// Adds up eight lanes as [`F32x16::sum`](crate::lanes::F32x16::sum) does: 4 + 4, 2 + 2, 1 + 1.
 ///
@@ -49,13 +82,4 @@ pub(super) fn prefetch_after(line: &Line) {
     let ahead = line.0.as_ptr().wrapping_add(BYTES_AHEAD);
     // SAFETY: a prefetch has no visible effect at any address.
     unsafe { _mm_prefetch::<_MM_HINT_T1>(ahead.cast()) };
-}
-
-/// MXCSR: rounding control (bits 13 and 14), flush to zero (15), denormals are zero (6).
-pub(super) fn float_environment_is_default() -> bool {
-    const ROUNDING_AND_FLUSHING: u32 = 0b11 << 13 | 1 << 15 | 1 << 6;
-    let mut mxcsr = 0_u32;
-    // SAFETY: stores 32 bits to a local of that size; SSE is part of x86-64.
-    unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack, preserves_flags)) };
-    mxcsr & ROUNDING_AND_FLUSHING == 0
 }
