@@ -1,6 +1,7 @@
 //! Batches of quantized rows.
 
-use crate::tiles::{BAND, TiledCodes};
+use crate::quant::RUN;
+use crate::tiles::{BAND, TiledCodes, copy_codes};
 use crate::{Kernel, Pool, QuantRow};
 
 /// A reusable buffer for rows of activations as int8 codes.
@@ -27,10 +28,10 @@ impl QuantBatch {
     /// Panics if `x` is not a whole number of rows, or if they exceed the capacity.
     pub fn quantize(&mut self, kernel: &dyn Kernel, pool: &Pool, x: &[f32], cols: usize) {
         self.resize(x.len(), cols);
-        pool.rows(&mut self.rows[..self.rows_len], 1, |i, row| {
-            row[0].quantize(kernel, &x[i * cols..][..cols]);
+        let tiled = self.uses_tiles(kernel);
+        self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), tiled, |i, _, row| {
+            row.quantize(kernel, &x[i * cols..][..cols]);
         });
-        self.arrange(kernel, pool);
     }
 
     /// As [`quantize`](Self::quantize), where `make(i, row)` first writes each row of `x` on the thread
@@ -48,27 +49,57 @@ impl QuantBatch {
         make: impl Fn(usize, &mut [f32]) + Sync,
     ) {
         self.resize(x.len(), cols);
-        let codes = &mut self.rows[..self.rows_len];
-        pool.row_pairs((x, cols), (codes, 1), |i, x, codes| {
+        let tiled = self.uses_tiles(kernel);
+        self.quantize_rows(pool, (x, cols), tiled, |i, x, row| {
             make(i, x);
-            codes[0].quantize(kernel, x);
+            row.quantize(kernel, x);
         });
-        self.arrange(kernel, pool);
     }
 
-    /// Copies the codes to tiles if the kernel uses them for so many rows.
-    fn arrange(&mut self, kernel: &dyn Kernel, pool: &Pool) {
-        match kernel.tile_kernel() {
-            Some(tiles) if self.rows_len >= tiles.min_tokens() => self.fill_tiles(pool),
-            _ => self.tiles.clear(),
+    /// As [`quantize`](Self::quantize), also to tiles, however few the rows.
+    #[cfg(test)]
+    pub(crate) fn quantize_to_tiles(
+        &mut self,
+        kernel: &dyn Kernel,
+        pool: &Pool,
+        x: &[f32],
+        cols: usize,
+    ) {
+        self.resize(x.len(), cols);
+        self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), true, |i, _, row| {
+            row.quantize(kernel, &x[i * cols..][..cols]);
+        });
+    }
+
+    /// Returns `true` if the kernel multiplies so many rows by tiles.
+    fn uses_tiles(&self, kernel: &dyn Kernel) -> bool {
+        kernel.tile_kernel().is_some_and(|tiles| self.rows_len >= tiles.min_tokens())
+    }
+
+    /// Calls `quantize(i, x, row)` with each row of `x`, a matrix given with its row length, and copies
+    /// the codes to tiles if `tiled`.
+    fn quantize_rows<T: Send>(
+        &mut self,
+        pool: &Pool,
+        x: (&mut [T], usize),
+        tiled: bool,
+        quantize: impl Fn(usize, &mut [T], &mut QuantRow) + Sync,
+    ) {
+        let max_tiles = self.rows.first().map_or(0, QuantRow::max_runs);
+        let max_rows = self.rows.len();
+        let rows = &mut self.rows[..self.rows_len];
+        if !tiled {
+            self.tiles.clear();
+            return pool.row_pairs(x, (rows, 1), |i, x, row| quantize(i, x, &mut row[0]));
         }
-    }
-
-    /// Copies the codes to tiles. Allocates the first time.
-    pub(crate) fn fill_tiles(&mut self, pool: &Pool) {
-        let max_runs = self.rows.first().map_or(0, QuantRow::max_runs);
-        let max_tiles = self.rows.len().div_ceil(BAND) * max_runs;
-        self.tiles.fill(pool, &self.rows[..self.rows_len], max_tiles);
+        let tiles_per_band = self.cols.div_ceil(RUN);
+        self.tiles.resize((rows.len(), max_rows), (tiles_per_band, max_tiles));
+        let lines = self.tiles.lines_mut(rows.len().div_ceil(BAND));
+        let tiles = (lines, BAND, (tiles_per_band, 1));
+        pool.row_pairs_with_tiles(x, (rows, 1), tiles, |i, x, row, mut tiles| {
+            quantize(i, x, &mut row[0]);
+            copy_codes(&row[0], &mut tiles);
+        });
     }
 
     fn resize(&mut self, len: usize, cols: usize) {
@@ -89,5 +120,28 @@ impl QuantBatch {
     /// Returns the number of columns of the last [`quantize`](Self::quantize), without padding.
     pub fn cols(&self) -> usize {
         self.cols
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::best;
+
+    #[test]
+    fn every_code_is_in_its_tile() {
+        let pool = Pool::new(2);
+        for (tokens, cols) in [(37, 200), (1, 64), (16, 65), (40, 256)] {
+            let x: Vec<f32> = (0..tokens * cols).map(|i| (i * 41 % 255) as f32 - 127.0).collect();
+            let mut batch = QuantBatch::new(40, 256);
+            batch.quantize_to_tiles(best(), &pool, &x, cols);
+            for (token, row) in batch.rows().iter().enumerate() {
+                for (tile, run) in row.codes().as_chunks::<RUN>().0.iter().enumerate() {
+                    let found = batch.tiles().band(token / BAND)[tile][token % BAND].0;
+                    assert_eq!(&found.map(u8::cast_signed), run, "token {token}, tile {tile}");
+                }
+            }
+            assert_eq!(batch.tiles().tiles_per_band(), cols.div_ceil(RUN));
+        }
     }
 }

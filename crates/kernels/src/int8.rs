@@ -10,6 +10,7 @@ use crate::code_matrix::{CodeMatrix, Packing};
 use crate::int_lanes::CodeWidth;
 use crate::line::{Line, STRIP};
 use crate::sums::IntSums;
+use crate::tiles::PAIR;
 use crate::{Kernel, Pool, QuantBatch, QuantRow, Strip};
 
 /// Columns in a line.
@@ -68,7 +69,28 @@ pub fn int8_products(
     y: &mut [i32],
 ) {
     assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result a token and row");
-    pool.strips(y, w.rows(), STRIP, |strip, mut y| kernel.int8_dots(w, strip, xs.rows(), &mut y));
+    pool.strips(y, w.rows(), PAIR, |pair, mut y| int8_pair_dots(kernel, w, pair, xs, &mut y));
+}
+
+/// Computes the exact dot products of the [`PAIR`] rows `PAIR * pair ..` of `w` with every row of `xs`, by
+/// tiles if `xs` has been quantized to them. `y.row(t)` receives those of row `t`. Does not allocate.
+///
+/// # Panics
+///
+/// Panics if the shapes do not match.
+pub fn int8_pair_dots(
+    kernel: &dyn Kernel,
+    w: &Int8Matrix,
+    pair: usize,
+    xs: &QuantBatch,
+    y: &mut Strip<'_, i32>,
+) {
+    if let Some(tiles) = kernel.tile_kernel().filter(|_| xs.tiles().tiles_per_band() > 0) {
+        return tiles.int8_dots(w, pair, xs, y);
+    }
+    for (i, strip) in (2 * pair..w.strips().min(2 * (pair + 1))).enumerate() {
+        kernel.int8_dots(w, strip, xs.rows(), &mut y.columns(STRIP * i, w.strip_height(strip)));
+    }
 }
 
 impl CodeWidth for Bytes {

@@ -59,9 +59,9 @@ pub use bounds::{RowBounds, ScoreBounds, VectorBounds};
 pub use codes::CodeRows;
 pub use cpus::{CpuList, CpuListError, pin_thread, pinned_pool, with_pinned_thread};
 pub use first_error::FirstError;
-pub use int8::{Int8Matrix, int8_products};
+pub use int8::{Int8Matrix, int8_pair_dots, int8_products};
 pub use isa::UnknownIsa;
-pub use kv::{KvHead, KvShape, KvSlot, KvStore, PAGE_LEN};
+pub use kv::{KvHead, KvRows, KvShape, KvSlot, KvStore, PAGE_LEN};
 pub use layout::Layout;
 pub use nibble::NibbleMatrix;
 pub use operations::{AttentionKernel, FloatKernel, TableKernel, TernaryKernel};
@@ -71,6 +71,7 @@ pub use quant::QuantRow;
 pub use rotary::RotaryTable;
 pub use sparse::{NonZeros, TernaryColumns, TernaryRows, multiply_add_columns, relu2_neurons};
 pub use ternary::TernaryMatrix;
+pub use tiles::PAIR;
 pub use wf_core::{KvDtype, RotaryPairs, Scales, UnknownKvDtype};
 
 /// Arithmetic for one instruction set.
@@ -119,6 +120,15 @@ pub trait TileKernel: Send + Sync {
         xs: &QuantBatch,
         y: &mut Strip<'_, f32>,
     );
+
+    /// Computes the exact dot products of the rows `32 * pair ..` of `w` with every row of `xs`. `y.row(t)`
+    /// receives the (at most 32) dot products of token `t`. [`int8_pair_dots`](crate::int8_pair_dots) does
+    /// the same with every kernel.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the shapes do not match, or if `xs` was quantized for a kernel without tiles.
+    fn int8_dots(&self, w: &Int8Matrix, pair: usize, xs: &QuantBatch, y: &mut Strip<'_, i32>);
 }
 
 /// Returns the kernels this CPU can run, in ascending order of speed.

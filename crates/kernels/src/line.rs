@@ -8,6 +8,6 @@ pub(crate) const STRIP: usize = 16;
 pub(crate) const MAX_COLS: usize = 1 << 17;
 
 /// Sixteen rows by some columns, aligned so that no vector load crosses a cache line.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) [u8; 64]);

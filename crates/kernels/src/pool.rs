@@ -6,13 +6,19 @@
 //!
 //! # The gate
 //!
-//! A 64-bit word holds the state: `number of the run << 32 | OPEN | workers inside`.
+//! The gate holds the number of the current run and whether it is open. Each worker has a slot that
+//! holds the number of the run it is inside of, or zero.
 //!
 //! - The caller writes the job, then opens the gate with a new number.
-//! - A worker enters by adding one to the exact word it saw open, so it can only enter the run whose
-//!   job it is about to read; it leaves by subtracting one.
-//! - When all jobs are taken, the caller closes the gate and waits until no worker is inside. After that
-//!   no worker holds the job, and the lifetime of its borrows may end.
+//! - A worker enters by writing that number to its slot and looking at the gate again: it is inside if
+//!   the gate is still open with that number, and otherwise clears its slot. It leaves by clearing it.
+//! - When all jobs are taken, the caller closes the gate and waits until no slot holds the number. Of
+//!   the worker's look at the gate and the caller's look at the slot, at least one sees the other's
+//!   write, because all four are sequentially consistent. So after the wait no worker holds the job,
+//!   and the lifetime of its borrows may end.
+//!
+//! A slot is a cache line that one worker writes and only the caller reads, so that sixteen workers
+//! enter and leave side by side instead of taking turns at one counter.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -25,11 +31,8 @@ use std::thread::{self, JoinHandle};
 use crate::arch::environment::float_environment_is_default;
 use crate::share::Shares;
 
-/// Set in the gate while workers may enter.
-const OPEN: u64 = 1 << 31;
-
-/// The part of the gate that counts the workers inside.
-const INSIDE: u64 = OPEN - 1;
+/// Set in the gate while workers may enter. The other bits are the number of the run.
+const OPEN: u64 = 1;
 
 /// Polls before going to sleep: about ten microseconds, which bridges the gaps between the runs of a
 /// forward pass.
@@ -54,14 +57,31 @@ pub struct Pool {
 /// The work of a run; the argument is the number of the worker.
 type Work<'a> = dyn Fn(usize) + Sync + 'a;
 
+/// The run that a worker is inside of, or zero. Aligned to two cache lines, because CPUs fetch them in
+/// pairs.
+#[derive(Default)]
+#[repr(align(128))]
+struct Slot(AtomicU64);
+
 struct Shared {
+    /// `number of the run << 1 | OPEN`.
     gate: AtomicU64,
+    /// By worker, without the caller.
+    slots: Box<[Slot]>,
     /// Written by the caller while the gate is closed and no worker is inside; read by workers inside.
     work: UnsafeCell<Option<&'static Work<'static>>>,
     stop: AtomicBool,
     spins: usize,
-    /// Threads that sleep or are about to: workers in front of the gate, and the caller behind it.
-    sleepers: AtomicUsize,
+    /// Workers in front of the gate.
+    workers: Sleepers,
+    /// The caller behind the gate.
+    caller: Sleepers,
+}
+
+/// Threads that sleep or are about to.
+#[derive(Default)]
+struct Sleepers {
+    count: AtomicUsize,
     sleep: Mutex<()>,
     wake: Condvar,
 }
@@ -100,12 +120,12 @@ impl Pool {
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         let shared = Arc::new(Shared {
             gate: AtomicU64::new(0),
+            slots: (1..threads).map(|_| Slot::default()).collect(),
             work: UnsafeCell::new(None),
             stop: AtomicBool::new(false),
             spins: if threads <= cpus { SPINS } else { 0 },
-            sleepers: AtomicUsize::new(0),
-            sleep: Mutex::new(()),
-            wake: Condvar::new(),
+            workers: Sleepers::default(),
+            caller: Sleepers::default(),
         });
         let shares = Shares::new(0);
         let mut pool = Self { shared, workers: Vec::new(), shares, running: Mutex::new(()) };
@@ -170,6 +190,35 @@ impl Pool {
         self.rows(first, first_len, |i, first| {
             // SAFETY: each row of `first` is lent once, and so is the row of `second` with its number.
             job(i, first, unsafe { second.row(i) });
+        });
+    }
+
+    /// As [`row_pairs`](Self::row_pairs), where job `i` also gets tile `i` of a third matrix, counted
+    /// along its rows. A tile has `tile_rows` rows of `strip_len` columns.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the matrices are not whole rows, if the third has fewer tiles than the others have
+    /// rows, or if a job panics.
+    pub(crate) fn row_pairs_with_tiles<T: Send, U: Send, V: Send>(
+        &self,
+        (first, first_len): (&mut [T], usize),
+        (second, second_len): (&mut [U], usize),
+        (third, third_len, (tile_rows, strip_len)): (&mut [V], usize, (usize, usize)),
+        job: impl Fn(usize, &mut [T], &mut [U], Strip<'_, V>) + Sync,
+    ) {
+        assert!(tile_rows > 0 && strip_len > 0, "a tile has rows and columns");
+        let (first, second) = (Rows::new(first, first_len), Rows::new(second, second_len));
+        let third = Rows::new(third, third_len);
+        let strips = third_len.div_ceil(strip_len);
+        assert_eq!(first.len, second.len, "two matrices with as many rows");
+        assert!(first.len <= third.len.div_ceil(tile_rows) * strips, "a tile for each row");
+        self.run_numbered(first.len, |_, i| {
+            // SAFETY: each job number is taken once in a run, so these rows are lent once; tiles do not
+            // overlap, so these rows of these columns are lent once.
+            let (first, second, strip) =
+                unsafe { (first.row(i), second.row(i), third.strip(i % strips, strip_len)) };
+            job(i, first, second, strip.only_rows(i / strips * tile_rows, tile_rows));
         });
     }
 
@@ -246,6 +295,47 @@ impl Pool {
             // SAFETY: each strip of `first` is lent once, and so is that of `second` with its number.
             job(i, first, unsafe { second.strip(i, strip_len) });
         });
+    }
+
+    /// Calls `job(i, …)` for each `i` in `0..strips` with strip `i` of three matrices and scratch `i`. Each
+    /// matrix has rows of `strips` strips and is given with the length of a strip; one without elements
+    /// has no rows. Jobs run on this thread alone unless `parallel`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a matrix is not a whole number of rows, if there are fewer scratch values than strips,
+    /// or if a job panics.
+    #[expect(clippy::type_complexity, reason = "three matrices and their strips")]
+    pub(crate) fn columns<T: Send, U: Send, V: Send, S: Send>(
+        &self,
+        parallel: bool,
+        strips: usize,
+        (first, second, third): ((&mut [T], usize), (&mut [U], usize), (&mut [V], usize)),
+        scratch: &mut [S],
+        job: impl Fn(usize, Strip<'_, T>, Strip<'_, U>, Strip<'_, V>, &mut S) + Sync,
+    ) {
+        let rows_of_first = Rows::new(first.0, strips * first.1);
+        let rows_of_second = Rows::new(second.0, strips * second.1);
+        let rows_of_third = Rows::new(third.0, strips * third.1);
+        let scratch = Rows::new(scratch, 1);
+        let run = |_: usize, i: usize| {
+            // SAFETY: each job number is taken once in a run, so these columns and this scratch are lent
+            // once.
+            let (a, b, c, scratch) = unsafe {
+                (
+                    rows_of_first.strip(i, first.1),
+                    rows_of_second.strip(i, second.1),
+                    rows_of_third.strip(i, third.1),
+                    scratch.row(i),
+                )
+            };
+            job(i, a, b, c, &mut scratch[0]);
+        };
+        if parallel {
+            self.run_numbered(strips, run);
+        } else {
+            (0..strips).for_each(|i| run(0, i));
+        }
     }
 
     /// As [`strips`](Self::strips), for the strips of several matrices in one run. Each matrix is given
@@ -332,7 +422,7 @@ impl Pool {
         };
         {
             let _turn = lock(&self.running);
-            shares.deal(jobs);
+            shares.start(self.shared.next_number(), jobs);
             self.shared.run(&work);
         }
         if let Some(payload) = panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -344,7 +434,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.wake_sleepers();
+        self.shared.workers.wake();
         for worker in self.workers.drain(..) {
             // A worker catches the panics of its jobs, so there is no error to handle.
             let _ = worker.join();
@@ -361,70 +451,73 @@ impl Shared {
         // SAFETY: runs take turns and the last one left the gate closed with no worker inside, so this
         // is the only access.
         unsafe { *self.work.get() = Some(work) };
-        let number = (self.gate.load(Ordering::Relaxed) >> 32) + 1;
-        // Sequentially consistent, like all that decides about sleeping; see `wait_until`.
-        self.gate.store(number << 32 | OPEN, Ordering::SeqCst);
-        self.wake_sleepers();
+        let number = self.next_number();
+        // Sequentially consistent, like all that decides about entering or sleeping; see `wait_until`.
+        self.gate.store(number << 1 | OPEN, Ordering::SeqCst);
+        self.workers.wake();
         as_job(|| work(0));
-        self.gate.fetch_and(!OPEN, Ordering::SeqCst);
-        self.wait_until(|| self.gate.load(Ordering::SeqCst) & INSIDE == 0);
+        self.gate.store(number << 1, Ordering::SeqCst);
+        for slot in &self.slots {
+            self.caller.wait_until(self.spins, || slot.0.load(Ordering::SeqCst) != number);
+        }
+    }
+
+    /// Returns the number of the run that the gate opens for next. Runs take turns.
+    fn next_number(&self) -> u64 {
+        (self.gate.load(Ordering::Relaxed) >> 1) + 1
     }
 
     /// Waits for runs and works in them until the pool is dropped.
     fn serve(&self, worker: usize) {
         assert_float_environment();
-        let mut last_number = 0;
+        let slot = &self.slots[worker - 1].0;
+        let mut last_gate = 0;
         loop {
             let mut gate = 0;
-            self.wait_until(|| {
+            self.workers.wait_until(self.spins, || {
                 gate = self.gate.load(Ordering::SeqCst);
-                let is_new = gate & OPEN != 0 && gate >> 32 != last_number;
-                is_new || self.stop.load(Ordering::SeqCst)
+                gate & OPEN != 0 && gate != last_gate || self.stop.load(Ordering::SeqCst)
             });
             if self.stop.load(Ordering::SeqCst) {
                 return;
             }
-            // Fails if the run ended or another worker was faster: then look again.
-            if self
-                .gate
-                .compare_exchange(gate, gate + 1, Ordering::SeqCst, Ordering::SeqCst)
-                .is_ok()
-            {
-                last_number = gate >> 32;
+            last_gate = gate;
+            slot.store(gate >> 1, Ordering::SeqCst);
+            if self.gate.load(Ordering::SeqCst) == gate {
                 // SAFETY: we are inside, so the work was written before the gate opened and is not
                 // written again before we leave.
                 let work = unsafe { *self.work.get() };
                 as_job(|| work.expect("an open gate has work behind it")(worker));
-                let left = self.gate.fetch_sub(1, Ordering::SeqCst) - 1;
-                if left & (OPEN | INSIDE) == 0 {
-                    self.wake_sleepers();
-                }
             }
+            slot.store(0, Ordering::SeqCst);
+            self.caller.wake();
         }
     }
+}
 
-    /// Spins, then sleeps, until `ready` returns `true`.
+impl Sleepers {
+    /// Looks `spins` times whether `ready` returns `true`, then sleeps until it does.
     ///
     /// No wake-up is lost: a sleeper announces itself before it looks a last time, a waker changes
     /// the state before it looks for sleepers, and all four are sequentially consistent, so one of
     /// the two sees the other. The lock keeps the waker away until the sleeper really sleeps.
-    fn wait_until(&self, mut ready: impl FnMut() -> bool) {
-        for _ in 0..self.spins {
+    fn wait_until(&self, spins: usize, mut ready: impl FnMut() -> bool) {
+        for _ in 0..spins {
             if ready() {
                 return;
             }
             std::hint::spin_loop();
         }
         let mut guard = lock(&self.sleep);
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.count.fetch_add(1, Ordering::SeqCst);
         while !ready() {
             guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.count.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn wake_sleepers(&self) {
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
+    fn wake(&self) {
+        if self.count.load(Ordering::SeqCst) > 0 {
             let _guard = lock(&self.sleep);
             self.wake.notify_all();
         }
@@ -528,6 +621,21 @@ impl<'a, T> Strip<'a, T> {
         self.start = unsafe { self.start.add(first * self.row_len) };
         self.rows = rows.min(self.rows - first);
         self
+    }
+
+    /// Returns `width` of the columns, from column `first` on.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are fewer columns.
+    pub(crate) fn columns(&mut self, first: usize, width: usize) -> Strip<'_, T> {
+        assert!(
+            first + width <= self.width,
+            "columns {first} to {} of {}",
+            first + width,
+            self.width
+        );
+        Strip { column: self.column + first, width, lent: PhantomData, ..*self }
     }
 
     /// Returns the columns of row `r`.

@@ -237,6 +237,6 @@ fn by_group<C: IntSums, const T: usize>(
 
 /// Converts sums of code times activation to those of trit times activation.
 #[inline(always)]
-fn dot_products<C: Simd>(cpu: C, sums: [i32; STRIP], activations: i32) -> C::Lanes {
+pub(crate) fn dot_products<C: Simd>(cpu: C, sums: [i32; STRIP], activations: i32) -> C::Lanes {
     cpu.load_i32(&sums.map(|sum| sum - activations))
 }

@@ -7,66 +7,95 @@
 //!
 //! Workers take an eighth of the remaining jobs at a time, so the last pieces are small and all workers
 //! finish at about the same time.
+//!
+//! Nobody writes the shares before a run: a share that was last used in another run is untouched, and
+//! whoever takes from it first knows its jobs from the number of jobs alone.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The divisor of the remaining jobs that are taken at once.
 const PIECE: usize = 8;
 
-/// The shares of all workers in one run.
-pub(crate) struct Shares(Vec<Share>);
+/// Maximum number of groups of jobs in a run.
+const MAX_GROUPS: usize = u16::MAX as usize;
 
-/// The remaining jobs of a share: `first << 32 | end`. Aligned to two cache lines, because CPUs fetch
-/// them in pairs.
+/// The shares of all workers in one run.
+pub(crate) struct Shares {
+    shares: Vec<Share>,
+    /// The number of the run, of which the lower 32 bits count.
+    run: AtomicU64,
+    jobs: AtomicUsize,
+}
+
+/// The remaining groups of jobs of a share: `number of the run << 32 | first << 16 | end`. Aligned to two
+/// cache lines, because CPUs fetch them in pairs.
 #[repr(align(128))]
 struct Share(AtomicU64);
 
 impl Shares {
     /// Creates empty shares for `workers` workers.
     pub(crate) fn new(workers: usize) -> Self {
-        Self((0..workers).map(|_| Share(AtomicU64::new(0))).collect())
+        let shares = (0..workers).map(|_| Share(AtomicU64::new(0))).collect();
+        Self { shares, run: AtomicU64::new(0), jobs: AtomicUsize::new(0) }
     }
 
-    /// Distributes the jobs `0..jobs`. No worker may be taking any.
-    pub(crate) fn deal(&self, jobs: usize) {
-        assert!(u32::try_from(jobs).is_ok(), "{jobs} jobs, at most {} are allowed", u32::MAX);
-        for (worker, share) in self.0.iter().enumerate() {
-            share.0.store(pack(share_of(worker, self.0.len(), jobs)), Ordering::Relaxed);
+    /// Starts run `run` with the jobs `0..jobs`. Numbers of runs ascend from one, and no worker may be
+    /// taking jobs.
+    pub(crate) fn start(&self, run: u64, jobs: usize) {
+        if run as u32 == 0 {
+            // From here on, the 32 bits of a share that was untouched since could name another run.
+            self.store_all(pack(u32::MAX, 0..0));
         }
+        self.run.store(run, Ordering::Relaxed);
+        self.jobs.store(jobs, Ordering::Relaxed);
     }
 
     /// Drops all remaining jobs.
     pub(crate) fn clear(&self) {
-        for share in &self.0 {
-            share.0.store(0, Ordering::Relaxed);
+        self.store_all(pack(self.run.load(Ordering::Relaxed) as u32, 0..0));
+    }
+
+    fn store_all(&self, packed: u64) {
+        for share in &self.shares {
+            share.0.store(packed, Ordering::Relaxed);
         }
     }
 
     /// Returns some jobs for `worker`, from its own share or from another.
     pub(crate) fn take(&self, worker: usize) -> Option<Range<usize>> {
-        let (before, from_own) = self.0.split_at(worker);
-        let (own, after) = from_own.split_first()?;
-        own.take(|left, piece| (left.start..left.start + piece, left.start + piece..left.end))
-            .or_else(|| {
-                after.iter().chain(before).find_map(|other| {
-                    other.take(|left, piece| {
-                        (left.end - piece..left.end, left.start..left.end - piece)
-                    })
-                })
+        let (run, jobs) = (self.run.load(Ordering::Relaxed), self.jobs.load(Ordering::Relaxed));
+        let (group_len, workers) = (jobs.div_ceil(MAX_GROUPS).max(1), self.shares.len());
+        let take = |owner: usize, from_front: bool| {
+            let whole = share_of(owner, workers, jobs.div_ceil(group_len));
+            self.shares[owner].take(run as u32, whole, |left, piece| {
+                if from_front {
+                    (left.start..left.start + piece, left.start + piece..left.end)
+                } else {
+                    (left.end - piece..left.end, left.start..left.end - piece)
+                }
             })
+        };
+        let groups = take(worker, true).or_else(|| {
+            (worker + 1..workers).chain(0..worker).find_map(|other| take(other, false))
+        })?;
+        Some(groups.start * group_len..jobs.min(groups.end * group_len))
     }
 }
 
 impl Share {
-    /// Takes the first of the two ranges into which `cut` divides the remaining jobs.
+    /// Takes the first of the two ranges into which `cut` divides the remaining groups, which are `whole`
+    /// if the share is untouched in this run.
     fn take(
         &self,
+        run: u32,
+        whole: Range<usize>,
         cut: impl Fn(Range<usize>, usize) -> (Range<usize>, Range<usize>),
     ) -> Option<Range<usize>> {
         let mut packed = self.0.load(Ordering::Relaxed);
         loop {
-            let left = unpack(packed);
+            let (last_run, left) = unpack(packed);
+            let left = if last_run == run { left } else { whole.clone() };
             if left.is_empty() {
                 return None;
             }
@@ -75,7 +104,7 @@ impl Share {
             // The opening of the gate orders memory accesses of jobs, not this.
             match self.0.compare_exchange_weak(
                 packed,
-                pack(rest),
+                pack(run, rest),
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
@@ -91,12 +120,13 @@ pub(crate) fn share_of(worker: usize, workers: usize, jobs: usize) -> Range<usiz
     jobs * worker / workers..jobs * (worker + 1) / workers
 }
 
-fn pack(jobs: Range<usize>) -> u64 {
-    (jobs.start as u64) << 32 | jobs.end as u64
+fn pack(run: u32, groups: Range<usize>) -> u64 {
+    u64::from(run) << 32 | (groups.start as u64) << 16 | groups.end as u64
 }
 
-fn unpack(packed: u64) -> Range<usize> {
-    (packed >> 32) as usize..(packed & u64::from(u32::MAX)) as usize
+fn unpack(packed: u64) -> (u32, Range<usize>) {
+    let part = |shift: u32| usize::from((packed >> shift) as u16);
+    ((packed >> 32) as u32, part(16)..part(0))
 }
 
 #[cfg(test)]
@@ -106,7 +136,7 @@ mod tests {
     #[test]
     fn a_worker_alone_does_its_own_share_in_order_and_then_the_others() {
         let shares = Shares::new(3);
-        shares.deal(100);
+        shares.start(1, 100);
         let mut done = Vec::new();
         while let Some(jobs) = shares.take(1) {
             done.extend(jobs);
@@ -119,7 +149,7 @@ mod tests {
     #[test]
     fn others_take_from_the_back() {
         let shares = Shares::new(2);
-        shares.deal(64);
+        shares.start(1, 64);
         while shares.take(1).is_some_and(|jobs| jobs.start >= 32) {}
         let first = shares.take(0).unwrap();
         assert_eq!(first.start, 0, "the front is still the owner's");
@@ -130,11 +160,34 @@ mod tests {
     #[test]
     fn few_jobs_go_to_as_many_workers() {
         let shares = Shares::new(4);
-        shares.deal(4);
+        shares.start(1, 4);
         assert!((0..4).all(|worker| shares.take(worker) == Some(worker..worker + 1)));
         assert!((0..4).all(|worker| shares.take(worker).is_none()));
-        shares.deal(4);
+        shares.start(2, 4);
         shares.clear();
         assert_eq!(shares.take(0), None);
+    }
+
+    #[test]
+    fn many_jobs_are_taken_in_groups_without_loss() {
+        for jobs in [MAX_GROUPS, MAX_GROUPS + 1, 3 * MAX_GROUPS + 7] {
+            let shares = Shares::new(3);
+            shares.start(1, jobs);
+            let mut done: Vec<_> = (0..).map_while(|i| shares.take(i % 3)).flatten().collect();
+            done.sort_unstable();
+            assert!(done.into_iter().eq(0..jobs), "every job once");
+        }
+    }
+
+    #[test]
+    fn a_share_that_rested_while_numbers_wrapped_is_whole_again() {
+        let shares = Shares::new(2);
+        let wrapped = 1 << 32;
+        shares.start(5, 2);
+        assert_eq!((shares.take(1), shares.take(0)), (Some(1..2), Some(0..1)));
+        // Run 5 once more, as far as the 32 bits of a share can tell.
+        shares.start(wrapped, 0);
+        shares.start(wrapped + 5, 2);
+        assert_eq!((shares.take(1), shares.take(0)), (Some(1..2), Some(0..1)));
     }
 }

@@ -11,7 +11,7 @@ use crate::compute::Compute;
 use crate::kv::KvPool;
 use crate::phases::Phase;
 use crate::scratch::Scratch;
-use crate::segment::{Row, Segment};
+use crate::segment::Segment;
 use crate::weights::{self, Norm};
 
 pub(crate) struct AttentionBlock<'a> {
@@ -67,13 +67,14 @@ impl AttentionBlock<'_> {
             norm_heads(cx, of_queries, query, &mut s.heads);
             norm_heads(cx, of_keys, key, &mut s.heads);
         }
-        self.rotate(cx, rows, query);
-        self.rotate(cx, rows, key);
-        for (at, row) in rows.iter().enumerate() {
-            let pages = batch[row.segment].pages;
-            let (key, value) = (&key[at * kv_len..][..kv_len], &value[at * kv_len..][..kv_len]);
-            kv.write(cx, layer, pages, row.position, key, value);
-        }
+        cx.pool.rows(query, query_len, |row, query| {
+            for head in query.chunks_exact_mut(recipe.head_dim) {
+                self.rotate(cx, rows[row].position, head);
+            }
+        });
+        let slot = |row: usize| (batch[rows[row].segment].pages, rows[row].position);
+        let rotate = |row: usize, head: &mut [f32]| self.rotate(cx, rows[row].position, head);
+        kv.write(cx, layer, (key, value), slot, rotate);
         s.clock.lap(Phase::Rotary);
 
         let heads = &mut s.heads[..rows.len() * query_len];
@@ -89,16 +90,11 @@ impl AttentionBlock<'_> {
         s.clock.lap(Phase::Output);
     }
 
-    /// Rotates every head of every row by the row's position.
-    fn rotate(&self, cx: &Compute, rows: &[Row], x: &mut [f32]) {
-        let (Some(rope), Some(table)) = (self.recipe.rope, self.rotary) else { return };
-        cx.pool.rows(x, x.len() / rows.len(), |row, x| {
-            let position = rows[row].position;
-            let (cos, sin) = (table.cos(position), table.sin(position));
-            for head in x.chunks_exact_mut(self.recipe.head_dim) {
-                cx.kernel.rotate(head, cos, sin, rope.pairs);
-            }
-        });
+    /// Rotates a query or key head by its position.
+    fn rotate(&self, cx: &Compute, position: usize, head: &mut [f32]) {
+        if let (Some(rope), Some(table)) = (self.recipe.rope, self.rotary) {
+            cx.kernel.rotate(head, table.cos(position), table.sin(position), rope.pairs);
+        }
     }
 }
 

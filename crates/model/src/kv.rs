@@ -6,7 +6,7 @@
 
 use wf_core::Network;
 pub use wf_kernels::{KvDtype, PAGE_LEN, UnknownKvDtype};
-use wf_kernels::{KvHead, KvShape, KvSlot, KvStore};
+use wf_kernels::{KvHead, KvRows, KvShape, KvSlot, KvStore};
 
 use crate::compute::Compute;
 
@@ -44,18 +44,22 @@ impl KvPool {
         self.store.shape() == other.store.shape()
     }
 
-    /// Writes the keys and values of one token (all heads, one after another) at `position` of the
-    /// sequence with these pages.
-    pub(crate) fn write(
+    /// Writes the keys and values of some tokens to a layer. `slot` returns the pages and the position of
+    /// each; `prepare` changes each head of its key first.
+    pub(crate) fn write<'p>(
         &mut self,
         cx: &Compute,
         layer: usize,
-        pages: &[PageId],
-        position: usize,
-        keys: &[f32],
-        values: &[f32],
+        (keys, values): (&mut [f32], &[f32]),
+        slot: impl Fn(usize) -> (&'p [PageId], usize) + Sync,
+        prepare: impl Fn(usize, &mut [f32]) + Sync,
     ) {
-        self.store.write(cx.kernel, KvSlot::new(layer, pages, position), keys, values);
+        let slot = |row| {
+            let (pages, position) = slot(row);
+            KvSlot::new(layer, pages, position)
+        };
+        let rows = KvRows { keys, values, slot };
+        self.store.write_rows(cx.kernel, &cx.pool, layer, rows, prepare);
     }
 
     /// Returns one K/V head of a layer, seen through the pages of a sequence.

@@ -49,7 +49,7 @@ pub fn dot_instructions() -> Vec<DotInstruction> {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if super::amx::Amx::detect().is_ok() {
         found.push(DotInstruction {
-            name: "tdpbssd, tiles of 1 KiB",
+            name: "tdpbsud, tiles of 1 KiB",
             products: super::amx::Amx::PRODUCTS,
             rounds: super::amx::Amx::multiply_rounds,
         });

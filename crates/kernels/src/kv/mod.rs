@@ -26,13 +26,16 @@ use crate::int8::{BIAS, INT8_LINE_COLS};
 use crate::lanes::E4M3_LOADED;
 use crate::line::Line;
 use crate::quant::RUN;
-use crate::{Kernel, prefer_huge_pages};
+use crate::{Kernel, Pool, prefer_huge_pages};
 
 /// Positions in a page.
 pub const PAGE_LEN: usize = 32;
 
 /// Positions whose keys are side by side.
 pub(crate) const TILE: usize = 16;
+
+/// Rows from which on writing them takes longer than waking threads.
+const MIN_PARALLEL_ROWS: usize = 4;
 
 /// Smallest magnitude that an fp8 scale is computed from: its inverse is finite.
 const SMALLEST_ABSMAX: f32 = 1e-30;
@@ -105,8 +108,25 @@ pub struct KvStore {
     lines: ZeroLines,
     /// For each head of each page: the scales of its keys, then those of its values.
     scales: Vec<f32>,
+    /// For each head.
+    codes: Vec<CodeBuffer>,
+}
+
+/// A buffer for the codes of a key or a value, and for their sums.
+#[derive(Clone)]
+struct CodeBuffer {
     codes: Vec<i8>,
-    code_sums: Vec<i32>,
+    sums: Vec<i32>,
+}
+
+/// Rows of keys and values to be written at once, those of all heads one after another.
+pub struct KvRows<'a, F> {
+    /// Keys, before `prepare`.
+    pub keys: &'a mut [f32],
+    /// Values.
+    pub values: &'a [f32],
+    /// Returns the slot of a row.
+    pub slot: F,
 }
 
 impl KvStore {
@@ -117,14 +137,14 @@ impl KvStore {
         let scales = vec![0.0; if dtype.is_scaled() { heads * 2 * PAGE_LEN } else { 0 }];
         prefer_huge_pages(&scales);
         let codes_len = shape.head_dim.next_multiple_of(RUN);
+        let codes = CodeBuffer { codes: vec![0; codes_len], sums: vec![0; codes_len / RUN] };
         Self {
             dtype,
             shape,
             layout,
             lines: ZeroLines::new(heads * layout.head_lines),
             scales,
-            codes: vec![0; codes_len],
-            code_sums: vec![0; codes_len / RUN],
+            codes: vec![codes; shape.heads],
         }
     }
 
@@ -143,132 +163,61 @@ impl KvStore {
     /// # Panics
     ///
     /// Panics if there is no such slot, or if `keys` or `values` does not have all heads.
-    pub fn write(
+    pub fn write(&mut self, kernel: &dyn Kernel, slot: KvSlot, keys: &[f32], values: &[f32]) {
+        let mut keys = keys.to_vec();
+        let rows = KvRows { keys: &mut keys, values, slot: |_| slot };
+        self.write_rows(kernel, &Pool::new(1), slot.layer, rows, |_, _| {});
+    }
+
+    /// Writes rows of keys and values to a layer, head by head on the threads of `pool`. `prepare(i, key)`
+    /// first changes each head of key `i`, for example by rotating it. Rows of the same slot are written
+    /// in order. Does not allocate.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a slot does not exist or belongs to another layer, if the rows do not have all heads,
+    /// or if there are not as many keys as values.
+    pub fn write_rows(
         &mut self,
         kernel: &dyn Kernel,
-        KvSlot { layer, page, slot }: KvSlot,
-        keys: &[f32],
-        values: &[f32],
+        pool: &Pool,
+        layer: usize,
+        KvRows { keys, values, slot }: KvRows<'_, impl Fn(usize) -> KvSlot + Sync>,
+        prepare: impl Fn(usize, &mut [f32]) + Sync,
     ) {
         let KvShape { layers, pages, heads, head_dim } = self.shape;
-        let page = page as usize;
-        assert!(layer < layers && page < pages && slot < PAGE_LEN, "a slot of a page of a layer");
-        assert!(keys.len() == heads * head_dim && keys.len() == values.len(), "all heads");
-        let rows = keys.chunks_exact(head_dim).zip(values.chunks_exact(head_dim));
-        for (head, (key, value)) in rows.enumerate() {
-            let at = (layer * pages + page) * heads + head;
-            match self.dtype {
-                KvDtype::F32 => self.put_floats(at, slot, (key, value), |x| x),
-                KvDtype::Bf16 => self.put_floats(at, slot, (key, value), f32_to_bf16),
-                KvDtype::F16 => self.put_floats(at, slot, (key, value), f32_to_f16),
-                KvDtype::Fp8E4m3 => {
-                    self.put_fp8(at, slot, (key, value), (E4M3_MAX, E4M3_LOADED), f32_to_e4m3);
+        let row_len = heads * head_dim;
+        assert!(keys.len() == values.len() && keys.len().is_multiple_of(row_len), "all heads");
+        assert!(layer < layers, "layer {layer} of {layers}");
+        let (dtype, layout) = (self.dtype, self.layout);
+        let page_lines = heads * layout.head_lines;
+        let lines = &mut self.lines[layer * pages * page_lines..][..pages * page_lines];
+        let page_scales = if dtype.is_scaled() { heads * 2 * PAGE_LEN } else { 0 };
+        let scales = &mut self.scales[layer * pages * page_scales..][..pages * page_scales];
+        let rows = keys.len() / row_len;
+        pool.columns(
+            rows >= MIN_PARALLEL_ROWS,
+            heads,
+            ((keys, head_dim), (lines, layout.head_lines), (scales, 2 * PAGE_LEN)),
+            &mut self.codes,
+            |head, mut keys, mut lines, mut scales, codes| {
+                for row in 0..rows {
+                    let at = slot(row);
+                    assert!(
+                        at.layer == layer && at.slot < PAGE_LEN,
+                        "a slot of a page of the layer"
+                    );
+                    let page = at.page as usize;
+                    let key = keys.row(row);
+                    prepare(row, key);
+                    let value = &values[row * row_len + head * head_dim..][..head_dim];
+                    let scales = if page_scales > 0 { scales.row(page) } else { &mut [] };
+                    let (keys, values) = lines.row(page).split_at_mut(layout.key_lines);
+                    HeadPage { layout, keys, values, scales, slot: at.slot }
+                        .put(kernel, dtype, key, value, codes);
                 }
-                KvDtype::Fp8E5m2 => {
-                    self.put_fp8(at, slot, (key, value), (E5M2_MAX, 1.0), f32_to_e5m2);
-                }
-                KvDtype::Int8 => self.put_int8(kernel, at, slot, (key, value)),
-            }
-        }
-    }
-
-    /// Returns the keys and values of head `at`, counted over all pages and layers.
-    fn head_lines(&mut self, at: usize) -> (&mut [Line], &mut [Line]) {
-        let lines = &mut self.lines[at * self.layout.head_lines..][..self.layout.head_lines];
-        lines.split_at_mut(self.layout.key_lines)
-    }
-
-    fn put_floats<T: Plain>(
-        &mut self,
-        at: usize,
-        slot: usize,
-        (key, value): (&[f32], &[f32]),
-        encode: impl Fn(f32) -> T,
-    ) {
-        self.put_key(at, slot, key, &encode);
-        self.put_value(at, slot, value, &encode);
-    }
-
-    fn put_key<T: Plain>(
-        &mut self,
-        at: usize,
-        slot: usize,
-        key: &[f32],
-        encode: impl Fn(f32) -> T,
-    ) {
-        let row_len = self.layout.row_len;
-        let (keys, _) = self.head_lines(at);
-        let tile = &mut numbers_mut::<T>(keys)[slot / TILE * TILE * row_len..];
-        for (side_by_side, x) in tile.as_chunks_mut::<TILE>().0.iter_mut().zip(key) {
-            side_by_side[slot % TILE] = encode(*x);
-        }
-    }
-
-    fn put_value<T: Plain>(
-        &mut self,
-        at: usize,
-        slot: usize,
-        value: &[f32],
-        encode: impl Fn(f32) -> T,
-    ) {
-        let row_len = self.layout.row_len;
-        let (_, values) = self.head_lines(at);
-        let row = &mut numbers_mut::<T>(values)[slot * row_len..];
-        for (element, x) in row.iter_mut().zip(value) {
-            *element = encode(*x);
-        }
-    }
-
-    /// Writes fp8 codes. `largest` is the largest number of the type, `loaded` the factor of loaded
-    /// lanes.
-    fn put_fp8(
-        &mut self,
-        at: usize,
-        slot: usize,
-        (key, value): (&[f32], &[f32]),
-        (largest, loaded): (f32, f32),
-        encode: impl Fn(f32) -> u8,
-    ) {
-        let absmaxes = [absmax(key), absmax(value)];
-        let [key_factor, value_factor] = absmaxes.map(|absmax| largest / absmax);
-        self.put_key(at, slot, key, |x| encode(x * key_factor));
-        self.put_value(at, slot, value, |x| encode(x * value_factor));
-        self.put_scales(at, slot, absmaxes.map(|absmax| absmax / largest * loaded));
-    }
-
-    fn put_int8(
-        &mut self,
-        kernel: &dyn Kernel,
-        at: usize,
-        slot: usize,
-        (key, value): (&[f32], &[f32]),
-    ) {
-        let (mut codes, mut sums) =
-            (std::mem::take(&mut self.codes), std::mem::take(&mut self.code_sums));
-        let PageLayout { row_len, key_len, .. } = self.layout;
-        let key_scale = kernel.quantize(key, &mut codes, &mut sums);
-        let (keys, _) = self.head_lines(at);
-        let tile = &mut keys[slot / TILE * (key_len / INT8_LINE_COLS)..];
-        for (line, codes) in tile.iter_mut().zip(codes.as_chunks::<INT8_LINE_COLS>().0) {
-            let quad = &mut line.0.as_chunks_mut::<INT8_LINE_COLS>().0[slot % TILE];
-            *quad = codes.map(|code| code.cast_unsigned() ^ BIAS);
-        }
-        let value_scale = kernel.quantize(value, &mut codes, &mut sums);
-        let (_, values) = self.head_lines(at);
-        let pairs = &mut numbers_mut::<i8>(values)[slot / 2 * 2 * row_len..][..2 * row_len];
-        for (pair, code) in pairs.as_chunks_mut::<2>().0.iter_mut().zip(&codes) {
-            pair[slot % 2] = *code;
-        }
-        // The codes of a row with an infinity are meaningless, so its scale is NaN.
-        let nan_unless_finite = |scale: f32| if scale.is_finite() { scale } else { f32::NAN };
-        self.put_scales(at, slot, [key_scale, value_scale].map(nan_unless_finite));
-        (self.codes, self.code_sums) = (codes, sums);
-    }
-
-    fn put_scales(&mut self, at: usize, slot: usize, [key, value]: [f32; 2]) {
-        let scales = &mut self.scales[at * 2 * PAGE_LEN..][..2 * PAGE_LEN];
-        scales[slot] = key;
-        scales[PAGE_LEN + slot] = value;
+            },
+        );
     }
 
     /// Returns one K/V head of a layer for the sequence that owns `pages`.
@@ -288,6 +237,100 @@ impl KvStore {
             heads: self.shape.heads,
             head,
         }
+    }
+}
+
+/// One slot of one head of a page, to be written.
+struct HeadPage<'a> {
+    layout: PageLayout,
+    keys: &'a mut [Line],
+    values: &'a mut [Line],
+    /// Scales of the keys, then those of the values; empty for types without.
+    scales: &'a mut [f32],
+    slot: usize,
+}
+
+impl HeadPage<'_> {
+    fn put(
+        mut self,
+        kernel: &dyn Kernel,
+        dtype: KvDtype,
+        key: &[f32],
+        value: &[f32],
+        codes: &mut CodeBuffer,
+    ) {
+        match dtype {
+            KvDtype::F32 => self.put_floats((key, value), |x| x),
+            KvDtype::Bf16 => self.put_floats((key, value), f32_to_bf16),
+            KvDtype::F16 => self.put_floats((key, value), f32_to_f16),
+            KvDtype::Fp8E4m3 => self.put_fp8((key, value), (E4M3_MAX, E4M3_LOADED), f32_to_e4m3),
+            KvDtype::Fp8E5m2 => self.put_fp8((key, value), (E5M2_MAX, 1.0), f32_to_e5m2),
+            KvDtype::Int8 => self.put_int8(kernel, (key, value), codes),
+        }
+    }
+
+    fn put_floats<T: Plain>(&mut self, (key, value): (&[f32], &[f32]), encode: impl Fn(f32) -> T) {
+        self.put_key(key, &encode);
+        self.put_value(value, &encode);
+    }
+
+    fn put_key<T: Plain>(&mut self, key: &[f32], encode: impl Fn(f32) -> T) {
+        let start = self.slot / TILE * TILE * self.layout.row_len;
+        let tile = &mut numbers_mut::<T>(self.keys)[start..];
+        for (side_by_side, x) in tile.as_chunks_mut::<TILE>().0.iter_mut().zip(key) {
+            side_by_side[self.slot % TILE] = encode(*x);
+        }
+    }
+
+    fn put_value<T: Plain>(&mut self, value: &[f32], encode: impl Fn(f32) -> T) {
+        let row = &mut numbers_mut::<T>(self.values)[self.slot * self.layout.row_len..];
+        for (element, x) in row.iter_mut().zip(value) {
+            *element = encode(*x);
+        }
+    }
+
+    /// Writes fp8 codes. `largest` is the largest number of the type, `loaded` the factor of loaded
+    /// lanes.
+    fn put_fp8(
+        &mut self,
+        (key, value): (&[f32], &[f32]),
+        (largest, loaded): (f32, f32),
+        encode: impl Fn(f32) -> u8,
+    ) {
+        let absmaxes = [absmax(key), absmax(value)];
+        let [key_factor, value_factor] = absmaxes.map(|absmax| largest / absmax);
+        self.put_key(key, |x| encode(x * key_factor));
+        self.put_value(value, |x| encode(x * value_factor));
+        self.put_scales(absmaxes.map(|absmax| absmax / largest * loaded));
+    }
+
+    fn put_int8(
+        &mut self,
+        kernel: &dyn Kernel,
+        (key, value): (&[f32], &[f32]),
+        CodeBuffer { codes, sums }: &mut CodeBuffer,
+    ) {
+        let PageLayout { row_len, key_len, .. } = self.layout;
+        let slot = self.slot;
+        let key_scale = kernel.quantize(key, codes, sums);
+        let tile = &mut self.keys[slot / TILE * (key_len / INT8_LINE_COLS)..];
+        for (line, codes) in tile.iter_mut().zip(codes.as_chunks::<INT8_LINE_COLS>().0) {
+            let quad = &mut line.0.as_chunks_mut::<INT8_LINE_COLS>().0[slot % TILE];
+            *quad = codes.map(|code| code.cast_unsigned() ^ BIAS);
+        }
+        let value_scale = kernel.quantize(value, codes, sums);
+        let pairs = &mut numbers_mut::<i8>(self.values)[slot / 2 * 2 * row_len..][..2 * row_len];
+        for (pair, code) in pairs.as_chunks_mut::<2>().0.iter_mut().zip(&*codes) {
+            pair[slot % 2] = *code;
+        }
+        // The codes of a row with an infinity are meaningless, so its scale is NaN.
+        let nan_unless_finite = |scale: f32| if scale.is_finite() { scale } else { f32::NAN };
+        self.put_scales([key_scale, value_scale].map(nan_unless_finite));
+    }
+
+    fn put_scales(&mut self, [key, value]: [f32; 2]) {
+        self.scales[self.slot] = key;
+        self.scales[PAGE_LEN + self.slot] = value;
     }
 }
 

@@ -223,10 +223,13 @@ impl Bench<'_> {
             let split = self.network.split_decode(context, plan.passes);
             report.parts.extend(parts("decode", context, &split, limits));
         }
-        let prompt = plan.prompts.iter().copied().filter(|&tokens| tokens <= 128).max();
-        if let Some(tokens) = prompt {
+        for tokens in plan.prompts.iter().copied().filter(|&tokens| tokens <= 512) {
             let split = self.network.split_prefill(tokens, plan.passes);
             report.parts.extend(parts("prefill", tokens, &split, limits));
+        }
+        for sequences in plan.sequences.iter().copied().filter(|&sequences| sequences > 1) {
+            let split = self.network.split_batch(sequences, plan.passes);
+            report.parts.extend(parts("batch", sequences, &split, limits));
         }
     }
 }

@@ -189,6 +189,11 @@ impl Network {
         self.split(|network| network.prefill(len, repeats))
     }
 
+    /// Measures the parts of a step of `sequences` sequences.
+    pub(super) fn split_batch(&mut self, sequences: usize, repeats: Repeats) -> Split {
+        self.split(|network| network.batch(sequences, repeats))
+    }
+
     /// Runs passes with the clock on, including the warm-up.
     fn split(&mut self, run: impl FnOnce(&mut Self) -> Timing) -> Split {
         (self.sampling, self.passes) = (Duration::ZERO, 0);

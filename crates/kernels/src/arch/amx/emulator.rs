@@ -37,7 +37,7 @@ pub(super) enum Instruction {
     Zero {
         tile: usize,
     },
-    /// Signed bytes times signed bytes.
+    /// Signed bytes times unsigned bytes.
     Dot {
         sums: usize,
         a: usize,
@@ -68,7 +68,7 @@ pub(super) fn decode(mut code: impl FnMut() -> u8) -> Option<(Instruction, usize
     let (mode, reg, rm) = (modrm >> 6, usize::from(modrm >> 3 & 7), usize::from(modrm & 7));
     // pp: nothing, 66, F3, F2.
     let instruction = match (opcode, third & 3, mode) {
-        (0x5e, 3, 3) if !extend_base && third_tile < 8 => {
+        (0x5e, 2, 3) if !extend_base && third_tile < 8 => {
             Instruction::Dot { sums: reg, a: rm, b: third_tile }
         }
         (0x49, 3, 3) if rm == 0 && third_tile == 0 => Instruction::Zero { tile: reg },
@@ -251,7 +251,7 @@ fn dot(sums: &mut TileRegister, a: &TileRegister, b: &TileRegister) -> Result<()
             let mut total = i32::from_le_bytes(*sum);
             for (k, b) in b.data.iter().enumerate().take(b.rows) {
                 for q in 0..4 {
-                    let (a, b) = (a[4 * k + q], b[4 * n + q].cast_signed());
+                    let (a, b) = (a[4 * k + q], b[4 * n + q]);
                     let a = if PLANTED_ERROR.get() { i32::from(a) } else { a.cast_signed().into() };
                     total = total.wrapping_add(a * i32::from(b));
                 }

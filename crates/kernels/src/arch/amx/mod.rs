@@ -14,7 +14,7 @@ mod tiles;
 use std::sync::OnceLock;
 
 use super::avx512::Avx512;
-use crate::{Isa, Kernel, Layout, QuantBatch, Strip, TernaryMatrix, TileKernel, trial};
+use crate::{Int8Matrix, Isa, Kernel, Layout, QuantBatch, Strip, TernaryMatrix, TileKernel, trial};
 
 /// Proof that the CPU has tiles, that the system permits their use, and that they work. Only
 /// [`Amx::detect`] creates one.
@@ -72,6 +72,10 @@ impl TileKernel for Amx {
         y: &mut Strip<'_, f32>,
     ) {
         product::multiply_pair(*self, w, pair, xs, y);
+    }
+
+    fn int8_dots(&self, w: &Int8Matrix, pair: usize, xs: &QuantBatch, y: &mut Strip<'_, i32>) {
+        product::int8_dots(*self, w, pair, xs, y);
     }
 }
 

@@ -1,40 +1,40 @@
 //! Products of two strips of a ternary matrix and many tokens.
 //!
-//! The trits of a chunk of columns are unpacked once, to a byte each, and then multiplied with the
-//! tokens band by band. Unpacking costs as much as multiplying a few dozen tokens and is shared by all
-//! of them; unpacked trits stay in the first-level cache. Between chunks, sums are kept in memory.
+//! The trits of a chunk of columns are unpacked once, to a byte each, while the first two bands are
+//! multiplied, and stay in the first-level cache for the bands after them. Between chunks, sums are
+//! kept in memory.
 //!
 //! One field of a line, with a byte for each trit, is sixteen rows by four columns with the columns of a
 //! row side by side: a row of a tile as the instruction needs it.
 
-use std::arch::x86_64::*;
 use std::cell::RefCell;
 use std::ops::Range;
 
 use super::Amx;
-use super::tiles::{SumTile, Tiles};
-use crate::arch::x86_64::prefetch_after;
+use super::tiles::{PackedTiles, SumTile, TILE_LINES, Tiles, WeightTiles};
+use crate::int8::BIAS;
 use crate::lanes::{F32x16, Simd};
-use crate::layout::quad_lines::LINE_COLS;
 use crate::line::{Line, STRIP};
+use crate::product::dot_products;
 use crate::quant::RUN;
 use crate::ternary::StripScales;
 use crate::tiles::{BAND, PAIR, Tile};
-use crate::{QuantBatch, QuantRow, Strip, TernaryMatrix};
+use crate::{Int8Matrix, QuantBatch, QuantRow, Strip, TernaryMatrix};
 
-/// Tiles of a strip that are unpacked at once: 1024 columns, 32 KiB of two strips.
-const CHUNK: usize = 16;
+/// Tiles of a strip that are unpacked at once: with two strips and two bands of as many tiles, 40 KiB of
+/// the 48 KiB of first-level cache.
+const CHUNK: usize = 10;
+
+/// Places for unpacked tiles that are used once.
+const RING: usize = 4;
 
 /// Tokens that share one unpacking. Their sums take 32 KiB, and so do their results.
 const PASS: usize = 256;
 
-/// Lines that make a tile.
-const TILE_LINES: usize = RUN / LINE_COLS;
-
 /// The buffers of a thread. Without a token in a band, or a second strip in a pair, they hold old numbers
 /// that are not read.
 struct Work {
-    /// The current chunk, the two strips side by side.
+    /// The codes of the current chunk, of the two strips in turns.
     weights: [[Tile; 2]; CHUNK],
     /// The sums of each band, for the two strips.
     sums: [[SumTile; 2]; PASS / BAND],
@@ -45,7 +45,7 @@ struct Work {
 thread_local! {
     static WORK: RefCell<Work> = const {
         RefCell::new(Work {
-            weights: [[Tile::ZERO; 2]; CHUNK],
+            weights: [[[Line([0; RUN]); BAND]; 2]; CHUNK],
             sums: [[SumTile::ZERO; 2]; PASS / BAND],
             scaled: [[[[0.0; STRIP]; BAND]; 2]; PASS / BAND],
         })
@@ -72,6 +72,45 @@ pub(super) fn multiply_pair(
             unsafe { pass.multiply(cpu, y, work) };
         }
     });
+}
+
+/// See [`TileKernel::int8_dots`](crate::TileKernel::int8_dots).
+pub(super) fn int8_dots(
+    cpu: Amx,
+    w: &Int8Matrix,
+    pair: usize,
+    xs: &QuantBatch,
+    y: &mut Strip<'_, i32>,
+) {
+    let strips = [2 * pair, (2 * pair + 1).min(w.strips() - 1)];
+    let [left, right] = strips.map(|strip| w.strip_lines(strip).as_chunks().0);
+    let width = w.rows().min(PAIR * (pair + 1)) - PAIR * pair;
+    assert!(y.rows() == xs.rows().len() && y.width() == width, "the strips of w");
+    assert_eq!(xs.tiles().tiles_per_band(), left.len(), "as many tiles of codes as of weights");
+    let tiles = Tiles::configure(cpu, xs.rows().len().min(BAND));
+    for (first, rows) in xs.rows().chunks(2 * BAND).enumerate() {
+        let band = |i: usize| xs.tiles().band(2 * first + i);
+        let mut sums = [[SumTile::ZERO; 2]; 2];
+        if rows.len() > BAND {
+            tiles.add_two_bands(
+                [band(0), band(1)],
+                WeightTiles::Separate([left, right]),
+                &mut sums,
+                true,
+            );
+        } else {
+            tiles.add_band(band(0), WeightTiles::Separate([left, right]), &mut sums[0], true);
+        }
+        for (t, x) in rows.iter().enumerate() {
+            let surplus = i32::from(BIAS) * x.sum();
+            let of_strips = &sums[t / BAND];
+            for (out, sums) in y.row(2 * BAND * first + t).chunks_mut(STRIP).zip(of_strips) {
+                for (out, sum) in out.iter_mut().zip(sums.0[t % BAND]) {
+                    *out = sum.wrapping_sub(surplus);
+                }
+            }
+        }
+    }
 }
 
 /// The product of two strips and at most [`PASS`] tokens.
@@ -105,7 +144,8 @@ impl Pass<'_> {
                 for (group, start) in columns.clone().step_by(len / RUN).enumerate() {
                     self.sum(tiles, start..columns.end.min(start + len / RUN), work);
                     let scales = self.both_strips().map(|strip| &values[strip * groups + group]);
-                    self.add_group(cpu, work, scales, group == 0);
+                    let runs = start..columns.end.min(start + len / RUN);
+                    self.add_group(cpu, work, scales, runs, group == 0);
                 }
                 self.finish(cpu, y, |t, side| cpu.load(&work.scaled[t / BAND][side][t % BAND]));
             }
@@ -117,47 +157,71 @@ impl Pass<'_> {
         [self.strips.start, self.strips.end - 1]
     }
 
-    /// Sets the sums to those of trit times activation over the tiles in `columns`.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    /// Sets the sums to those of code times activation over the tiles in `columns`.
+    #[target_feature(enable = "avx512f,avx512bw")]
     fn sum(&self, tiles: &Tiles, columns: Range<usize>, work: &mut Work) {
+        let bands = self.rows.len().div_ceil(BAND);
+        if bands <= 2 {
+            // Unpacked tiles are used once, so a few places are enough, and sums stay in registers.
+            return self.add_chunk(tiles, columns, RING, work, true);
+        }
         for start in columns.clone().step_by(CHUNK) {
             let chunk = start..columns.end.min(start + CHUNK);
-            for (side, strip) in self.strips.clone().enumerate() {
-                let lines = self.w.strip_lines(strip).as_chunks().0;
-                for (tiles, lines) in work.weights.iter_mut().zip(&lines[chunk.clone()]) {
-                    unpack(lines, &mut tiles[side]);
+            self.add_chunk(tiles, chunk, CHUNK, work, start == columns.start);
+        }
+    }
+
+    /// Adds the products with a chunk of weights to the sums of all tokens, or replaces the sums if
+    /// `fresh`. The weights are unpacked to the first `places` places.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn add_chunk(
+        &self,
+        tiles: &Tiles,
+        chunk: Range<usize>,
+        places: usize,
+        work: &mut Work,
+        fresh: bool,
+    ) {
+        let strip_tiles = |strip| &self.w.strip_lines(strip).as_chunks().0[chunk.clone()];
+        let packed = PackedTiles::new(self.both_strips().map(strip_tiles));
+        let weights = &mut work.weights[..places];
+        let band = |i: usize| &self.xs.tiles().band(self.first / BAND + i)[chunk.clone()];
+        let two_bands = |i: usize| [band(2 * i), band(2 * i + 1)];
+        let bands = self.rows.len().div_ceil(BAND);
+        match work.sums[..bands].as_chunks_mut() {
+            ([first, twos @ ..], rest) => {
+                tiles.unpack_and_add_two_bands(two_bands(0), packed, weights, first, fresh);
+                let weights = WeightTiles::Interleaved(weights.get(..chunk.len()).unwrap_or(&[]));
+                for (i, sums) in twos.iter_mut().enumerate() {
+                    tiles.add_two_bands(two_bands(i + 1), weights, sums, fresh);
+                }
+                if let [sums] = rest {
+                    tiles.add_band(band(bands - 1), weights, sums, fresh);
                 }
             }
-            self.add_chunk(tiles, chunk, work, start == columns.start);
+            (_, [sums]) => tiles.unpack_and_add_band(band(0), packed, weights, sums, fresh),
+            _ => {}
         }
     }
 
-    /// Adds the products with a chunk of unpacked weights to the sums of all tokens, or replaces the sums
-    /// if `fresh`.
-    fn add_chunk(&self, tiles: &Tiles, chunk: Range<usize>, work: &mut Work, fresh: bool) {
-        let weights = &work.weights[..chunk.len()];
-        let band = |i: usize| &self.xs.tiles().band(self.first / BAND + i)[chunk.clone()];
-        let bands = self.rows.len().div_ceil(BAND);
-        let (twos, rest) = work.sums[..bands].as_chunks_mut();
-        for (i, sums) in twos.iter_mut().enumerate() {
-            tiles.add_two_bands([band(2 * i), band(2 * i + 1)], weights, sums, fresh);
-        }
-        if let [sums] = rest {
-            tiles.add_band(band(bands - 1), weights, sums, fresh);
-        }
-    }
-
-    /// Scales the sums of a group and adds them to those of the previous groups, unless it is the first.
+    /// Scales the sums of a group, over these runs of activations, and adds them to those of the previous
+    /// groups, unless it is the first.
     #[inline(always)]
-    fn add_group<C: Simd>(&self, cpu: C, work: &mut Work, scales: [&[f32; STRIP]; 2], first: bool) {
-        let bands = self.rows.len().div_ceil(BAND);
-        for (sums, scaled) in work.sums.iter().zip(&mut work.scaled).take(bands) {
-            for ((sums, scaled), scales) in sums.iter().zip(scaled).zip(scales) {
-                let scales = cpu.load(scales);
-                for (sums, scaled) in sums.0.iter().zip(scaled) {
-                    let so_far = if first { cpu.splat(0.0) } else { cpu.load(scaled) };
-                    cpu.load_i32(sums).mul_add(scales, so_far).store(scaled);
-                }
+    fn add_group<C: Simd>(
+        &self,
+        cpu: C,
+        work: &mut Work,
+        scales: [&[f32; STRIP]; 2],
+        runs: Range<usize>,
+        first: bool,
+    ) {
+        for (t, x) in self.rows.iter().enumerate() {
+            let activations = x.run_sums()[runs.clone()].iter().sum();
+            for (side, scales) in scales.into_iter().enumerate() {
+                let scaled = &mut work.scaled[t / BAND][side][t % BAND];
+                let dots = dot_products(cpu, work.sums[t / BAND][side].0[t % BAND], activations);
+                let so_far = if first { cpu.splat(0.0) } else { cpu.load(scaled) };
+                dots.mul_add(cpu.load(scales), so_far).store(scaled);
             }
         }
     }
@@ -172,7 +236,8 @@ impl Pass<'_> {
         scales: [C::Lanes; 2],
     ) {
         self.finish(cpu, y, |t, side| {
-            cpu.load_i32(&work.sums[t / BAND][side].0[t % BAND]).mul(scales[side])
+            let sums = work.sums[t / BAND][side].0[t % BAND];
+            dot_products(cpu, sums, self.rows[t].sum()).mul(scales[side])
         });
     }
 
@@ -193,32 +258,6 @@ impl Pass<'_> {
                     (_, part) => lanes.store_tail(part),
                 }
             }
-        }
-    }
-}
-
-/// Unpacks the fields of four lines, one row of the tile each.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn unpack(lines: &[Line; TILE_LINES], tile: &mut Tile) {
-    // From code to trit. The table repeats every four bytes, so that only the lowest two of the six index
-    // bits matter and fields need no mask.
-    let trits = _mm512_set1_epi32(i32::from_le_bytes([0xff, 0, 1, 2]));
-    for (line, rows) in lines.iter().zip(tile.0.as_chunks_mut::<4>().0) {
-        prefetch_after(line);
-        // SAFETY: a line is 64 readable bytes.
-        let packed = unsafe { _mm512_loadu_si512(line.0.as_ptr().cast()) };
-        // Shifts by sixteen bits move bits from byte to byte, but not into the lowest two.
-        let fields = [
-            packed,
-            _mm512_srli_epi16::<2>(packed),
-            _mm512_srli_epi16::<4>(packed),
-            _mm512_srli_epi16::<6>(packed),
-        ];
-        for (row, field) in rows.iter_mut().zip(fields) {
-            let trits = _mm512_permutexvar_epi8(field, trits);
-            // SAFETY: a row is 64 writable bytes.
-            unsafe { _mm512_storeu_si512(row.as_mut_ptr().cast(), trits) };
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::emulator::{self, Address, Fault, Instruction, TileFile, decode};
 use super::*;
 use crate::arch::Scalar;
-use crate::{Pool, Scales, multiply, multiply_add, multiply_each, multiply_gated};
+use crate::{Pool, Scales, int8_products, multiply, multiply_add, multiply_each, multiply_gated};
 
 /// The kernel, and whether its tiles are emulated; nothing on CPUs without AVX-512.
 fn kernel() -> Option<(Amx, bool)> {
@@ -60,8 +60,7 @@ fn matrix(trits: &[i8], cols: usize, scales: Scales) -> TernaryMatrix {
 #[track_caller]
 fn check(amx: &Amx, pool: &Pool, w: &TernaryMatrix, xs: &mut QuantBatch, x: &[f32]) {
     let tokens = x.len() / w.cols();
-    xs.quantize(amx, pool, x, w.cols());
-    xs.fill_tiles(pool);
+    xs.quantize_to_tiles(amx, pool, x, w.cols());
     let [mut expected, mut found] = [0, 1].map(|_| vec![f32::NAN; tokens * w.rows()]);
     multiply(&Scalar, pool, w, xs, &mut expected);
     multiply(amx, pool, w, xs, &mut found);
@@ -159,6 +158,31 @@ fn products_in_one_run_have_the_bits_of_the_scalar_kernel() {
 }
 
 #[test]
+fn products_with_int8_codes_have_the_bits_of_the_scalar_kernel() {
+    let Some((amx, _)) = kernel() else { return };
+    let (random, pool) = (&mut Random(6), &Pool::new(2));
+    for (rows, cols, tokens) in
+        [(16, 64, 8), (33, 200, 16), (70, 130, 17), (1, 1, 32), (40, 300, 70)]
+    {
+        let codes: Vec<i8> = (0..rows * cols).map(|_| random.below(255) as i8).collect();
+        let codes: Vec<i8> = codes.into_iter().map(|code| code.max(-127)).collect();
+        let read = |range: std::ops::Range<usize>, out: &mut [i8]| {
+            out.copy_from_slice(&codes[range.start * cols..range.end * cols]);
+            Ok::<(), ()>(())
+        };
+        let w = Int8Matrix::read(pool, (rows, cols), read).unwrap();
+        let mut xs = QuantBatch::new(tokens, cols);
+        xs.quantize_to_tiles(&amx, pool, &random.floats(tokens * cols), cols);
+        let products = |kernel: &dyn Kernel| {
+            let mut y = vec![i32::MIN; tokens * rows];
+            int8_products(kernel, pool, &w, &xs, &mut y);
+            y
+        };
+        assert_eq!(products(&Scalar), products(&amx), "{rows}x{cols}, {tokens} tokens");
+    }
+}
+
+#[test]
 fn tiles_are_released_after_a_product() {
     let Some((amx, emulated)) = kernel() else { return };
     let random = &mut Random(3);
@@ -205,8 +229,8 @@ fn known_encodings_are_decoded() {
         (&[0xc4, 0xe2, 0x78, 0x49, 0x07], Instruction::LoadConfig(at(7, None, 0, 0))),
         (&[0xc4, 0xe2, 0x78, 0x49, 0xc0], Instruction::Release),
         (&[0xc4, 0xe2, 0x7b, 0x49, 0xf0], Instruction::Zero { tile: 6 }),
-        (&[0xc4, 0xe2, 0x5b, 0x5e, 0xf5], Instruction::Dot { sums: 6, a: 5, b: 4 }),
-        (&[0xc4, 0xe2, 0x73, 0x5e, 0xda], Instruction::Dot { sums: 3, a: 2, b: 1 }),
+        (&[0xc4, 0xe2, 0x5a, 0x5e, 0xf5], Instruction::Dot { sums: 6, a: 5, b: 4 }),
+        (&[0xc4, 0xe2, 0x72, 0x5e, 0xda], Instruction::Dot { sums: 3, a: 2, b: 1 }),
         (
             &[0xc4, 0xe2, 0x7b, 0x4b, 0x24, 0x06],
             Instruction::Load { tile: 4, from: at(6, Some(0), 0, 0) },
@@ -222,9 +246,9 @@ fn known_encodings_are_decoded() {
     ] {
         assert_eq!(decode_bytes(bytes), Some((expected, bytes.len())), "{bytes:02x?}");
     }
-    // tdpbsud, tdpbusd, tdpbuud, sttilecfg, tileloaddt1, tileloadd without SIB, vpdpbusd
+    // tdpbssd, tdpbusd, tdpbuud, sttilecfg, tileloaddt1, tileloadd without SIB, vpdpbusd
     for other in [
-        [0xc4, 0xe2, 0x5a, 0x5e, 0xf5],
+        [0xc4, 0xe2, 0x5b, 0x5e, 0xf5],
         [0xc4, 0xe2, 0x59, 0x5e, 0xf5],
         [0xc4, 0xe2, 0x58, 0x5e, 0xf5],
         [0xc4, 0xe2, 0x79, 0x49, 0x07],

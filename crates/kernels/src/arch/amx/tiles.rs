@@ -10,11 +10,17 @@
 //! - [`Tiles`] proves the configuration. It cannot leave its thread, and releases it when dropped.
 
 use std::arch::asm;
+use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
 use super::Amx;
-use crate::line::STRIP;
+use crate::layout::quad_lines::LINE_COLS;
+use crate::line::{Line, STRIP};
+use crate::quant::RUN;
 use crate::tiles::{BAND, Tile};
+
+/// Packed lines that make a tile.
+pub(super) const TILE_LINES: usize = RUN / LINE_COLS;
 
 /// Bytes in a row of a tile, and from one row to the next in memory.
 const ROW: usize = 64;
@@ -40,6 +46,164 @@ struct Config {
 }
 
 const _: () = assert!(size_of::<Config>() == 64 && size_of::<Tile>() == 16 * ROW);
+
+/// Loads the sums of a band, or zeros them if `fresh`.
+macro_rules! load_sums {
+    ($fresh:literal) => {
+        concat!(
+            "test {",
+            $fresh,
+            "}, {",
+            $fresh,
+            "}\n",
+            "jnz 3f\n",
+            "tileloadd tmm0, [{sums} + {row}*1]\n",
+            "tileloadd tmm1, [{sums} + {row}*1 + 1024]\n",
+            "jmp 2f\n",
+            "3:\n",
+            "tilezero tmm0\n",
+            "tilezero tmm1\n"
+        )
+    };
+}
+
+/// Loads the sums of two bands, or zeros them if `fresh`.
+macro_rules! load_sums_of_two {
+    ($fresh:literal) => {
+        concat!(
+            "test {",
+            $fresh,
+            "}, {",
+            $fresh,
+            "}\n",
+            "jnz 3f\n",
+            "tileloadd tmm0, [{sums} + {row}*1]\n",
+            "tileloadd tmm1, [{sums} + {row}*1 + 1024]\n",
+            "tileloadd tmm2, [{sums} + {row}*1 + 2048]\n",
+            "tileloadd tmm3, [{sums} + {row}*1 + 3072]\n",
+            "jmp 2f\n",
+            "3:\n",
+            "tilezero tmm0\n",
+            "tilezero tmm1\n",
+            "tilezero tmm2\n",
+            "tilezero tmm3\n"
+        )
+    };
+}
+
+/// Stores the sums of a band.
+macro_rules! store_sums {
+    () => {
+        concat!(
+            "tilestored [{sums} + {row}*1], tmm0\n",
+            "tilestored [{sums} + {row}*1 + 1024], tmm1\n"
+        )
+    };
+}
+
+/// Stores the sums of two bands.
+macro_rules! store_sums_of_two {
+    () => {
+        concat!(
+            "tilestored [{sums} + {row}*1], tmm0\n",
+            "tilestored [{sums} + {row}*1 + 1024], tmm1\n",
+            "tilestored [{sums} + {row}*1 + 2048], tmm2\n",
+            "tilestored [{sums} + {row}*1 + 3072], tmm3\n"
+        )
+    };
+}
+
+/// Multiplies the next tile of a band by those of two strips.
+macro_rules! multiply_band {
+    ($left:literal, $left_offset:literal, $right:literal, $right_offset:literal) => {
+        concat!(
+            "tileloadd tmm6, [{",
+            $left,
+            "} + {row}*1",
+            $left_offset,
+            "]\n",
+            "tileloadd tmm4, [{first} + {row}*1]\n",
+            "tileloadd tmm7, [{",
+            $right,
+            "} + {row}*1",
+            $right_offset,
+            "]\n",
+            "tdpbsud tmm0, tmm4, tmm6\n",
+            "tdpbsud tmm1, tmm4, tmm7\n"
+        )
+    };
+}
+
+/// Multiplies the next tile of a second band by those of [`multiply_band`].
+macro_rules! multiply_second_band {
+    () => {
+        concat!(
+            "tileloadd tmm5, [{second} + {row}*1]\n",
+            "tdpbsud tmm2, tmm5, tmm6\n",
+            "tdpbsud tmm3, tmm5, tmm7\n"
+        )
+    };
+}
+
+/// Unpacks a line to four rows of a tile, as [`unpack`] does, and prefetches a later one.
+macro_rules! unpack_line {
+    ($lines:literal, $line:literal => $rows:literal) => {
+        concat!(
+            "prefetcht1 [{",
+            $lines,
+            "} + {ahead} + ",
+            $line,
+            "]\n",
+            "vmovdqa64 {packed}, [{",
+            $lines,
+            "} + ",
+            $line,
+            "]\n",
+            "vpandd {field}, {packed}, {mask}\n",
+            "vmovdqa64 [{next} + ",
+            $rows,
+            "], {field}\n",
+            "vpsrlw {field}, {packed}, 2\n",
+            "vpandd {field}, {field}, {mask}\n",
+            "vmovdqa64 [{next} + ",
+            $rows,
+            " + 64], {field}\n",
+            "vpsrlw {field}, {packed}, 4\n",
+            "vpandd {field}, {field}, {mask}\n",
+            "vmovdqa64 [{next} + ",
+            $rows,
+            " + 128], {field}\n",
+            "vpsrlw {field}, {packed}, 6\n",
+            "vpandd {field}, {field}, {mask}\n",
+            "vmovdqa64 [{next} + ",
+            $rows,
+            " + 192], {field}\n",
+        )
+    };
+}
+
+/// Unpacks the tiles after the current ones to the place after them.
+macro_rules! unpack_next {
+    () => {
+        concat!(
+            "add {packed_left}, 256\n",
+            "add {packed_right}, 256\n",
+            "mov {next}, {weights}\n",
+            "sub {next}, {start}\n",
+            "add {next}, 2048\n",
+            "and {next}, {wrap}\n",
+            "add {next}, {start}\n",
+            unpack_line!("packed_left", 0 => 0),
+            unpack_line!("packed_left", 64 => 256),
+            unpack_line!("packed_left", 128 => 512),
+            unpack_line!("packed_left", 192 => 768),
+            unpack_line!("packed_right", 0 => 1024),
+            unpack_line!("packed_right", 64 => 1280),
+            unpack_line!("packed_right", 128 => 1536),
+            unpack_line!("packed_right", 192 => 1792),
+        )
+    };
+}
 
 /// The configured tile registers of this thread.
 ///
@@ -82,10 +246,10 @@ impl Tiles {
                 "2:",
                 "sub {rounds}, 1",
                 "jb 3f",
-                "tdpbssd tmm0, tmm4, tmm6",
-                "tdpbssd tmm1, tmm4, tmm7",
-                "tdpbssd tmm2, tmm5, tmm6",
-                "tdpbssd tmm3, tmm5, tmm7",
+                "tdpbsud tmm0, tmm4, tmm6",
+                "tdpbsud tmm1, tmm4, tmm7",
+                "tdpbsud tmm2, tmm5, tmm6",
+                "tdpbsud tmm3, tmm5, tmm7",
                 "jmp 2b",
                 "3:",
                 rounds = inout(reg) rounds => _,
@@ -98,46 +262,35 @@ impl Tiles {
         }
     }
 
-    /// Adds the products of activations and trits of one band and two strips to `sums`, or replaces
-    /// `sums` if `fresh`.
+    /// Adds the products of the codes of one band and the unsigned codes of two strips to `sums`, or
+    /// replaces `sums` if `fresh`.
     pub(super) fn add_band(
         &self,
         band: &[Tile],
-        weights: &[[Tile; 2]],
+        weights: WeightTiles<'_>,
         sums: &mut [SumTile; 2],
         fresh: bool,
     ) {
-        assert!(
-            !weights.is_empty() && band.len() == weights.len(),
-            "as many tiles of codes as of weights"
-        );
-        // SAFETY: `self` proves the configuration: tiles of at most sixteen rows of 64 bytes, whose
-        // shapes fit. Tiles are 16 * 64 bytes; `steps` of them are read from `band`, twice as many
-        // from `weights`, and two are read and written at `sums`.
+        check_lens(&[band], weights.len());
+        let ([left, right], stride) = weights.pointers();
+        // SAFETY: `self` proves the configuration: tiles of at most sixteen rows of 64 bytes, whose shapes
+        // fit. Tiles are 16 * 64 bytes; `steps` of them are read from each of `first`, `left` and `right`,
+        // and two are read and written at `sums`.
         unsafe {
             asm!(
-                "test {fresh}, {fresh}",
-                "jnz 3f",
-                "tileloadd tmm0, [{sums} + {row}*1]",
-                "tileloadd tmm1, [{sums} + {row}*1 + 1024]",
-                "jmp 2f",
-                "3:",
-                "tilezero tmm0",
-                "tilezero tmm1",
+                load_sums!("fresh"),
                 "2:",
-                "tileloadd tmm6, [{weights} + {row}*1]",
-                "tileloadd tmm4, [{band} + {row}*1]",
-                "tileloadd tmm7, [{weights} + {row}*1 + 1024]",
-                "tdpbssd tmm0, tmm4, tmm6",
-                "tdpbssd tmm1, tmm4, tmm7",
-                "add {band}, 1024",
-                "add {weights}, 2048",
+                multiply_band!("left", "", "right", ""),
+                "add {first}, 1024",
+                "add {left}, {stride}",
+                "add {right}, {stride}",
                 "dec {steps}",
                 "jnz 2b",
-                "tilestored [{sums} + {row}*1], tmm0",
-                "tilestored [{sums} + {row}*1 + 1024], tmm1",
-                band = inout(reg) band.as_ptr() => _,
-                weights = inout(reg) weights.as_ptr() => _,
+                store_sums!(),
+                first = inout(reg) band.as_ptr() => _,
+                left = inout(reg) left => _,
+                right = inout(reg) right => _,
+                stride = in(reg) stride,
                 steps = inout(reg) weights.len() => _,
                 sums = in(reg) sums.as_mut_ptr(),
                 fresh = in(reg) usize::from(fresh),
@@ -152,48 +305,31 @@ impl Tiles {
     pub(super) fn add_two_bands(
         &self,
         bands: [&[Tile]; 2],
-        weights: &[[Tile; 2]],
+        weights: WeightTiles<'_>,
         sums: &mut [[SumTile; 2]; 2],
         fresh: bool,
     ) {
-        let same_len = bands.iter().all(|band| band.len() == weights.len());
-        assert!(!weights.is_empty() && same_len, "as many tiles of codes as of weights");
+        check_lens(&bands, weights.len());
+        let ([left, right], stride) = weights.pointers();
         // SAFETY: as above, with a second band, and four tiles at `sums`.
         unsafe {
             asm!(
-                "test {fresh}, {fresh}",
-                "jnz 3f",
-                "tileloadd tmm0, [{sums} + {row}*1]",
-                "tileloadd tmm1, [{sums} + {row}*1 + 1024]",
-                "tileloadd tmm2, [{sums} + {row}*1 + 2048]",
-                "tileloadd tmm3, [{sums} + {row}*1 + 3072]",
-                "jmp 2f",
-                "3:",
-                "tilezero tmm0",
-                "tilezero tmm1",
-                "tilezero tmm2",
-                "tilezero tmm3",
+                load_sums_of_two!("fresh"),
                 "2:",
-                "tileloadd tmm6, [{weights} + {row}*1]",
-                "tileloadd tmm4, [{first} + {row}*1]",
-                "tileloadd tmm7, [{weights} + {row}*1 + 1024]",
-                "tdpbssd tmm0, tmm4, tmm6",
-                "tdpbssd tmm1, tmm4, tmm7",
-                "tileloadd tmm5, [{second} + {row}*1]",
-                "tdpbssd tmm2, tmm5, tmm6",
-                "tdpbssd tmm3, tmm5, tmm7",
+                multiply_band!("left", "", "right", ""),
+                multiply_second_band!(),
                 "add {first}, 1024",
                 "add {second}, 1024",
-                "add {weights}, 2048",
+                "add {left}, {stride}",
+                "add {right}, {stride}",
                 "dec {steps}",
                 "jnz 2b",
-                "tilestored [{sums} + {row}*1], tmm0",
-                "tilestored [{sums} + {row}*1 + 1024], tmm1",
-                "tilestored [{sums} + {row}*1 + 2048], tmm2",
-                "tilestored [{sums} + {row}*1 + 3072], tmm3",
+                store_sums_of_two!(),
                 first = inout(reg) bands[0].as_ptr() => _,
                 second = inout(reg) bands[1].as_ptr() => _,
-                weights = inout(reg) weights.as_ptr() => _,
+                left = inout(reg) left => _,
+                right = inout(reg) right => _,
+                stride = in(reg) stride,
                 steps = inout(reg) weights.len() => _,
                 sums = in(reg) sums.as_mut_ptr(),
                 fresh = in(reg) usize::from(fresh),
@@ -202,6 +338,214 @@ impl Tiles {
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                 options(nostack)
             );
+        }
+    }
+
+    /// As [`add_band`](Self::add_band), with weights that are unpacked on the way. The CPU unpacks the next
+    /// tiles while it multiplies these. `weights` receives the codes of `packed`, or the last of them if it
+    /// has room for fewer; its length is a power of two then.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn unpack_and_add_band(
+        &self,
+        band: &[Tile],
+        packed: PackedTiles<'_>,
+        weights: &mut [[Tile; 2]],
+        sums: &mut [SumTile; 2],
+        fresh: bool,
+    ) {
+        check_lens(&[band], packed.len());
+        let wrap = packed.unpack_first(weights);
+        // SAFETY: as above. The first packed tiles are unpacked; the others are read from `packed_left` and
+        // `packed_right` and written to `next`, one step ahead. `next` is the place after `weights`, or
+        // `start` after the last place. Prefetching has no visible effect at any address.
+        unsafe {
+            asm!(
+                load_sums!("next"),
+                "2:",
+                "dec {steps}",
+                "jz 4f",
+                unpack_next!(),
+                multiply_band!("weights", "", "weights", " + 1024"),
+                "add {first}, 1024",
+                "mov {weights}, {next}",
+                "jmp 2b",
+                "4:",
+                multiply_band!("weights", "", "weights", " + 1024"),
+                store_sums!(),
+                first = inout(reg) band.as_ptr() => _,
+                packed_left = inout(reg) packed.0[0].as_ptr() => _,
+                packed_right = inout(reg) packed.0[1].as_ptr() => _,
+                weights = inout(reg) weights.as_mut_ptr() => _,
+                start = in(reg) weights.as_mut_ptr(),
+                wrap = in(reg) wrap,
+                ahead = in(reg) packed.bytes_to_next_pair(),
+                steps = inout(reg) packed.len() => _,
+                sums = in(reg) sums.as_mut_ptr(),
+                // `next` is set later than `fresh` is read.
+                next = inout(reg) usize::from(fresh) => _,
+                row = in(reg) ROW,
+                mask = in(zmm_reg) field_mask(),
+                packed = out(zmm_reg) _,
+                field = out(zmm_reg) _,
+                out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
+                options(nostack)
+            );
+        }
+    }
+
+    /// As [`unpack_and_add_band`](Self::unpack_and_add_band), for two bands.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn unpack_and_add_two_bands(
+        &self,
+        bands: [&[Tile]; 2],
+        packed: PackedTiles<'_>,
+        weights: &mut [[Tile; 2]],
+        sums: &mut [[SumTile; 2]; 2],
+        fresh: bool,
+    ) {
+        check_lens(&bands, packed.len());
+        let wrap = packed.unpack_first(weights);
+        // SAFETY: as above.
+        unsafe {
+            asm!(
+                load_sums_of_two!("next"),
+                "2:",
+                "dec {steps}",
+                "jz 4f",
+                unpack_next!(),
+                multiply_band!("weights", "", "weights", " + 1024"),
+                multiply_second_band!(),
+                "add {first}, 1024",
+                "add {second}, 1024",
+                "mov {weights}, {next}",
+                "jmp 2b",
+                "4:",
+                multiply_band!("weights", "", "weights", " + 1024"),
+                multiply_second_band!(),
+                store_sums_of_two!(),
+                first = inout(reg) bands[0].as_ptr() => _,
+                second = inout(reg) bands[1].as_ptr() => _,
+                packed_left = inout(reg) packed.0[0].as_ptr() => _,
+                packed_right = inout(reg) packed.0[1].as_ptr() => _,
+                weights = inout(reg) weights.as_mut_ptr() => _,
+                start = in(reg) weights.as_mut_ptr(),
+                wrap = in(reg) wrap,
+                ahead = in(reg) packed.bytes_to_next_pair(),
+                steps = inout(reg) packed.len() => _,
+                sums = in(reg) sums.as_mut_ptr(),
+                // `next` is set later than `fresh` is read.
+                next = inout(reg) usize::from(fresh) => _,
+                row = in(reg) ROW,
+                mask = in(zmm_reg) field_mask(),
+                packed = out(zmm_reg) _,
+                field = out(zmm_reg) _,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack)
+            );
+        }
+    }
+}
+
+/// Checks that the bands have as many tiles as the weights, and at least one.
+fn check_lens(bands: &[&[Tile]], len: usize) {
+    let same_len = bands.iter().all(|band| band.len() == len);
+    assert!(len > 0 && same_len, "as many tiles of codes as of weights");
+}
+
+/// Tiles of unsigned codes of two strips.
+#[derive(Clone, Copy)]
+pub(super) enum WeightTiles<'a> {
+    /// Those of the two strips in turns.
+    Interleaved(&'a [[Tile; 2]]),
+    /// As many of each.
+    Separate([&'a [Tile]; 2]),
+}
+
+impl WeightTiles<'_> {
+    /// Returns the number of tiles of each strip.
+    fn len(self) -> usize {
+        match self {
+            Self::Interleaved(tiles) => tiles.len(),
+            Self::Separate([left, right]) => {
+                assert_eq!(left.len(), right.len(), "as many tiles of both strips");
+                left.len()
+            }
+        }
+    }
+
+    /// Returns the first tile of each strip, and the bytes from one tile of a strip to the next.
+    fn pointers(self) -> ([*const Tile; 2], usize) {
+        match self {
+            Self::Interleaved(tiles) => {
+                let left = tiles.as_ptr().cast::<Tile>();
+                ([left, left.wrapping_add(1)], size_of::<[Tile; 2]>())
+            }
+            Self::Separate(strips) => (strips.map(<[Tile]>::as_ptr), size_of::<Tile>()),
+        }
+    }
+}
+
+/// Packed tiles of two strips.
+#[derive(Clone, Copy)]
+pub(super) struct PackedTiles<'a>([&'a [[Line; TILE_LINES]]; 2]);
+
+impl<'a> PackedTiles<'a> {
+    pub(super) fn new(strips: [&'a [[Line; TILE_LINES]]; 2]) -> Self {
+        assert_eq!(strips[0].len(), strips[1].len(), "as many tiles of both strips");
+        Self(strips)
+    }
+
+    fn len(self) -> usize {
+        self.0[0].len()
+    }
+
+    /// Returns the distance to the tiles of the next pair of strips, if this pair is not the last and its
+    /// strips are neighbours.
+    fn bytes_to_next_pair(self) -> usize {
+        2 * (self.0[1].as_ptr().addr().wrapping_sub(self.0[0].as_ptr().addr()))
+    }
+
+    /// Unpacks the first tile of each strip. Returns the mask of offsets in `weights`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn unpack_first(self, weights: &mut [[Tile; 2]]) -> usize {
+        for (packed, tile) in self.0.iter().zip(&mut weights[0]) {
+            unpack(&packed[0], tile);
+        }
+        if weights.len() >= self.len() {
+            return usize::MAX;
+        }
+        assert!(weights.len().is_power_of_two(), "room for all tiles, or a ring");
+        size_of_val(weights) - 1
+    }
+}
+
+/// Returns a mask of the lowest field of each byte.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn field_mask() -> __m512i {
+    _mm512_set1_epi8(3)
+}
+
+/// Unpacks the fields of four lines, one row of the tile each.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn unpack(lines: &[Line; TILE_LINES], tile: &mut Tile) {
+    for (line, rows) in lines.iter().zip(tile.as_chunks_mut::<4>().0) {
+        // SAFETY: a line is 64 readable bytes.
+        let packed = unsafe { _mm512_loadu_si512(line.0.as_ptr().cast()) };
+        // Shifts by sixteen bits move bits from byte to byte, which the mask removes.
+        let fields = [
+            packed,
+            _mm512_srli_epi16::<2>(packed),
+            _mm512_srli_epi16::<4>(packed),
+            _mm512_srli_epi16::<6>(packed),
+        ];
+        for (row, field) in rows.iter_mut().zip(fields) {
+            let codes = _mm512_and_si512(field, field_mask());
+            // SAFETY: a row is 64 writable bytes.
+            unsafe { _mm512_storeu_si512(row.0.as_mut_ptr().cast(), codes) };
         }
     }
 }
