@@ -16,7 +16,7 @@ pub struct RowBounds {
 
 /// The factors that all scores of one vector share. A vector may be quantized twice: to coarse codes,
 /// and to fine codes of the error of those.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct VectorBounds {
     /// Factor of the dot product with coarse codes.
     pub coarse: f32,

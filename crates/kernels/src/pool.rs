@@ -193,6 +193,26 @@ impl Pool {
         });
     }
 
+    /// As [`row_pairs`](Self::row_pairs), with scratch for each thread.
+    ///
+    /// # Panics
+    ///
+    /// Panics as [`row_pairs`](Self::row_pairs) does, and if there are fewer scratch values than threads.
+    pub fn row_pairs_with<T: Send, U: Send, S: Send>(
+        &self,
+        (first, first_len): (&mut [T], usize),
+        (second, second_len): (&mut [U], usize),
+        scratch: &mut [S],
+        job: impl Fn(usize, &mut [T], &mut [U], &mut S) + Sync,
+    ) {
+        let second = Rows::new(second, second_len);
+        assert_eq!(first.len(), second.len * first_len, "two matrices with as many rows");
+        self.rows_with(first, first_len, scratch, |i, first, scratch| {
+            // SAFETY: each row of `first` is lent once, and so is the row of `second` with its number.
+            job(i, first, unsafe { second.row(i) }, scratch);
+        });
+    }
+
     /// As [`row_pairs`](Self::row_pairs), where job `i` also gets tile `i` of a third matrix, counted
     /// along its rows. A tile has `tile_rows` rows of `strip_len` columns.
     ///
@@ -628,7 +648,7 @@ impl<'a, T> Strip<'a, T> {
     /// # Panics
     ///
     /// Panics if there are fewer columns.
-    pub(crate) fn columns(&mut self, first: usize, width: usize) -> Strip<'_, T> {
+    pub fn columns(&mut self, first: usize, width: usize) -> Strip<'_, T> {
         assert!(
             first + width <= self.width,
             "columns {first} to {} of {}",

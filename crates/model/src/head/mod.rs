@@ -49,7 +49,7 @@ struct Check {
 
 impl Head {
     pub(crate) fn new(cx: &Compute, network: &Network, table: &FloatTable, mode: HeadMode) -> Self {
-        let scratch = || ScanScratch::new(network.vocab_len, network.hidden_len);
+        let scratch = || ScanScratch::new(cx, network.vocab_len, network.hidden_len);
         let scan = |depth| Scan::new(cx, table, depth);
         let method = match mode {
             HeadMode::Auto if table.size_bytes() < MIN_SCANNED_BYTES => Method::Full,

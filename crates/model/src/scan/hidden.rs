@@ -18,14 +18,15 @@ const MIDDLE_OF_LOWER: f64 = 7.5;
 const TRUSTED_SIGMAS: f64 = 8.0;
 
 pub(super) struct HiddenCodes {
-    pub(super) cols: usize,
-    /// Codes of each state, then codes of each state's remainder.
-    codes: QuantBatch,
-    values: Vec<f32>,
-    pub(super) states: Vec<State>,
+    cols: usize,
+    coarse: QuantBatch,
+    /// Codes of the errors of the coarse codes.
+    fine: QuantBatch,
+    errors: Vec<f32>,
+    states: Vec<State>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct State {
     /// Upper bound of |x|.
     pub(super) norm: f64,
@@ -39,34 +40,46 @@ impl HiddenCodes {
     pub(super) fn new(max: usize, cols: usize) -> Self {
         Self {
             cols,
-            codes: QuantBatch::new(2 * max, cols),
-            values: vec![0.0; 2 * max * cols],
+            coarse: QuantBatch::new(max, cols),
+            fine: QuantBatch::new(max, cols),
+            errors: vec![0.0; max * cols],
             states: Vec::with_capacity(max),
         }
     }
 
-    /// Returns the coarse codes of every state, then the fine ones.
-    pub(super) fn codes(&self) -> &[QuantRow] {
-        self.codes.rows()
+    pub(super) fn cols(&self) -> usize {
+        self.cols
+    }
+
+    pub(super) fn coarse(&self) -> &QuantBatch {
+        &self.coarse
+    }
+
+    pub(super) fn fine(&self) -> &QuantBatch {
+        &self.fine
+    }
+
+    pub(super) fn states(&self) -> &[State] {
+        &self.states
     }
 
     /// Replaces the states by the rows of `hidden`.
     pub(super) fn quantize(&mut self, cx: &Compute, hidden: &[f32], cols: usize) {
-        let values = &mut self.values[..2 * hidden.len()];
-        let (coarse, fine) = values.split_at_mut(hidden.len());
-        coarse.copy_from_slice(hidden);
-        self.codes.quantize(cx.kernel, &cx.pool, coarse, cols);
-        let rows = fine.chunks_exact_mut(cols).zip(coarse.chunks_exact(cols));
-        for ((fine, x), codes) in rows.zip(self.codes.rows()) {
-            for ((fine, x), &code) in fine.iter_mut().zip(x).zip(codes.codes()) {
-                *fine = *x - f32::from(code) * codes.scale();
+        let row = |i: usize| &hidden[i * cols..][..cols];
+        self.coarse.quantize(cx.kernel, &cx.pool, hidden, cols);
+        let coarse = self.coarse.rows();
+        let errors = &mut self.errors[..hidden.len()];
+        self.fine.quantize_with(cx.kernel, &cx.pool, errors, cols, |i, errors| {
+            let codes = coarse[i].codes();
+            for ((error, x), &code) in errors.iter_mut().zip(row(i)).zip(codes) {
+                *error = *x - f32::from(code) * coarse[i].scale();
             }
-        }
-        self.codes.quantize(cx.kernel, &cx.pool, values, cols);
-        let (coarse, fine) = self.codes.rows().split_at(hidden.len() / cols);
-        let rows = hidden.chunks_exact(cols).zip(coarse.iter().zip(fine));
-        self.states.clear();
-        self.states.extend(rows.map(|(x, (coarse, fine))| State::new(x, coarse, fine)));
+        });
+        let fine = self.fine.rows();
+        self.states.resize(coarse.len(), State::default());
+        cx.pool.rows(&mut self.states, 1, |i, state| {
+            state[0] = State::new(row(i), &coarse[i], &fine[i]);
+        });
     }
 }
 

@@ -26,21 +26,27 @@ mod candidates;
 mod hidden;
 mod quantize;
 
-use wf_kernels::{Int8Matrix, NibbleMatrix, QuantRow, RowBounds, ScoreBounds, Strip};
+use wf_kernels::{
+    Int8Matrix, NibbleMatrix, PAIR, QuantBatch, QuantRow, RowBounds, ScoreBounds, Strip,
+    int8_pair_dots,
+};
 
 use crate::compute::Compute;
 use crate::embed::FloatTable;
 use crate::head::HeadCounts;
 use crate::segment::Allowed;
-use candidates::Candidates;
-use hidden::HiddenCodes;
+use candidates::{Candidates, Source};
+use hidden::{HiddenCodes, State};
 use quantize::Plane;
 
 /// Number of rows in a strip of a matrix of codes.
 const STRIP: usize = 16;
 
+/// Number of strips in a pair, which kernels multiply together.
+const STRIPS_PER_PAIR: usize = PAIR / STRIP;
+
 /// Maximum number of hidden states scanned at once, which bounds the size of the buffers.
-pub(crate) const SCANNED_AT_ONCE: usize = 16;
+pub(crate) const SCANNED_AT_ONCE: usize = 32;
 
 /// If more than one in this many tokens is a candidate, the whole table is read: in order, that is as
 /// fast as reading every eighth row.
@@ -100,20 +106,40 @@ enum Codes {
 
 pub(crate) struct ScanScratch {
     hidden: HiddenCodes,
-    estimates: Vec<ScoreBounds>,
-    candidates: Candidates,
-    /// Rows to scan again with all bits.
-    widen: Vec<usize>,
+    /// The best of each strip, for each state.
+    best: Vec<StripBest>,
+    /// For each thread.
+    candidates: Vec<Candidates>,
+    /// For each state.
+    outcomes: [Outcome; SCANNED_AT_ONCE],
+}
+
+/// The largest estimate and the largest upper bound of a strip's scores.
+#[derive(Clone, Copy)]
+struct StripBest {
+    estimate: f32,
+    upper: f32,
+}
+
+/// The result of a scan for one state.
+#[derive(Clone, Copy)]
+enum Outcome {
+    /// The candidates are scored.
+    Picked,
+    /// The bounds are too wide: the table has to be read.
+    Whole,
+    /// The statistical bound is not to be trusted: all bits have to be scanned.
+    Widen,
 }
 
 impl ScanScratch {
-    pub(crate) fn new(vocab_len: usize, hidden_len: usize) -> Self {
-        let strips = vocab_len.div_ceil(STRIP);
+    pub(crate) fn new(cx: &Compute, vocab_len: usize, hidden_len: usize) -> Self {
+        let best = StripBest { estimate: f32::NEG_INFINITY, upper: f32::NEG_INFINITY };
         Self {
             hidden: HiddenCodes::new(SCANNED_AT_ONCE, hidden_len),
-            estimates: vec![ScoreBounds::EMPTY; SCANNED_AT_ONCE * strips],
-            candidates: Candidates::new(vocab_len),
-            widen: Vec::with_capacity(SCANNED_AT_ONCE),
+            best: vec![best; SCANNED_AT_ONCE * vocab_len.div_ceil(STRIP)],
+            candidates: (0..cx.threads()).map(|_| Candidates::new(vocab_len)).collect(),
+            outcomes: [Outcome::Picked; SCANNED_AT_ONCE],
         }
     }
 }
@@ -168,19 +194,27 @@ impl Scan {
             Codes::Bytes(_) => Depth::Bytes,
             Codes::Planes { .. } => Depth::Nibbles,
         };
-        s.widen.clear();
         self.scan(context, queries, depth, out, s);
-        let (cols, vocab_len) = (context.table.cols(), context.table.rows());
-        while let Some(row) = s.widen.pop() {
-            // Alone, so that a row never depends on its neighbours.
-            let hidden = &queries.hidden[row * cols..][..cols];
-            let alone = TopQueries { hidden, allowed: queries.allowed.skip(row), ..queries };
+        let (cols, vocab_len) = (context.table.cols(), self.vocab_len);
+        let outcomes = s.outcomes;
+        for (row, hidden) in queries.hidden.chunks_exact(cols).enumerate() {
+            let mut outcome = outcomes[row];
             let out = &mut out[row * vocab_len..][..vocab_len];
-            context.counts.widened.add(1);
-            self.scan(context, alone, Depth::Bytes, out, s);
+            if let Outcome::Widen = outcome {
+                // Alone, so that a row never depends on its neighbours.
+                let alone = TopQueries { hidden, allowed: queries.allowed.skip(row), ..queries };
+                context.counts.widened.add(1);
+                self.scan(context, alone, Depth::Bytes, out, s);
+                outcome = s.outcomes[0];
+            }
+            if let Outcome::Whole = outcome {
+                context.counts.whole.add(1);
+                context.table.scores(context.cx, hidden, out);
+            }
         }
     }
 
+    /// Scans all rows, and scores the candidates of each.
     fn scan(
         &self,
         context: ScanContext<'_>,
@@ -189,46 +223,34 @@ impl Scan {
         out: &mut [f32],
         s: &mut ScanScratch,
     ) {
-        let ScanContext { cx, table, counts } = context;
-        let TopQueries { hidden, k, allowed } = queries;
-        let (cols, vocab_len) = (table.cols(), table.rows());
-        s.hidden.quantize(cx, hidden, cols);
+        let (cx, TopQueries { hidden, k, allowed }) = (context.cx, queries);
+        let (cols, vocab_len) = (context.table.cols(), self.vocab_len);
         let strips = vocab_len.div_ceil(STRIP);
-        let estimates = &mut s.estimates[..hidden.len() / cols * strips];
-        let states = &s.hidden.states[..];
-        cx.pool.strips(estimates, strips, 1, |strip, mut out| {
-            self.estimate(cx, depth, strip, &s.hidden, |row, estimate| out.row(row)[0] = *estimate);
+        s.hidden.quantize(cx, hidden, cols);
+        let codes = &s.hidden;
+        let best = &mut s.best[..codes.states().len() * strips];
+        cx.pool.strips(best, strips, STRIPS_PER_PAIR, |pair, mut out| {
+            self.estimate(cx, depth, pair, codes, |row, i, mut bounds| {
+                if let Some(bits) = allowed.row(row) {
+                    bounds.keep(bits_of_strip(bits, STRIPS_PER_PAIR * pair + i));
+                }
+                let (estimate, upper) = (bounds.best_estimate, bounds.best_upper);
+                out.row(row)[i] = StripBest { estimate, upper };
+            });
         });
-        let hidden = hidden.chunks_exact(cols).zip(out.chunks_exact_mut(vocab_len));
-        for (row, (x, out)) in hidden.enumerate() {
-            let estimates = &mut s.estimates[row * strips..][..strips];
-            if let Some(bits) = allowed.row(row) {
-                keep(bits, estimates);
-            }
-            let mut exact = |tokens: &[u32], scores: &mut [f32]| {
-                table.scores_of(cx, tokens, x, scores);
-            };
-            let max = vocab_len / MIN_TOKENS_PER_CANDIDATE;
-            let finite = self.largest_norm * states[row].norm < LARGEST_SCORE;
-            if !finite || k > max {
-                counts.whole.add(1);
-                table.scores(cx, x, out);
-                continue;
-            }
-            match s.candidates.choose(estimates, k, max, out, &mut exact) {
-                Some(chosen)
-                    if depth != Depth::Nibbles || chosen.max_error <= MAX_TRUSTED_ERROR =>
-                {
-                    counts.picks.add(1);
-                    counts.candidates.add(chosen.tokens);
-                }
-                _ if depth == Depth::Nibbles => s.widen.push(row),
-                _ => {
-                    counts.whole.add(1);
-                    table.scores(cx, x, out);
-                }
-            }
-        }
+        let best = &*best;
+        let outcomes = (&mut s.outcomes[..codes.states().len()], 1);
+        let rows = (out, vocab_len);
+        cx.pool.row_pairs_with(
+            rows,
+            outcomes,
+            &mut s.candidates,
+            |row, out, outcome, candidates| {
+                let query = RowQuery { scan: self, context, depth, codes, row, k, allowed };
+                let x = &hidden[row * cols..][..cols];
+                outcome[0] = query.choose(x, &best[row * strips..][..strips], candidates, out);
+            },
+        );
     }
 
     /// Writes the approximate score of every token, by the codes alone.
@@ -239,104 +261,215 @@ impl Scan {
         out: &mut [f32],
         s: &mut ScanScratch,
     ) {
-        let cols = s.hidden.cols;
+        let cols = s.hidden.cols();
         s.hidden.quantize(cx, hidden, cols);
-        cx.pool.strips(out, self.vocab_len, STRIP, |strip, mut out| {
-            self.estimate(cx, Depth::Bytes, strip, &s.hidden, |row, estimate| {
-                let out = out.row(row);
-                out.copy_from_slice(&estimate.estimate[..out.len()]);
+        cx.pool.strips(out, self.vocab_len, PAIR, |pair, mut out| {
+            self.estimate(cx, Depth::Bytes, pair, &s.hidden, |row, i, bounds| {
+                let out = out.row(row).chunks_mut(STRIP).nth(i).expect("a strip of the pair");
+                out.copy_from_slice(&bounds.estimate[..out.len()]);
             });
         });
     }
 
-    /// Calls `each` for every hidden state with the bounds of a strip's scores.
+    /// Calls `each(row, i, bounds)` for every hidden state and each strip `i` of a pair with the bounds of
+    /// the strip's scores.
     fn estimate(
         &self,
         cx: &Compute,
         depth: Depth,
-        strip: usize,
+        pair: usize,
         hidden: &HiddenCodes,
-        each: impl FnMut(usize, &ScoreBounds),
+        each: impl FnMut(usize, usize, ScoreBounds),
     ) {
         // Most steps have one state: a buffer for more would be cleared in vain.
-        match hidden.states.len() {
-            1 => self.estimate_in::<2>(cx, depth, strip, hidden, each),
-            _ => self.estimate_in::<{ 2 * SCANNED_AT_ONCE }>(cx, depth, strip, hidden, each),
+        match hidden.states().len() {
+            1 => self.estimate_in::<1>(cx, depth, pair, hidden, each),
+            _ => self.estimate_in::<SCANNED_AT_ONCE>(cx, depth, pair, hidden, each),
         }
     }
 
-    /// [`estimate`](Self::estimate) with a buffer for the products of `CODES` rows of codes.
-    fn estimate_in<const CODES: usize>(
+    /// [`estimate`](Self::estimate) with a buffer for the products of `STATES` states.
+    fn estimate_in<const STATES: usize>(
+        &self,
+        cx: &Compute,
+        depth: Depth,
+        pair: usize,
+        hidden: &HiddenCodes,
+        mut each: impl FnMut(usize, usize, ScoreBounds),
+    ) {
+        let states = hidden.states();
+        let strips = STRIPS_PER_PAIR * pair..self.rows.len().min(STRIPS_PER_PAIR * (pair + 1));
+        let width = self.vocab_len.min(PAIR * (pair + 1)) - PAIR * pair;
+        let [mut coarse, mut fine] = [[[0; PAIR]; STATES]; 2];
+        let products = |sums: &mut [[i32; PAIR]; STATES], codes: &QuantBatch| {
+            let sums = sums[..states.len()].as_flattened_mut();
+            self.products(cx, depth, pair, codes, &mut Strip::new(sums, PAIR, width, 0));
+        };
+        products(&mut coarse, hidden.coarse());
+        if depth == Depth::Bytes {
+            products(&mut fine, hidden.fine());
+        }
+        for (row, (coarse, fine)) in coarse.iter().zip(&fine).take(states.len()).enumerate() {
+            let sums = coarse.as_chunks().0.iter().zip(fine.as_chunks().0);
+            for (i, (strip, (coarse, fine))) in strips.clone().zip(sums).enumerate() {
+                each(row, i, self.bounds(cx, depth, strip, &states[row], [coarse, fine]));
+            }
+        }
+    }
+
+    /// Computes the products of the rows of a pair of strips with every row of `codes`.
+    fn products(
+        &self,
+        cx: &Compute,
+        depth: Depth,
+        pair: usize,
+        codes: &QuantBatch,
+        out: &mut Strip<'_, i32>,
+    ) {
+        if let Codes::Bytes(bytes) = &self.codes {
+            return int8_pair_dots(cx.kernel, bytes, pair, codes, out);
+        }
+        for i in 0..out.width().div_ceil(STRIP) {
+            let width = STRIP.min(out.width() - STRIP * i);
+            let out = &mut out.columns(STRIP * i, width);
+            self.strip_products(cx, depth, STRIPS_PER_PAIR * pair + i, codes.rows(), out);
+        }
+    }
+
+    /// Computes the products of the rows of a strip with every row of `codes`.
+    fn strip_products(
+        &self,
+        cx: &Compute,
+        depth: Depth,
+        strip: usize,
+        codes: &[QuantRow],
+        out: &mut Strip<'_, i32>,
+    ) {
+        match &self.codes {
+            Codes::Bytes(bytes) => cx.kernel.int8_dots(bytes, strip, codes, out),
+            Codes::Planes { upper, .. } if depth == Depth::Nibbles => {
+                cx.kernel.nibble_dots(upper, strip, codes, out);
+            }
+            Codes::Planes { upper, lower, .. } => {
+                cx.kernel.nibble_dots(upper, strip, codes, out);
+                for (row, codes) in codes.iter().enumerate() {
+                    let mut of_lower = [0; STRIP];
+                    let sums = &mut Strip::new(&mut of_lower, STRIP, out.width(), 0);
+                    cx.kernel.nibble_dots(lower, strip, std::slice::from_ref(codes), sums);
+                    join_planes(out.row(row), &of_lower, codes.sum());
+                }
+            }
+        }
+    }
+
+    /// Returns the bounds of a strip's scores for one hidden state.
+    fn bounds_of(
         &self,
         cx: &Compute,
         depth: Depth,
         strip: usize,
         hidden: &HiddenCodes,
-        mut each: impl FnMut(usize, &ScoreBounds),
-    ) {
-        let states = &hidden.states[..];
-        let codes = match depth {
-            Depth::Bytes => hidden.codes(),
-            Depth::Nibbles => &hidden.codes()[..states.len()],
-        };
+        row: usize,
+    ) -> ScoreBounds {
         let width = self.vocab_len.min(STRIP * (strip + 1)) - STRIP * strip;
-        let mut sums = [[0; STRIP]; CODES];
-        let rows = match (&self.codes, depth) {
-            (Codes::Bytes(bytes), _) => {
-                let y = &mut products(&mut sums[..codes.len()], width);
-                cx.kernel.int8_dots(bytes, strip, codes, y);
-                &self.rows
-            }
-            (Codes::Planes { upper, upper_rows, .. }, Depth::Nibbles) => {
-                let y = &mut products(&mut sums[..codes.len()], width);
-                cx.kernel.nibble_dots(upper, strip, codes, y);
-                upper_rows
-            }
-            (Codes::Planes { upper, lower, .. }, Depth::Bytes) => {
-                let mut lower_sums = [[0; STRIP]; CODES];
-                let y = &mut products(&mut sums[..codes.len()], width);
-                cx.kernel.nibble_dots(upper, strip, codes, y);
-                let y = &mut products(&mut lower_sums[..codes.len()], width);
-                cx.kernel.nibble_dots(lower, strip, codes, y);
-                join_planes(&mut sums, &lower_sums, codes);
-                &self.rows
-            }
+        let [mut coarse, mut fine] = [[0; STRIP]; 2];
+        let products = |sums: &mut [i32; STRIP], codes: &QuantBatch| {
+            let sums = &mut Strip::new(sums, STRIP, width, 0);
+            self.strip_products(cx, depth, strip, &codes.rows()[row..=row], sums);
         };
-        let (coarse, fine) = sums.split_at(states.len());
-        let mut estimate = ScoreBounds::EMPTY;
-        for (row, (coarse, state)) in coarse.iter().zip(states).enumerate() {
-            let (fine, x) = match depth {
-                Depth::Bytes => (&fine[row], &state.by_all),
-                Depth::Nibbles => (&[0; STRIP], &state.by_upper),
-            };
-            cx.kernel.bound_scores([coarse, fine], &rows[strip], x, &mut estimate);
-            if width < STRIP {
-                estimate.truncate(width);
+        products(&mut coarse, hidden.coarse());
+        if depth == Depth::Bytes {
+            products(&mut fine, hidden.fine());
+        }
+        self.bounds(cx, depth, strip, &hidden.states()[row], [&coarse, &fine])
+    }
+
+    /// Returns the bounds of a strip's scores from the products of its codes.
+    fn bounds(
+        &self,
+        cx: &Compute,
+        depth: Depth,
+        strip: usize,
+        state: &State,
+        sums: [&[i32; STRIP]; 2],
+    ) -> ScoreBounds {
+        let (rows, x) = match (&self.codes, depth) {
+            (Codes::Planes { upper_rows, .. }, Depth::Nibbles) => (upper_rows, &state.by_upper),
+            _ => (&self.rows, &state.by_all),
+        };
+        let mut bounds = ScoreBounds::EMPTY;
+        cx.kernel.bound_scores(sums, &rows[strip], x, &mut bounds);
+        let width = self.vocab_len - STRIP * strip;
+        if width < STRIP {
+            bounds.truncate(width);
+        }
+        bounds
+    }
+}
+
+/// The search for the best tokens of one hidden state, after the scan.
+#[derive(Clone, Copy)]
+struct RowQuery<'a> {
+    scan: &'a Scan,
+    context: ScanContext<'a>,
+    depth: Depth,
+    codes: &'a HiddenCodes,
+    row: usize,
+    k: usize,
+    allowed: Allowed<'a>,
+}
+
+impl RowQuery<'_> {
+    /// Scores the candidates among all tokens, given the best of each strip.
+    fn choose(
+        self,
+        x: &[f32],
+        best: &[StripBest],
+        candidates: &mut Candidates,
+        out: &mut [f32],
+    ) -> Outcome {
+        let ScanContext { cx, table, counts } = self.context;
+        let max = self.scan.vocab_len / MIN_TOKENS_PER_CANDIDATE;
+        let finite = self.scan.largest_norm * self.codes.states()[self.row].norm < LARGEST_SCORE;
+        if !finite || self.k > max {
+            return Outcome::Whole;
+        }
+        let mask = self.allowed.row(self.row);
+        let bounds = |strips: &[u32], out: &mut [ScoreBounds]| {
+            cx.pool.rows(out, 1, |i, out| {
+                let strip = strips[i] as usize;
+                out[0] = self.scan.bounds_of(cx, self.depth, strip, self.codes, self.row);
+                if let Some(bits) = mask {
+                    out[0].keep(bits_of_strip(bits, strip));
+                }
+            });
+        };
+        let exact = |tokens: &[u32], out: &mut [f32]| table.scores_of(cx, tokens, x, out);
+        let chosen = candidates.choose(best, self.k, max, Source { bounds, exact }, out);
+        let is_trusted = |error: f32| self.depth == Depth::Bytes || error <= MAX_TRUSTED_ERROR;
+        match chosen.filter(|chosen| is_trusted(chosen.max_error)) {
+            Some(chosen) => {
+                counts.picks.add(1);
+                counts.candidates.add(chosen.tokens);
+                Outcome::Picked
             }
-            each(row, &estimate);
+            None if self.depth == Depth::Nibbles => Outcome::Widen,
+            None => Outcome::Whole,
         }
     }
 }
 
-/// Clears the estimates of tokens that are not allowed.
-fn keep(bits: &[u32], estimates: &mut [ScoreBounds]) {
-    let halves = bits.iter().flat_map(|&word| [word as u16, (word >> STRIP) as u16]);
-    estimates.iter_mut().zip(halves).for_each(|(estimate, bits)| estimate.keep(bits));
-}
-
-/// Returns a strip of products with `width` rows.
-fn products(sums: &mut [[i32; STRIP]], width: usize) -> Strip<'_, i32> {
-    Strip::new(sums.as_flattened_mut(), STRIP, width, 0)
+/// Returns the bits of the tokens of a strip.
+fn bits_of_strip(bits: &[u32], strip: usize) -> u16 {
+    (bits[strip / 2] >> (STRIP * (strip % 2))) as u16
 }
 
 /// Combines the products with both planes into products with the codes. Intermediate values may
 /// overflow 32 bits, but the results fit.
-fn join_planes(upper: &mut [[i32; STRIP]], lower: &[[i32; STRIP]], codes: &[QuantRow]) {
-    for ((upper, lower), codes) in upper.iter_mut().zip(lower).zip(codes) {
-        let surplus = codes.sum().wrapping_mul(128);
-        for (upper, lower) in upper.iter_mut().zip(lower) {
-            *upper = upper.wrapping_mul(16).wrapping_add(*lower).wrapping_sub(surplus);
-        }
+fn join_planes(upper: &mut [i32], lower: &[i32], sum_of_codes: i32) {
+    let surplus = sum_of_codes.wrapping_mul(128);
+    for (upper, lower) in upper.iter_mut().zip(lower) {
+        *upper = upper.wrapping_mul(16).wrapping_add(*lower).wrapping_sub(surplus);
     }
 }
 

@@ -50,7 +50,7 @@ fn check(cx: &Compute, table: &FloatTable, hidden: &[f32]) -> [HeadCounts; 2] {
     let (cols, vocab_len) = (table.cols(), table.rows());
     let mut exact = vec![0.0; hidden.len() / cols * vocab_len];
     table.scores(cx, hidden, &mut exact);
-    let mut scratch = ScanScratch::new(vocab_len, cols);
+    let mut scratch = ScanScratch::new(cx, vocab_len, cols);
     let mut sorted = vec![0.0; vocab_len];
     [("scan", Depth::Bytes), ("scan4", Depth::Nibbles)].map(|(name, depth)| {
         let scan = Scan::new(cx, table, depth);
@@ -108,7 +108,7 @@ fn the_best_of_those_allowed() {
             let others = exact.iter_mut().enumerate().filter(|(token, _)| !is_allowed(*token));
             others.for_each(|(_, score)| *score = f32::NEG_INFINITY);
         }
-        let (mut scratch, counts) = (ScanScratch::new(rows, cols), HeadCounts::default());
+        let (mut scratch, counts) = (ScanScratch::new(&cx, rows, cols), HeadCounts::default());
         let mut sorted = vec![0.0; rows];
         for (name, depth) in [("scan", Depth::Bytes), ("scan4", Depth::Nibbles)] {
             let scan = Scan::new(&cx, &table, depth);
@@ -252,7 +252,7 @@ fn instruction_sets_threads_and_neighbours_change_no_bit() {
     for depth in [Depth::Bytes, Depth::Nibbles] {
         let run = |cx: &Compute, hidden: &[f32]| {
             let scan = Scan::new(cx, &table, depth);
-            let (mut scratch, counts) = (ScanScratch::new(rows, cols), HeadCounts::default());
+            let (mut scratch, counts) = (ScanScratch::new(cx, rows, cols), HeadCounts::default());
             let mut out = vec![0.0; hidden.len() / cols * rows];
             let queries = TopQueries { hidden, k: 20, allowed: Allowed::new(&[]) };
             let context = ScanContext { cx, table: &table, counts: &counts };
@@ -290,7 +290,7 @@ fn both_layouts_of_codes_give_the_same_int8_scores_near_those_of_the_table() {
     let approximate = |depth| {
         let mut out = vec![0.0; 2 * rows];
         let scan = Scan::new(&cx, &table, depth);
-        scan.approximate(&cx, &hidden, &mut out, &mut ScanScratch::new(rows, cols));
+        scan.approximate(&cx, &hidden, &mut out, &mut ScanScratch::new(&cx, rows, cols));
         out
     };
     let bytes = approximate(Depth::Bytes);
