@@ -29,8 +29,57 @@ impl QuantBatch {
     pub fn quantize(&mut self, kernel: &dyn Kernel, pool: &Pool, x: &[f32], cols: usize) {
         self.resize(x.len(), cols);
         let tiled = self.uses_tiles(kernel);
-        self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), tiled, |i, _, row| {
-            row.quantize(kernel, &x[i * cols..][..cols]);
+        self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), 1, tiled, |i, _, row| {
+            row[0].quantize(kernel, &x[i * cols..][..cols]);
+        });
+    }
+
+    /// Quantizes each row of `x` twice: row `2i` becomes the codes of row `i`, and row `2i + 1` those of
+    /// what the first leave of it, which is written to `errors`.
+    ///
+    /// # Panics
+    ///
+    /// Panics as [`quantize`](Self::quantize) does, and if `errors` is not as long as `x`.
+    pub fn quantize_twice(
+        &mut self,
+        kernel: &dyn Kernel,
+        pool: &Pool,
+        x: &[f32],
+        errors: &mut [f32],
+        cols: usize,
+    ) {
+        assert_eq!(x.len(), errors.len(), "an error for each value");
+        self.resize(2 * x.len(), cols);
+        let tiled = self.uses_tiles(kernel);
+        self.quantize_rows(pool, (errors, cols), 2, tiled, |i, errors, rows| {
+            let [coarse, fine] = rows else { unreachable!("two rows in a job") };
+            let x = &x[i * cols..][..cols];
+            coarse.quantize(kernel, x);
+            for ((error, x), &code) in errors.iter_mut().zip(x).zip(coarse.codes()) {
+                *error = *x - f32::from(code) * coarse.scale();
+            }
+            fine.quantize(kernel, errors);
+        });
+    }
+
+    /// As [`quantize`](Self::quantize), where each row is first normalized as
+    /// [`rms_norm`](crate::FloatKernel::rms_norm) does; `norm` is its weights and its epsilon.
+    ///
+    /// # Panics
+    ///
+    /// Panics as [`quantize`](Self::quantize) does.
+    pub fn norm_and_quantize(
+        &mut self,
+        kernel: &dyn Kernel,
+        pool: &Pool,
+        x: &[f32],
+        norm: (&[f32], f32),
+    ) {
+        let cols = norm.0.len();
+        self.resize(x.len(), cols);
+        let tiled = self.uses_tiles(kernel);
+        self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), 1, tiled, |i, _, row| {
+            row[0].norm_and_quantize(kernel, &x[i * cols..][..cols], norm);
         });
     }
 
@@ -50,9 +99,9 @@ impl QuantBatch {
     ) {
         self.resize(x.len(), cols);
         let tiled = self.uses_tiles(kernel);
-        self.quantize_rows(pool, (x, cols), tiled, |i, x, row| {
+        self.quantize_rows(pool, (x, cols), 1, tiled, |i, x, row| {
             make(i, x);
-            row.quantize(kernel, x);
+            row[0].quantize(kernel, x);
         });
     }
 
@@ -66,8 +115,8 @@ impl QuantBatch {
         cols: usize,
     ) {
         self.resize(x.len(), cols);
-        self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), true, |i, _, row| {
-            row.quantize(kernel, &x[i * cols..][..cols]);
+        self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), 1, true, |i, _, row| {
+            row[0].quantize(kernel, &x[i * cols..][..cols]);
         });
     }
 
@@ -76,29 +125,32 @@ impl QuantBatch {
         kernel.tile_kernel().is_some_and(|tiles| self.rows_len >= tiles.min_tokens())
     }
 
-    /// Calls `quantize(i, x, row)` with each row of `x`, a matrix given with its row length, and copies
-    /// the codes to tiles if `tiled`.
+    /// Calls `quantize(i, x, rows)` with each row of `x`, a matrix given with its row length, and the next
+    /// `rows_per_job` rows, and copies their codes to tiles if `tiled`.
     fn quantize_rows<T: Send>(
         &mut self,
         pool: &Pool,
         x: (&mut [T], usize),
+        rows_per_job: usize,
         tiled: bool,
-        quantize: impl Fn(usize, &mut [T], &mut QuantRow) + Sync,
+        quantize: impl Fn(usize, &mut [T], &mut [QuantRow]) + Sync,
     ) {
         let max_tiles = self.rows.first().map_or(0, QuantRow::max_runs);
         let max_rows = self.rows.len();
         let rows = &mut self.rows[..self.rows_len];
         if !tiled {
             self.tiles.clear();
-            return pool.row_pairs(x, (rows, 1), |i, x, row| quantize(i, x, &mut row[0]));
+            return pool.row_pairs(x, (rows, rows_per_job), quantize);
         }
         let tiles_per_band = self.cols.div_ceil(RUN);
         self.tiles.resize((rows.len(), max_rows), (tiles_per_band, max_tiles));
         let lines = self.tiles.lines_mut(rows.len().div_ceil(BAND));
-        let tiles = (lines, BAND, (tiles_per_band, 1));
-        pool.row_pairs_with_tiles(x, (rows, 1), tiles, |i, x, row, mut tiles| {
-            quantize(i, x, &mut row[0]);
-            copy_codes(&row[0], &mut tiles);
+        let tiles = (lines, BAND, (tiles_per_band, rows_per_job));
+        pool.row_pairs_with_tiles(x, (rows, rows_per_job), tiles, |i, x, rows, mut tiles| {
+            quantize(i, x, rows);
+            for (place, row) in rows.iter().enumerate() {
+                copy_codes(row, place, &mut tiles);
+            }
         });
     }
 

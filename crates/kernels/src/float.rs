@@ -142,11 +142,17 @@ pub(crate) fn add_products<L: F32x16, const N: usize>(
     }
 }
 
+/// Returns the inverse of the root of the mean square.
+#[inline(always)]
+pub(crate) fn norm_factor<S: Simd>(cpu: S, x: &[f32], eps: f32) -> f32 {
+    let [[squares]] = dots_block::<S, AsF32, 1, 1>(cpu, x, &[], [x]);
+    1.0 / (squares / x.len() as f32 + eps).sqrt()
+}
+
 #[inline(always)]
 pub(crate) fn rms_norm<S: Simd>(cpu: S, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     assert!(x.len() == weight.len() && x.len() == out.len(), "x, weight and out of one length");
-    let [[squares]] = dots_block::<S, AsF32, 1, 1>(cpu, x, &[], [x]);
-    let factor = 1.0 / (squares / x.len() as f32 + eps).sqrt();
+    let factor = norm_factor(cpu, x, eps);
     for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
         *out = x * factor * weight;
     }

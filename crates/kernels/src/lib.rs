@@ -49,6 +49,8 @@ mod tiles;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod trial;
 
+use std::ops::Range;
+
 pub use arch::{
     DotInstruction, Isa, ReadBuffer, ReadMode, dot_instructions, limit_malloc_arenas,
     prefer_huge_pages,
@@ -107,8 +109,9 @@ pub trait TileKernel: Send + Sync {
     /// Returns the number of tokens from which on tiles are faster.
     fn min_tokens(&self) -> usize;
 
-    /// Multiplies the output rows `32 * pair ..` of `w` by every row of `xs`. `y.row(t)` receives the
-    /// (at most 32) outputs of token `t`. [`multiply`] does whole matrices.
+    /// Multiplies the output rows `32 * pair ..` of `w` by the rows `tokens` of `xs`, the first of which is
+    /// a multiple of sixteen. `y.row(t)` receives the (at most 32) outputs of the `t`-th of them.
+    /// [`multiply`] does whole matrices.
     ///
     /// # Panics
     ///
@@ -118,11 +121,12 @@ pub trait TileKernel: Send + Sync {
         w: &TernaryMatrix,
         pair: usize,
         xs: &QuantBatch,
+        tokens: Range<usize>,
         y: &mut Strip<'_, f32>,
     );
 
     /// Computes the exact dot products of the rows `32 * pair ..` of `w` with every row of `xs`. `y.row(t)`
-    /// receives the (at most 32) dot products of token `t`. [`int8_pair_dots`](crate::int8_pair_dots) does
+    /// receives the (at most 32) dot products of token `t`. [`int8_pair_dots`] does
     /// the same with every kernel.
     ///
     /// # Panics

@@ -16,6 +16,16 @@ macro_rules! operations {
             fn quantize(x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32
                 = $crate::quant::quantize;
 
+            /// Normalizes one row as [`rms_norm`](FloatKernel::rms_norm) does and quantizes the
+            /// result as [`quantize`](Self::quantize) does, without storing it in between.
+            fn norm_and_quantize(
+                x: &[f32],
+                weight: &[f32],
+                eps: f32,
+                codes: &mut [i8],
+                sums: &mut [i32],
+            ) -> f32 = $crate::quant::norm_and_quantize;
+
             /// Multiplies the sixteen output rows `16 * strip ..` of `w` by every row of `xs`.
             /// `y.row(t)` receives the (at most sixteen) outputs of token `t`.
             /// [`multiply`](crate::multiply) does whole matrices.

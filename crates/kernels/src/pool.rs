@@ -274,7 +274,8 @@ impl Pool {
         strip_len: usize,
         job: impl Fn(usize, Strip<'_, T>) + Sync,
     ) {
-        self.strips_of_each([(data, row_len)], strip_len, |_, i, strip| job(i, strip));
+        let shape = (data.len().max(1), strip_len);
+        self.tiles_of_each([(data, row_len)], shape, |_, _, i, strip| job(i, strip));
     }
 
     /// As [`strips`](Self::strips), with scratch for each thread.
@@ -297,23 +298,25 @@ impl Pool {
         });
     }
 
-    /// As [`strips`](Self::strips), for two matrices of one shape. A job gets the same columns of both.
+    /// Calls `job(i, k, first, second)` for the tiles of two matrices of one shape: tile `(i, k)` as in
+    /// [`tiles_with`](Self::tiles_with), of both.
     ///
     /// # Panics
     ///
     /// Panics if the matrices are not whole rows or differ in shape, or if a job panics.
-    pub fn strip_pairs<T: Send, U: Send>(
+    pub fn tile_pairs<T: Send, U: Send>(
         &self,
         (first, second): (&mut [T], &mut [U]),
         row_len: usize,
-        strip_len: usize,
-        job: impl Fn(usize, Strip<'_, T>, Strip<'_, U>) + Sync,
+        (tile_rows, strip_len): (usize, usize),
+        job: impl Fn(usize, usize, Strip<'_, T>, Strip<'_, U>) + Sync,
     ) {
         assert_eq!(first.len(), second.len(), "two matrices of one shape");
         let second = Rows::new(second, row_len);
-        self.strips(first, row_len, strip_len, |i, first| {
-            // SAFETY: each strip of `first` is lent once, and so is that of `second` with its number.
-            job(i, first, unsafe { second.strip(i, strip_len) });
+        self.tiles_of_each([(first, row_len)], (tile_rows, strip_len), |_, i, k, first| {
+            // SAFETY: each tile of `first` is lent once, and so is that of `second` with its numbers.
+            let strip = unsafe { second.strip(k, strip_len) };
+            job(i, k, first, strip.only_rows(i * tile_rows, tile_rows));
         });
     }
 
@@ -358,30 +361,35 @@ impl Pool {
         }
     }
 
-    /// As [`strips`](Self::strips), for the strips of several matrices in one run. Each matrix is given
-    /// with its row length; `job(m, i, strip)` gets strip `i` of matrix `m`.
+    /// Calls `job(m, i, k, tile)` for the tiles of several matrices with as many rows, each given with its
+    /// row length: tile `(i, k)` of matrix `m`, as in [`tiles_with`](Self::tiles_with). Tiles of the same
+    /// rows follow each other, so that a thread mostly works on the same rows.
     ///
     /// # Panics
     ///
     /// Panics if a matrix is not a whole number of rows, or if a job panics.
-    pub fn strips_of_each<T: Send, const N: usize>(
+    pub fn tiles_of_each<T: Send, const N: usize>(
         &self,
         matrices: [(&mut [T], usize); N],
-        strip_len: usize,
-        job: impl Fn(usize, usize, Strip<'_, T>) + Sync,
+        (tile_rows, strip_len): (usize, usize),
+        job: impl Fn(usize, usize, usize, Strip<'_, T>) + Sync,
     ) {
-        assert!(strip_len > 0, "a strip has columns");
+        assert!(tile_rows > 0 && strip_len > 0, "a tile has rows and columns");
         let matrices = matrices.map(|(data, row_len)| Rows::new(data, row_len));
         let strips = |rows: &Rows<'_, T>| rows.row_len.div_ceil(strip_len);
-        self.run(matrices.iter().map(strips).sum(), |i| {
-            let mut strip = i;
+        let strips_of_all: usize = matrices.iter().map(strips).sum();
+        let blocks = matrices.iter().map(|rows| rows.len.div_ceil(tile_rows)).max().unwrap_or(0);
+        self.run(blocks * strips_of_all, |job_number| {
+            let (i, mut k) = (job_number / strips_of_all, job_number % strips_of_all);
             for (m, rows) in matrices.iter().enumerate() {
-                if strip < strips(rows) {
-                    // SAFETY: each job number is taken once in a run and belongs to one strip of one
-                    // matrix, so these columns are lent once.
-                    return job(m, strip, unsafe { rows.strip(strip, strip_len) });
+                if k < strips(rows) {
+                    // SAFETY: each job number is taken once in a run and belongs to one tile of one
+                    // matrix, so these rows of these columns are lent once.
+                    let tile =
+                        unsafe { rows.strip(k, strip_len) }.only_rows(i * tile_rows, tile_rows);
+                    return job(m, i, k, tile);
                 }
-                strip -= strips(rows);
+                k -= strips(rows);
             }
         });
     }

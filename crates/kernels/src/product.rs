@@ -8,6 +8,8 @@
 //! - one scale per group: `acc = fma(d_group as f32, scale_group, acc)` for the groups in order,
 //!   starting at 0, and then `acc * x_scale`.
 
+use std::ops::RangeInclusive;
+
 use crate::lanes::{F32x16, Simd};
 use crate::layout::five_trits::sums_by_quad_lines;
 use crate::layout::quad_lines::LINE_COLS;
@@ -15,7 +17,7 @@ use crate::line::{Line, STRIP};
 use crate::quant::RUN;
 use crate::sums::IntSums;
 use crate::ternary::StripScales;
-use crate::tiles::PAIR;
+use crate::tiles::{BAND, PAIR};
 use crate::{Kernel, Layout, Pool, QuantBatch, QuantRow, Strip, TernaryMatrix, TileKernel};
 
 /// Tokens that share one unpacking of a line.
@@ -34,9 +36,7 @@ pub fn multiply(
     xs: &QuantBatch,
     y: &mut [f32],
 ) {
-    assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result per token and row");
-    let jobs = Jobs::new(kernel, xs, &[w]);
-    pool.strips(y, w.rows(), jobs.width(), |i, mut y| jobs.multiply(w, i, &mut y));
+    multiply_each(kernel, pool, [(w, y)], xs);
 }
 
 /// Multiplies several matrices by the same rows in one run, each as [`multiply`] does. Does not
@@ -57,8 +57,8 @@ pub fn multiply_each<const N: usize>(
         (y, w.rows())
     });
     let jobs = Jobs::new(kernel, xs, &matrices);
-    pool.strips_of_each(results, jobs.width(), |m, i, mut y| {
-        jobs.multiply(matrices[m], i, &mut y);
+    pool.tiles_of_each(results, jobs.shape(), |m, block, i, mut y| {
+        jobs.multiply(matrices[m], block, i, &mut y);
     });
 }
 
@@ -77,9 +77,9 @@ pub fn multiply_add(
 ) {
     assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result per token and row");
     let jobs = Jobs::new(kernel, xs, &[w]);
-    pool.strip_pairs((y, total), w.rows(), jobs.width(), |i, mut y, mut total| {
-        jobs.multiply(w, i, &mut y);
-        for token in 0..xs.rows().len() {
+    pool.tile_pairs((y, total), w.rows(), jobs.shape(), |block, i, mut y, mut total| {
+        jobs.multiply(w, block, i, &mut y);
+        for token in 0..y.rows() {
             kernel.add(total.row(token), y.row(token));
         }
     });
@@ -102,38 +102,55 @@ pub fn multiply_gated(
     assert_eq!(gate.rows(), up.rows(), "two matrices of one shape");
     assert_eq!(first.len(), xs.rows().len() * gate.rows(), "one result per token and row");
     let jobs = Jobs::new(kernel, xs, &[gate, up]);
-    pool.strip_pairs((first, second), gate.rows(), jobs.width(), |i, mut first, mut second| {
-        jobs.multiply(gate, i, &mut first);
-        jobs.multiply(up, i, &mut second);
-        for token in 0..xs.rows().len() {
+    let results = (first, second);
+    pool.tile_pairs(results, gate.rows(), jobs.shape(), |block, i, mut first, mut second| {
+        jobs.multiply(gate, block, i, &mut first);
+        jobs.multiply(up, block, i, &mut second);
+        for token in 0..first.rows() {
             activate(first.row(token), second.row(token));
         }
     });
 }
 
-/// The division of a product into jobs: strips, or pairs of strips for tile kernels.
+/// Size of the codes of a block of tokens: with the weights, they stay in the second-level cache of CPUs
+/// with tiles while a thread multiplies them by one pair of strips after another.
+const BLOCK_BYTES: usize = 768 << 10;
+
+/// Numbers of tokens in a block. More share an unpacking of weights; fewer leave no work for some threads.
+const BLOCK_TOKENS: RangeInclusive<usize> = 64..=256;
+
+/// The division of a product into jobs: strips, or blocks of tokens by pairs of strips for tile kernels.
 struct Jobs<'a> {
     kernel: &'a dyn Kernel,
     tiles: Option<&'a dyn TileKernel>,
     xs: &'a QuantBatch,
+    block_tokens: usize,
 }
 
 impl<'a> Jobs<'a> {
     fn new(kernel: &'a dyn Kernel, xs: &'a QuantBatch, matrices: &[&TernaryMatrix]) -> Self {
         let fit = xs.tiles().tiles_per_band() > 0
             && matrices.iter().all(|w| w.layout() == Layout::QuadLines);
-        Self { kernel, tiles: kernel.tile_kernel().filter(|_| fit), xs }
+        let tiles = kernel.tile_kernel().filter(|_| fit);
+        let in_cache = BLOCK_BYTES / xs.cols().max(1) / (2 * BAND) * (2 * BAND);
+        let block_tokens = match tiles {
+            Some(_) => in_cache.clamp(*BLOCK_TOKENS.start(), *BLOCK_TOKENS.end()),
+            None => xs.rows().len().max(1),
+        };
+        Self { kernel, tiles, xs, block_tokens }
     }
 
-    /// Number of output rows of a job.
-    fn width(&self) -> usize {
-        if self.tiles.is_some() { PAIR } else { STRIP }
+    /// Number of tokens and of output rows of a job.
+    fn shape(&self) -> (usize, usize) {
+        (self.block_tokens, if self.tiles.is_some() { PAIR } else { STRIP })
     }
 
-    fn multiply(&self, w: &TernaryMatrix, i: usize, y: &mut Strip<'_, f32>) {
+    fn multiply(&self, w: &TernaryMatrix, block: usize, i: usize, y: &mut Strip<'_, f32>) {
+        let first = block * self.block_tokens;
+        let tokens = first..self.xs.rows().len().min(first + self.block_tokens);
         match self.tiles {
-            Some(tiles) => tiles.multiply_pair(w, i, self.xs, y),
-            None => self.kernel.multiply(w, i, self.xs.rows(), y),
+            Some(tiles) => tiles.multiply_pair(w, i, self.xs, tokens, y),
+            None => self.kernel.multiply(w, i, &self.xs.rows()[tokens], y),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Quantization of activations to int8: one scale per row, rounded half to even as Transformers does.
 
 use crate::Kernel;
+use crate::float::norm_factor;
 use crate::lanes::{F32x16, Simd};
 
 /// Codes in a run. Each run has its own sum, so that the sum of any group of columns is known.
@@ -11,19 +12,98 @@ const SMALLEST_ABSMAX: f32 = 1e-5;
 
 #[inline(always)]
 pub(crate) fn quantize<S: Simd>(cpu: S, x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32 {
-    assert!(codes.len().is_multiple_of(RUN) && codes.len() >= x.len(), "whole runs, all of x");
+    let (chunks, tail) = x.as_chunks::<16>();
+    quantize_row(cpu, &Plain(chunks), tail, codes, sums)
+}
+
+#[inline(always)]
+pub(crate) fn norm_and_quantize<S: Simd>(
+    cpu: S,
+    x: &[f32],
+    weight: &[f32],
+    eps: f32,
+    codes: &mut [i8],
+    sums: &mut [i32],
+) -> f32 {
+    assert_eq!(x.len(), weight.len(), "x and weight of one length");
+    let factor = norm_factor(cpu, x, eps);
+    let (chunks, tail) = x.as_chunks::<16>();
+    let (weights, weights_of_tail) = weight.as_chunks::<16>();
+    let mut normed_tail = [0.0; 16];
+    for ((normed, x), weight) in normed_tail.iter_mut().zip(tail).zip(weights_of_tail) {
+        *normed = x * factor * weight;
+    }
+    let row = Normed { chunks, weights: &weights[..chunks.len()], factor };
+    quantize_row(cpu, &row, &normed_tail[..tail.len()], codes, sums)
+}
+
+/// The whole chunks of a row. A trait rather than a closure, which is compiled without the instruction
+/// set.
+trait Chunks {
+    fn len(&self) -> usize;
+
+    fn load<S: Simd>(&self, cpu: S, i: usize) -> S::Lanes;
+}
+
+struct Plain<'a>(&'a [[f32; 16]]);
+
+impl Chunks for Plain<'_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline(always)]
+    fn load<S: Simd>(&self, cpu: S, i: usize) -> S::Lanes {
+        cpu.load(&self.0[i])
+    }
+}
+
+struct Normed<'a> {
+    chunks: &'a [[f32; 16]],
+    weights: &'a [[f32; 16]],
+    factor: f32,
+}
+
+impl Chunks for Normed<'_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.chunks.len()
+    }
+
+    #[inline(always)]
+    fn load<S: Simd>(&self, cpu: S, i: usize) -> S::Lanes {
+        cpu.load(&self.chunks[i]).mul(cpu.splat(self.factor)).mul(cpu.load(&self.weights[i]))
+    }
+}
+
+/// Quantizes a row of chunks and a tail of fewer than sixteen elements.
+#[inline(always)]
+fn quantize_row<S: Simd>(
+    cpu: S,
+    row: &impl Chunks,
+    tail: &[f32],
+    codes: &mut [i8],
+    sums: &mut [i32],
+) -> f32 {
+    let chunks = row.len();
+    let len = 16 * chunks + tail.len();
+    assert!(codes.len().is_multiple_of(RUN) && codes.len() >= len, "whole runs, all of x");
     assert_eq!(sums.len() * RUN, codes.len(), "one sum per run");
-    let absmax = absmax(cpu, x);
+    let mut max = cpu.splat(0.0).max_abs(cpu.load_tail(tail, 0.0));
+    for i in 0..chunks {
+        max = max.max_abs(row.load(cpu, i));
+    }
+    let absmax = largest_magnitude(max);
     // `max` would drop a NaN.
     let absmax = if absmax < SMALLEST_ABSMAX { SMALLEST_ABSMAX } else { absmax };
     let scale = 127.0 / absmax;
 
-    let (chunks, tail) = x.as_chunks::<16>();
-    let codes16 = codes.as_chunks_mut::<16>().0;
-    for (x, codes) in chunks.iter().zip(codes16.iter_mut()) {
-        round_to_codes(cpu, cpu.load(x), scale).store_i8(codes);
+    let (codes16, codes_of_tail) = codes.as_chunks_mut::<16>().0.split_at_mut(chunks);
+    for (i, codes) in codes16.iter_mut().enumerate() {
+        round_to_codes(cpu, row.load(cpu, i), scale).store_i8(codes);
     }
-    for (i, codes) in codes16[chunks.len()..].iter_mut().enumerate() {
+    for (i, codes) in codes_of_tail.iter_mut().enumerate() {
         // Lanes without an element hold 0 * scale, which is NaN if the row has one, and are cleared.
         let tail = if i == 0 { tail } else { &[] };
         round_to_codes(cpu, cpu.load_tail(tail, 0.0), scale).store_i8(codes);
@@ -40,17 +120,13 @@ fn run_sum(codes: &[i8; RUN]) -> i32 {
     codes.iter().map(|&code| i32::from(code)).sum()
 }
 
+/// Returns the largest magnitude of all lanes, or NaN if there is one.
 #[inline(always)]
-fn absmax<S: Simd>(cpu: S, x: &[f32]) -> f32 {
-    let (chunks, tail) = x.as_chunks::<16>();
-    let mut max = cpu.splat(0.0).max_abs(cpu.load_tail(tail, 0.0));
-    for chunk in chunks {
-        max = max.max_abs(cpu.load(chunk));
-    }
-    let mut lanes = [0.0; 16];
-    max.store(&mut lanes);
+fn largest_magnitude(lanes: impl F32x16) -> f32 {
+    let mut magnitudes = [0.0; 16];
+    lanes.store(&mut magnitudes);
     // Magnitudes compare like their bits, and a NaN is above infinity.
-    f32::from_bits(lanes.map(f32::to_bits).into_iter().fold(0, u32::max))
+    f32::from_bits(magnitudes.map(f32::to_bits).into_iter().fold(0, u32::max))
 }
 
 /// Rounds to codes. A NaN becomes -128; the scale of such a row is NaN, so the code does not matter.
@@ -95,14 +171,27 @@ impl QuantRow {
     }
 
     pub(crate) fn quantize(&mut self, kernel: &dyn Kernel, x: &[f32]) {
-        self.padded_len = x.len().next_multiple_of(RUN);
-        let codes = &mut self.codes[..self.padded_len];
+        self.fill(x.len(), |codes, sums| kernel.quantize(x, codes, sums));
+    }
+
+    pub(crate) fn norm_and_quantize(
+        &mut self,
+        kernel: &dyn Kernel,
+        x: &[f32],
+        (weight, eps): (&[f32], f32),
+    ) {
+        self.fill(x.len(), |codes, sums| kernel.norm_and_quantize(x, weight, eps, codes, sums));
+    }
+
+    /// Sets the codes of `len` columns. `quantize` writes them and their sums and returns the scale.
+    fn fill(&mut self, len: usize, quantize: impl FnOnce(&mut [i8], &mut [i32]) -> f32) {
+        self.padded_len = len.next_multiple_of(RUN);
         let run_sums = &mut self.run_sums[..self.padded_len / RUN];
-        self.scale = kernel.quantize(x, codes, run_sums);
+        self.scale = quantize(&mut self.codes[..self.padded_len], run_sums);
         self.sum = run_sums.iter().sum();
     }
 
-    /// Returns the number of runs that fit.
+    /// Returns the largest number of runs that there is room for.
     pub(crate) fn max_runs(&self) -> usize {
         self.run_sums.len()
     }

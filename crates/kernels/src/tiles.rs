@@ -67,9 +67,9 @@ impl TiledCodes {
     }
 }
 
-/// Copies the codes of a row to its line of each tile of its band.
-pub(crate) fn copy_codes(row: &QuantRow, tiles: &mut Strip<'_, Line>) {
+/// Copies the codes of a row to line `place` of each tile.
+pub(crate) fn copy_codes(row: &QuantRow, place: usize, tiles: &mut Strip<'_, Line>) {
     for (tile, run) in row.codes().as_chunks::<RUN>().0.iter().enumerate() {
-        tiles.row(tile)[0] = Line(run.map(i8::cast_unsigned));
+        tiles.row(tile)[place] = Line(run.map(i8::cast_unsigned));
     }
 }

@@ -27,8 +27,9 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
 
 type Check = fn(&dyn Kernel);
 
-const CHECKS: [(Op, Check); 17] = [
+const CHECKS: [(Op, Check); 18] = [
     (Op::Quantize, check_quantize),
+    (Op::NormAndQuantize, check_norm_and_quantize),
     (Op::Multiply, check_multiply),
     (Op::Int8Dots, check_int8_dots),
     (Op::NibbleDots, check_nibble_dots),
@@ -128,6 +129,26 @@ fn check_quantize_row(kernel: &dyn Kernel, x: &[f32]) {
     let ((codes, sums, scale), found) = (run(scalar()), run(kernel));
     assert_eq!((&codes, &sums), (&found.0, &found.1), "{} on {x:?}", kernel.isa());
     assert_same(|| format!("{} on {x:?}", kernel.isa()), &[scale], &[found.2]);
+}
+
+/// In one operation as in two.
+fn check_norm_and_quantize(kernel: &dyn Kernel) {
+    let random = &mut Random(12);
+    for len in LENGTHS.skip(1).chain([127, 128, 2560]) {
+        for kind in Floats::ALL {
+            let (x, weight) = (random.floats(len, kind), random.floats(len, Floats::Plain));
+            let padded = len.next_multiple_of(64) + 64;
+            let room = || (vec![77_i8; padded], vec![77; padded / 64]);
+            let (mut normed, (mut codes, mut sums)) = (vec![0.0; len], room());
+            scalar().rms_norm(&x, &weight, 1e-5, &mut normed);
+            let scale = scalar().quantize(&normed, &mut codes, &mut sums);
+            let (mut found_codes, mut found_sums) = room();
+            let found =
+                kernel.norm_and_quantize(&x, &weight, 1e-5, &mut found_codes, &mut found_sums);
+            assert_eq!((codes, sums), (found_codes, found_sums), "{} on {x:?}", kernel.isa());
+            assert_same(|| format!("{} on {x:?}", kernel.isa()), &[scale], &[found]);
+        }
+    }
 }
 
 fn check_multiply(kernel: &dyn Kernel) {
@@ -400,6 +421,7 @@ fn numerics(kernel: &dyn Kernel) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Op {
     Quantize,
+    NormAndQuantize,
     Multiply,
     Int8Dots,
     NibbleDots,
@@ -447,6 +469,21 @@ impl TernaryKernel for Planted {
     fn quantize(&self, x: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32 {
         let scale = scalar().quantize(x, codes, sums);
         if self.0 == Op::Quantize && x.len() == 67 {
+            codes[66] = codes[66].wrapping_add(1);
+        }
+        scale
+    }
+
+    fn norm_and_quantize(
+        &self,
+        x: &[f32],
+        weight: &[f32],
+        eps: f32,
+        codes: &mut [i8],
+        sums: &mut [i32],
+    ) -> f32 {
+        let scale = scalar().norm_and_quantize(x, weight, eps, codes, sums);
+        if self.0 == Op::NormAndQuantize && x.len() == 67 {
             codes[66] = codes[66].wrapping_add(1);
         }
         scale

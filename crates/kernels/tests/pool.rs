@@ -198,7 +198,7 @@ fn the_number_of_threads_changes_no_result() {
 }
 
 #[test]
-fn pairs_of_rows_and_of_strips_come_together() {
+fn pairs_of_rows_and_of_tiles_come_together() {
     let pool = Pool::new(3);
     let (mut a, mut b) = (vec![0; 7 * 5], vec![0; 7 * 2]);
     pool.row_pairs((&mut a, 5), (&mut b, 2), |i, a, b| {
@@ -209,27 +209,44 @@ fn pairs_of_rows_and_of_strips_come_together() {
     assert!(b.iter().copied().eq((0..14).map(|i| i / 2 * 10)));
 
     let (mut a, mut b) = (vec![0; 2 * 50], vec![0_i8; 2 * 50]);
-    pool.strip_pairs((&mut a, &mut b), 50, 16, |i, mut a, mut b| {
-        for row in 0..2 {
-            a.row(row).fill(100 * row + i);
-            b.row(row).fill(i as i8);
-        }
+    pool.tile_pairs((&mut a, &mut b), 50, (1, 16), |row, i, mut a, mut b| {
+        assert_eq!((a.rows(), b.rows()), (1, 1));
+        a.row(0).fill(100 * row + i);
+        b.row(0).fill(i as i8);
     });
     assert!(a.iter().copied().eq((0..100).map(|at| at / 50 * 100 + at % 50 / 16)));
     assert!(b.iter().copied().eq((0..100).map(|at| (at % 50 / 16) as i8)));
 }
 
 #[test]
-fn strips_of_several_matrices_are_one_run() {
+fn tiles_of_several_matrices_are_one_run() {
     let pool = Pool::new(2);
     let (mut a, mut b, mut c) = (vec![0; 2 * 40], vec![0; 2 * 7], vec![0; 2 * 32]);
     let matrices = [(&mut a[..], 40), (&mut b[..], 7), (&mut c[..], 32)];
-    pool.strips_of_each(matrices, 16, |m, i, mut strip| {
+    pool.tiles_of_each(matrices, (2, 16), |m, block, i, mut tile| {
+        assert_eq!(block, 0);
         for row in 0..2 {
-            strip.row(row).fill(100 * (m + 1) + i);
+            tile.row(row).fill(100 * (m + 1) + i);
         }
     });
     assert!(a.iter().copied().eq((0..80).map(|at| 100 + at % 40 / 16)));
     assert!(b.iter().all(|&b| b == 200));
     assert!(c.iter().copied().eq((0..64).map(|at| 300 + at % 32 / 16)));
+}
+
+#[test]
+fn tiles_of_the_same_rows_follow_each_other() {
+    let pool = Pool::new(1);
+    let (mut a, mut b) = (vec![0; 5 * 20], vec![0; 5 * 16]);
+    let order = Mutex::new(Vec::new());
+    pool.tiles_of_each([(&mut a[..], 20), (&mut b[..], 16)], (2, 16), |m, block, i, mut tile| {
+        order.lock().unwrap().push((block, m, i));
+        for row in 0..tile.rows() {
+            tile.row(row).fill(100 * block + 10 * m + i + 1);
+        }
+    });
+    let order = order.into_inner().unwrap();
+    assert!(order.is_sorted() && order.len() == 3 * 3, "{order:?}");
+    assert!(a.iter().copied().eq((0..100).map(|at| at / 40 * 100 + at % 20 / 16 + 1)));
+    assert!(b.iter().copied().eq((0..80).map(|at| at / 32 * 100 + 11)));
 }

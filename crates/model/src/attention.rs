@@ -48,14 +48,14 @@ impl AttentionBlock<'_> {
         let products = [(&w.query, &mut *query), (&w.key, &mut *key), (&w.value, &mut *value)];
         match &w.input_norms {
             None => {
-                norm_and_quantize(cx, hidden, &w.norm, normed, &mut s.attn_in);
+                norm_and_quantize(cx, hidden, &w.norm, &mut s.attn_in);
                 s.clock.lap(Phase::Norms);
                 multiply_each(cx.kernel, &cx.pool, products, &s.attn_in);
             }
             Some(norms) => {
                 norm_rows(cx, hidden, &w.norm, normed);
                 for ((matrix, y), norm) in products.into_iter().zip(norms) {
-                    norm_and_quantize(cx, normed, norm, delta, &mut s.attn_in);
+                    norm_and_quantize(cx, normed, norm, &mut s.attn_in);
                     multiply_each(cx.kernel, &cx.pool, [(matrix, y)], &s.attn_in);
                 }
             }
@@ -82,8 +82,7 @@ impl AttentionBlock<'_> {
         AttendStep { cx, recipe, kv, layer, batch, rows, visible, query }.run(&mut s.attend, heads);
         s.clock.lap(Phase::Attention);
 
-        // The queries are no longer needed: their buffer takes the normed heads.
-        maybe_norm_and_quantize(cx, heads, w.sub_norm.as_ref(), query, &mut s.attn_out, query_len);
+        maybe_norm_and_quantize(cx, heads, w.sub_norm.as_ref(), &mut s.attn_out, query_len);
         s.clock.lap(Phase::Norms);
         let out = Residual { delta, normed, hidden };
         multiply_norm_add(cx, &w.output, w.output_norm.as_ref(), &s.attn_out, out);

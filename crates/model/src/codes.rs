@@ -7,18 +7,9 @@ use wf_kernels::{QuantBatch, TernaryMatrix, multiply_add, multiply_each};
 use crate::compute::Compute;
 use crate::weights::Norm;
 
-/// Norms every row of `x` into `normed` and quantizes the result.
-pub(crate) fn norm_and_quantize(
-    cx: &Compute,
-    x: &[f32],
-    norm: &Norm,
-    normed: &mut [f32],
-    codes: &mut QuantBatch,
-) {
-    let len = norm.weight.len();
-    codes.quantize_with(cx.kernel, &cx.pool, normed, len, |row, normed| {
-        cx.kernel.rms_norm(&x[row * len..][..len], &norm.weight, norm.eps, normed);
-    });
+/// Norms every row of `x` and quantizes the result.
+pub(crate) fn norm_and_quantize(cx: &Compute, x: &[f32], norm: &Norm, codes: &mut QuantBatch) {
+    codes.norm_and_quantize(cx.kernel, &cx.pool, x, (&norm.weight, norm.eps));
 }
 
 /// Norms rows of `cols` elements if there is a norm, and quantizes the result.
@@ -26,12 +17,11 @@ pub(crate) fn maybe_norm_and_quantize(
     cx: &Compute,
     x: &[f32],
     norm: Option<&Norm>,
-    normed: &mut [f32],
     codes: &mut QuantBatch,
     cols: usize,
 ) {
     match norm {
-        Some(norm) => norm_and_quantize(cx, x, norm, normed, codes),
+        Some(norm) => norm_and_quantize(cx, x, norm, codes),
         None => codes.quantize(cx.kernel, &cx.pool, x, cols),
     }
 }

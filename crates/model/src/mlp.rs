@@ -40,14 +40,14 @@ impl MlpBlock<'_> {
             norm_rows(cx, hidden, &w.norm, normed);
             let products = [(&w.gate, &mut *gate), (&w.up, &mut *up)];
             for ((matrix, y), norm) in products.into_iter().zip(norms) {
-                norm_and_quantize(cx, normed, norm, delta, &mut s.ffn_in);
+                norm_and_quantize(cx, normed, norm, &mut s.ffn_in);
                 multiply_each(cx.kernel, &cx.pool, [(matrix, y)], &s.ffn_in);
             }
             cx.pool.rows(gate, ffn_len, |row, gate| {
                 activate(cx.kernel, gate, &up[row * ffn_len..][..ffn_len]);
             });
         } else {
-            norm_and_quantize(cx, hidden, &w.norm, normed, &mut s.ffn_in);
+            norm_and_quantize(cx, hidden, &w.norm, &mut s.ffn_in);
             s.clock.lap(Phase::Norms);
             if !sparse.neurons(cx, step, &w.gate, &s.ffn_in, gate) {
                 let (matrices, outputs) = ((&w.gate, &w.up), (&mut *gate, &mut *up));
@@ -59,8 +59,7 @@ impl MlpBlock<'_> {
         }
         s.clock.lap(Phase::GateUp);
 
-        // `up` is no longer needed: its buffer takes the normed neurons.
-        maybe_norm_and_quantize(cx, gate, w.sub_norm.as_ref(), up, &mut s.ffn_mid, ffn_len);
+        maybe_norm_and_quantize(cx, gate, w.sub_norm.as_ref(), &mut s.ffn_mid, ffn_len);
         s.clock.lap(Phase::Norms);
         if !sparse.down(cx, step, &s.ffn_mid, delta, hidden) {
             let out = Residual { delta, normed, hidden };

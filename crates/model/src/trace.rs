@@ -2,8 +2,11 @@
 
 use wf_kernels::QuantBatch;
 
+use crate::codes::norm_rows;
+use crate::compute::Compute;
 use crate::forward::Model;
 use crate::segment::Segment;
+use crate::weights::Norm;
 
 /// Inner values of one layer. Rows are the tokens of the batch, one after another.
 #[derive(Debug)]
@@ -38,9 +41,14 @@ pub struct Quantized {
 }
 
 impl Quantized {
-    fn new(values: &[f32], batch: &QuantBatch) -> Self {
+    /// `values` is what `batch` was quantized from, if there is no norm before it.
+    fn new(cx: &Compute, values: &[f32], norm: Option<&Norm>, batch: &QuantBatch) -> Self {
         let codes = batch.rows().iter().flat_map(|row| &row.codes()[..batch.cols()]);
-        Self { codes: codes.copied().collect(), values: values.to_vec() }
+        let mut values = values.to_vec();
+        if let Some(norm) = norm {
+            norm_rows(cx, &values.clone(), norm, &mut values);
+        }
+        Self { codes: codes.copied().collect(), values }
     }
 }
 
@@ -61,28 +69,28 @@ impl Model {
         let attention = recipe.attention();
         let (query_len, kv_len) = (rows * attention.query_len(), rows * attention.kv_len());
         let (hidden_len, ffn_len) = (hidden.len(), rows * self.network.max_ffn_len());
-        let sub_norms = attention.sub_norm.is_some();
 
         self.run_attention(layer, batch);
-        let s = &self.scratch;
-        let attn_in = Quantized::new(&s.normed[..hidden_len], &s.attn_in);
-        // With a sub-norm, the normed heads and neurons are in the buffers of queries and up.
-        let multiplied = if sub_norms { &s.query } else { &s.heads };
-        let attn_out = Quantized::new(&multiplied[..query_len], &s.attn_out);
+        let (s, cx) = (&self.scratch, &self.compute);
+        let w = &self.weights.layers[layer].attention;
+        let attn_in = Quantized::new(cx, hidden, Some(&w.norm), &s.attn_in);
+        let heads = s.heads[..query_len].to_vec();
+        let attn_out = Quantized::new(cx, &heads, w.sub_norm.as_ref(), &s.attn_out);
         let attn_delta = s.delta[..hidden_len].to_vec();
+        let ffn_hidden = s.hidden[..hidden_len].to_vec();
 
         self.run_mlp(layer);
-        let s = &self.scratch;
-        let multiplied = if sub_norms { &s.up } else { &s.gate };
+        let (s, cx) = (&self.scratch, &self.compute);
+        let w = &self.weights.layers[layer].mlp;
         LayerTrace {
             attn_in,
             keys: s.key[..kv_len].to_vec(),
             values: s.value[..kv_len].to_vec(),
-            heads: s.heads[..query_len].to_vec(),
+            heads,
             attn_out,
             attn_delta,
-            ffn_in: Quantized::new(&s.normed[..hidden_len], &s.ffn_in),
-            ffn_mid: Quantized::new(&multiplied[..ffn_len], &s.ffn_mid),
+            ffn_in: Quantized::new(cx, &ffn_hidden, Some(&w.norm), &s.ffn_in),
+            ffn_mid: Quantized::new(cx, &s.gate[..ffn_len], w.sub_norm.as_ref(), &s.ffn_mid),
             output: s.hidden[..hidden_len].to_vec(),
         }
     }

@@ -176,7 +176,8 @@ pub fn multiply_add_columns(
     assert_eq!(y.len(), w.rows, "one result per row");
     // A job has at least a line, and there are few of them: each thread gets one job.
     let job_lines = w.lines_per_column().div_ceil(pool.threads()).max(1);
-    pool.strip_pairs((y, total), w.rows, job_lines * COLUMN_LINE_ROWS, |job, mut y, mut total| {
+    let shape = (1, job_lines * COLUMN_LINE_ROWS);
+    pool.tile_pairs((y, total), w.rows, shape, |_, job, mut y, mut total| {
         kernel.multiply_columns(w, job * job_lines, x, y.row(0));
         kernel.add(total.row(0), y.row(0));
     });

@@ -61,7 +61,7 @@ impl Candidates {
         best: &[StripBest],
         k: usize,
         max: usize,
-        source: Source<impl Fn(&[u32], &mut [ScoreBounds]), impl Fn(&[u32], &mut [f32])>,
+        source: &Source<impl Fn(&[u32], &mut [ScoreBounds]), impl Fn(&[u32], &mut [f32])>,
         out: &mut [f32],
     ) -> Option<Chosen> {
         out.fill(f32::NEG_INFINITY);

@@ -2,6 +2,7 @@
 
 use wf_kernels::{QuantBatch, QuantRow, VectorBounds};
 
+use super::Depth;
 use crate::compute::Compute;
 
 /// Factor that covers the error of norms, computed in f64 over at most 2^17 products (2^-36), and the
@@ -19,9 +20,10 @@ const TRUSTED_SIGMAS: f64 = 8.0;
 
 pub(super) struct HiddenCodes {
     cols: usize,
+    /// For each state its coarse codes, then the codes of what these leave.
+    pairs: QuantBatch,
+    /// The coarse codes alone, for scans that need no others.
     coarse: QuantBatch,
-    /// Codes of the errors of the coarse codes.
-    fine: QuantBatch,
     errors: Vec<f32>,
     states: Vec<State>,
 }
@@ -40,45 +42,37 @@ impl HiddenCodes {
     pub(super) fn new(max: usize, cols: usize) -> Self {
         Self {
             cols,
+            pairs: QuantBatch::new(2 * max, cols),
             coarse: QuantBatch::new(max, cols),
-            fine: QuantBatch::new(max, cols),
             errors: vec![0.0; max * cols],
             states: Vec::with_capacity(max),
         }
     }
 
-    pub(super) fn cols(&self) -> usize {
-        self.cols
-    }
-
-    pub(super) fn coarse(&self) -> &QuantBatch {
-        &self.coarse
-    }
-
-    pub(super) fn fine(&self) -> &QuantBatch {
-        &self.fine
+    /// Returns the codes that a scan of `depth` multiplies: one row for each state, or two.
+    pub(super) fn codes(&self, depth: Depth) -> &QuantBatch {
+        match depth {
+            Depth::Bytes => &self.pairs,
+            Depth::Nibbles => &self.coarse,
+        }
     }
 
     pub(super) fn states(&self) -> &[State] {
         &self.states
     }
 
-    /// Replaces the states by the rows of `hidden`.
-    pub(super) fn quantize(&mut self, cx: &Compute, hidden: &[f32], cols: usize) {
-        let row = |i: usize| &hidden[i * cols..][..cols];
-        self.coarse.quantize(cx.kernel, &cx.pool, hidden, cols);
-        let coarse = self.coarse.rows();
+    /// Replaces the states by the rows of `hidden`, for scans of `depth`.
+    pub(super) fn quantize(&mut self, cx: &Compute, hidden: &[f32], depth: Depth) {
         let errors = &mut self.errors[..hidden.len()];
-        self.fine.quantize_with(cx.kernel, &cx.pool, errors, cols, |i, errors| {
-            let codes = coarse[i].codes();
-            for ((error, x), &code) in errors.iter_mut().zip(row(i)).zip(codes) {
-                *error = *x - f32::from(code) * coarse[i].scale();
-            }
-        });
-        let fine = self.fine.rows();
-        self.states.resize(coarse.len(), State::default());
+        self.pairs.quantize_twice(cx.kernel, &cx.pool, hidden, errors, self.cols);
+        if depth == Depth::Nibbles {
+            self.coarse.quantize(cx.kernel, &cx.pool, hidden, self.cols);
+        }
+        let pairs = self.pairs.rows().as_chunks().0;
+        self.states.resize(pairs.len(), State::default());
         cx.pool.rows(&mut self.states, 1, |i, state| {
-            state[0] = State::new(row(i), &coarse[i], &fine[i]);
+            let [coarse, fine] = &pairs[i];
+            state[0] = State::new(&hidden[i * self.cols..][..self.cols], coarse, fine);
         });
     }
 }

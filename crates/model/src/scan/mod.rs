@@ -68,6 +68,16 @@ pub(crate) enum Depth {
     Bytes,
 }
 
+impl Depth {
+    /// Returns the number of rows of codes for each hidden state.
+    fn rows_of_codes(self) -> usize {
+        match self {
+            Self::Bytes => 2,
+            Self::Nibbles => 1,
+        }
+    }
+}
+
 /// Queries for the `k` best allowed tokens of each row of `hidden`.
 #[derive(Clone, Copy)]
 pub(crate) struct TopQueries<'a> {
@@ -226,7 +236,7 @@ impl Scan {
         let (cx, TopQueries { hidden, k, allowed }) = (context.cx, queries);
         let (cols, vocab_len) = (context.table.cols(), self.vocab_len);
         let strips = vocab_len.div_ceil(STRIP);
-        s.hidden.quantize(cx, hidden, cols);
+        s.hidden.quantize(cx, hidden, depth);
         let codes = &s.hidden;
         let best = &mut s.best[..codes.states().len() * strips];
         cx.pool.strips(best, strips, STRIPS_PER_PAIR, |pair, mut out| {
@@ -261,8 +271,7 @@ impl Scan {
         out: &mut [f32],
         s: &mut ScanScratch,
     ) {
-        let cols = s.hidden.cols();
-        s.hidden.quantize(cx, hidden, cols);
+        s.hidden.quantize(cx, hidden, Depth::Bytes);
         cx.pool.strips(out, self.vocab_len, PAIR, |pair, mut out| {
             self.estimate(cx, Depth::Bytes, pair, &s.hidden, |row, i, bounds| {
                 let out = out.row(row).chunks_mut(STRIP).nth(i).expect("a strip of the pair");
@@ -283,13 +292,13 @@ impl Scan {
     ) {
         // Most steps have one state: a buffer for more would be cleared in vain.
         match hidden.states().len() {
-            1 => self.estimate_in::<1>(cx, depth, pair, hidden, each),
-            _ => self.estimate_in::<SCANNED_AT_ONCE>(cx, depth, pair, hidden, each),
+            1 => self.estimate_in::<2>(cx, depth, pair, hidden, each),
+            _ => self.estimate_in::<{ 2 * SCANNED_AT_ONCE }>(cx, depth, pair, hidden, each),
         }
     }
 
-    /// [`estimate`](Self::estimate) with a buffer for the products of `STATES` states.
-    fn estimate_in<const STATES: usize>(
+    /// [`estimate`](Self::estimate) with a buffer for the products of `CODES` rows of codes.
+    fn estimate_in<const CODES: usize>(
         &self,
         cx: &Compute,
         depth: Depth,
@@ -297,22 +306,18 @@ impl Scan {
         hidden: &HiddenCodes,
         mut each: impl FnMut(usize, usize, ScoreBounds),
     ) {
-        let states = hidden.states();
+        let codes = hidden.codes(depth);
         let strips = STRIPS_PER_PAIR * pair..self.rows.len().min(STRIPS_PER_PAIR * (pair + 1));
         let width = self.vocab_len.min(PAIR * (pair + 1)) - PAIR * pair;
-        let [mut coarse, mut fine] = [[[0; PAIR]; STATES]; 2];
-        let products = |sums: &mut [[i32; PAIR]; STATES], codes: &QuantBatch| {
-            let sums = sums[..states.len()].as_flattened_mut();
-            self.products(cx, depth, pair, codes, &mut Strip::new(sums, PAIR, width, 0));
-        };
-        products(&mut coarse, hidden.coarse());
-        if depth == Depth::Bytes {
-            products(&mut fine, hidden.fine());
-        }
-        for (row, (coarse, fine)) in coarse.iter().zip(&fine).take(states.len()).enumerate() {
-            let sums = coarse.as_chunks().0.iter().zip(fine.as_chunks().0);
-            for (i, (strip, (coarse, fine))) in strips.clone().zip(sums).enumerate() {
-                each(row, i, self.bounds(cx, depth, strip, &states[row], [coarse, fine]));
+        let mut sums = [[[0; STRIP]; STRIPS_PER_PAIR]; CODES];
+        let sums = &mut sums[..codes.rows().len()];
+        let flat = sums.as_flattened_mut().as_flattened_mut();
+        self.products(cx, depth, pair, codes, &mut Strip::new(flat, PAIR, width, 0));
+        let sums = sums.chunks_exact(depth.rows_of_codes());
+        for (row, (state, sums)) in hidden.states().iter().zip(sums).enumerate() {
+            for (i, strip) in strips.clone().enumerate() {
+                let fine = sums.get(1).map_or(&[0; STRIP], |fine| &fine[i]);
+                each(row, i, self.bounds(cx, depth, strip, state, [&sums[0][i], fine]));
             }
         }
     }
@@ -372,16 +377,12 @@ impl Scan {
         row: usize,
     ) -> ScoreBounds {
         let width = self.vocab_len.min(STRIP * (strip + 1)) - STRIP * strip;
-        let [mut coarse, mut fine] = [[0; STRIP]; 2];
-        let products = |sums: &mut [i32; STRIP], codes: &QuantBatch| {
-            let sums = &mut Strip::new(sums, STRIP, width, 0);
-            self.strip_products(cx, depth, strip, &codes.rows()[row..=row], sums);
-        };
-        products(&mut coarse, hidden.coarse());
-        if depth == Depth::Bytes {
-            products(&mut fine, hidden.fine());
-        }
-        self.bounds(cx, depth, strip, &hidden.states()[row], [&coarse, &fine])
+        let rows = depth.rows_of_codes();
+        let codes = &hidden.codes(depth).rows()[row * rows..][..rows];
+        let mut sums = [[0; STRIP]; 2];
+        let flat = sums[..rows].as_flattened_mut();
+        self.strip_products(cx, depth, strip, codes, &mut Strip::new(flat, STRIP, width, 0));
+        self.bounds(cx, depth, strip, &hidden.states()[row], sums.each_ref())
     }
 
     /// Returns the bounds of a strip's scores from the products of its codes.
@@ -445,7 +446,7 @@ impl RowQuery<'_> {
             });
         };
         let exact = |tokens: &[u32], out: &mut [f32]| table.scores_of(cx, tokens, x, out);
-        let chosen = candidates.choose(best, self.k, max, Source { bounds, exact }, out);
+        let chosen = candidates.choose(best, self.k, max, &Source { bounds, exact }, out);
         let is_trusted = |error: f32| self.depth == Depth::Bytes || error <= MAX_TRUSTED_ERROR;
         match chosen.filter(|chosen| is_trusted(chosen.max_error)) {
             Some(chosen) => {

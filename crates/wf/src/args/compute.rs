@@ -88,9 +88,7 @@ pub(crate) struct ComputeArgs {
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 
-    /// Instruction set: scalar, neon, dotprod, i8mm, avx2, avx512, avxvnni, avx512vnni or amx
-    /// [default: the best this CPU supports]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = isa_help())]
     pub(crate) isa: Option<Isa>,
 
     /// Layout of trits in memory: quad-lines (2 bits each) or five-trits (1.6 bits) [default: the
@@ -179,6 +177,13 @@ fn parse_full_head(name: &str) -> Result<HeadMode, String> {
         Ok(HeadMode::Auto) => Ok(HeadMode::Full),
         _ => Err("must be full or int8, because this command needs all logits".to_owned()),
     }
+}
+
+fn isa_help() -> String {
+    let names = Isa::ALL.map(Isa::name);
+    let (last, others) = names.split_last().expect("there are instruction sets");
+    let others = others.join(", ");
+    format!("Instruction set: {others} or {last} [default: the best this CPU supports]")
 }
 
 fn parse_layout(name: &str) -> Result<Layout, String> {

@@ -11,6 +11,7 @@ mod product;
 mod tests;
 mod tiles;
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::avx512::Avx512;
@@ -69,9 +70,10 @@ impl TileKernel for Amx {
         w: &TernaryMatrix,
         pair: usize,
         xs: &QuantBatch,
+        tokens: Range<usize>,
         y: &mut Strip<'_, f32>,
     ) {
-        product::multiply_pair(*self, w, pair, xs, y);
+        product::multiply_pair(*self, w, pair, (xs, tokens), y);
     }
 
     fn int8_dots(&self, w: &Int8Matrix, pair: usize, xs: &QuantBatch, y: &mut Strip<'_, i32>) {

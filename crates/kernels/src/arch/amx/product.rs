@@ -57,17 +57,19 @@ pub(super) fn multiply_pair(
     cpu: Amx,
     w: &TernaryMatrix,
     pair: usize,
-    xs: &QuantBatch,
+    (xs, tokens): (&QuantBatch, Range<usize>),
     y: &mut Strip<'_, f32>,
 ) {
     let rows = PAIR * pair..w.rows().min(PAIR * (pair + 1));
-    assert!(y.rows() == xs.rows().len() && y.width() == rows.len(), "the strips of w");
+    assert!(y.rows() == tokens.len() && y.width() == rows.len(), "the strips of w");
+    assert!(tokens.start.is_multiple_of(BAND), "whole bands before the tokens");
     let tiles = w.strip_lines(2 * pair).len() / TILE_LINES;
     assert_eq!(xs.tiles().tiles_per_band(), tiles, "as many tiles of codes as of weights");
     let strips = 2 * pair..rows.end.div_ceil(STRIP);
     WORK.with_borrow_mut(|work| {
-        for (pass, rows) in xs.rows().chunks(PASS).enumerate() {
-            let pass = Pass { w, strips: strips.clone(), xs, rows, first: pass * PASS };
+        for (pass, rows) in xs.rows()[tokens.clone()].chunks(PASS).enumerate() {
+            let first = (tokens.start + pass * PASS) / BAND;
+            let pass = Pass { w, strips: strips.clone(), xs, rows, first, out: pass * PASS };
             // SAFETY: `cpu` exists, so the CPU has the features.
             unsafe { pass.multiply(cpu, y, work) };
         }
@@ -118,9 +120,11 @@ struct Pass<'a> {
     w: &'a TernaryMatrix,
     strips: Range<usize>,
     xs: &'a QuantBatch,
-    /// Rows of `xs` from row `first` on, which starts a band.
+    /// Rows of `xs` from band `first` on.
     rows: &'a [QuantRow],
     first: usize,
+    /// Row of the results of the first of them.
+    out: usize,
 }
 
 impl Pass<'_> {
@@ -185,7 +189,7 @@ impl Pass<'_> {
         let strip_tiles = |strip| &self.w.strip_lines(strip).as_chunks().0[chunk.clone()];
         let packed = PackedTiles::new(self.both_strips().map(strip_tiles));
         let weights = &mut work.weights[..places];
-        let band = |i: usize| &self.xs.tiles().band(self.first / BAND + i)[chunk.clone()];
+        let band = |i: usize| &self.xs.tiles().band(self.first + i)[chunk.clone()];
         let two_bands = |i: usize| [band(2 * i), band(2 * i + 1)];
         let bands = self.rows.len().div_ceil(BAND);
         match work.sums[..bands].as_chunks_mut() {
@@ -251,7 +255,7 @@ impl Pass<'_> {
     ) {
         for (t, x) in self.rows.iter().enumerate() {
             let factor = cpu.splat(x.scale());
-            for (side, results) in y.row(self.first + t).chunks_mut(STRIP).enumerate() {
+            for (side, results) in y.row(self.out + t).chunks_mut(STRIP).enumerate() {
                 let lanes = scaled(t, side).mul(factor);
                 match results.as_chunks_mut() {
                     ([whole], _) => lanes.store(whole),

@@ -48,7 +48,7 @@ impl Random {
 
 fn matrix(trits: &[i8], cols: usize, scales: Scales) -> TernaryMatrix {
     let mut w = TernaryMatrix::new(trits.len() / cols, cols, scales);
-    let read = |rows: std::ops::Range<usize>, out: &mut [i8]| {
+    let read = |rows: Range<usize>, out: &mut [i8]| {
         out.copy_from_slice(&trits[rows.start * cols..rows.end * cols]);
         Ok::<(), ()>(())
     };
@@ -166,7 +166,7 @@ fn products_with_int8_codes_have_the_bits_of_the_scalar_kernel() {
     {
         let codes: Vec<i8> = (0..rows * cols).map(|_| random.below(255) as i8).collect();
         let codes: Vec<i8> = codes.into_iter().map(|code| code.max(-127)).collect();
-        let read = |range: std::ops::Range<usize>, out: &mut [i8]| {
+        let read = |range: Range<usize>, out: &mut [i8]| {
             out.copy_from_slice(&codes[range.start * cols..range.end * cols]);
             Ok::<(), ()>(())
         };
