@@ -1,4 +1,4 @@
-//! What goes into the reader of a format and what comes out of it.
+//! Input and output of the readers of formats.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a model says about text: its tokenizer, chat template and sampling parameters.
+//! Facts of a model about text: its tokenizer, chat template and sampling parameters.
 //!
 //! This crate checks that the tables of a vocabulary are consistent; it does not tokenize.
 

@@ -83,28 +83,6 @@ impl QuantBatch {
         });
     }
 
-    /// As [`quantize`](Self::quantize), where `make(i, row)` first writes each row of `x` on the thread
-    /// that quantizes it.
-    ///
-    /// # Panics
-    ///
-    /// Panics as [`quantize`](Self::quantize) does.
-    pub fn quantize_with(
-        &mut self,
-        kernel: &dyn Kernel,
-        pool: &Pool,
-        x: &mut [f32],
-        cols: usize,
-        make: impl Fn(usize, &mut [f32]) + Sync,
-    ) {
-        self.resize(x.len(), cols);
-        let tiled = self.uses_tiles(kernel);
-        self.quantize_rows(pool, (x, cols), 1, tiled, |i, x, row| {
-            make(i, x);
-            row[0].quantize(kernel, x);
-        });
-    }
-
     /// As [`quantize`](Self::quantize), also to tiles, however few the rows.
     #[cfg(test)]
     pub(crate) fn quantize_to_tiles(

@@ -173,7 +173,7 @@ struct Published {
     info: ModelInfo,
     weights: Weights,
     spell: fn(TensorName) -> String,
-    /// What the stored scale is to the factor, if there is one.
+    /// Relation of the stored scale to the factor, if there is one.
     factor: Option<fn(f32) -> f32>,
 }
 

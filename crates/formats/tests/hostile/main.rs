@@ -26,7 +26,7 @@ use mutate::{CLASSES, Change, Class, spoil};
 use probe::probe;
 use sample::{Random, Sample};
 
-/// How many mutants each format has to stand: 2,000, or as many as `WF_MUTATIONS` says.
+/// Number of mutants of each format: 2,000, or as many as `WF_MUTATIONS` says.
 #[expect(clippy::disallowed_methods, reason = "how long a test runs is the tester's choice")]
 fn mutants() -> usize {
     std::env::var("WF_MUTATIONS").map_or(2000, |count| count.parse().expect("a number of mutants"))

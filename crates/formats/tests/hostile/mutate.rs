@@ -43,7 +43,7 @@ pub(crate) const CLASSES: [Class; 16] = [
     Class::BadCode,
 ];
 
-/// What was done, and whether a reader that lets it pass is wrong.
+/// A mutation, and whether a reader that accepts its result is wrong.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) what: String,

@@ -163,10 +163,27 @@ impl KvStore {
     /// # Panics
     ///
     /// Panics if there is no such slot, or if `keys` or `values` does not have all heads.
-    pub fn write(&mut self, kernel: &dyn Kernel, slot: KvSlot, keys: &[f32], values: &[f32]) {
-        let mut keys = keys.to_vec();
-        let rows = KvRows { keys: &mut keys, values, slot: |_| slot };
-        self.write_rows(kernel, &Pool::new(1), slot.layer, rows, |_, _| {});
+    pub fn write(
+        &mut self,
+        kernel: &dyn Kernel,
+        KvSlot { layer, page, slot }: KvSlot,
+        keys: &[f32],
+        values: &[f32],
+    ) {
+        let KvShape { layers, pages, heads, head_dim } = self.shape;
+        let (page, layout, dtype) = (page as usize, self.layout, self.dtype);
+        assert!(layer < layers && page < pages && slot < PAGE_LEN, "a slot of a page of a layer");
+        assert!(keys.len() == heads * head_dim && keys.len() == values.len(), "all heads");
+        let rows = keys.chunks_exact(head_dim).zip(values.chunks_exact(head_dim));
+        for (head, (key, value)) in rows.enumerate() {
+            let at = (layer * pages + page) * heads + head;
+            let lines = &mut self.lines[at * layout.head_lines..][..layout.head_lines];
+            let (keys, values) = lines.split_at_mut(layout.key_lines);
+            let scales_len = if dtype.is_scaled() { 2 * PAGE_LEN } else { 0 };
+            let scales = &mut self.scales[at * scales_len..][..scales_len];
+            let page = HeadPage { layout, keys, values, scales, slot };
+            page.put(kernel, dtype, key, value, &mut self.codes[head]);
+        }
     }
 
     /// Writes rows of keys and values to a layer, head by head on the threads of `pool`. `prepare(i, key)`
@@ -195,7 +212,7 @@ impl KvStore {
         let page_scales = if dtype.is_scaled() { heads * 2 * PAGE_LEN } else { 0 };
         let scales = &mut self.scales[layer * pages * page_scales..][..pages * page_scales];
         let rows = keys.len() / row_len;
-        pool.columns(
+        pool.strips_of_three(
             rows >= MIN_PARALLEL_ROWS,
             heads,
             ((keys, head_dim), (lines, layout.head_lines), (scales, 2 * PAGE_LEN)),

@@ -53,7 +53,7 @@ const HISTOGRAMS: [(&str, &str, &[f64]); 10] = [
     ("request_params_n", "Completions requested per prompt", &[1.0, 2.0, 5.0, 10.0, 20.0]),
 ];
 
-/// What a histogram observes.
+/// Quantity that a histogram observes.
 #[derive(Clone, Copy)]
 enum Observed {
     FirstToken,

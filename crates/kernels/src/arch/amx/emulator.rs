@@ -154,7 +154,7 @@ impl TileFile {
     ///
     /// # Safety
     ///
-    /// What the instruction reads is readable, and what it writes is writable.
+    /// All memory that the instruction reads is readable, and all that it writes is writable.
     pub(super) unsafe fn execute(
         &mut self,
         instruction: Instruction,

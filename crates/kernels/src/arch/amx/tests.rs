@@ -139,9 +139,7 @@ fn products_in_one_run_have_the_bits_of_the_scalar_kernel() {
     let x = random.floats(tokens * cols);
     let run = |kernel: &dyn Kernel| {
         let mut xs = QuantBatch::new(tokens, cols);
-        xs.quantize_with(kernel, pool, &mut vec![0.0; x.len()], cols, |t, row| {
-            row.copy_from_slice(&x[t * cols..][..cols]);
-        });
+        xs.quantize(kernel, pool, &x, cols);
         let room = || vec![f32::NAN; tokens * 70];
         let (mut each, mut other) = (room(), vec![f32::NAN; tokens * 16]);
         multiply_each(kernel, pool, [(&a, &mut each), (&b, &mut other)], &xs);

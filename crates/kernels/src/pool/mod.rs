@@ -3,94 +3,29 @@
 //! The calling thread is worker 0. A run does not wait for workers that wake up after the last job is
 //! taken, so a busy machine slows a run down but cannot stall it. The assignment of jobs to workers
 //! varies; results of jobs must not depend on it.
-//!
-//! # The gate
-//!
-//! The gate holds the number of the current run and whether it is open. Each worker has a slot that
-//! holds the number of the run it is inside of, or zero.
-//!
-//! - The caller writes the job, then opens the gate with a new number.
-//! - A worker enters by writing that number to its slot and looking at the gate again: it is inside if
-//!   the gate is still open with that number, and otherwise clears its slot. It leaves by clearing it.
-//! - When all jobs are taken, the caller closes the gate and waits until no slot holds the number. Of
-//!   the worker's look at the gate and the caller's look at the slot, at least one sees the other's
-//!   write, because all four are sequentially consistent. So after the wait no worker holds the job,
-//!   and the lifetime of its borrows may end.
-//!
-//! A slot is a cache line that one worker writes and only the caller reads, so that sixteen workers
-//! enter and leave side by side instead of taking turns at one counter.
+
+mod gate;
+mod parts;
 
 use std::any::Any;
-use std::cell::{Cell, UnsafeCell};
-use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use crate::arch::environment::float_environment_is_default;
 use crate::share::Shares;
-
-/// Set in the gate while workers may enter. The other bits are the number of the run.
-const OPEN: u64 = 1;
-
-/// Polls before going to sleep: about ten microseconds, which bridges the gaps between the runs of a
-/// forward pass.
-const SPINS: usize = 2_000;
-
-thread_local! {
-    /// True if this thread is inside a job. A run started there is executed by this thread alone, because
-    /// its pool may be waiting for this very job.
-    static INSIDE_JOB: Cell<bool> = const { Cell::new(false) };
-}
+use gate::{Gate, assert_float_environment, is_inside_job, lock};
+use parts::Rows;
+pub use parts::Strip;
 
 /// A pool of threads.
 pub struct Pool {
-    shared: Arc<Shared>,
+    gate: Arc<Gate>,
     workers: Vec<JoinHandle<()>>,
     /// The jobs of the current run.
     shares: Shares,
     /// Held during a run, because there is one gate.
     running: Mutex<()>,
 }
-
-/// The work of a run; the argument is the number of the worker.
-type Work<'a> = dyn Fn(usize) + Sync + 'a;
-
-/// The run that a worker is inside of, or zero. Aligned to two cache lines, because CPUs fetch them in
-/// pairs.
-#[derive(Default)]
-#[repr(align(128))]
-struct Slot(AtomicU64);
-
-struct Shared {
-    /// `number of the run << 1 | OPEN`.
-    gate: AtomicU64,
-    /// By worker, without the caller.
-    slots: Box<[Slot]>,
-    /// Written by the caller while the gate is closed and no worker is inside; read by workers inside.
-    work: UnsafeCell<Option<&'static Work<'static>>>,
-    stop: AtomicBool,
-    spins: usize,
-    /// Workers in front of the gate.
-    workers: Sleepers,
-    /// The caller behind the gate.
-    caller: Sleepers,
-}
-
-/// Threads that sleep or are about to.
-#[derive(Default)]
-struct Sleepers {
-    count: AtomicUsize,
-    sleep: Mutex<()>,
-    wake: Condvar,
-}
-
-// SAFETY: everything but `work` is `Sync`, and the gate orders all accesses to `work`: its writer and its
-// readers never access it at the same time. The work itself is `Sync`.
-unsafe impl Sync for Shared {}
-// SAFETY: as above; a `&Work` may move between threads because `Work` is `Sync`.
-unsafe impl Send for Shared {}
 
 impl Pool {
     /// Creates a pool of `threads` threads, including the caller of [`run`](Self::run). The pool has
@@ -116,26 +51,16 @@ impl Pool {
     ) -> Self {
         assert!(threads > 0, "a pool has at least one thread");
         assert_float_environment();
-        // With more threads than CPUs, spinning would take the CPU from the awaited thread.
-        let cpus = thread::available_parallelism().map_or(1, usize::from);
-        let shared = Arc::new(Shared {
-            gate: AtomicU64::new(0),
-            slots: (1..threads).map(|_| Slot::default()).collect(),
-            work: UnsafeCell::new(None),
-            stop: AtomicBool::new(false),
-            spins: if threads <= cpus { SPINS } else { 0 },
-            workers: Sleepers::default(),
-            caller: Sleepers::default(),
-        });
+        let gate = Arc::new(Gate::new(threads));
         let shares = Shares::new(0);
-        let mut pool = Self { shared, workers: Vec::new(), shares, running: Mutex::new(()) };
+        let mut pool = Self { gate, workers: Vec::new(), shares, running: Mutex::new(()) };
         for worker in 1..threads {
-            let shared = Arc::clone(&pool.shared);
+            let gate = Arc::clone(&pool.gate);
             let name = format!("wf-pool-{worker}");
             let start = start.clone();
             let thread = thread::Builder::new().name(name).spawn(move || {
                 start(worker);
-                shared.serve(worker);
+                gate.serve(worker);
             });
             // The number of threads changes no result, so fewer threads are better than an error.
             let Ok(thread) = thread else { break };
@@ -329,7 +254,7 @@ impl Pool {
     /// Panics if a matrix is not a whole number of rows, if there are fewer scratch values than strips,
     /// or if a job panics.
     #[expect(clippy::type_complexity, reason = "three matrices and their strips")]
-    pub(crate) fn columns<T: Send, U: Send, V: Send, S: Send>(
+    pub(crate) fn strips_of_three<T: Send, U: Send, V: Send, S: Send>(
         &self,
         parallel: bool,
         strips: usize,
@@ -432,7 +357,7 @@ impl Pool {
 
     /// As [`run`](Self::run), where a job also gets the number of its worker.
     fn run_numbered(&self, jobs: usize, job: impl Fn(usize, usize) + Sync) {
-        if jobs <= 1 || self.workers.is_empty() || INSIDE_JOB.get() {
+        if jobs <= 1 || self.workers.is_empty() || is_inside_job() {
             return (0..jobs).for_each(|i| job(0, i));
         }
         let shares = &self.shares;
@@ -450,8 +375,8 @@ impl Pool {
         };
         {
             let _turn = lock(&self.running);
-            shares.start(self.shared.next_number(), jobs);
-            self.shared.run(&work);
+            shares.start(self.gate.next_number(), jobs);
+            self.gate.run(&work);
         }
         if let Some(payload) = panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
             resume_unwind(payload);
@@ -461,231 +386,10 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.workers.wake();
+        self.gate.stop();
         for worker in self.workers.drain(..) {
             // A worker catches the panics of its jobs, so there is no error to handle.
             let _ = worker.join();
         }
-    }
-}
-
-impl Shared {
-    /// Runs `work` on this thread and on all workers that enter in time. `work` must not panic.
-    fn run(&self, work: &Work<'_>) {
-        // SAFETY: only the lifetime changes. This function returns after the gate is closed and
-        // no worker is inside; then no worker can reach the reference any more.
-        let work = unsafe { std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
-        // SAFETY: runs take turns and the last one left the gate closed with no worker inside, so this
-        // is the only access.
-        unsafe { *self.work.get() = Some(work) };
-        let number = self.next_number();
-        // Sequentially consistent, like all that decides about entering or sleeping; see `wait_until`.
-        self.gate.store(number << 1 | OPEN, Ordering::SeqCst);
-        self.workers.wake();
-        as_job(|| work(0));
-        self.gate.store(number << 1, Ordering::SeqCst);
-        for slot in &self.slots {
-            self.caller.wait_until(self.spins, || slot.0.load(Ordering::SeqCst) != number);
-        }
-    }
-
-    /// Returns the number of the run that the gate opens for next. Runs take turns.
-    fn next_number(&self) -> u64 {
-        (self.gate.load(Ordering::Relaxed) >> 1) + 1
-    }
-
-    /// Waits for runs and works in them until the pool is dropped.
-    fn serve(&self, worker: usize) {
-        assert_float_environment();
-        let slot = &self.slots[worker - 1].0;
-        let mut last_gate = 0;
-        loop {
-            let mut gate = 0;
-            self.workers.wait_until(self.spins, || {
-                gate = self.gate.load(Ordering::SeqCst);
-                gate & OPEN != 0 && gate != last_gate || self.stop.load(Ordering::SeqCst)
-            });
-            if self.stop.load(Ordering::SeqCst) {
-                return;
-            }
-            last_gate = gate;
-            slot.store(gate >> 1, Ordering::SeqCst);
-            if self.gate.load(Ordering::SeqCst) == gate {
-                // SAFETY: we are inside, so the work was written before the gate opened and is not
-                // written again before we leave.
-                let work = unsafe { *self.work.get() };
-                as_job(|| work.expect("an open gate has work behind it")(worker));
-            }
-            slot.store(0, Ordering::SeqCst);
-            self.caller.wake();
-        }
-    }
-}
-
-impl Sleepers {
-    /// Looks `spins` times whether `ready` returns `true`, then sleeps until it does.
-    ///
-    /// No wake-up is lost: a sleeper announces itself before it looks a last time, a waker changes
-    /// the state before it looks for sleepers, and all four are sequentially consistent, so one of
-    /// the two sees the other. The lock keeps the waker away until the sleeper really sleeps.
-    fn wait_until(&self, spins: usize, mut ready: impl FnMut() -> bool) {
-        for _ in 0..spins {
-            if ready() {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        let mut guard = lock(&self.sleep);
-        self.count.fetch_add(1, Ordering::SeqCst);
-        while !ready() {
-            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.count.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    fn wake(&self) {
-        if self.count.load(Ordering::SeqCst) > 0 {
-            let _guard = lock(&self.sleep);
-            self.wake.notify_all();
-        }
-    }
-}
-
-/// Marks this thread as inside a job while `f` runs. `f` must not panic.
-fn as_job(f: impl FnOnce()) {
-    INSIDE_JOB.set(true);
-    f();
-    INSIDE_JOB.set(false);
-}
-
-/// Locks a mutex. Its data is valid even after a panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn assert_float_environment() {
-    assert!(
-        float_environment_is_default(),
-        "floats do not round to nearest with subnormals kept on this thread"
-    );
-}
-
-/// A matrix lent out in parts to several threads.
-struct Rows<'a, T> {
-    start: *mut T,
-    row_len: usize,
-    len: usize,
-    lent: PhantomData<&'a mut [T]>,
-}
-
-// SAFETY: threads get disjoint `&mut` parts of it, which `T: Send` allows.
-unsafe impl<T: Send> Sync for Rows<'_, T> {}
-
-impl<'a, T> Rows<'a, T> {
-    fn new(data: &'a mut [T], row_len: usize) -> Self {
-        let len = data.len().checked_div(row_len).unwrap_or(0);
-        assert_eq!(len * row_len, data.len(), "whole rows of {row_len}");
-        Self { start: data.as_mut_ptr(), row_len, len, lent: PhantomData }
-    }
-
-    /// # Safety
-    ///
-    /// While the result lives, row `i` is not lent again.
-    #[expect(clippy::mut_from_ref, reason = "the caller keeps the parts apart")]
-    unsafe fn row(&self, i: usize) -> &mut [T] {
-        assert!(i < self.len, "row {i} of {}", self.len);
-        // SAFETY: row `i` lies within the slice of `new`, which is lent to us for as long as we
-        // live; the caller guarantees that it is not lent again.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.row_len), self.row_len) }
-    }
-
-    /// # Safety
-    ///
-    /// While rows of the result are lent, no one else is lent the columns
-    /// `i * strip_len..(i + 1) * strip_len` of them.
-    unsafe fn strip(&self, i: usize, strip_len: usize) -> Strip<'_, T> {
-        let column = i * strip_len;
-        assert!(column < self.row_len, "column {column} of {}", self.row_len);
-        Strip {
-            start: self.start,
-            row_len: self.row_len,
-            rows: self.len,
-            column,
-            width: strip_len.min(self.row_len - column),
-            lent: PhantomData,
-        }
-    }
-}
-
-/// Neighbouring columns of a matrix that one job owns.
-pub struct Strip<'a, T> {
-    /// Start of the whole matrix.
-    start: *mut T,
-    row_len: usize,
-    rows: usize,
-    column: usize,
-    width: usize,
-    lent: PhantomData<&'a mut [T]>,
-}
-
-impl<'a, T> Strip<'a, T> {
-    /// Returns strip `strip` of `data`, a matrix of rows of `row_len`, where strips are `strip_len` wide.
-    ///
-    /// # Panics
-    ///
-    /// Panics if `data` is not a whole number of rows or has no such strip.
-    pub fn new(data: &'a mut [T], row_len: usize, strip_len: usize, strip: usize) -> Self {
-        let rows = Rows::new(data, row_len);
-        // SAFETY: `data` is borrowed for as long as the result lives, and this is its only strip.
-        let Strip { start, column, width, .. } = unsafe { rows.strip(strip, strip_len) };
-        Self { start, row_len, rows: rows.len, column, width, lent: PhantomData }
-    }
-
-    /// Returns the rows from `first` on, at most `rows` of them.
-    fn only_rows(mut self, first: usize, rows: usize) -> Self {
-        assert!(first <= self.rows, "row {first} of {}", self.rows);
-        // SAFETY: within the matrix, or at its end.
-        self.start = unsafe { self.start.add(first * self.row_len) };
-        self.rows = rows.min(self.rows - first);
-        self
-    }
-
-    /// Returns `width` of the columns, from column `first` on.
-    ///
-    /// # Panics
-    ///
-    /// Panics if there are fewer columns.
-    pub fn columns(&mut self, first: usize, width: usize) -> Strip<'_, T> {
-        assert!(
-            first + width <= self.width,
-            "columns {first} to {} of {}",
-            first + width,
-            self.width
-        );
-        Strip { column: self.column + first, width, lent: PhantomData, ..*self }
-    }
-
-    /// Returns the columns of row `r`.
-    pub fn row(&mut self, r: usize) -> &mut [T] {
-        assert!(r < self.rows, "row {r} of {}", self.rows);
-        // SAFETY: these elements lie within the matrix, which is lent for 'a; no one else is lent these
-        // columns, and `&mut self` keeps us from lending a row twice.
-        unsafe {
-            std::slice::from_raw_parts_mut(
-                self.start.add(r * self.row_len + self.column),
-                self.width,
-            )
-        }
-    }
-
-    /// Returns the number of columns.
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
-    /// Returns the number of rows.
-    pub fn rows(&self) -> usize {
-        self.rows
     }
 }
