@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use wf_engine::{GrammarSource, Grammars, Limits, Sampler, SamplingParams, TokenId, read_text};
 use wf_formats::{ModelFile, OpenOptions};
+use wf_model::LogitsRow;
 use wf_text::Tokenizer;
 
 fn main() {
@@ -57,7 +58,7 @@ fn picks(sampler: &mut Sampler, tokens: &[TokenId], vocab_len: usize) -> Vec<Dur
         .map(|(at, &token)| {
             let mut scores = vec![0.0; vocab_len];
             scores[token as usize] = 1.0;
-            let (picked, time) = timed(|| sampler.sample(&mut scores, at));
+            let (picked, time) = timed(|| sampler.sample(LogitsRow::All(&mut scores), at));
             assert_eq!(picked.map(|picked| picked.token), Some(token), "token {at}");
             time
         })

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use wf_model::{Forward, Logits, PAGE_LEN, Segment, TokenId};
+use wf_model::{DrawQuery, Forward, Logits, LogitsRow, PAGE_LEN, Segment, TokenId};
 
 use crate::prefix::Tree;
 use crate::sample::Sampler;
@@ -131,6 +131,7 @@ impl Drafter {
     /// Runs the unread tokens of each turn as far as a step allows, and drafts one token for those that
     /// have read everything.
     fn pass(&mut self, turns: Vec<&mut Turn<'_>>) {
+        let known = self.model.network().vocab_len.min(self.vocab_len);
         let mut budget = self.model.max_batch_tokens();
         let mut plans = Vec::with_capacity(turns.len());
         for turn in &turns {
@@ -148,12 +149,14 @@ impl Drafter {
             let scored = if samples { vec![tokens.len() - 1] } else { vec![] };
             plans.push(TurnPlan { tokens, scored });
         }
+        let draws: Vec<_> = turns.iter().map(|turn| [turn.draw_query(known)]).collect();
         let mut batch = Vec::with_capacity(turns.len());
-        for (turn, TurnPlan { tokens, scored }) in turns.iter().zip(&plans) {
+        for ((turn, TurnPlan { tokens, scored }), draws) in turns.iter().zip(&plans).zip(&draws) {
             let reader = &self.readers[&turn.request.rank];
             let segment = Segment::causal(tokens, reader.read.len(), reader.held.pages(), scored);
+            let scoring = turn.request.sampler.plain_scoring();
             if !tokens.is_empty() {
-                batch.push(Segment { scoring: turn.request.sampler.plain_scoring(1), ..segment });
+                batch.push(Segment { scoring, draws: &draws[..scored.len()], ..segment });
             }
         }
         if !batch.is_empty() {
@@ -171,7 +174,7 @@ impl Drafter {
                 turn.request.len = 0;
                 continue;
             }
-            turn.sample(self.logits.row(row), self.vocab_len);
+            turn.sample(self.logits.row_mut(row), known);
             row += 1;
         }
     }
@@ -191,13 +194,24 @@ impl Turn<'_> {
         !self.draft.is_empty() && self.draft.len() < self.request.len && !ends
     }
 
-    /// Samples the next draft token. The draft model may have more or fewer tokens than the main model.
-    fn sample(&mut self, logits: &[f32], vocab_len: usize) {
-        let mut logits = logits.to_vec();
-        logits.resize(vocab_len, f32::NEG_INFINITY);
+    /// Returns the draw of the next draft token, among the `known` tokens that both models have.
+    fn draw_query(&self, known: usize) -> DrawQuery {
         let position = self.request.tokens.len() + self.draft.len();
         let index = position - self.request.prompt_len;
-        match self.request.sampler.sample_draft(&mut logits, position, index) {
+        let mut query = self.request.sampler.draw_query(position, index, &self.draft);
+        query.adjustments.retain(|adjustment| (adjustment.token as usize) < known);
+        query
+    }
+
+    /// Samples the next draft token. The draft model may have more tokens than the main model.
+    fn sample(&mut self, row: LogitsRow<'_>, known: usize) {
+        let query = self.draw_query(known);
+        let row = match row {
+            LogitsRow::All(logits) => LogitsRow::All(&mut logits[..known]),
+            some @ LogitsRow::Some(_) => some,
+        };
+        let token = query.token(row, &mut Vec::new());
+        match token.filter(|&token| (token as usize) < known) {
             Some(token) => self.draft.push(token),
             None => self.request.len = 0,
         }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use wf_model::{Scoring, TokenId};
+use wf_model::{DrawQuery, Scoring, TokenId};
 
-use crate::decode::{Decoder, Outcome, Pass, Plan, SeqState};
+use crate::decode::{Decoder, Outcome, Pass, Plan, Rows, SeqState};
 use crate::output::{DecodeStats, FinishReason, Limits, SampledToken};
 use crate::request::{Event, Request};
 use crate::sample::Sampler;
@@ -39,6 +39,8 @@ pub(crate) struct Generation {
     reported: usize,
     /// Time that the grammar took from other sequences and that is not yet paid back by waiting.
     pub(crate) grammar_debt: Duration,
+    /// The draws of the plan's scored tokens.
+    draws: Vec<DrawQuery>,
 }
 
 impl Generation {
@@ -53,14 +55,26 @@ impl Generation {
             stats: DecodeStats::default(),
             reported: 1,
             grammar_debt: Duration::ZERO,
+            draws: Vec::new(),
         }
     }
 
-    /// Computes the tokens that the grammar allows next, if the plan samples exactly one. What may follow
-    /// draft tokens is computed once they are accepted, as it would be without a draft.
-    pub(crate) fn prepare_mask(&mut self, seq: &SeqState, plan: &Plan, vocab_len: usize) {
+    /// Computes what the forward pass needs to know of the tokens that the plan samples: their draws and, if it
+    /// is exactly one, what the grammar allows. What may follow draft tokens is computed once they are
+    /// accepted, as it would be without a draft.
+    pub(crate) fn prepare(&mut self, seq: &SeqState, plan: &Plan, vocab_len: usize) {
         if self.samples_one(seq, plan) {
             self.sampler.prepare_mask(vocab_len);
+        }
+        self.draws.clear();
+        if plan.scoring.is_none() && self.scoring(seq, plan) != Scoring::All {
+            let known = seq.tokens.len() - plan.start;
+            for &index in &plan.scored {
+                let position = plan.start + index + 1;
+                let drafted = plan.tokens.get(known..=index).unwrap_or_default();
+                let index = position - seq.prompt_len;
+                self.draws.push(self.sampler.draw_query(position, index, drafted));
+            }
         }
     }
 
@@ -69,12 +83,17 @@ impl Generation {
         if self.samples_one(seq, plan) { self.sampler.allowed() } else { &[] }
     }
 
+    /// Returns the prepared draws, empty if the plan needs none.
+    pub(crate) fn draws(&self) -> &[DrawQuery] {
+        &self.draws
+    }
+
     /// Returns the logits that the plan needs.
     pub(crate) fn scoring(&self, seq: &SeqState, plan: &Plan) -> Scoring {
         match plan.scoring {
             Some(scoring) => scoring,
             None if seq.prompt_logprobs.is_some() => Scoring::All,
-            None => self.sampler.scoring(plan.scored.len()),
+            None => self.sampler.scoring(),
         }
     }
 
@@ -88,7 +107,7 @@ impl Generation {
         &mut self,
         seq: &mut SeqState,
         plan: &Plan,
-        logits: &mut [f32],
+        rows: Rows<'_>,
         mut emit: impl FnMut(Event),
     ) -> Option<FinishReason> {
         let generates = seq.max_len > seq.prompt_len;
@@ -96,7 +115,7 @@ impl Generation {
             self.stats.passes += 1;
             self.stats.rows += plan.tokens.len();
         }
-        let outcome = self.decoder.absorb(Pass { seq, plan, logits, sampler: &mut self.sampler });
+        let outcome = self.decoder.absorb(Pass { seq, plan, rows, sampler: &mut self.sampler });
         let Some(outcome) = outcome else { return Some(self.sampler.failure()) };
         let Outcome { keep, mut prompt_logprobs, commit: mut tokens, drafted, accepted, preview } =
             outcome;

@@ -193,7 +193,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::rng::uniform;
+    use crate::rng::noise_key;
 
     fn tree(salt: u64) -> Tree {
         Tree { salt, visibility: Visibility::Causal }
@@ -263,7 +263,7 @@ mod tests {
         let mut cache = PrefixCache::default();
         let mut free: Vec<PageId> = (0..40).collect();
         let mut locks: Vec<(Tree, Vec<TokenId>, Vec<PageId>, PrefixLock)> = Vec::new();
-        let draw = |at: usize, below: usize| (uniform(7, 0, at) * below as f64) as usize;
+        let draw = |at: usize, below: usize| noise_key(7, 0, at).0[0] as usize % below;
         for at in 0..20_000 {
             let tree = tree(draw(3 * at, 2) as u64);
             if draw(3 * at + 1, 3) > 0 || locks.is_empty() {

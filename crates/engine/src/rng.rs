@@ -1,7 +1,9 @@
-//! Random numbers that depend only on seed, choice and position.
+//! Keys of random numbers that depend only on seed, choice and position.
 //!
 //! Philox 4×32-10 maps a counter to four words and has no state, so a seed gives the same text under any load,
 //! batch or cache state.
+
+use wf_model::NoiseKey;
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -24,14 +26,11 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// Returns a number in [0, 1) with 53 random bits for the token at `position` of choice `choice`.
-pub(crate) fn uniform(seed: u64, choice: u32, position: usize) -> f64 {
+/// Returns the key of the noise for the token at `position` of choice `choice`.
+pub(crate) fn noise_key(seed: u64, choice: u32, position: usize) -> NoiseKey {
     let position = position as u64;
     let counter = [position as u32, (position >> 32) as u32, choice, 0];
-    let words = philox(counter, [seed as u32, (seed >> 32) as u32]);
-    let bits = u64::from(words[0]) << 32 | u64::from(words[1]);
-    // 2^-53 is the spacing of 53-bit numbers below 1.
-    (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    NoiseKey(philox(counter, [seed as u32, (seed >> 32) as u32]))
 }
 
 #[cfg(test)]
@@ -56,15 +55,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_fill_the_unit_interval_evenly() {
-        let mut buckets = [0u32; 16];
-        for position in 0..16_000 {
-            let u = uniform(7, 0, position);
-            assert!((0.0..1.0).contains(&u));
-            buckets[(u * 16.0) as usize] += 1;
+    fn every_input_changes_the_key() {
+        let key = noise_key(7, 0, 1);
+        assert_eq!(key, noise_key(7, 0, 1));
+        for other in [noise_key(8, 0, 1), noise_key(7, 1, 1), noise_key(7, 0, 2)] {
+            assert_ne!(key, other);
         }
-        // Chi-square with 15 degrees of freedom: 45 has a chance of 1e-4.
-        let chi: f64 = buckets.iter().map(|&n| (f64::from(n) - 1000.0).powi(2) / 1000.0).sum();
-        assert!(chi < 45.0, "{chi}");
     }
 }

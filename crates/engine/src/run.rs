@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use wf_model::{Forward, Logits};
 
-use crate::decode::Plan;
+use crate::decode::{Plan, Rows};
 use crate::drafter::Drafter;
 use crate::generation::Generation;
 use crate::output::FinishReason;
@@ -163,7 +163,7 @@ impl<F: Forward> Engine<F> {
         let plans = self.plan();
         let vocab_len = self.model.network().vocab_len;
         for (sequence, plan) in self.running.iter_mut().zip(&plans) {
-            plan.iter().for_each(|plan| sequence.prepare_mask(plan, vocab_len));
+            plan.iter().for_each(|plan| sequence.prepare(plan, vocab_len));
         }
         let planned = || self.running.iter().zip(&plans);
         let batch: Vec<_> =
@@ -185,9 +185,9 @@ impl<F: Forward> Engine<F> {
                 sequence.pool(&self.hidden);
             }
             token += plan.tokens.len();
-            let logits = self.logits.rows_mut(row, plan.scored.len());
+            let rows = Rows::new(&mut self.logits, row, plan.scored.len());
             let before = sequence.decode_stats();
-            let generated = sequence.absorb(plan, logits, &mut self.store);
+            let generated = sequence.absorb(plan, rows, &mut self.store);
             let after = sequence.decode_stats();
             let mut stats = self.stats.lock();
             stats.completion_tokens += generated as u64;

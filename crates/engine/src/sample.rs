@@ -1,31 +1,32 @@
 //! The sampler: logits become a token, always in the same order: bias, penalties, grammar, temperature,
-//! top-k, top-p, min-p, draw.
+//! top-k, top-p, min-p, draw. The draw itself is in `wf_model`, which finds the token without most logits.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use wf_core::SamplingParams;
-use wf_model::{Scoring, TokenId, math};
+use wf_model::{
+    Adjustment, Candidate, Draw, DrawQuery, LogitsRow, Scoring, TokenId, TokenLogit, math,
+};
 
 use crate::decode::Confidence;
 use crate::grammar::{DeadEnd, Follower, Grammar};
-use crate::logits::{Candidate, best, confidence, keep_top_k, keep_top_p, logprobs};
+use crate::logits::{confidence, logprobs};
 use crate::output::{FinishReason, Limits, SampledToken};
-use crate::rng::uniform;
+use crate::rng::noise_key;
 
 /// Maximum number of best tokens worth searching for: for more, nearly all logits are computed anyway.
 const MAX_SCANNED: usize = 1024;
 
-/// Returns the logits that sampling reads if no token was seen before. Greedy sampling and `top_k`
-/// read the best alone, unless a parameter can raise others among them.
+/// Temperature below which bounds in f32 could overflow.
+const MIN_SEARCHED_TEMPERATURE: f32 = 1e-4;
+
+/// Returns the logits that sampling reads beside those of adjusted tokens, which a query names.
 pub fn required_logits(params: &SamplingParams) -> Scoring {
-    let raises = params.repetition_penalty < 1.0
-        || params.presence_penalty < 0.0
-        || params.frequency_penalty < 0.0
-        || !params.logit_bias.is_empty();
-    let wanted = if params.temperature == 0.0 { Some(1) } else { params.top_k_limit() };
-    match wanted {
-        Some(wanted) if !raises && wanted <= MAX_SCANNED => Scoring::Top(wanted),
+    match params.top_k_limit() {
+        _ if params.temperature == 0.0 => Scoring::BEST,
+        Some(k) if k <= MAX_SCANNED => Scoring::Top(k),
+        None if params.temperature >= MIN_SEARCHED_TEMPERATURE => Scoring::Draw,
         _ => Scoring::All,
     }
 }
@@ -78,25 +79,32 @@ impl Sampler {
         Self { grammar: grammar.map(Follower::new), ..self }
     }
 
-    /// Returns the logits that the next `tokens` samples read. Penalised and forbidden tokens may drop out of
-    /// the best ones, so as many others are needed. Logprobs need all logits, and so does a grammar whose next
+    /// Returns the logits that the next samples read. Logprobs need all logits, and so does a grammar whose next
     /// tokens are not known yet.
-    pub fn scoring(&self, tokens: usize) -> Scoring {
+    pub fn scoring(&self) -> Scoring {
         if self.logprobs.is_some() || (self.grammar.is_some() && self.allowed().is_empty()) {
             return Scoring::All;
         }
-        self.plain_scoring(tokens)
+        self.plain_scoring()
     }
 
     /// Returns the same for tokens without logprobs and grammar, such as draft tokens.
-    pub(crate) fn plain_scoring(&self, tokens: usize) -> Scoring {
-        let Scoring::Top(wanted) = required_logits(&self.params) else { return Scoring::All };
-        let seen = if self.params.penalizes() { self.seen.len() + tokens } else { 0 };
-        let stops = if self.generated < self.min_tokens { self.stop_tokens.len() } else { 0 };
-        match wanted + seen + stops {
-            many if many > MAX_SCANNED => Scoring::All,
-            few => Scoring::Top(few),
-        }
+    pub(crate) fn plain_scoring(&self) -> Scoring {
+        required_logits(&self.params)
+    }
+
+    /// Returns the draw of token `index` of the completion, at `position`, after the tokens `drafted`, which are not
+    /// part of the completion yet.
+    pub fn draw_query(&self, position: usize, index: usize, drafted: &[TokenId]) -> DrawQuery {
+        let p = &self.params;
+        let draw = Draw {
+            temperature: p.temperature,
+            top_k: p.top_k_limit(),
+            top_p: p.top_p,
+            min_p: p.min_p,
+            key: noise_key(p.seed, p.choice, position),
+        };
+        DrawQuery { draw, adjustments: self.adjustments(index, drafted) }
     }
 
     /// Computes the tokens that the grammar allows next, so that only their logits are needed.
@@ -118,8 +126,8 @@ impl Sampler {
     }
 
     /// Samples the token at `position`. Returns `None` if no allowed token has a finite logit.
-    pub fn sample(&mut self, logits: &mut [f32], position: usize) -> Option<SampledToken> {
-        let sampled = self.choose(logits, position, self.generated)?;
+    pub fn sample(&mut self, row: LogitsRow<'_>, position: usize) -> Option<SampledToken> {
+        let sampled = self.choose(row, position, self.generated)?;
         self.commit(sampled.token);
         Some(sampled)
     }
@@ -133,10 +141,12 @@ impl Sampler {
         index: usize,
         with_entropy: bool,
     ) -> Option<Prediction> {
-        let sampled = self.choose(logits, position, index)?;
+        let sampled = self.choose(LogitsRow::All(logits), position, index)?;
         let confidence = if self.params.temperature == 0.0 {
             confidence(logits, sampled.token, with_entropy)
         } else {
+            let query = self.draw_query(position, index, &[]);
+            query.draw.truncate(finite(logits), &mut self.candidates);
             let total: f64 = self.candidates.iter().map(|c| c.weight).sum();
             let share = |c: &Candidate| c.weight / total;
             let own = self.candidates.iter().find(|c| c.token == sampled.token).map_or(0.0, share);
@@ -145,18 +155,6 @@ impl Sampler {
             Confidence { probability: own as f32, entropy: entropy as f32 }
         };
         Some(Prediction { sampled, confidence })
-    }
-
-    /// Samples token `index` of the completion from a draft model's logits, with the random number of that
-    /// position. The grammar is not applied: it has not advanced that far.
-    pub(crate) fn sample_draft(
-        &mut self,
-        logits: &mut [f32],
-        position: usize,
-        index: usize,
-    ) -> Option<TokenId> {
-        self.adjust(logits, index);
-        self.draw_or_best(logits, position)
     }
 
     pub(crate) fn commit(&mut self, token: TokenId) {
@@ -194,80 +192,64 @@ impl Sampler {
 
     fn choose(
         &mut self,
-        logits: &mut [f32],
+        mut row: LogitsRow<'_>,
         position: usize,
         index: usize,
     ) -> Option<SampledToken> {
-        let model_logits = self.logprobs.map(|top| (top, logits.to_vec()));
-        self.adjust(logits, index);
+        let model_logits = match (self.logprobs, &row) {
+            (Some(top), LogitsRow::All(logits)) => Some((top, logits.to_vec())),
+            _ => None,
+        };
         if let Some(grammar) = &mut self.grammar
-            && let Err(DeadEnd) = grammar.mask(logits, &self.stop_tokens)
+            && let Err(DeadEnd) = grammar.mask(&mut row, &self.stop_tokens)
         {
             self.dead_end = true;
             return None;
         }
-        let token = self.draw_or_best(logits, position)?;
+        let query = self.draw_query(position, index, &[]);
+        let token = query.token(row, &mut self.candidates)?;
         let logprobs = model_logits.map(|(top, logits)| logprobs(&logits, token, top));
         Some(SampledToken { token, logprobs })
     }
 
-    fn draw_or_best(&mut self, logits: &[f32], position: usize) -> Option<TokenId> {
-        match self.params.temperature {
-            0.0 => best(logits),
-            _ => self.draw(logits, position),
-        }
-    }
-
-    /// Applies bias and penalties, and forbids stop tokens before `min_tokens`.
-    fn adjust(&self, logits: &mut [f32], index: usize) {
+    /// Returns bias and penalties, by token. Stop tokens are forbidden before `min_tokens`.
+    fn adjustments(&self, index: usize, drafted: &[TokenId]) -> Vec<Adjustment> {
         let p = &self.params;
-        for &(token, bias) in &p.logit_bias {
-            logits[token as usize] += bias;
-        }
+        let mut tokens: Vec<TokenId> = p.logit_bias.iter().map(|&(token, _)| token).collect();
         if p.penalizes() {
-            // Each logit changes independently, so the order of the map does not matter.
-            for (&token, &times) in &self.seen {
-                let logit = &mut logits[token as usize];
-                let factor = p.repetition_penalty;
-                *logit = if *logit > 0.0 { *logit / factor } else { *logit * factor };
-                if times > 0 {
-                    *logit -= p.presence_penalty + p.frequency_penalty * times as f32;
-                }
-            }
+            tokens.extend(self.seen.keys());
+            tokens.extend(drafted);
         }
-        if index < self.min_tokens {
-            for &token in &self.stop_tokens {
-                logits[token as usize] = f32::NEG_INFINITY;
+        let forbidden = if index < self.min_tokens { &self.stop_tokens[..] } else { &[] };
+        tokens.extend(forbidden);
+        tokens.sort_unstable();
+        tokens.dedup();
+        let adjustment = |token: TokenId| {
+            let biases = p.logit_bias.iter().filter(|bias| bias.0 == token);
+            let bias = biases.fold(0.0, |sum, bias| sum + bias.1);
+            let bias = if forbidden.contains(&token) { f32::NEG_INFINITY } else { bias };
+            let times = drafted.iter().filter(|drafted| **drafted == token).count() as u32;
+            match self.seen.get(&token).map(|seen| seen + times).or((times > 0).then_some(times)) {
+                Some(times) if p.penalizes() => Adjustment {
+                    token,
+                    bias,
+                    repetition: p.repetition_penalty,
+                    penalty: match times {
+                        0 => 0.0,
+                        _ => p.presence_penalty + p.frequency_penalty * times as f32,
+                    },
+                },
+                _ => Adjustment { bias, ..Adjustment::none(token) },
             }
-        }
+        };
+        tokens.into_iter().map(adjustment).collect()
     }
+}
 
-    fn draw(&mut self, logits: &[f32], position: usize) -> Option<TokenId> {
-        let max = logits[best(logits)? as usize];
-        let inverse = 1.0 / f64::from(self.params.temperature);
-        let kept = &mut self.candidates;
-        kept.clear();
-        kept.extend(logits.iter().zip(0..).filter(|(logit, _)| logit.is_finite()).map(
-            |(&logit, token)| {
-                let weight = math::exp((f64::from(logit) - f64::from(max)) * inverse);
-                Candidate { token, logit, weight }
-            },
-        ));
-        keep_top_k(kept, self.params.top_k_limit());
-        keep_top_p(kept, f64::from(self.params.top_p));
-        // The best candidate weighs 1, so min-p applies to the weight itself.
-        kept.retain(|c| c.weight >= f64::from(self.params.min_p));
-
-        let total: f64 = kept.iter().map(|c| c.weight).sum();
-        let target = uniform(self.params.seed, self.params.choice, position) * total;
-        let mut sum = 0.0;
-        let drawn = kept.iter().find(|c| {
-            sum += c.weight;
-            sum > target
-        });
-        // Rounding can leave `target` slightly above the last sum.
-        drawn.or(kept.last()).map(|c| c.token)
-    }
+/// Returns the finite logits.
+fn finite(logits: &[f32]) -> impl Iterator<Item = TokenLogit> + Clone + '_ {
+    let rows = logits.iter().zip(0..).map(|(&logit, token)| TokenLogit { token, logit });
+    rows.filter(|row| row.logit.is_finite())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 use wf_model::{PAGE_LEN, Scoring, Segment, TokenId, Visibility};
 
-use crate::decode::{Decoder, Plan, SeqState, TokenDemand};
+use crate::decode::{Decoder, Plan, Rows, SeqState, TokenDemand};
 use crate::drafter::DraftRequest;
 use crate::generation::Generation;
 use crate::output::{DecodeStats, FinishReason};
@@ -152,19 +152,21 @@ impl Sequence {
         }
     }
 
-    /// Computes the tokens that a grammar allows in the plan, before the forward pass.
-    pub(crate) fn prepare_mask(&mut self, plan: &Plan, vocab_len: usize) {
+    /// Computes what the forward pass needs to know of the tokens that the plan samples.
+    pub(crate) fn prepare(&mut self, plan: &Plan, vocab_len: usize) {
         if let Task::Generate(generation) = &mut self.task {
-            generation.prepare_mask(&self.state, plan, vocab_len);
+            generation.prepare(&self.state, plan, vocab_len);
         }
     }
 
     pub(crate) fn segment<'a>(&'a self, plan: &'a Plan) -> Segment<'a> {
-        let (scoring, allowed) = match &self.task {
-            Task::Generate(generation) => {
-                (generation.scoring(&self.state, plan), generation.allowed(&self.state, plan))
-            }
-            Task::Embed(_) => (Scoring::All, &[][..]),
+        let (scoring, allowed, draws) = match &self.task {
+            Task::Generate(generation) => (
+                generation.scoring(&self.state, plan),
+                generation.allowed(&self.state, plan),
+                generation.draws(),
+            ),
+            Task::Embed(_) => (Scoring::All, &[][..], &[][..]),
         };
         Segment {
             tokens: &plan.tokens,
@@ -174,21 +176,17 @@ impl Sequence {
             scored: &plan.scored,
             scoring,
             allowed,
+            draws,
         }
     }
 
     /// Absorbs the results of `plan`, reports what became final, and shares its full pages. Returns the
     /// number of tokens appended.
-    pub(crate) fn absorb(
-        &mut self,
-        plan: &Plan,
-        logits: &mut [f32],
-        store: &mut PageStore,
-    ) -> usize {
+    pub(crate) fn absorb(&mut self, plan: &Plan, rows: Rows<'_>, store: &mut PageStore) -> usize {
         let len = self.state.tokens.len();
         let emit = |event| send(&self.events, event);
         let reason = match &mut self.task {
-            Task::Generate(generation) => generation.absorb(&mut self.state, plan, logits, emit),
+            Task::Generate(generation) => generation.absorb(&mut self.state, plan, rows, emit),
             Task::Embed(pooler) => pooler.absorb(&mut self.state, plan, emit),
         };
         if let Some(reason) = reason {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 use wf_engine::{Grammar, GrammarSource, Grammars, Limits, Sampler, SamplingParams, read_text};
 use wf_formats::{ModelFile, OpenOptions};
+use wf_model::LogitsRow;
 use wf_text::Tokenizer;
 
 /// Maximum number of bytes of a grammar: for compiling it, and for each completion that follows it.
@@ -200,7 +201,7 @@ fn follow(grammar: &Grammar, vocab_len: usize) -> (usize, Duration) {
             .map(|token| ((token * 2_654_435_761 + at * 40_503) % 65_537) as f32)
             .collect();
         let start = Instant::now();
-        let picked = sampler.sample(&mut scores, at).is_some();
+        let picked = sampler.sample(LogitsRow::All(&mut scores), at).is_some();
         worst = worst.max(start.elapsed());
         picked
     });

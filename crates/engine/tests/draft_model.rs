@@ -11,7 +11,7 @@ use wf_engine::{
     SamplingParams, TokenId,
 };
 use wf_formats::ModelInfo;
-use wf_model::{Forward, HiddenStates, Logits, Segment};
+use wf_model::{Forward, HiddenStates, Logits, LogitsRow, Segment};
 
 const VOCAB: usize = 50;
 
@@ -41,10 +41,17 @@ impl Forward for Forgetful {
 
     fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) -> &dyn HiddenStates {
         self.fake.forward(batch, logits);
+        let last = self.fake.network().vocab_len as u32 - 1;
         let rows = batch.iter().flat_map(|s| s.scored.iter().map(|want| s.start + want));
         for (row, position) in rows.collect::<Vec<_>>().into_iter().enumerate() {
             if (position + 1) % self.every == 0 {
-                logits.rows_mut(row, 1).reverse();
+                match logits.row_mut(row) {
+                    LogitsRow::All(row) => row.reverse(),
+                    LogitsRow::Some(row) => {
+                        row.reverse();
+                        row.iter_mut().for_each(|row| row.token = last - row.token);
+                    }
+                }
             }
         }
         &self.fake

@@ -61,7 +61,7 @@ impl ScoreBounds {
                 *bound = if bits >> at & 1 == 1 { *bound } else { f32::NEG_INFINITY };
             }
         }
-        (self.best_estimate, self.best_upper) = (largest(self.estimate), largest(self.upper));
+        self.find_best();
     }
 
     /// Keeps the first `rows` scores.
@@ -69,6 +69,11 @@ impl ScoreBounds {
         for bounds in [&mut self.estimate, &mut self.upper] {
             bounds[rows..].fill(f32::NEG_INFINITY);
         }
+        self.find_best();
+    }
+
+    #[inline(always)]
+    pub(crate) fn find_best(&mut self) {
         (self.best_estimate, self.best_upper) = (largest(self.estimate), largest(self.upper));
     }
 }
@@ -90,7 +95,7 @@ pub(crate) fn bound_scores<S: Simd>(
     let off = cpu.load(&rows.error).mul_add(cpu.splat(x.per_error), off);
     estimate.store(&mut out.estimate);
     estimate.add(off).store(&mut out.upper);
-    (out.best_estimate, out.best_upper) = (largest(out.estimate), largest(out.upper));
+    out.find_best();
 }
 
 /// Returns the largest lane that is not NaN.

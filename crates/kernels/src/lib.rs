@@ -35,6 +35,7 @@ mod layout;
 mod line;
 pub mod math;
 mod nibble;
+mod noise;
 mod operations;
 #[expect(unsafe_code, reason = "lends stack data to threads and splits slices between jobs")]
 mod pool;
@@ -66,6 +67,7 @@ pub use isa::UnknownIsa;
 pub use kv::{KvHead, KvRows, KvShape, KvSlot, KvStore, PAGE_LEN};
 pub use layout::Layout;
 pub use nibble::NibbleMatrix;
+pub use noise::NoiseKey;
 pub use operations::{AttentionKernel, FloatKernel, TableKernel, TernaryKernel};
 pub use pool::{Pool, Strip};
 pub use product::{multiply, multiply_add, multiply_each, multiply_gated};

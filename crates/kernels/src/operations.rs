@@ -83,6 +83,15 @@ macro_rules! operations {
                 out: &mut ScoreBounds,
             ) = $crate::bounds::bound_scores;
 
+            /// Replaces the bounds of sixteen scores by those of `score * factor + noise`, where the
+            /// first score has the index `first`.
+            fn perturb_bounds(
+                key: NoiseKey,
+                first: u32,
+                factor: f32,
+                bounds: &mut ScoreBounds,
+            ) = $crate::noise::perturb_bounds;
+
             /// Computes `y[r] = rows[r] · x` for `y.len()` rows of `x.len()` elements.
             fn dots(rows: FloatRows<'_>, x: &[f32], y: &mut [f32]) = $crate::float::dots;
 
@@ -151,8 +160,8 @@ macro_rules! operations {
 pub(crate) use operations;
 
 use crate::{
-    AttendScratch, CodeRows, FloatRows, Int8Matrix, KvHead, NibbleMatrix, NonZeros, QuantRow,
-    Queries, RotaryPairs, RowBounds, ScoreBounds, Strip, TernaryColumns, TernaryMatrix,
+    AttendScratch, CodeRows, FloatRows, Int8Matrix, KvHead, NibbleMatrix, NoiseKey, NonZeros,
+    QuantRow, Queries, RotaryPairs, RowBounds, ScoreBounds, Strip, TernaryColumns, TernaryMatrix,
     TernaryRows, VectorBounds,
 };
 

@@ -9,14 +9,14 @@ mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use checks::{check_bound_scores, check_code_dots, check_nibble_dots};
+use checks::{check_bound_scores, check_code_dots, check_nibble_dots, check_perturb_bounds};
 use support::pages::{Pages, queries};
 use support::{Floats, LAYOUTS, Random, Rows, int8_matrix, matrix, quant_rows};
 use wf_kernels::{
     AttendScratch, AttentionKernel, CodeRows, FloatKernel, FloatRows, Int8Matrix, Isa, Kernel,
-    KvDtype, KvHead, Layout, NibbleMatrix, NonZeros, QuantRow, Queries, RotaryPairs, RowBounds,
-    Scales, ScoreBounds, Strip, TableKernel, TernaryColumns, TernaryKernel, TernaryMatrix,
-    TernaryRows, VectorBounds, kernel, part_len, supported,
+    KvDtype, KvHead, Layout, NibbleMatrix, NoiseKey, NonZeros, QuantRow, Queries, RotaryPairs,
+    RowBounds, Scales, ScoreBounds, Strip, TableKernel, TernaryColumns, TernaryKernel,
+    TernaryMatrix, TernaryRows, VectorBounds, kernel, part_len, supported,
 };
 
 /// The hash that all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
@@ -27,13 +27,14 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
 
 type Check = fn(&dyn Kernel);
 
-const CHECKS: [(Op, Check); 18] = [
+const CHECKS: [(Op, Check); 19] = [
     (Op::Quantize, check_quantize),
     (Op::NormAndQuantize, check_norm_and_quantize),
     (Op::Multiply, check_multiply),
     (Op::Int8Dots, check_int8_dots),
     (Op::NibbleDots, check_nibble_dots),
     (Op::BoundScores, check_bound_scores),
+    (Op::PerturbBounds, check_perturb_bounds),
     (Op::Dots, check_dots),
     (Op::DotsMany, check_dots_many),
     (Op::CodeDots, check_code_dots),
@@ -426,6 +427,7 @@ enum Op {
     Int8Dots,
     NibbleDots,
     BoundScores,
+    PerturbBounds,
     Dots,
     DotsMany,
     CodeDots,
@@ -534,6 +536,11 @@ impl TableKernel for Planted {
     ) {
         scalar().bound_scores(sums, rows, x, out);
         self.spoil(Op::BoundScores, 67, &mut out.upper);
+    }
+
+    fn perturb_bounds(&self, key: NoiseKey, first: u32, factor: f32, bounds: &mut ScoreBounds) {
+        scalar().perturb_bounds(key, first, factor, bounds);
+        self.spoil(Op::PerturbBounds, 67, &mut bounds.upper);
     }
 
     fn dots(&self, rows: FloatRows<'_>, x: &[f32], y: &mut [f32]) {

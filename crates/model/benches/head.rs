@@ -14,8 +14,8 @@ use wf_formats::{FloatEncoding, encoding::encode_floats};
 use wf_kernels::{Pool, half::f32_to_bf16, prefer_huge_pages};
 use wf_model::weights::{FloatTable, Norm, Weights};
 use wf_model::{
-    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelInfo, ModelOptions, Scoring, Segment,
-    SparseMode,
+    Compute, Draw, DrawQuery, Forward, HeadMode, KvDtype, Logits, Model, ModelInfo, ModelOptions,
+    NoiseKey, Scoring, Segment, SparseMode,
 };
 
 /// Hidden size of BitNet 2B.
@@ -30,25 +30,12 @@ fn main() {
     let blocks = std::env::args().any(|arg| arg == "--blocks");
 
     let table = bf16_bytes(&Pool::new(2), vocab_len);
-    let mut cases = if blocks {
+    let (mut models, cases) = if blocks {
         blocks_cases(vocab_len)
     } else {
-        let model = |head| model(vocab_len, FloatEncoding::BF16, &table, head);
-        let case =
-            |name, head, scoring| Case { name, model: model(head), scoring, allowed: vec![] };
-        // Typical masks of a grammar: inside a string, and between fields.
-        let words = vocab_len.div_ceil(32);
-        let [text, few] = [vec![0x7fff_ffff; words], (0..words as u32).map(|w| w & 1).collect()];
-        vec![
-            Case { allowed: text, ..case("scan, text", HeadMode::Scan, Scoring::BEST) },
-            Case { allowed: few, ..case("few", HeadMode::Full, Scoring::BEST) },
-            case("full", HeadMode::Full, Scoring::All),
-            case("scan, best", HeadMode::Scan, Scoring::BEST),
-            case("scan, top 50", HeadMode::Scan, Scoring::Top(50)),
-            case("scan4, best", HeadMode::Scan4, Scoring::BEST),
-            case("scan4, top 50", HeadMode::Scan4, Scoring::Top(50)),
-            case("int8", HeadMode::Int8, Scoring::All),
-        ]
+        let modes = [HeadMode::Full, HeadMode::Scan, HeadMode::Scan4, HeadMode::Int8];
+        let models = modes.map(|head| model(vocab_len, FloatEncoding::BF16, &table, head));
+        (models.into(), cases(vocab_len))
     };
     drop(table);
     let words = words(vocab_len * COLS / 8);
@@ -56,16 +43,26 @@ fn main() {
         let pool = Pool::new(threads);
         let mut seconds = vec![Vec::new(); cases.len()];
         let mut plain = Vec::new();
-        let mut logits = Logits::new(vocab_len);
-        cases.iter_mut().for_each(|case| case.model.set_compute(Compute::new(threads)));
+        let (mut logits, mut kept) = (Logits::new(vocab_len), Vec::new());
+        models.iter_mut().for_each(|model| model.set_compute(Compute::new(threads)));
         for round in 0..rounds {
             plain.push(time(|| read_words(&pool, &words)));
-            for (case, seconds) in cases.iter_mut().zip(&mut seconds) {
+            for (case, seconds) in cases.iter().zip(&mut seconds) {
                 let token = [(round % STATES) as u32];
-                let causal = Segment::causal(&token, 0, &[0], &[0]);
-                let segment = Segment { scoring: case.scoring, allowed: &case.allowed, ..causal };
+                let key = NoiseKey([round as u32, 2, 3, 4]);
+                let draw = case.draw.map(|draw| Draw { key, ..draw });
+                let draws = draw.map(|draw| DrawQuery { draw, adjustments: vec![] });
+                let segment = Segment {
+                    scoring: case.scoring,
+                    allowed: &case.allowed,
+                    draws: draws.as_slice(),
+                    ..Segment::causal(&token, 0, &[0], &[0])
+                };
                 seconds.push(time(|| {
-                    case.model.forward(&[segment], &mut logits);
+                    models[case.model].forward(&[segment], &mut logits);
+                    if let Some(draw) = &draws {
+                        black_box(draw.token(logits.row_mut(0), &mut kept));
+                    }
                 }));
             }
         }
@@ -75,39 +72,72 @@ fn main() {
         for (case, seconds) in cases.iter().zip(&mut seconds) {
             let ms = median(seconds) * 1e3;
             let bytes = match case.scoring {
-                Scoring::All if case.name != "int8" => case.model.weights().head().size_bytes(),
-                _ => case.model.head_bytes_per_pick(),
+                Scoring::All if case.name != "int8" => {
+                    models[case.model].weights().head().size_bytes()
+                }
+                _ => models[case.model].head_bytes_per_pick(),
             };
             let gb_s = bytes as f64 / ms / 1e6;
             let share = 100.0 * gb_s / plain_gb_s;
-            println!("  {:14} {ms:6.2} ms, {gb_s:5.1} GB/s, {share:3.0} %", case.name);
+            println!("  {:18} {ms:6.2} ms, {gb_s:5.1} GB/s, {share:3.0} %", case.name);
         }
     }
-    for case in &cases {
-        for (_, counts) in case.model.head_counts() {
-            let each = counts.candidates.get() as f64 / counts.picks.get().max(1) as f64;
-            let (widened, whole) = (counts.widened.get(), counts.whole.get());
-            println!("{:14} {each:.1} candidates, {widened} widened, {whole} whole", case.name);
-        }
+    for (name, counts) in models.iter().flat_map(Model::head_counts) {
+        let each = counts.candidates.get() as f64 / counts.picks.get().max(1) as f64;
+        let (widened, whole) = (counts.widened.get(), counts.whole.get());
+        println!("{name}: {each:.1} candidates, {widened} widened, {whole} whole");
     }
 }
 
 struct Case {
     name: &'static str,
-    model: Model,
+    /// Index of the model.
+    model: usize,
     scoring: Scoring,
     /// See [`Segment::allowed`].
     allowed: Vec<u32>,
+    /// Its key is another in each round.
+    draw: Option<Draw>,
+}
+
+/// Cases for the models full, scan, scan4 and int8.
+fn cases(vocab_len: usize) -> Vec<Case> {
+    let case = |name, model, scoring| Case { name, model, scoring, allowed: vec![], draw: None };
+    // Typical masks of a grammar: inside a string, and between fields.
+    let words = vocab_len.div_ceil(32);
+    let [text, few] = [vec![0x7fff_ffff; words], (0..words as u32).map(|w| w & 1).collect()];
+    // Scores have a deviation of 50, so this is as flat as 2.5 at temperature 1.
+    let flat =
+        Draw { temperature: 20.0, top_k: None, top_p: 1.0, min_p: 0.0, key: NoiseKey([0; 4]) };
+    let peaked = Draw { temperature: 6.0, ..flat };
+    let draw = |name, draw| Case { draw: Some(draw), ..case(name, 1, Scoring::Draw) };
+    vec![
+        Case { allowed: text, ..case("scan, text", 1, Scoring::BEST) },
+        Case { allowed: few, ..case("few", 0, Scoring::BEST) },
+        case("full", 0, Scoring::All),
+        Case { draw: Some(flat), ..case("full, draw", 0, Scoring::Draw) },
+        case("scan, best", 1, Scoring::BEST),
+        case("scan, top 50", 1, Scoring::Top(50)),
+        draw("draw", flat),
+        draw("draw, min-p", Draw { min_p: 0.05, ..flat }),
+        draw("draw, top-p", Draw { top_p: 0.95, ..flat }),
+        draw("peaked", peaked),
+        draw("peaked, min-p", Draw { min_p: 0.05, ..peaked }),
+        draw("peaked, top-p", Draw { top_p: 0.95, ..peaked }),
+        case("scan4, best", 2, Scoring::BEST),
+        case("scan4, top 50", 2, Scoring::Top(50)),
+        case("int8", 3, Scoring::All),
+    ]
 }
 
 /// Heads in the block encodings, read whole and scanned.
-fn blocks_cases(vocab_len: usize) -> Vec<Case> {
+fn blocks_cases(vocab_len: usize) -> (Vec<Model>, Vec<Case>) {
     let encodings = [
         ("Q8_0", FloatEncoding::Q8_0),
         ("Q6_K", FloatEncoding::Q6_K),
         ("Q4_0", FloatEncoding::Q4_0),
     ];
-    let case = |(name, encoding)| {
+    let case = |(at, (name, encoding))| {
         // Rows repeat: encoding is slow, and decoding does not mind.
         let some: Vec<u8> = (0..64)
             .flat_map(|row| {
@@ -118,9 +148,9 @@ fn blocks_cases(vocab_len: usize) -> Vec<Case> {
         let bytes = some.repeat(vocab_len.div_ceil(64));
         let row_size = some.len() / 64;
         let model = model(vocab_len, encoding, &bytes[..vocab_len * row_size], HeadMode::Full);
-        Case { name, model, scoring: Scoring::All, allowed: vec![] }
+        (model, Case { name, model: at, scoring: Scoring::All, allowed: vec![], draw: None })
     };
-    encodings.into_iter().map(case).collect()
+    encodings.into_iter().enumerate().map(case).unzip()
 }
 
 fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode) -> Model {

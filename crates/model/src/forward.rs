@@ -11,11 +11,12 @@ use crate::compute::Compute;
 use crate::head::{Difference, Head, HeadCounts};
 use crate::kv::{KvPool, PAGE_LEN};
 use crate::load::{LoadError, LoadProgress, load};
+use crate::logits::Logits;
 use crate::mlp::MlpBlock;
 use crate::options::ModelOptions;
 use crate::phases::{Phase, PhaseTimes};
 use crate::scratch::Scratch;
-use crate::segment::{Forward, HiddenStates, Logits, Segment};
+use crate::segment::{Forward, HiddenStates, Scoring, Segment};
 use crate::sparse::{LayerSparsity, Sparse};
 use crate::weights::Weights;
 
@@ -160,8 +161,9 @@ impl Model {
         let len = self.network.hidden_len;
         logits.resize(batch.iter().map(|segment| segment.scored.len()).sum());
         let (mut scored, mut first_row) = (0, 0);
-        // Neighbours of the same scoring are scored together: the head is read once for all.
-        for alike in batch.chunk_by(|a, b| a.scoring.is_like(b.scoring)) {
+        // Neighbours that need all logits are scored together, and so are others: the head is read once.
+        let needs_all = |segment: &Segment<'_>| segment.scoring == Scoring::All;
+        for alike in batch.chunk_by(|a, b| needs_all(a) == needs_all(b)) {
             let first_scored = scored;
             for segment in alike {
                 for &index in segment.scored {
@@ -176,7 +178,7 @@ impl Model {
                 continue;
             }
             let normed = &s.normed[first_scored * len..scored * len];
-            let out = logits.rows_mut(first_scored, scored - first_scored);
+            let out = (&mut *logits, first_scored);
             let result = self.head.score(cx, self.weights.head(), normed, alike, out);
             result.unwrap_or_else(|difference| stop(alike, &difference));
         }

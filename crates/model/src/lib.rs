@@ -12,15 +12,18 @@
 
 #![forbid(unsafe_code)]
 
+mod adjustment;
 mod attend;
 mod attention;
 mod codes;
 mod compute;
+mod draw;
 mod embed;
 mod forward;
 mod head;
 mod kv;
 mod load;
+mod logits;
 mod mlp;
 mod options;
 mod phases;
@@ -32,16 +35,21 @@ mod sparse;
 mod trace;
 pub mod weights;
 
+pub use adjustment::Adjustment;
 pub use compute::Compute;
+pub use draw::{Candidate, Draw, DrawQuery};
 pub use forward::Model;
 pub use head::{Count, HeadCounts};
 pub use kv::{KvDtype, KvPool, PAGE_LEN, PageId, UnknownKvDtype};
 pub use load::{LoadError, LoadProgress};
+pub use logits::{Logits, LogitsRow, TokenLogit, best};
 pub use options::{HeadMode, ModelOptions, SparseMode, UnknownMode};
 pub use phases::{Phase, PhaseTimes};
-pub use segment::{Forward, HiddenStates, Logits, Scoring, Segment, Visibility};
+pub use segment::{Forward, HiddenStates, Scoring, Segment, Visibility};
 pub use sparse::LayerSparsity;
 pub use trace::{LayerTrace, Quantized};
 pub use wf_core::TokenId;
 pub use wf_formats::{BlockDiffusion, MASK_TEXT, ModelInfo, Pooling};
-pub use wf_kernels::{CpuList, CpuListError, Isa, Layout, math, pinned_pool, unavailable_reason};
+pub use wf_kernels::{
+    CpuList, CpuListError, Isa, Layout, NoiseKey, math, pinned_pool, unavailable_reason,
+};

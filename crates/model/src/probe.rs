@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicU64;
 use wf_core::{Activation, Dense, TokenId};
 
 use crate::forward::Model;
+use crate::logits::Logits;
 use crate::options::SparseMode;
-use crate::segment::{Forward, Logits, Segment};
+use crate::segment::{Forward, Segment};
 use crate::sparse::LayerSparsity;
 
 /// Minimum share of zeros in `up` and `down` together for a layer to get copies. On two threads, 61 %

@@ -3,7 +3,9 @@
 use wf_core::{Network, TokenId};
 use wf_formats::ModelInfo;
 
+use crate::draw::DrawQuery;
 use crate::kv::PageId;
+use crate::logits::Logits;
 use crate::sparse::LayerSparsity;
 
 /// Positions that a token attends to. Keys and values written under one rule must not be read under
@@ -32,11 +34,13 @@ impl Visibility {
 }
 
 /// Logits that a scored row needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scoring {
-    /// The logits of the best tokens, this many with all ties; others may be −∞. The best tokens are
-    /// the same as under `All`, and finding them reads much less memory.
+    /// The logits of the best tokens, this many with all ties; others may be missing. The best tokens
+    /// are the same as under `All`, and finding them reads much less memory.
     Top(usize),
+    /// The logits of enough tokens for the row's draw to give the token that it gives for `All`.
+    Draw,
     /// The logits of all tokens.
     #[default]
     All,
@@ -45,11 +49,6 @@ pub enum Scoring {
 impl Scoring {
     /// The logit of the best token.
     pub const BEST: Self = Self::Top(1);
-
-    /// Returns `true` if rows of both can be scored together, by the larger of the two.
-    pub(crate) fn is_like(self, other: Self) -> bool {
-        matches!((self, other), (Self::All, Self::All) | (Self::Top(_), Self::Top(_)))
-    }
 }
 
 /// One sequence's share of a step.
@@ -68,8 +67,12 @@ pub struct Segment<'a> {
     /// Logits that those tokens need.
     pub scoring: Scoring,
     /// Bit mask of the tokens that may follow, one bit per token of the vocabulary for each scored
-    /// token. The logits of other tokens may be −∞. Empty if all tokens are allowed.
+    /// token. The logits of other tokens may be missing or −∞. Empty if all tokens are allowed.
     pub allowed: &'a [u32],
+    /// The draw of each scored token. Under [`Scoring::Draw`] it decides which logits are needed; under
+    /// [`Scoring::Top`], the logits of the tokens that it adjusts are computed too, and the best are those of
+    /// the others. Empty if no token is adjusted.
+    pub draws: &'a [DrawQuery],
 }
 
 impl<'a> Segment<'a> {
@@ -88,6 +91,7 @@ impl<'a> Segment<'a> {
             scored,
             scoring: Scoring::All,
             allowed: &[],
+            draws: &[],
         }
     }
 
@@ -105,15 +109,37 @@ pub(crate) struct Row {
     pub(crate) position: usize,
 }
 
-/// Bit masks of the scored rows of neighbouring segments.
+/// What the scored rows of neighbouring segments need.
 #[derive(Clone, Copy)]
-pub(crate) struct Allowed<'a> {
+pub(crate) struct RowQueries<'a> {
     segments: &'a [Segment<'a>],
     /// Number of rows skipped at the start.
     skipped: usize,
 }
 
-impl<'a> Allowed<'a> {
+/// What a scored row needs.
+#[derive(Clone, Copy)]
+pub(crate) struct RowQuery<'a> {
+    pub(crate) scoring: Scoring,
+    /// One bit per token; `None` if all tokens are allowed.
+    pub(crate) allowed: Option<&'a [u32]>,
+    pub(crate) draw: Option<&'a DrawQuery>,
+}
+
+impl RowQuery<'_> {
+    pub(crate) fn allows(&self, token: TokenId) -> bool {
+        let (word, bit) = (token as usize / 32, token % 32);
+        self.allowed.is_none_or(|bits| bits[word] >> bit & 1 == 1)
+    }
+
+    /// Sets the logits of tokens that are not allowed to −∞.
+    pub(crate) fn forbid(&self, logits: &mut [f32]) {
+        let others = logits.iter_mut().zip(0..).filter(|(_, token)| !self.allows(*token));
+        others.for_each(|(logit, _)| *logit = f32::NEG_INFINITY);
+    }
+}
+
+impl<'a> RowQueries<'a> {
     pub(crate) fn new(segments: &'a [Segment<'a>]) -> Self {
         Self { segments, skipped: 0 }
     }
@@ -122,18 +148,23 @@ impl<'a> Allowed<'a> {
         Self { skipped: self.skipped + rows, ..self }
     }
 
-    /// Returns the mask of a row; `None` if all tokens are allowed.
-    pub(crate) fn row(self, row: usize) -> Option<&'a [u32]> {
+    /// Returns the query of a row.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are fewer rows.
+    pub(crate) fn row(self, row: usize) -> RowQuery<'a> {
         let mut row = row + self.skipped;
-        for segment in self.segments {
-            if row < segment.scored.len() {
-                let words = segment.allowed.len() / segment.scored.len();
-                return Some(&segment.allowed[row * words..][..words])
-                    .filter(|row| !row.is_empty());
+        for &Segment { scored, scoring, allowed, draws, .. } in self.segments {
+            if row < scored.len() {
+                let words = allowed.len() / scored.len();
+                let allowed = &allowed[row * words..][..words];
+                let allowed = Some(allowed).filter(|bits| !bits.is_empty());
+                return RowQuery { scoring, allowed, draw: draws.get(row) };
             }
-            row -= segment.scored.len();
+            row -= scored.len();
         }
-        None
+        panic!("a row of the segments");
     }
 }
 
@@ -148,45 +179,6 @@ pub(crate) fn tokens_of(bits: &[u32]) -> impl Iterator<Item = TokenId> {
             Some(first + at)
         })
     })
-}
-
-/// Logits over the vocabulary, one row per scored token in batch order.
-#[derive(Debug)]
-pub struct Logits {
-    vocab_len: usize,
-    values: Vec<f32>,
-}
-
-impl Logits {
-    /// Creates an empty buffer for rows of `vocab_len` logits.
-    pub fn new(vocab_len: usize) -> Self {
-        Self { vocab_len, values: Vec::new() }
-    }
-
-    /// Returns the number of rows.
-    pub fn len(&self) -> usize {
-        self.values.len() / self.vocab_len
-    }
-
-    /// Returns `true` if there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
-    }
-
-    /// Returns the logits of one row.
-    pub fn row(&self, row: usize) -> &[f32] {
-        &self.values[row * self.vocab_len..][..self.vocab_len]
-    }
-
-    /// Returns the rows `first .. first + rows`, one after another.
-    pub fn rows_mut(&mut self, first: usize, rows: usize) -> &mut [f32] {
-        &mut self.values[first * self.vocab_len..][..rows * self.vocab_len]
-    }
-
-    /// Sets the number of rows. Memory is kept from step to step.
-    pub fn resize(&mut self, rows: usize) {
-        self.values.resize(rows * self.vocab_len, 0.0);
-    }
 }
 
 /// A model that can run a step: the real one, or a fake in tests.

@@ -274,7 +274,7 @@ fn a_scan_finds_the_best_token_of_the_full_head() {
         for (batch, scanned) in [([best, all], 0), ([all, best], scored.len())] {
             model.forward(&batch, &mut logits);
             for (row, full) in full.iter().enumerate() {
-                let scanned = logits.row(scanned + row);
+                let scanned = logits.filled_row(scanned + row);
                 let top = full.iter().copied().fold(f32::MIN, f32::max);
                 for (token, (&found, &exact)) in scanned.iter().zip(full).enumerate() {
                     let equal = found.to_bits() == exact.to_bits();
@@ -325,7 +325,7 @@ fn only_allowed_tokens_are_scored_and_the_best_of_them_is_the_same() {
                     model.forward(&batch, &mut logits);
                     for (row, full) in full.iter().enumerate() {
                         let bits = &bits[row * words..][..words];
-                        let found = best(logits.row(first + row), bits);
+                        let found = best(&logits.filled_row(first + row), bits);
                         assert_eq!(found, best(full, bits), "{scoring:?}, every {each}, row {row}");
                     }
                 }

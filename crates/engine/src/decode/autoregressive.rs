@@ -1,5 +1,7 @@
 //! Autoregressive decoding: one token per pass.
 
+use wf_model::LogitsRow;
+
 use super::mode::{Capabilities, Mode, ModeInfo, UnsupportedMode};
 use super::{Decoder, Outcome, Pass, Plan, SeqState, TokenDemand};
 use crate::logits::logprobs;
@@ -44,19 +46,20 @@ impl Decoder for Autoregressive {
     }
 
     fn absorb(&mut self, pass: Pass<'_>) -> Option<Outcome> {
-        let Pass { seq, plan, .. } = pass;
+        let Pass { seq, plan, mut rows, sampler } = pass;
         let mut outcome = Outcome { keep: plan.tokens.len(), ..Outcome::default() };
         if plan.scored.is_empty() {
             return Some(outcome);
         }
-        let prompt_rows = prompt_rows(seq, plan.tokens.len());
-        let (mut rows, sampler) = pass.rows();
         if let Some(top) = seq.prompt_logprobs {
-            for (row, &next) in rows.by_ref().take(prompt_rows).zip(&seq.tokens[seq.kv_len + 1..]) {
+            let prompt_rows = prompt_rows(seq, plan.tokens.len());
+            for &next in seq.tokens[seq.kv_len + 1..].iter().take(prompt_rows) {
+                // They were planned with all logits.
+                let Some(LogitsRow::All(row)) = rows.next_row() else { break };
                 outcome.prompt_logprobs.push(logprobs(row, next, top));
             }
         }
-        if let Some(row) = rows.next() {
+        if let Some(row) = rows.next_row() {
             outcome.commit.push(sampler.sample(row, seq.tokens.len())?);
         }
         Some(outcome)

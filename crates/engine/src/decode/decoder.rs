@@ -2,9 +2,7 @@
 //!
 //! [`Outcome::keep`] is the only K/V rollback: tokens that ran and were not kept are overwritten by a later step.
 
-use std::slice::ChunksExactMut;
-
-use wf_model::{Scoring, TokenId, Visibility};
+use wf_model::{Logits, LogitsRow, Scoring, TokenId, Visibility};
 
 use crate::output::{Logprobs, SampledToken};
 use crate::sample::Sampler;
@@ -74,17 +72,30 @@ pub struct Pass<'a> {
     pub seq: &'a SeqState,
     /// The plan that ran.
     pub plan: &'a Plan,
-    /// Logits of the plan's scored tokens, one row after another. Rows may be modified.
-    pub logits: &'a mut [f32],
+    /// Logits of the plan's scored tokens. Rows may be modified.
+    pub rows: Rows<'a>,
     /// Sampler of the sequence.
     pub sampler: &'a mut Sampler,
 }
 
-impl<'a> Pass<'a> {
-    /// Returns the rows of logits, of which there is at least one, and the sampler.
-    pub(super) fn rows(self) -> (ChunksExactMut<'a, f32>, &'a mut Sampler) {
-        let row_len = self.logits.len() / self.plan.scored.len();
-        (self.logits.chunks_exact_mut(row_len), self.sampler)
+/// Rows of logits that belong to one plan.
+pub struct Rows<'a> {
+    logits: &'a mut Logits,
+    next: usize,
+    end: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// Returns the `len` rows from `first` on.
+    pub fn new(logits: &'a mut Logits, first: usize, len: usize) -> Self {
+        Self { logits, next: first, end: first + len }
+    }
+
+    /// Returns the next row.
+    pub fn next_row(&mut self) -> Option<LogitsRow<'_>> {
+        let row = self.next;
+        self.next += 1;
+        (row < self.end).then(|| self.logits.row_mut(row))
     }
 }
 

@@ -5,7 +5,7 @@
 //! kept: a full block runs once more as ordinary text.
 
 use serde_json::Value;
-use wf_model::{BlockDiffusion, Scoring, Visibility};
+use wf_model::{BlockDiffusion, LogitsRow, Scoring, Visibility};
 
 use super::block::{Block, BlockShape};
 use super::mode::SettingKind::{Bool, Count, Name, Number};
@@ -311,14 +311,15 @@ impl BlockDecoder {
         self.has_block_kv = true;
         let mut block = self.block.take()?;
         let places = self.predicted(&block);
-        let prompt_len = pass.seq.prompt_len;
-        let (rows, sampler) = pass.rows();
+        let Pass { seq, mut rows, sampler, .. } = pass;
         let entropy = self.params.rule.needs_entropy();
         let mut predicted = Vec::with_capacity(places.len());
-        for (at, row) in places.into_iter().zip(rows) {
+        for at in places {
+            // Confidence needs all logits, and the plan asks for them.
+            let Some(LogitsRow::All(row)) = rows.next_row() else { break };
             row[self.shape.mask as usize] = f32::NEG_INFINITY;
             let position = block.start + at;
-            let prediction = sampler.predict(row, position, position - prompt_len, entropy)?;
+            let prediction = sampler.predict(row, position, position - seq.prompt_len, entropy)?;
             predicted.push((at, prediction));
         }
         let changed = self.write(&mut block, predicted);
@@ -379,10 +380,10 @@ impl Decoder for BlockDecoder {
         if self.unread(pass.seq) == 0 {
             return self.absorb_block(pass);
         }
-        let Pass { seq, plan, logits, sampler } = pass;
+        let Pass { seq, plan, mut rows, sampler } = pass;
         let mut outcome = Outcome { keep: plan.tokens.len(), ..Outcome::default() };
-        if !plan.scored.is_empty() {
-            outcome.commit.push(sampler.sample(logits, seq.tokens.len())?);
+        if let Some(row) = rows.next_row() {
+            outcome.commit.push(sampler.sample(row, seq.tokens.len())?);
         }
         Some(outcome)
     }
@@ -404,7 +405,9 @@ impl Decoder for BlockDecoder {
 #[cfg(test)]
 mod tests {
     use wf_core::SamplingParams;
+    use wf_model::Logits;
 
+    use super::super::Rows;
     use super::*;
     use crate::output::Limits;
     use crate::sample::Sampler;
@@ -421,10 +424,12 @@ mod tests {
             let params = DiffusionParams { reuse, ..DiffusionParams::default() };
             let mut decoder = BlockDecoder::new(params, shape);
             let first = decoder.plan(seq, 8);
-            let mut logits: Vec<f32> =
-                (0..first.scored.len() * 4).map(|at| at as f32 / 9.0).collect();
-            let (logits, sampler) = (&mut logits[..], &mut sampler);
-            decoder.absorb(Pass { seq, plan: &first, logits, sampler }).unwrap();
+            let (mut logits, scored) = (Logits::new(4), first.scored.len());
+            logits.resize(scored);
+            let numbers = (0..scored * 4).map(|at| at as f32 / 9.0).collect::<Vec<_>>();
+            logits.rows_mut(0, scored).copy_from_slice(&numbers);
+            let (rows, sampler) = (Rows::new(&mut logits, 0, scored), &mut sampler);
+            decoder.absorb(Pass { seq, plan: &first, rows, sampler }).unwrap();
             decoder.pages_released();
             let again = decoder.plan(seq, 8);
             assert_eq!(again.tokens.iter().filter(|&&token| token == 3).count(), masks);

@@ -197,11 +197,11 @@ impl Drafted {
     }
 
     fn verify(&mut self, pass: Pass<'_>) -> Option<Outcome> {
-        let Pass { seq, plan, .. } = pass;
+        let Pass { seq, plan, mut rows, sampler } = pass;
         let draft = &plan.tokens[1..];
         let mut outcome = Outcome { drafted: draft.len(), ..Outcome::default() };
-        let (rows, sampler) = pass.rows();
-        for (index, row) in rows.enumerate() {
+        for index in 0.. {
+            let Some(row) = rows.next_row() else { break };
             let Some(sampled) = sampler.sample(row, seq.tokens.len() + index) else { break };
             let agrees = draft.get(index) == Some(&sampled.token);
             let ends = sampler.ends(sampled.token);
@@ -276,9 +276,12 @@ impl Decoder for Drafted {
         match (pass.plan.visibility, self.drafter) {
             _ if pass.seq.pending().len() > 1 => Autoregressive.absorb(pass),
             (Visibility::Until(_), Drafter::Masks(mask)) => {
-                let best =
-                    |row: &mut [f32]| best_two(row).into_iter().flatten().find(|&t| t != mask);
-                let tokens = pass.rows().0.map_while(best).collect();
+                let mut rows = pass.rows;
+                let tokens = std::iter::from_fn(|| {
+                    let best = best_two(&rows.next_row()?);
+                    best.into_iter().flatten().find(|&token| token != mask)
+                });
+                let tokens = tokens.collect();
                 self.draft = Some(Draft { after, tokens, source: Source::Model });
                 Some(Outcome::default())
             }

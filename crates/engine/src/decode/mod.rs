@@ -15,7 +15,7 @@ mod mode;
 mod unmask;
 
 pub use autoregressive::Autoregressive;
-pub use decoder::{Decoder, Outcome, Pass, Plan, SeqState, TokenDemand};
+pub use decoder::{Decoder, Outcome, Pass, Plan, Rows, SeqState, TokenDemand};
 pub use diffusion::DiffusionParams;
 pub use drafted::DraftParams;
 pub use mode::{Capabilities, DecodeSettings, ModeInfo, Setting, SettingKind, UnsupportedMode};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use llguidance::Matcher;
 use llguidance::api::StopReason;
 use llguidance::toktrie::SimpleVob;
-use wf_model::TokenId;
+use wf_model::{LogitsRow, TokenId};
 
 use super::Grammar;
 
@@ -64,11 +64,21 @@ impl Follower {
     /// Sets the logits of all tokens that may not come next to −∞.
     pub(crate) fn mask(
         &mut self,
-        logits: &mut [f32],
+        row: &mut LogitsRow<'_>,
         stop_tokens: &[TokenId],
     ) -> Result<(), DeadEnd> {
-        self.prepare_mask(logits.len(), stop_tokens);
-        keep(self.prepared_mask().ok_or(DeadEnd)?, logits);
+        if let LogitsRow::All(logits) = row {
+            self.prepare_mask(logits.len(), stop_tokens);
+        }
+        // Some logits alone are computed only if the mask was known before.
+        let allowed = self.prepared_mask().ok_or(DeadEnd)?;
+        match row {
+            LogitsRow::All(logits) => keep(allowed, logits),
+            LogitsRow::Some(logits) => logits.retain(|row| {
+                let token = row.token as usize;
+                allowed[token / WORD] >> (token % WORD) & 1 == 1
+            }),
+        }
         Ok(())
     }
 

@@ -8,7 +8,9 @@
 
 use wf_core::Network;
 use wf_formats::{BlockDiffusion, ModelInfo};
-use wf_model::{Forward, HiddenStates, Logits, PAGE_LEN, Scoring, Segment, TokenId};
+use wf_model::{
+    Forward, HiddenStates, Logits, LogitsRow, PAGE_LEN, Scoring, Segment, TokenId, TokenLogit,
+};
 
 /// Model whose logits are hashes of the tokens it attends to.
 pub(crate) struct FakeModel {
@@ -65,16 +67,37 @@ impl FakeModel {
         hash
     }
 
-    fn score(&self, segment: &Segment<'_>, want: usize, row: &mut [f32]) {
-        numbers(self.look(segment, want), row);
-        if let Scoring::Top(k) = segment.scoring
-            && !self.computes_all_logits
-            && k < row.len()
-        {
-            let mut sorted = row.to_vec();
-            let floor = *sorted.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1;
-            row.iter_mut().filter(|score| **score < floor).for_each(|s| *s = f32::NEG_INFINITY);
+    /// Writes the logits of scored token `at` of a segment: of the tokens it needs, or of all.
+    fn score(&self, segment: &Segment<'_>, at: usize, logits: &mut Logits, row: usize) {
+        let mut all = vec![0.0; self.network.vocab_len];
+        numbers(self.look(segment, segment.scored[at]), &mut all);
+        let query = segment.draws.get(at);
+        let words = segment.allowed.len() / segment.scored.len();
+        let allowed = &segment.allowed[at * words..][..words];
+        for (token, logit) in all.iter_mut().enumerate() {
+            if !allowed.is_empty() && allowed[token / 32] >> (token % 32) & 1 == 0 {
+                *logit = f32::NEG_INFINITY;
+            }
         }
+        let rows = all.iter().zip(0..).map(|(&logit, token)| TokenLogit { token, logit });
+        let is_adjusted = |row: &TokenLogit| {
+            query.is_some_and(|query| query.adjustments.iter().any(|a| a.token == row.token))
+        };
+        let mut needed: Vec<TokenLogit> = match (segment.scoring, query) {
+            (Scoring::Top(k), _) if !self.computes_all_logits => {
+                let (adjusted, mut others): (Vec<_>, Vec<_>) = rows.partition(is_adjusted);
+                others.sort_unstable_by(TokenLogit::rank);
+                others.truncate(k);
+                [adjusted, others].concat()
+            }
+            (Scoring::Draw, Some(query)) if !self.computes_all_logits => {
+                let drawn = query.token(LogitsRow::All(&mut all.clone()), &mut Vec::new());
+                rows.filter(|row| Some(row.token) == drawn).collect()
+            }
+            _ => return logits.rows_mut(row, 1).copy_from_slice(&all),
+        };
+        needed.sort_unstable_by_key(|row| row.token);
+        logits.some_mut(row, 1)[0] = needed;
     }
 }
 
@@ -120,8 +143,8 @@ impl Forward for FakeModel {
         logits.resize(batch.iter().map(|segment| segment.scored.len()).sum());
         let mut row = 0;
         for segment in batch {
-            for &want in segment.scored {
-                self.score(segment, want, logits.rows_mut(row, 1));
+            for at in 0..segment.scored.len() {
+                self.score(segment, at, logits, row);
                 row += 1;
             }
         }

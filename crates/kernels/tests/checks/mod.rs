@@ -1,7 +1,7 @@
 //! Checks of what only the output head multiplies.
 
 use wf_kernels::{
-    CodeRows, FloatRows, Kernel, NibbleMatrix, QuantRow, RowBounds, ScoreBounds, Strip,
+    CodeRows, FloatRows, Kernel, NibbleMatrix, NoiseKey, QuantRow, RowBounds, ScoreBounds, Strip,
     VectorBounds,
 };
 
@@ -53,6 +53,29 @@ pub(crate) fn check_bound_scores(kernel: &dyn Kernel) {
             };
             assert_same(
                 || format!("{}: bounds, {kind:?}", kernel.isa()),
+                &run(scalar()),
+                &run(kernel),
+            );
+        }
+    }
+}
+
+pub(crate) fn check_perturb_bounds(kernel: &dyn Kernel) {
+    let random = &mut Random(15);
+    for kind in Floats::ALL {
+        for _ in 0..70 {
+            let key = NoiseKey(std::array::from_fn(|_| random.bits() as u32));
+            let (first, factor) = (random.bits() as u32, random.floats(1, kind)[0]);
+            let bounds = random.floats(32, kind);
+            let run = |kernel: &dyn Kernel| {
+                let mut out = ScoreBounds::EMPTY;
+                out.estimate.copy_from_slice(&bounds[..16]);
+                out.upper.copy_from_slice(&bounds[16..]);
+                kernel.perturb_bounds(key, first, factor, &mut out);
+                [&out.estimate[..], &out.upper, &[out.best_estimate, out.best_upper]].concat()
+            };
+            assert_same(
+                || format!("{}: perturbed bounds, {kind:?}", kernel.isa()),
                 &run(scalar()),
                 &run(kernel),
             );

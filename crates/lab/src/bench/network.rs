@@ -153,7 +153,7 @@ impl Network {
         let want: Vec<usize> = (0..rows).collect();
         let tokens = &self.tokens[context..context + rows];
         let causal = Segment::causal(tokens, context, &self.pages, &want);
-        let segment = Segment { scoring: sampler().scoring(rows), ..causal };
+        let segment = Segment { scoring: sampler().scoring(), ..causal };
         timed(|| {
             self.model.forward(&[segment], &mut self.logits);
         })
@@ -218,7 +218,7 @@ impl Network {
             let last = [tokens.len() - 1];
             let want = if start + tokens.len() == end { &last[..] } else { &[] };
             let causal = Segment::causal(tokens, start, &self.pages, want);
-            let segment = Segment { scoring: sampler.scoring(1), ..causal };
+            let segment = Segment { scoring: sampler.scoring(), ..causal };
             self.model.forward(&[segment], &mut self.logits);
         }
         self.filled = self.filled.max(end);
@@ -227,16 +227,20 @@ impl Network {
 
     /// Decodes the next token of each sequence. A single one has all pages, several have one each.
     fn step(&mut self, tokens: &mut [TokenId], position: usize, samplers: &mut [Sampler]) {
+        let draws: Vec<_> = samplers
+            .iter()
+            .map(|sampler| sampler.draw_query(position + 1, position + 1, &[]))
+            .collect();
         let segment = |(i, token)| {
             let pages = if samplers.len() == 1 { &self.pages[..] } else { &self.pages[i..=i] };
             let causal = Segment::causal(from_ref(token), position, pages, &[0]);
-            Segment { scoring: samplers[i].scoring(1), ..causal }
+            Segment { scoring: samplers[i].scoring(), draws: from_ref(&draws[i]), ..causal }
         };
         let segments: Vec<Segment<'_>> = tokens.iter().enumerate().map(segment).collect();
         self.model.forward(&segments, &mut self.logits);
         let start = Instant::now();
         for (i, (token, sampler)) in tokens.iter_mut().zip(samplers).enumerate() {
-            let picked = sampler.sample(self.logits.rows_mut(i, 1), position + 1);
+            let picked = sampler.sample(self.logits.row_mut(i), position + 1);
             *token = picked.map_or(0, |picked| picked.token);
         }
         self.sampling += start.elapsed();

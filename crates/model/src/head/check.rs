@@ -4,19 +4,29 @@ use std::fmt;
 
 use wf_core::TokenId;
 
-/// A token whose score in a scan is wrong.
+/// A row for which a scan gives something else than the full head.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Difference {
     /// Index among the scored rows.
     pub(crate) row: usize,
     pub(crate) scan: &'static str,
-    k: usize,
-    token: TokenId,
-    found: f32,
-    exact: f32,
-    /// Best token and its score, in the scan and in the full head.
-    best_found: (TokenId, f32),
-    best_exact: (TokenId, f32),
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// A score among the best is wrong or missing.
+    Score {
+        k: usize,
+        token: TokenId,
+        found: f32,
+        exact: f32,
+        /// Best token and its score, in the scan and in the full head.
+        best_found: (TokenId, f32),
+        best_exact: (TokenId, f32),
+    },
+    /// Another token is drawn.
+    Draw { found: Option<TokenId>, exact: Option<TokenId> },
 }
 
 impl Difference {
@@ -28,14 +38,33 @@ impl Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scan, k, token, found, exact, best_found, best_exact, .. } = self;
-        write!(
-            f,
-            "{scan} differs from the full head: token {token}, among the {k} best, has score {exact:?} \
-             and got {found:?}; the best token is {} ({:?}), in {scan} it is {} ({:?})",
-            best_exact.0, best_exact.1, best_found.0, best_found.1
-        )
+        let scan = self.scan;
+        write!(f, "{scan} differs from the full head: ")?;
+        match self.kind {
+            Kind::Score { k, token, found, exact, best_found, best_exact } => write!(
+                f,
+                "token {token}, among the {k} best, has score {exact:?} and got {found:?}; the best token \
+                 is {} ({:?}), in {scan} it is {} ({:?})",
+                best_exact.0, best_exact.1, best_found.0, best_found.1
+            ),
+            Kind::Draw { found, exact } => {
+                let name = |token: Option<TokenId>| {
+                    token.map_or("no token".into(), |token| format!("token {token}"))
+                };
+                write!(f, "{} is drawn, in {scan} it is {}", name(exact), name(found))
+            }
+        }
     }
+}
+
+/// Returns the difference if another token is drawn.
+pub(crate) fn draw_difference(
+    scan: &'static str,
+    found: Option<TokenId>,
+    exact: Option<TokenId>,
+) -> Option<Difference> {
+    let difference = Difference { row: 0, scan, kind: Kind::Draw { found, exact } };
+    (found != exact).then_some(difference)
 }
 
 /// Returns the first token of `found` that is neither scored as in `exact` nor correctly left out as
@@ -56,16 +85,15 @@ pub(crate) fn difference(
         let left_out = *found == f32::NEG_INFINITY && !(exact.is_finite() && *exact >= floor);
         found.to_bits() != exact.to_bits() && !left_out
     })?;
-    Some(Difference {
-        row: 0,
-        scan,
+    let kind = Kind::Score {
         k,
         token: wrong as TokenId,
         found: found[wrong],
         exact: exact[wrong],
         best_found: best(found),
         best_exact: best(exact),
-    })
+    };
+    Some(Difference { row: 0, scan, kind })
 }
 
 fn best(scores: &[f32]) -> (TokenId, f32) {
@@ -86,7 +114,10 @@ mod tests {
 
     fn found(k: usize, found: &[f32], exact: &[f32]) -> Option<TokenId> {
         let mut scratch = vec![0.0; exact.len()];
-        difference("scan", k, found, exact, &mut scratch).map(|d| d.token)
+        match difference("scan", k, found, exact, &mut scratch)?.kind {
+            Kind::Score { token, .. } => Some(token),
+            Kind::Draw { .. } => None,
+        }
     }
 
     #[test]
@@ -115,5 +146,12 @@ mod tests {
         for words in ["scan4", "token 0", "2.5", "it is 1 (1.5)", "best token is 0"] {
             assert!(message.contains(words), "{words}: {message}");
         }
+    }
+
+    #[test]
+    fn another_drawn_token_is_a_difference() {
+        assert_eq!(draw_difference("scan", Some(3), Some(3)), None);
+        let message = draw_difference("scan4", None, Some(7)).unwrap().to_string();
+        assert!(message.contains("token 7 is drawn, in scan4 it is no token"), "{message}");
     }
 }

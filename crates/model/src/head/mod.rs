@@ -8,12 +8,13 @@ use std::sync::Arc;
 use wf_core::{Network, TokenId};
 
 use crate::compute::Compute;
+use crate::draw::Candidate;
 use crate::embed::FloatTable;
+use crate::logits::{Logits, LogitsRow, MAX_SHARE, TokenLogit};
 use crate::options::HeadMode;
-use crate::scan::{
-    Depth, MIN_TOKENS_PER_CANDIDATE, SCANNED_AT_ONCE, Scan, ScanContext, ScanScratch, TopQueries,
-};
-use crate::segment::{Allowed, Scoring, Segment, tokens_of};
+use crate::scan::{Depth, SCANNED_AT_ONCE, Scan, ScanContext, ScanQueries, ScanScratch};
+use crate::segment::{RowQueries, Scoring, Segment, tokens_of};
+use check::draw_difference;
 pub(crate) use check::{Difference, difference};
 pub use counts::{Count, HeadCounts};
 
@@ -43,8 +44,9 @@ enum Method {
 struct Check {
     scans: [(&'static str, Scan, Arc<HeadCounts>); 2],
     scratch: ScanScratch,
-    found: Vec<f32>,
+    found: Logits,
     sorted: Vec<f32>,
+    kept: Vec<Candidate>,
 }
 
 impl Head {
@@ -62,12 +64,13 @@ impl Head {
                 Method::Check(Box::new(Check {
                     scans: [named("scan", Depth::Bytes), named("scan4", Depth::Nibbles)],
                     scratch: scratch(),
-                    found: vec![0.0; SCANNED_AT_ONCE * network.vocab_len],
+                    found: Logits::new(network.vocab_len),
                     sorted: vec![0.0; network.vocab_len],
+                    kept: Vec::new(),
                 }))
             }
         };
-        let max = network.vocab_len / MIN_TOKENS_PER_CANDIDATE;
+        let max = network.vocab_len / MAX_SHARE;
         let few = Few { tokens: Vec::with_capacity(max), scores: vec![0.0; max] };
         Self { method, counts: Arc::default(), few }
     }
@@ -103,7 +106,8 @@ impl Head {
         }
     }
 
-    /// Computes the logits of the `hidden` rows of segments with the same scoring.
+    /// Computes the logits of the `hidden` rows of segments that need all logits, or of segments of which none
+    /// does, and writes them to the rows of `out` from `first` on.
     ///
     /// # Errors
     ///
@@ -114,34 +118,38 @@ impl Head {
         table: &FloatTable,
         hidden: &[f32],
         segments: &[Segment<'_>],
-        out: &mut [f32],
+        (out, first): (&mut Logits, usize),
     ) -> Result<(), Difference> {
-        let allowed = Allowed::new(segments);
+        let queries = RowQueries::new(segments);
+        let rows = hidden.len() / table.cols();
         // With int8 scores, few tokens must score as they do among many.
         let by_table = !matches!(self.method, Method::Int8(..));
-        if by_table && self.few.score(cx, table, hidden, allowed, out) {
+        if by_table && self.few.score(cx, table, hidden, queries, out.some_mut(first, rows)) {
             return Ok(());
         }
-        let scoring = segments.iter().map(|segment| segment.scoring).max().unwrap_or_default();
-        let scans = matches!((&self.method, scoring), (Method::Scan(..), Scoring::Top(_)));
+        let needs_all = segments.iter().any(|segment| segment.scoring == Scoring::All);
+        let scans = matches!(self.method, Method::Scan(..)) && !needs_all;
         if by_table && !scans {
-            table.scores(cx, hidden, out);
+            table.scores(cx, hidden, out.rows_mut(first, rows));
         }
-        let out_parts = out.chunks_mut(SCANNED_AT_ONCE * table.rows());
-        let parts = hidden.chunks(SCANNED_AT_ONCE * table.cols()).zip(out_parts);
-        for (first, (hidden, out)) in (0..).step_by(SCANNED_AT_ONCE).zip(parts) {
-            match (&mut self.method, scoring) {
-                (Method::Int8(scan, scratch), _) => scan.approximate(cx, hidden, out, scratch),
-                (Method::Scan(scan, scratch), Scoring::Top(k)) => {
+        let parts = hidden.chunks(SCANNED_AT_ONCE * table.cols());
+        for (skipped, hidden) in (0..).step_by(SCANNED_AT_ONCE).zip(parts) {
+            let queries = ScanQueries { hidden, rows: queries.skip(skipped) };
+            let first = first + skipped;
+            match &mut self.method {
+                Method::Int8(scan, scratch) => {
+                    let rows = hidden.len() / table.cols();
+                    scan.approximate(cx, hidden, out.rows_mut(first, rows), scratch);
+                }
+                Method::Scan(scan, scratch) if scans => {
                     let context = ScanContext { cx, table, counts: &self.counts };
-                    let queries = TopQueries { hidden, k, allowed: allowed.skip(first) };
-                    scan.top(context, queries, out, scratch);
+                    scan.score(context, queries, (&mut *out, first), scratch);
                 }
-                (Method::Check(check), Scoring::Top(k)) => {
-                    let checked = check.compare(cx, table, hidden, k, out);
-                    checked.map_err(|difference| difference.shifted(first))?;
+                Method::Check(check) if !needs_all => {
+                    let checked = check.compare(cx, table, queries, (&mut *out, first));
+                    checked.map_err(|difference| difference.shifted(skipped))?;
                 }
-                (Method::Full | Method::Scan(..) | Method::Check(_), _) => {}
+                Method::Full | Method::Scan(..) | Method::Check(_) => {}
             }
         }
         Ok(())
@@ -155,53 +163,65 @@ impl Few {
         cx: &Compute,
         table: &FloatTable,
         hidden: &[f32],
-        allowed: Allowed<'_>,
-        out: &mut [f32],
+        queries: RowQueries<'_>,
+        out: &mut [Vec<TokenLogit>],
     ) -> bool {
-        let (rows, max) = (hidden.len() / table.cols(), self.scores.len());
+        let max = self.scores.len();
         let count = |bits: &[u32]| bits.iter().map(|word| word.count_ones() as usize).sum();
-        let counts = |row| allowed.row(row).map_or(max + 1, count);
+        let counts = |row| queries.row(row).allowed.map_or(max + 1, count);
         let mut left = max;
-        for row in 0..rows {
+        for row in 0..out.len() {
             match left.checked_sub(counts(row)) {
                 Some(less) => left = less,
                 None => return false,
             }
         }
         let hidden = hidden.chunks_exact(table.cols());
-        for (row, (x, out)) in hidden.zip(out.chunks_exact_mut(table.rows())).enumerate() {
+        for (row, (x, out)) in hidden.zip(out).enumerate() {
             self.tokens.clear();
-            self.tokens.extend(allowed.row(row).into_iter().flat_map(tokens_of));
+            self.tokens.extend(queries.row(row).allowed.into_iter().flat_map(tokens_of));
             let scores = &mut self.scores[..self.tokens.len()];
             table.scores_of(cx, &self.tokens, x, scores);
-            out.fill(f32::NEG_INFINITY);
-            for (&token, &score) in self.tokens.iter().zip(scores.iter()) {
-                out[token as usize] = score;
-            }
+            let scored = self.tokens.iter().zip(scores.iter());
+            out.extend(scored.map(|(&token, &logit)| TokenLogit { token, logit }));
         }
         true
     }
 }
 
 impl Check {
-    /// Compares the scans of some rows with their exact scores.
+    /// Compares the scans of some rows with their exact scores, which are in the rows of `exact` from `first` on.
     fn compare(
         &mut self,
         cx: &Compute,
         table: &FloatTable,
-        hidden: &[f32],
-        k: usize,
-        exact: &[f32],
+        queries: ScanQueries<'_>,
+        (exact, first): (&mut Logits, usize),
     ) -> Result<(), Difference> {
+        let rows = queries.hidden.len() / table.cols();
         for (name, scan, counts) in &self.scans {
-            let found = &mut self.found[..exact.len()];
-            // The full head scores all tokens, so the scans must too.
-            let queries = TopQueries { hidden, k, allowed: Allowed::new(&[]) };
-            scan.top(ScanContext { cx, table, counts }, queries, found, &mut self.scratch);
-            let rows = found.chunks_exact(table.rows()).zip(exact.chunks_exact(table.rows()));
-            for (row, (found, exact)) in rows.enumerate() {
+            self.found.resize(rows);
+            let context = ScanContext { cx, table, counts };
+            scan.score(context, queries, (&mut self.found, 0), &mut self.scratch);
+            for row in 0..rows {
                 counts.checked.add(1);
-                if let Some(found) = difference(name, k, found, exact, &mut self.sorted) {
+                let query = queries.rows.row(row);
+                let mut exact = exact.row(first + row).to_vec();
+                query.forbid(&mut exact);
+                let found = match (query.scoring, query.draw) {
+                    (Scoring::Draw, Some(draw)) => {
+                        let found = draw.token(self.found.row_mut(row), &mut self.kept);
+                        let exact = draw.token(LogitsRow::All(&mut exact), &mut self.kept);
+                        draw_difference(name, found, exact)
+                    }
+                    (Scoring::Top(k), _) => {
+                        let mut found = self.found.filled_row(row);
+                        query.forbid(&mut found);
+                        difference(name, k, &found, &exact, &mut self.sorted)
+                    }
+                    (Scoring::Draw | Scoring::All, _) => None,
+                };
+                if let Some(found) = found {
                     return Err(found.shifted(row));
                 }
             }

@@ -1,166 +1,219 @@
 //! Candidates for the best tokens, and their exact scores.
 
-use std::cmp::Ordering;
-
+use wf_core::TokenId;
 use wf_kernels::ScoreBounds;
 
-use super::{STRIP, StripBest};
+use super::row::RowScan;
+use super::{Bounds, STRIP};
+use crate::logits::TokenLogit;
 
-/// Buffers for choosing candidates.
+/// Tokens whose exact scores are known, and buffers for choosing more.
 pub(super) struct Candidates {
-    estimates: Vec<f32>,
-    strips: Vec<u32>,
-    bounds: Vec<ScoreBounds>,
+    /// The tokens that were scored, and their scores.
+    pub(super) known: Vec<TokenLogit>,
+    /// Largest difference of a score from its estimate, relative to the bound.
+    pub(super) max_error: f32,
+    /// One bit for each token that is known.
+    is_known: Vec<u32>,
     candidates: Vec<Candidate>,
-    tokens: Vec<u32>,
+    values: Vec<f32>,
+    strips: Vec<u32>,
+    plain: Vec<ScoreBounds>,
+    drawn: Vec<ScoreBounds>,
+    tokens: Vec<TokenId>,
     scores: Vec<f32>,
 }
 
-/// A token that could be among the best.
+/// A token that could be among the best, or be drawn.
 #[derive(Clone, Copy)]
 struct Candidate {
-    token: u32,
-    estimate: f32,
-    upper: f32,
+    token: TokenId,
+    bounds: Bounds,
 }
 
-/// Result of a choice.
-pub(super) struct Chosen {
-    /// Number of tokens that were scored.
-    pub(super) tokens: usize,
-    /// Largest difference of a score from its estimate, relative to the bound.
-    pub(super) max_error: f32,
-}
-
-/// Functions that compute the bounds of the scores of strips, and exact scores of tokens.
-pub(super) struct Source<B, E> {
-    pub(super) bounds: B,
-    pub(super) exact: E,
-}
+/// More tokens would have to be scored than pays.
+#[derive(Debug)]
+pub(super) struct TooMany;
 
 impl Candidates {
     /// Allocates for the largest choice. Memory that no choice needs is never touched.
     pub(super) fn new(vocab_len: usize) -> Self {
         let strips = vocab_len.div_ceil(STRIP);
         Self {
-            estimates: Vec::with_capacity(strips),
-            strips: Vec::with_capacity(strips),
-            bounds: Vec::with_capacity(strips),
+            known: Vec::with_capacity(vocab_len),
+            max_error: 0.0,
+            is_known: vec![0; vocab_len.div_ceil(32)],
             candidates: Vec::with_capacity(vocab_len),
+            values: Vec::with_capacity(strips),
+            strips: Vec::with_capacity(strips),
+            plain: Vec::with_capacity(strips),
+            drawn: Vec::with_capacity(strips),
             tokens: Vec::with_capacity(vocab_len),
             scores: Vec::with_capacity(vocab_len),
         }
     }
 
-    /// Writes the scores of all tokens that could be among the `k` best to `out`, and −∞ for all
-    /// others. Returns `None` if more than `max` tokens are candidates.
-    ///
-    /// The bounds of strips are computed again rather than kept by the scan: few strips matter.
-    pub(super) fn choose(
+    /// Forgets all tokens.
+    pub(super) fn clear(&mut self) {
+        for known in self.known.drain(..) {
+            self.is_known[known.token as usize / 32] = 0;
+        }
+        self.max_error = 0.0;
+    }
+
+    /// Scores all tokens that could be among the `k` best.
+    pub(super) fn add_best(
         &mut self,
-        best: &[StripBest],
+        row: &RowScan<'_>,
+        strips: &[Bounds],
         k: usize,
         max: usize,
-        source: &Source<impl Fn(&[u32], &mut [ScoreBounds]), impl Fn(&[u32], &mut [f32])>,
-        out: &mut [f32],
-    ) -> Option<Chosen> {
-        out.fill(f32::NEG_INFINITY);
-        let mut chosen = Chosen { tokens: 0, max_error: 0.0 };
-        self.pick_best(best, k, &source.bounds);
-        let floor = self.score(&source.exact, out, &mut chosen);
-        self.list(
-            best,
-            |strip| strip.upper >= floor,
-            &source.bounds,
-            |candidate| {
-                // The tokens with the best estimates have their scores.
-                candidate.upper >= floor && out[candidate.token as usize] == f32::NEG_INFINITY
-            },
-        );
-        if chosen.tokens + self.candidates.len() > max {
-            return None;
-        }
-        self.score(&source.exact, out, &mut chosen);
-        Some(chosen)
+    ) -> Result<(), TooMany> {
+        let first = self.known.len();
+        self.add_highest(row, strips, k, |b| b.estimate);
+        let floor =
+            self.known[first..].iter().map(|known| known.logit).fold(f32::INFINITY, f32::min);
+        self.add_all(row, strips, max, |b| b.upper >= floor)
     }
 
-    /// Scores the candidates and returns the worst score.
-    fn score(
+    /// Scores the `k` unknown tokens with the highest `value`, the lowest ids among equals. The value of a strip
+    /// must be the largest of its tokens' values. Those of −∞ are left out.
+    pub(super) fn add_highest(
         &mut self,
-        exact: &impl Fn(&[u32], &mut [f32]),
-        out: &mut [f32],
-        chosen: &mut Chosen,
-    ) -> f32 {
-        self.tokens.clear();
-        self.tokens.extend(self.candidates.iter().map(|candidate| candidate.token));
-        self.scores.resize(self.tokens.len(), 0.0);
-        exact(&self.tokens, &mut self.scores);
-        let mut worst = f32::INFINITY;
-        for (&Candidate { token, estimate, upper }, &score) in
-            self.candidates.iter().zip(&self.scores)
-        {
-            chosen.max_error = chosen.max_error.max((score - estimate).abs() / (upper - estimate));
-            worst = worst.min(score);
-            out[token as usize] = score;
-        }
-        chosen.tokens += self.candidates.len();
-        worst
-    }
-
-    /// Sets the candidates to the `k` tokens with the best estimates, the lowest ids among equals, in
-    /// order of memory.
-    fn pick_best(
-        &mut self,
-        best: &[StripBest],
+        row: &RowScan<'_>,
+        strips: &[Bounds],
         k: usize,
-        bounds: &impl Fn(&[u32], &mut [ScoreBounds]),
+        value: impl Fn(&Bounds) -> f32,
     ) {
-        self.estimates.clear();
-        self.estimates.extend(best.iter().map(|strip| strip.estimate));
-        // At least `k` strips have a token this good, so none of the `k` best is worse.
-        let floor = if k > self.estimates.len() {
-            f32::NEG_INFINITY
-        } else {
-            *self.estimates.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1
-        };
-        self.list(
-            best,
-            |strip| strip.estimate >= floor,
-            bounds,
-            |candidate| candidate.estimate >= floor && candidate.estimate.is_finite(),
-        );
-        let rank = |a: &Candidate, b: &Candidate| -> Ordering {
-            b.estimate.total_cmp(&a.estimate).then(a.token.cmp(&b.token))
-        };
+        let floor = self.kth_highest(strips, k, &value);
+        self.list(row, strips, |b| value(b) >= floor && value(b) > f32::NEG_INFINITY);
+        self.keep_highest(k, &value);
+        self.score_candidates(row);
+    }
+
+    /// Scores the `k` unknown tokens with the highest estimates, which are given.
+    pub(super) fn add_highest_estimates(
+        &mut self,
+        row: &RowScan<'_>,
+        (strips, estimates): (&[Bounds], &[[f32; STRIP]]),
+        k: usize,
+    ) {
+        let floor = self.kth_highest(strips, k, |b| b.estimate);
+        self.candidates.clear();
+        for ((strip, estimates), first) in strips.iter().zip(estimates).zip((0..).step_by(STRIP)) {
+            if strip.estimate < floor {
+                continue;
+            }
+            let known = self.known_in_strip(first);
+            for (&estimate, at) in estimates.iter().zip(0..) {
+                if estimate >= floor && estimate > f32::NEG_INFINITY && known >> at & 1 == 0 {
+                    let bounds = Bounds { estimate, ..Bounds::NONE };
+                    self.candidates.push(Candidate { token: first + at, bounds });
+                }
+            }
+        }
+        self.keep_highest(k, |b| b.estimate);
+        let candidates = std::mem::take(&mut self.candidates);
+        self.add(row, candidates.iter().map(|candidate| candidate.token));
+        self.candidates = candidates;
+    }
+
+    /// Scores the unknown tokens for which `is_possible` returns `true`, unless more than `max` would be known. It
+    /// must return `true` for a strip if it does for one of its tokens.
+    pub(super) fn add_all(
+        &mut self,
+        row: &RowScan<'_>,
+        strips: &[Bounds],
+        max: usize,
+        is_possible: impl Fn(&Bounds) -> bool,
+    ) -> Result<(), TooMany> {
+        self.list(row, strips, is_possible);
+        if self.known.len() + self.candidates.len() > max {
+            return Err(TooMany);
+        }
+        self.score_candidates(row);
+        Ok(())
+    }
+
+    /// Returns a value that at least `k` strips reach, so none of the `k` best tokens is worse.
+    fn kth_highest(&mut self, strips: &[Bounds], k: usize, value: impl Fn(&Bounds) -> f32) -> f32 {
+        self.values.clear();
+        self.values.extend(strips.iter().map(value));
+        match k <= self.values.len() {
+            true => *self.values.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1,
+            false => f32::NEG_INFINITY,
+        }
+    }
+
+    /// Keeps the `k` candidates with the highest `value`, in order of memory.
+    fn keep_highest(&mut self, k: usize, value: impl Fn(&Bounds) -> f32) {
         if k < self.candidates.len() {
-            self.candidates.select_nth_unstable_by(k - 1, rank);
+            let order = |c: &Candidate| value(&c.bounds);
+            self.candidates.select_nth_unstable_by(k - 1, |a, b| {
+                order(b).total_cmp(&order(a)).then(a.token.cmp(&b.token))
+            });
             self.candidates.truncate(k);
         }
         self.candidates.sort_unstable_by_key(|candidate| candidate.token);
     }
 
-    /// Sets the candidates to the tokens for which `is_candidate` returns `true`, in the strips for which
-    /// `is_possible` does.
+    /// Returns a bit for each known token of a strip.
+    fn known_in_strip(&self, first: TokenId) -> u32 {
+        self.is_known[first as usize / 32] >> (first % 32)
+    }
+
+    /// Scores tokens, none of which is known.
+    pub(super) fn add(&mut self, row: &RowScan<'_>, tokens: impl Iterator<Item = TokenId>) {
+        self.tokens.clear();
+        self.tokens.extend(tokens);
+        self.scores.resize(self.tokens.len(), 0.0);
+        row.scores(&self.tokens, &mut self.scores);
+        for (&token, &logit) in self.tokens.iter().zip(&self.scores) {
+            self.is_known[token as usize / 32] |= 1 << (token % 32);
+            self.known.push(TokenLogit { token, logit });
+        }
+    }
+
+    fn score_candidates(&mut self, row: &RowScan<'_>) {
+        let candidates = std::mem::take(&mut self.candidates);
+        let first = self.known.len();
+        self.add(row, candidates.iter().map(|candidate| candidate.token));
+        for (Candidate { bounds, .. }, known) in candidates.iter().zip(&self.known[first..]) {
+            let error = (known.logit - bounds.estimate).abs() / (bounds.upper - bounds.estimate);
+            self.max_error = self.max_error.max(error);
+        }
+        self.candidates = candidates;
+    }
+
+    /// Sets the candidates to the unknown tokens for which `is_possible` returns `true`.
     fn list(
         &mut self,
-        best: &[StripBest],
-        is_possible: impl Fn(&StripBest) -> bool,
-        bounds: &impl Fn(&[u32], &mut [ScoreBounds]),
-        is_candidate: impl Fn(&Candidate) -> bool,
+        row: &RowScan<'_>,
+        strips: &[Bounds],
+        is_possible: impl Fn(&Bounds) -> bool,
     ) {
         self.strips.clear();
-        let possible = best.iter().zip(0..).filter(|(strip, _)| is_possible(strip));
+        let possible = strips.iter().zip(0..).filter(|(strip, _)| is_possible(strip));
         self.strips.extend(possible.map(|(_, strip)| strip));
-        self.bounds.resize(self.strips.len(), ScoreBounds::EMPTY);
-        bounds(&self.strips, &mut self.bounds);
+        self.plain.resize(self.strips.len(), ScoreBounds::EMPTY);
+        row.bounds(&self.strips, &mut self.plain);
+        self.drawn.clone_from(&self.plain);
+        row.perturb(&self.strips, &mut self.drawn);
         self.candidates.clear();
-        for (&strip, bounds) in self.strips.iter().zip(&self.bounds) {
-            let scores = bounds.estimate.iter().zip(&bounds.upper);
-            for (token, (&estimate, &upper)) in (strip * STRIP as u32..).zip(scores) {
-                let candidate = Candidate { token, estimate, upper };
-                // Padding, and tokens that are not allowed, have no bound.
-                if upper > f32::NEG_INFINITY && is_candidate(&candidate) {
-                    self.candidates.push(candidate);
+        for ((&strip, plain), drawn) in self.strips.iter().zip(&self.plain).zip(&self.drawn) {
+            let first = strip * STRIP as u32;
+            let known = self.known_in_strip(first);
+            for at in 0..STRIP {
+                let bounds = Bounds {
+                    estimate: plain.estimate[at],
+                    upper: plain.upper[at],
+                    drawn_estimate: drawn.estimate[at],
+                    drawn_upper: drawn.upper[at],
+                };
+                // Padding, and tokens that are not searched, have no bound.
+                let is_open = bounds.upper > f32::NEG_INFINITY && known >> at & 1 == 0;
+                if is_open && is_possible(&bounds) {
+                    self.candidates.push(Candidate { token: first + at as u32, bounds });
                 }
             }
         }

@@ -23,24 +23,34 @@
 //! again with all bits.
 
 mod candidates;
+mod draw;
 mod hidden;
+mod masses;
 mod quantize;
+mod row;
 
 use wf_kernels::{
-    Int8Matrix, NibbleMatrix, PAIR, QuantBatch, QuantRow, RowBounds, ScoreBounds, Strip,
-    int8_pair_dots,
+    Int8Matrix, NibbleMatrix, NoiseKey, PAIR, QuantBatch, QuantRow, RowBounds, ScoreBounds, Strip,
+    VectorBounds, int8_pair_dots,
 };
 
 use crate::compute::Compute;
 use crate::embed::FloatTable;
 use crate::head::HeadCounts;
-use crate::segment::Allowed;
-use candidates::{Candidates, Source};
+use crate::logits::{Logits, MAX_SHARE, TokenLogit};
+use crate::segment::{RowQueries, RowQuery, Scoring};
+use candidates::{Candidates, TooMany};
+use draw::DrawSearch;
 use hidden::{HiddenCodes, State};
+use masses::Masses;
 use quantize::Plane;
+use row::{RowScan, bits_of_strip};
 
 /// Number of rows in a strip of a matrix of codes.
 const STRIP: usize = 16;
+
+/// Number of tokens in a word of a bit mask.
+const WORD: usize = u32::BITS as usize;
 
 /// Number of strips in a pair, which kernels multiply together.
 const STRIPS_PER_PAIR: usize = PAIR / STRIP;
@@ -48,16 +58,9 @@ const STRIPS_PER_PAIR: usize = PAIR / STRIP;
 /// Maximum number of hidden states scanned at once, which bounds the size of the buffers.
 pub(crate) const SCANNED_AT_ONCE: usize = 32;
 
-/// If more than one in this many tokens is a candidate, the whole table is read: in order, that is as
-/// fast as reading every eighth row.
-pub(crate) const MIN_TOKENS_PER_CANDIDATE: usize = 8;
-
 /// Largest error of a candidate, relative to the statistical bound (five standard deviations), at which
 /// the bound is trusted.
 const MAX_TRUSTED_ERROR: f32 = 5.0 / 8.0;
-
-/// Product of norms below which scores are finite, in any order of summation.
-const LARGEST_SCORE: f64 = 1e37;
 
 /// Number of bits of the codes that are scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +81,11 @@ impl Depth {
     }
 }
 
-/// Queries for the `k` best allowed tokens of each row of `hidden`.
+/// Hidden states, and what each needs.
 #[derive(Clone, Copy)]
-pub(crate) struct TopQueries<'a> {
+pub(crate) struct ScanQueries<'a> {
     pub(crate) hidden: &'a [f32],
-    pub(crate) k: usize,
-    pub(crate) allowed: Allowed<'a>,
+    pub(crate) rows: RowQueries<'a>,
 }
 
 /// The table that a scan stands for, and where it runs.
@@ -98,10 +100,25 @@ pub(crate) struct ScanContext<'a> {
 pub(crate) struct Scan {
     codes: Codes,
     vocab_len: usize,
-    /// Scales and error bounds of the codes, strip by strip.
-    rows: Vec<RowBounds>,
+    rows: TableBounds,
     /// Upper bound of every row's |w|.
     largest_norm: f64,
+}
+
+/// Scales and error bounds of a table's codes.
+struct TableBounds {
+    strips: Vec<RowBounds>,
+    /// The largest error and the largest norm of a row.
+    largest: (f32, f32),
+}
+
+impl TableBounds {
+    fn new(strips: Vec<RowBounds>) -> Self {
+        let largest = |values: fn(&RowBounds) -> &[f32; STRIP]| {
+            strips.iter().flat_map(values).copied().fold(0.0, f32::max)
+        };
+        Self { largest: (largest(|strip| &strip.error), largest(|strip| &strip.norm)), strips }
+    }
 }
 
 enum Codes {
@@ -110,31 +127,47 @@ enum Codes {
     Planes {
         upper: NibbleMatrix,
         lower: NibbleMatrix,
-        upper_rows: Vec<RowBounds>,
+        upper_rows: TableBounds,
     },
 }
 
 pub(crate) struct ScanScratch {
     hidden: HiddenCodes,
-    /// The best of each strip, for each state.
-    best: Vec<StripBest>,
+    /// The bounds of each strip, for each state.
+    strips: Vec<Bounds>,
+    /// The estimates of each strip, for each state that is drawn with top-p.
+    estimates: Vec<[f32; STRIP]>,
+    /// The tokens to search among, for each state for which these are not all.
+    searched: Vec<u32>,
     /// For each thread.
-    candidates: Vec<Candidates>,
+    search: Vec<(Candidates, Masses)>,
     /// For each state.
     outcomes: [Outcome; SCANNED_AT_ONCE],
 }
 
-/// The largest estimate and the largest upper bound of a strip's scores.
+/// Bounds of a token's score, or the largest bounds of a strip's scores.
 #[derive(Clone, Copy)]
-struct StripBest {
+struct Bounds {
     estimate: f32,
     upper: f32,
+    /// Of perturbed scores, if there is a draw.
+    drawn_estimate: f32,
+    drawn_upper: f32,
+}
+
+impl Bounds {
+    const NONE: Self = Self {
+        estimate: f32::NEG_INFINITY,
+        upper: f32::NEG_INFINITY,
+        drawn_estimate: f32::NEG_INFINITY,
+        drawn_upper: f32::NEG_INFINITY,
+    };
 }
 
 /// The result of a scan for one state.
 #[derive(Clone, Copy)]
 enum Outcome {
-    /// The candidates are scored.
+    /// The tokens that matter are scored.
     Picked,
     /// The bounds are too wide: the table has to be read.
     Whole,
@@ -144,11 +177,15 @@ enum Outcome {
 
 impl ScanScratch {
     pub(crate) fn new(cx: &Compute, vocab_len: usize, hidden_len: usize) -> Self {
-        let best = StripBest { estimate: f32::NEG_INFINITY, upper: f32::NEG_INFINITY };
+        let strips = SCANNED_AT_ONCE * vocab_len.div_ceil(STRIP);
         Self {
             hidden: HiddenCodes::new(SCANNED_AT_ONCE, hidden_len),
-            best: vec![best; SCANNED_AT_ONCE * vocab_len.div_ceil(STRIP)],
-            candidates: (0..cx.threads()).map(|_| Candidates::new(vocab_len)).collect(),
+            strips: vec![Bounds::NONE; strips],
+            estimates: vec![[0.0; STRIP]; strips],
+            searched: vec![0; SCANNED_AT_ONCE * vocab_len.div_ceil(WORD)],
+            search: (0..cx.threads())
+                .map(|_| (Candidates::new(vocab_len), Masses::new(vocab_len)))
+                .collect(),
             outcomes: [Outcome::Picked; SCANNED_AT_ONCE],
         }
     }
@@ -157,8 +194,8 @@ impl ScanScratch {
 impl Scan {
     /// Quantizes `table` for scans of `depth` (and of all bits).
     pub(crate) fn new(cx: &Compute, table: &FloatTable, depth: Depth) -> Self {
-        let rows = quantize::bounds(cx, table);
-        let norms = rows.iter().flat_map(|strip| strip.norm.iter().zip(&strip.error));
+        let rows = TableBounds::new(quantize::bounds(cx, table));
+        let norms = rows.strips.iter().flat_map(|strip| strip.norm.iter().zip(&strip.error));
         let norms = norms.map(|(&norm, &error)| f64::from(norm) + f64::from(error));
         let largest_norm = norms.fold(0.0, f64::max);
         let codes = match depth {
@@ -166,7 +203,7 @@ impl Scan {
             Depth::Nibbles => Codes::Planes {
                 upper: quantize::nibbles(cx, table, Plane::Upper),
                 lower: quantize::nibbles(cx, table, Plane::Lower),
-                upper_rows: quantize::upper_bounds(cx, table),
+                upper_rows: TableBounds::new(quantize::upper_bounds(cx, table)),
             },
         };
         Self { codes, vocab_len: table.rows(), rows, largest_norm }
@@ -176,10 +213,10 @@ impl Scan {
         let codes = match &self.codes {
             Codes::Bytes(codes) => codes.bytes_len(),
             Codes::Planes { upper, lower, upper_rows } => {
-                upper.bytes_len() + lower.bytes_len() + size_of_val(&upper_rows[..])
+                upper.bytes_len() + lower.bytes_len() + size_of_val(&upper_rows.strips[..])
             }
         };
-        codes + size_of_val(&self.rows[..])
+        codes + size_of_val(&self.rows.strips[..])
     }
 
     /// Number of bytes that a scan reads, without the rows of candidates.
@@ -188,79 +225,103 @@ impl Scan {
             Codes::Bytes(codes) => codes.bytes_len(),
             Codes::Planes { upper, .. } => upper.bytes_len(),
         };
-        codes + size_of_val(&self.rows[..])
+        codes + size_of_val(&self.rows.strips[..])
     }
 
-    /// Writes to `out` the exact scores of the tokens that could be among the best, and −∞ for all
-    /// others. Takes up to [`SCANNED_AT_ONCE`] rows.
-    pub(crate) fn top(
+    /// Scores the tokens that the rows need, and writes them to the rows of `out` from `first` on. Takes up to
+    /// [`SCANNED_AT_ONCE`] rows.
+    pub(crate) fn score(
         &self,
         context: ScanContext<'_>,
-        queries: TopQueries<'_>,
-        out: &mut [f32],
+        queries: ScanQueries<'_>,
+        (out, first): (&mut Logits, usize),
         s: &mut ScanScratch,
     ) {
         let depth = match self.codes {
             Codes::Bytes(_) => Depth::Bytes,
             Codes::Planes { .. } => Depth::Nibbles,
         };
-        self.scan(context, queries, depth, out, s);
-        let (cols, vocab_len) = (context.table.cols(), self.vocab_len);
+        let cols = context.table.cols();
+        let rows = queries.hidden.len() / cols;
+        self.scan(context, queries, depth, out.some_mut(first, rows), s);
         let outcomes = s.outcomes;
         for (row, hidden) in queries.hidden.chunks_exact(cols).enumerate() {
             let mut outcome = outcomes[row];
-            let out = &mut out[row * vocab_len..][..vocab_len];
             if let Outcome::Widen = outcome {
                 // Alone, so that a row never depends on its neighbours.
-                let alone = TopQueries { hidden, allowed: queries.allowed.skip(row), ..queries };
+                let alone = ScanQueries { hidden, rows: queries.rows.skip(row) };
                 context.counts.widened.add(1);
-                self.scan(context, alone, Depth::Bytes, out, s);
+                self.scan(context, alone, Depth::Bytes, out.some_mut(first + row, 1), s);
                 outcome = s.outcomes[0];
             }
             if let Outcome::Whole = outcome {
                 context.counts.whole.add(1);
-                context.table.scores(context.cx, hidden, out);
+                context.table.scores(context.cx, hidden, out.rows_mut(first + row, 1));
             }
         }
     }
 
-    /// Scans all rows, and scores the candidates of each.
+    /// Scans all rows, and scores the tokens that each needs.
     fn scan(
         &self,
         context: ScanContext<'_>,
-        queries: TopQueries<'_>,
+        queries: ScanQueries<'_>,
         depth: Depth,
-        out: &mut [f32],
+        out: &mut [Vec<TokenLogit>],
         s: &mut ScanScratch,
     ) {
-        let (cx, TopQueries { hidden, k, allowed }) = (context.cx, queries);
-        let (cols, vocab_len) = (context.table.cols(), self.vocab_len);
-        let strips = vocab_len.div_ceil(STRIP);
-        s.hidden.quantize(cx, hidden, depth);
+        let (cx, cols) = (context.cx, context.table.cols());
+        let strips = self.vocab_len.div_ceil(STRIP);
+        s.hidden.quantize(cx, queries.hidden, depth);
         let codes = &s.hidden;
-        let best = &mut s.best[..codes.states().len() * strips];
-        cx.pool.strips(best, strips, STRIPS_PER_PAIR, |pair, mut out| {
-            self.estimate(cx, depth, pair, codes, |row, i, mut bounds| {
-                if let Some(bits) = allowed.row(row) {
-                    bounds.keep(bits_of_strip(bits, STRIPS_PER_PAIR * pair + i));
-                }
-                let (estimate, upper) = (bounds.best_estimate, bounds.best_upper);
-                out.row(row)[i] = StripBest { estimate, upper };
-            });
-        });
-        let best = &*best;
-        let outcomes = (&mut s.outcomes[..codes.states().len()], 1);
-        let rows = (out, vocab_len);
-        cx.pool.row_pairs_with(
-            rows,
-            outcomes,
-            &mut s.candidates,
-            |row, out, outcome, candidates| {
-                let query = RowQuery { scan: self, context, depth, codes, row, k, allowed };
-                let x = &hidden[row * cols..][..cols];
-                outcome[0] = query.choose(x, &best[row * strips..][..strips], candidates, out);
+        let states = codes.states().len();
+        let words = self.vocab_len.div_ceil(WORD);
+        let rows: [Option<RowPlan<'_>>; SCANNED_AT_ONCE] = {
+            let mut masks = s.searched.chunks_exact_mut(words);
+            std::array::from_fn(|row| {
+                let mask = masks.next().expect("a mask for each state");
+                (row < states).then(|| RowPlan::new(queries.rows.row(row), mask))
+            })
+        };
+        let plan = |row: usize| rows[row].as_ref().expect("a plan for each state");
+        let (bounds, estimates) =
+            (&mut s.strips[..states * strips], &mut s.estimates[..states * strips]);
+        let shape = (states, STRIPS_PER_PAIR);
+        cx.pool.tile_pairs(
+            (bounds, estimates),
+            strips,
+            shape,
+            |_, pair, mut out, mut estimates| {
+                self.estimate(cx, depth, pair, codes, |row, i, bounds| {
+                    let strip = STRIPS_PER_PAIR * pair + i;
+                    let estimates = &mut estimates.row(row)[i];
+                    out.row(row)[i] = plan(row).bounds(cx, strip, bounds, estimates);
+                });
             },
         );
+        let (bounds, estimates) = (&*bounds, &*estimates);
+        let outcomes = (&mut s.outcomes[..states], 1);
+        cx.pool.row_pairs_with((out, 1), outcomes, &mut s.search, |row, out, outcome, search| {
+            let plan = plan(row);
+            let x = &queries.hidden[row * cols..][..cols];
+            let row_scan = RowScan {
+                scan: self,
+                context,
+                depth,
+                codes,
+                row,
+                x,
+                searched: plan.searched,
+                noise: plan.noise,
+            };
+            let of_row = row * strips..(row + 1) * strips;
+            let found = Found {
+                row: row_scan,
+                strips: &bounds[of_row.clone()],
+                estimates: &estimates[of_row],
+            };
+            outcome[0] = found.score(&plan.query, search, &mut out[0]);
+        });
     }
 
     /// Writes the approximate score of every token, by the codes alone.
@@ -307,7 +368,8 @@ impl Scan {
         mut each: impl FnMut(usize, usize, ScoreBounds),
     ) {
         let codes = hidden.codes(depth);
-        let strips = STRIPS_PER_PAIR * pair..self.rows.len().min(STRIPS_PER_PAIR * (pair + 1));
+        let strips =
+            STRIPS_PER_PAIR * pair..self.rows.strips.len().min(STRIPS_PER_PAIR * (pair + 1));
         let width = self.vocab_len.min(PAIR * (pair + 1)) - PAIR * pair;
         let mut sums = [[[0; STRIP]; STRIPS_PER_PAIR]; CODES];
         let sums = &mut sums[..codes.rows().len()];
@@ -385,6 +447,18 @@ impl Scan {
         self.bounds(cx, depth, strip, &hidden.states()[row], sums.each_ref())
     }
 
+    /// Returns the bounds that a scan of `depth` uses, of the rows and of a hidden state.
+    fn bounds_for<'a>(
+        &'a self,
+        depth: Depth,
+        state: &'a State,
+    ) -> (&'a TableBounds, &'a VectorBounds) {
+        match (&self.codes, depth) {
+            (Codes::Planes { upper_rows, .. }, Depth::Nibbles) => (upper_rows, &state.by_upper),
+            _ => (&self.rows, &state.by_all),
+        }
+    }
+
     /// Returns the bounds of a strip's scores from the products of its codes.
     fn bounds(
         &self,
@@ -394,12 +468,9 @@ impl Scan {
         state: &State,
         sums: [&[i32; STRIP]; 2],
     ) -> ScoreBounds {
-        let (rows, x) = match (&self.codes, depth) {
-            (Codes::Planes { upper_rows, .. }, Depth::Nibbles) => (upper_rows, &state.by_upper),
-            _ => (&self.rows, &state.by_all),
-        };
+        let (rows, x) = self.bounds_for(depth, state);
         let mut bounds = ScoreBounds::EMPTY;
-        cx.kernel.bound_scores(sums, &rows[strip], x, &mut bounds);
+        cx.kernel.bound_scores(sums, &rows.strips[strip], x, &mut bounds);
         let width = self.vocab_len - STRIP * strip;
         if width < STRIP {
             bounds.truncate(width);
@@ -408,61 +479,125 @@ impl Scan {
     }
 }
 
-/// The search for the best tokens of one hidden state, after the scan.
-#[derive(Clone, Copy)]
-struct RowQuery<'a> {
-    scan: &'a Scan,
-    context: ScanContext<'a>,
-    depth: Depth,
-    codes: &'a HiddenCodes,
-    row: usize,
-    k: usize,
-    allowed: Allowed<'a>,
+/// What the scan of a row needs to know of its query.
+struct RowPlan<'a> {
+    query: RowQuery<'a>,
+    /// Tokens to search among; `None` for all.
+    searched: Option<&'a [u32]>,
+    noise: Option<(NoiseKey, f32)>,
+    keeps_estimates: bool,
 }
 
-impl RowQuery<'_> {
-    /// Scores the candidates among all tokens, given the best of each strip.
-    fn choose(
-        self,
-        x: &[f32],
-        best: &[StripBest],
-        candidates: &mut Candidates,
-        out: &mut [f32],
-    ) -> Outcome {
-        let ScanContext { cx, table, counts } = self.context;
-        let max = self.scan.vocab_len / MIN_TOKENS_PER_CANDIDATE;
-        let finite = self.scan.largest_norm * self.codes.states()[self.row].norm < LARGEST_SCORE;
-        if !finite || self.k > max {
-            return Outcome::Whole;
-        }
-        let mask = self.allowed.row(self.row);
-        let bounds = |strips: &[u32], out: &mut [ScoreBounds]| {
-            cx.pool.rows(out, 1, |i, out| {
-                let strip = strips[i] as usize;
-                out[0] = self.scan.bounds_of(cx, self.depth, strip, self.codes, self.row);
-                if let Some(bits) = mask {
-                    out[0].keep(bits_of_strip(bits, strip));
-                }
-            });
-        };
-        let exact = |tokens: &[u32], out: &mut [f32]| table.scores_of(cx, tokens, x, out);
-        let chosen = candidates.choose(best, self.k, max, &Source { bounds, exact }, out);
-        let is_trusted = |error: f32| self.depth == Depth::Bytes || error <= MAX_TRUSTED_ERROR;
-        match chosen.filter(|chosen| is_trusted(chosen.max_error)) {
-            Some(chosen) => {
-                counts.picks.add(1);
-                counts.candidates.add(chosen.tokens);
-                Outcome::Picked
+impl<'a> RowPlan<'a> {
+    /// Tokens with adjustments are scored apart, so they are not searched; `mask` is for the others.
+    fn new(query: RowQuery<'a>, mask: &'a mut [u32]) -> Self {
+        let draw = query.draw.map(|query| query.draw).filter(|_| query.scoring == Scoring::Draw);
+        let adjusted = query.draw.map_or(&[][..], |query| &query.adjustments);
+        let mut searched = query.allowed;
+        if !adjusted.is_empty() {
+            match query.allowed {
+                Some(allowed) => mask.copy_from_slice(allowed),
+                None => mask.fill(u32::MAX),
             }
-            None if self.depth == Depth::Nibbles => Outcome::Widen,
-            None => Outcome::Whole,
+            for token in adjusted.iter().map(|adjusted| adjusted.token as usize) {
+                mask[token / WORD] &= !(1 << (token % WORD));
+            }
+            searched = Some(mask);
         }
+        Self {
+            query,
+            searched,
+            noise: draw.map(|draw| (draw.key, draw.factor() as f32)),
+            keeps_estimates: draw.is_some_and(|draw| draw.top_p < 1.0),
+        }
+    }
+
+    /// Returns the largest bounds of a strip.
+    fn bounds(
+        &self,
+        cx: &Compute,
+        strip: usize,
+        mut bounds: ScoreBounds,
+        estimates: &mut [f32; STRIP],
+    ) -> Bounds {
+        if let Some(bits) = self.searched {
+            bounds.keep(bits_of_strip(bits, strip));
+        }
+        let (estimate, upper) = (bounds.best_estimate, bounds.best_upper);
+        let Some((key, factor)) = self.noise else {
+            return Bounds { estimate, upper, ..Bounds::NONE };
+        };
+        if self.keeps_estimates {
+            *estimates = bounds.estimate;
+        }
+        cx.kernel.perturb_bounds(key, (strip * STRIP) as u32, factor, &mut bounds);
+        let (drawn_estimate, drawn_upper) = (bounds.best_estimate, bounds.best_upper);
+        Bounds { estimate, upper, drawn_estimate, drawn_upper }
     }
 }
 
-/// Returns the bits of the tokens of a strip.
-fn bits_of_strip(bits: &[u32], strip: usize) -> u16 {
-    (bits[strip / 2] >> (STRIP * (strip % 2))) as u16
+/// What the scan of a row found.
+struct Found<'a> {
+    row: RowScan<'a>,
+    strips: &'a [Bounds],
+    estimates: &'a [[f32; STRIP]],
+}
+
+impl Found<'_> {
+    /// Scores the tokens that the row needs.
+    fn score(
+        &self,
+        query: &RowQuery<'_>,
+        (candidates, masses): &mut (Candidates, Masses),
+        out: &mut Vec<TokenLogit>,
+    ) -> Outcome {
+        let RowScan { scan, context, depth, .. } = self.row;
+        candidates.clear();
+        out.clear();
+        let max = scan.vocab_len / MAX_SHARE;
+        let adjusted = query.draw.map_or(0, |draw| draw.adjustments.len());
+        let is_large = matches!(query.scoring, Scoring::Top(k) if k > max) || adjusted > max;
+        if !self.row.is_finite() || is_large {
+            return Outcome::Whole;
+        }
+        let searched = self.search(query, max, candidates, masses, out);
+        let is_trusted = depth == Depth::Bytes || candidates.max_error <= MAX_TRUSTED_ERROR;
+        match searched {
+            Ok(()) if is_trusted => {
+                context.counts.picks.add(1);
+                context.counts.candidates.add(candidates.known.len());
+                Outcome::Picked
+            }
+            _ if depth == Depth::Nibbles => Outcome::Widen,
+            _ => Outcome::Whole,
+        }
+    }
+
+    fn search(
+        &self,
+        query: &RowQuery<'_>,
+        max: usize,
+        candidates: &mut Candidates,
+        masses: &mut Masses,
+        out: &mut Vec<TokenLogit>,
+    ) -> Result<(), TooMany> {
+        let (row, strips, estimates) = (&self.row, self.strips, self.estimates);
+        let adjusted = query.draw.iter().flat_map(|draw| &draw.adjustments);
+        let adjusted = adjusted.map(|adjusted| adjusted.token);
+        candidates.add(row, adjusted.filter(|token| query.allows(*token)));
+        match (query.scoring, query.draw) {
+            (Scoring::Top(k), _) => candidates.add_best(row, strips, k, max)?,
+            (Scoring::Draw, Some(query)) => {
+                let search = DrawSearch { row, query, strips, estimates, candidates, max };
+                out.extend(search.find(masses)?);
+                return Ok(());
+            }
+            _ => return Err(TooMany),
+        }
+        out.extend(&candidates.known);
+        out.sort_unstable_by_key(|row| row.token);
+        Ok(())
+    }
 }
 
 /// Combines the products with both planes into products with the codes. Intermediate values may

@@ -5,7 +5,10 @@ use wf_kernels::Pool;
 use wf_kernels::half::f32_to_bf16;
 
 use super::*;
+use crate::adjustment::Adjustment;
+use crate::draw::{Draw, DrawQuery};
 use crate::head::difference;
+use crate::logits::LogitsRow;
 use crate::segment::Segment;
 
 /// SplitMix64.
@@ -45,6 +48,21 @@ fn table_f32(values: &[f32], cols: usize) -> FloatTable {
     FloatTable::new(&Pool::new(1), FloatEncoding::F32, cols, &bytes)
 }
 
+/// Scores the rows of `hidden`, which are those of the segments.
+fn run(
+    scan: &Scan,
+    context: ScanContext<'_>,
+    hidden: &[f32],
+    segments: &[Segment<'_>],
+    scratch: &mut ScanScratch,
+) -> Logits {
+    let mut out = Logits::new(scan.vocab_len);
+    out.resize(hidden.len() / context.table.cols());
+    let queries = ScanQueries { hidden, rows: RowQueries::new(segments) };
+    scan.score(context, queries, (&mut out, 0), scratch);
+    out
+}
+
 /// Compares both scans with the table for several `k`, and returns their counters.
 fn check(cx: &Compute, table: &FloatTable, hidden: &[f32]) -> [HeadCounts; 2] {
     let (cols, vocab_len) = (table.cols(), table.rows());
@@ -52,18 +70,18 @@ fn check(cx: &Compute, table: &FloatTable, hidden: &[f32]) -> [HeadCounts; 2] {
     table.scores(cx, hidden, &mut exact);
     let mut scratch = ScanScratch::new(cx, vocab_len, cols);
     let mut sorted = vec![0.0; vocab_len];
+    let scored: Vec<usize> = (0..hidden.len() / cols).collect();
+    let all = Segment::causal(&[], 0, &[], &scored);
     [("scan", Depth::Bytes), ("scan4", Depth::Nibbles)].map(|(name, depth)| {
         let scan = Scan::new(cx, table, depth);
         let counts = HeadCounts::default();
         for k in [1, 2, 17, 50, vocab_len, 2 * vocab_len] {
-            // Earlier contents must not show.
-            let mut found = vec![f32::NAN; exact.len()];
-            let queries = TopQueries { hidden, k, allowed: Allowed::new(&[]) };
+            let segment = Segment { scoring: Scoring::Top(k), ..all };
             let context = ScanContext { cx, table, counts: &counts };
-            scan.top(context, queries, &mut found, &mut scratch);
-            let rows = found.chunks_exact(vocab_len).zip(exact.chunks_exact(vocab_len));
-            for (row, (found, exact)) in rows.enumerate() {
-                let difference = difference(name, k, found, exact, &mut sorted);
+            let found = run(&scan, context, hidden, &[segment], &mut scratch);
+            for (row, exact) in exact.chunks_exact(vocab_len).enumerate() {
+                let found = found.filled_row(row);
+                let difference = difference(name, k, &found, exact, &mut sorted);
                 assert!(difference.is_none(), "row {row}: {}", difference.unwrap());
             }
         }
@@ -113,20 +131,95 @@ fn the_best_of_those_allowed() {
         for (name, depth) in [("scan", Depth::Bytes), ("scan4", Depth::Nibbles)] {
             let scan = Scan::new(&cx, &table, depth);
             for k in [1, 3, 5] {
-                let mut found = vec![f32::NAN; exact.len()];
-                let allowed = Allowed::new(std::slice::from_ref(&segment));
-                let queries = TopQueries { hidden: &hidden, k, allowed };
+                let segment = Segment { scoring: Scoring::Top(k), ..segment };
                 let context = ScanContext { cx: &cx, table: &table, counts: &counts };
-                scan.top(context, queries, &mut found, &mut scratch);
-                let rows = found.chunks_exact_mut(rows).zip(exact.chunks_exact(rows));
-                for (row, (found, exact)) in rows.enumerate() {
+                let found = run(&scan, context, &hidden, &[segment], &mut scratch);
+                for (row, exact) in exact.chunks_exact(rows).enumerate() {
+                    let mut found = found.filled_row(row);
                     // A table that was read whole has the others too.
                     let both = found.iter_mut().zip(exact);
                     both.filter(|(_, e)| !e.is_finite()).for_each(|(f, _)| *f = f32::NEG_INFINITY);
-                    let difference = difference(name, k, found, exact, &mut sorted);
+                    let difference = difference(name, k, &found, exact, &mut sorted);
                     assert!(difference.is_none(), "row {row}: {}", difference.unwrap());
                 }
             }
+        }
+    }
+}
+
+/// Every kind of draw gives the token that it gives on all logits.
+#[test]
+fn draws_are_those_of_all_logits() {
+    let random = &mut Random(12);
+    let cx = Compute::new(2);
+    let mut scratch_of_draw = Vec::new();
+    // Distributions from nearly flat to nearly certain.
+    for (round, spread) in [0.02, 0.1, 0.3, 1.0].into_iter().cycle().take(24).enumerate() {
+        let (rows, cols) = (2000 + random.below(9000), 64 + random.below(100));
+        let states = 1 + random.below(8);
+        let table = table(&random.floats(rows * cols), cols);
+        let hidden: Vec<f32> = random.floats(states * cols).iter().map(|x| x * spread).collect();
+        let mut exact = vec![0.0; states * rows];
+        table.scores(&cx, &hidden, &mut exact);
+        let adjusted = if round % 3 == 0 { 0 } else { random.below(40) };
+        let queries: Vec<DrawQuery> = (0..states)
+            .map(|_| {
+                let any = |random: &mut Random, of: &[f32]| of[random.below(of.len())];
+                let mut tokens: Vec<u32> =
+                    (0..adjusted).map(|_| random.below(rows) as u32).collect();
+                tokens.sort_unstable();
+                tokens.dedup();
+                let adjustment = |token| Adjustment {
+                    token,
+                    bias: [0.0, 3.0, f32::NEG_INFINITY][token as usize % 3],
+                    repetition: 1.3,
+                    penalty: 0.5,
+                };
+                DrawQuery {
+                    draw: Draw {
+                        temperature: any(random, &[0.3, 0.8, 1.0, 2.0]),
+                        top_k: None,
+                        top_p: any(random, &[1.0, 1.0, 0.3, 0.9, 0.95, 0.999]),
+                        min_p: any(random, &[0.0, 0.0, 0.05, 0.5]),
+                        key: NoiseKey(std::array::from_fn(|_| random.bits() as u32)),
+                    },
+                    adjustments: tokens.into_iter().map(adjustment).collect(),
+                }
+            })
+            .collect();
+        let words = rows.div_ceil(32);
+        let mut bits: Vec<u32> = vec![];
+        if round % 2 == 1 {
+            bits.extend((0..states * words).map(|_| random.bits() as u32));
+        }
+        let scored: Vec<usize> = (0..states).collect();
+        let segment = Segment {
+            scoring: Scoring::Draw,
+            allowed: &bits,
+            draws: &queries,
+            ..Segment::causal(&[], 0, &[], &scored)
+        };
+        let row_queries = RowQueries::new(std::slice::from_ref(&segment));
+        let (mut scratch, counts) = (ScanScratch::new(&cx, rows, cols), HeadCounts::default());
+        for depth in [Depth::Bytes, Depth::Nibbles] {
+            let scan = Scan::new(&cx, &table, depth);
+            let context = ScanContext { cx: &cx, table: &table, counts: &counts };
+            let mut found = run(&scan, context, &hidden, &[segment], &mut scratch);
+            for (row, exact) in exact.chunks_exact(rows).enumerate() {
+                let query = row_queries.row(row);
+                let mut exact = exact.to_vec();
+                query.forbid(&mut exact);
+                let expected = queries[row].token(LogitsRow::All(&mut exact), &mut scratch_of_draw);
+                let mut found = found.row_mut(row);
+                if let LogitsRow::All(logits) = &mut found {
+                    query.forbid(logits);
+                }
+                let found = queries[row].token(found, &mut scratch_of_draw);
+                assert_eq!(found, expected, "{depth:?}, round {round}: {:?}", queries[row].draw);
+            }
+        }
+        if spread > 0.2 {
+            assert!(counts.whole.get() * 4 <= counts.picks.get(), "round {round}: {counts:?}");
         }
     }
 }
@@ -253,10 +346,12 @@ fn instruction_sets_threads_and_neighbours_change_no_bit() {
         let run = |cx: &Compute, hidden: &[f32]| {
             let scan = Scan::new(cx, &table, depth);
             let (mut scratch, counts) = (ScanScratch::new(cx, rows, cols), HeadCounts::default());
-            let mut out = vec![0.0; hidden.len() / cols * rows];
-            let queries = TopQueries { hidden, k: 20, allowed: Allowed::new(&[]) };
+            let scored: Vec<usize> = (0..hidden.len() / cols).collect();
+            let all = Segment::causal(&[], 0, &[], &scored);
+            let segment = Segment { scoring: Scoring::Top(20), ..all };
             let context = ScanContext { cx, table: &table, counts: &counts };
-            scan.top(context, queries, &mut out, &mut scratch);
+            let found = run(&scan, context, hidden, &[segment], &mut scratch);
+            let out: Vec<f32> = scored.iter().flat_map(|&row| found.filled_row(row)).collect();
             let mut all = vec![0.0; out.len()];
             scan.approximate(cx, hidden, &mut all, &mut scratch);
             let bits = |scores: Vec<f32>| scores.into_iter().map(f32::to_bits).collect::<Vec<_>>();
