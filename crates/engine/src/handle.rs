@@ -70,8 +70,9 @@ impl Events {
         self.receiver.recv().await
     }
 
-    /// Blocks until the next event. Its time may lie in the past if the reader is late.
-    pub(crate) fn next_with_time(&mut self) -> Option<(Instant, Event)> {
+    /// Blocks until the next event and returns the time it happened, which may lie in the past if the
+    /// reader is late. Returns `None` after `Done`, or if the engine died.
+    pub fn next_with_time(&mut self) -> Option<(Instant, Event)> {
         self.receiver.blocking_recv()
     }
 }

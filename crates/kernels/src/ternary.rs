@@ -1,5 +1,6 @@
 //! Matrices of trits and their scales.
 
+use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +13,7 @@ use crate::{FirstError, Layout, Pool, Scales};
 
 /// [`Scales`] in the order in which kernels read them, with those of the sixteen rows of a strip side
 /// by side.
+#[derive(Clone)]
 pub(crate) enum StripScales {
     Tensor(f32),
     /// By strip.
@@ -210,6 +212,22 @@ impl TernaryMatrix {
         Ok(())
     }
 
+    /// Returns the same matrix in `layout`, or in quad lines if `layout` does not support its scales.
+    #[must_use]
+    pub fn repacked(&self, pool: &Pool, layout: Layout) -> Self {
+        let grouped = matches!(self.scales, StripScales::Groups { .. });
+        let layout = if grouped { Layout::QuadLines } else { layout };
+        let (scales, lines) = (self.scales.clone(), Lines::default());
+        let mut copy = Self { rows: self.rows, cols: self.cols, scales, layout, lines };
+        let Ok(()) = copy.fill(pool, |rows, trits| {
+            for (row, trits) in rows.zip(trits.chunks_exact_mut(self.cols)) {
+                self.unpack(row, trits);
+            }
+            Ok::<(), Infallible>(())
+        });
+        copy
+    }
+
     /// Unpacks the trits of one row.
     pub fn unpack(&self, row: usize, out: &mut [i8]) {
         assert!(row < self.rows, "row {row} of {}", self.rows);
@@ -239,8 +257,6 @@ impl TernaryMatrix {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use super::*;
 
     /// The bytes of a matrix, as a file could hold them.
@@ -283,6 +299,38 @@ mod tests {
             *stored.last_mut().expect("a line") |= 3 << 4;
             let Ok(none) = ready(&stored);
             assert!(none.is_none(), "code 3 is no trit");
+        }
+    }
+
+    #[test]
+    fn a_repacked_matrix_has_the_same_trits_and_scales() {
+        let (pool, rows, cols) = (Pool::new(2), 37, 200);
+        let trits = |w: &TernaryMatrix| -> Vec<i8> {
+            let mut trits = vec![0; rows * cols];
+            for (row, out) in trits.chunks_exact_mut(cols).enumerate() {
+                w.unpack(row, out);
+            }
+            trits
+        };
+        let scales_of = |w: &TernaryMatrix| match w.scales() {
+            StripScales::Tensor(scale) => vec![[*scale; STRIP]],
+            StripScales::Rows(values) | StripScales::Groups { values, .. } => values.clone(),
+        };
+        let scale = |n: usize| n as f32 * 0.5;
+        let by_row = Scales::Rows((0..rows).map(scale).collect());
+        let by_group = Scales::Groups { len: 64, values: (0..4 * rows).map(scale).collect() };
+        for (scales, expected) in [(by_row, Layout::FiveTrits), (by_group, Layout::QuadLines)] {
+            let mut w = TernaryMatrix::new(rows, cols, scales);
+            let Ok(()) = w.fill(&pool, |range, out| {
+                for (n, out) in (range.start * cols..).zip(out) {
+                    *out = (n * n / 7 % 3) as i8 - 1;
+                }
+                Ok::<(), Infallible>(())
+            });
+            let copy = w.repacked(&pool, Layout::FiveTrits);
+            assert_eq!(copy.layout(), expected);
+            assert_eq!(trits(&copy), trits(&w));
+            assert_eq!(scales_of(&copy), scales_of(&w));
         }
     }
 

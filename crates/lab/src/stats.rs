@@ -60,27 +60,24 @@ impl Repeats {
         Timing::of(seconds)
     }
 
-    /// Times `work` alternating with `beside`, so that whatever slows the machine down slows both. The
-    /// first run of each is a warm-up.
-    pub(crate) fn time_beside(
-        self,
-        mut work: impl FnMut(),
-        mut beside: impl FnMut(),
-    ) -> (Timing, Timing) {
-        let mut of_beside = Vec::new();
-        let mut of_work = Vec::new();
-        let start = Instant::now();
-        while of_work.is_empty() || (of_work.len() <= self.max && start.elapsed() < self.budget) {
-            of_work.push(timed(&mut work));
-            of_beside.push(timed(&mut beside));
-        }
-        let without_first = |mut seconds: Vec<f64>| {
-            if seconds.len() > 1 {
-                seconds.remove(0);
+    /// Runs `cases` cases in turn, round after round, so that whatever slows the machine down slows all
+    /// of them; the budget is that of one case. Returns the results of each case. The first round is a
+    /// warm-up that counts only if there is no time for more.
+    pub(crate) fn rounds<T>(self, cases: usize, mut run: impl FnMut(usize) -> T) -> Vec<Vec<T>> {
+        let mut results: Vec<Vec<T>> = (0..cases).map(|_| Vec::new()).collect();
+        let (start, budget) = (Instant::now(), self.budget * cases as u32);
+        for round in 0..=self.max {
+            if round > 0 && start.elapsed() >= budget {
+                break;
             }
-            Timing::of(seconds)
-        };
-        (without_first(of_work), without_first(of_beside))
+            for (case, results) in results.iter_mut().enumerate() {
+                results.push(run(case));
+            }
+        }
+        for results in results.iter_mut().filter(|results| results.len() > 1) {
+            results.remove(0);
+        }
+        results
     }
 }
 
@@ -125,5 +122,20 @@ mod tests {
         assert_eq!(count(Repeats { max: 3, budget: hour }), (4, 3));
         assert_eq!(count(Repeats { max: 3, budget: Duration::ZERO }), (1, 1));
         assert_eq!(count(Repeats { max: 1, budget: hour }), (1, 1));
+    }
+
+    #[test]
+    fn rounds_alternate_between_cases_and_drop_the_warm_up() {
+        let order = |repeats: Repeats| {
+            let mut calls = 0;
+            repeats.rounds(2, |case| {
+                calls += 1;
+                (case, calls)
+            })
+        };
+        let hour = Duration::from_secs(3600);
+        let two = order(Repeats { max: 2, budget: hour });
+        assert_eq!(two, [[(0, 3), (0, 5)], [(1, 4), (1, 6)]]);
+        assert_eq!(order(Repeats { max: 2, budget: Duration::ZERO }), [[(0, 1)], [(1, 2)]]);
     }
 }

@@ -40,7 +40,10 @@ const COLUMNS: &[(&str, &str, Format)] = &[
     ("USD per million", "usd_per_million", Fixed(3)),
     ("accepted", "accepted", Percent(0)),
     ("barrier µs", "barrier_us", Fixed(2)),
+    ("batch tok/s", "batch_tok_s", Auto),
+    ("decode tok/s", "decode_tok_s", Auto),
     ("each", "tok_s sequences", Quotient),
+    ("from", "in_cache", Either("cache", "memory")),
     ("kernel", "kernel shape", Auto),
     ("kernel GMAC/s", "kernel_gmac_s", Auto),
     ("memory", "stream_gb_s", Auto),
@@ -49,6 +52,7 @@ const COLUMNS: &[(&str, &str, Format)] = &[
     ("of peak", "share_of_peak", Percent(0)),
     ("ours tok/s", "ours_tok_s", Auto),
     ("peak GMAC/s", "peak_gmac_s", Auto),
+    ("prompt tok/s", "prefill_tok_s", Auto),
     ("rows/pass", "rows_per_pass", Fixed(1)),
     ("same text", "same_replies", Either("yes", "no")),
     ("share", "share_of_stream share", Percent(0)),
@@ -62,6 +66,7 @@ const COLUMNS: &[(&str, &str, Format)] = &[
     ("zeros", "sparse", Either("skipped", "read")),
     ("µs/token", "us_per_token", Auto),
     ("× first", "speedup", Fixed(2)),
+    ("× greedy", "speedup", Fixed(2)),
     ("× one row", "ratio", Fixed(2)),
 ];
 

@@ -17,7 +17,7 @@ Without MODEL, --synthetic or --demo, random weights in the shape of BitNet b1.5
 nothing is downloaded, and the speed is that of the real model, because the speed of a kernel does
 not depend on the values. With less than 4 GB of free memory, the demo model is measured instead.
 
---threads sets the maximum; one thread is measured too. Close other programs first.
+--threads sets the maximum; 1, 2, 4 … threads are measured too. Close other programs first.
 
 Examples:
   wf bench                             what this machine can do, in a few minutes

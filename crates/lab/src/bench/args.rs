@@ -41,6 +41,10 @@ pub struct BenchArgs {
     #[arg(long)]
     pub quick: bool,
 
+    /// Measure whole passes on all threads only: no fewer threads, parts, kernels and sampling
+    #[arg(long)]
+    pub brief: bool,
+
     /// Context lengths to decode at, for example 0,512
     #[arg(long, value_name = "TOKENS", value_delimiter = ',')]
     pub contexts: Option<Vec<usize>>,
@@ -61,7 +65,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "USD_PER_HOUR", value_parser = parse_price)]
     pub price: Option<f64>,
 
-    /// Print a JSON object: stream_gb_s, isa, decode, prefill, batch, kernels, parts, cost and more
+    /// Print a JSON object: stream_gb_s, isa, decode, prefill, batch, scaling, sampling, kernels, parts
+    /// and more
     #[arg(long)]
     pub json: bool,
 

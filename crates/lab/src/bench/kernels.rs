@@ -1,20 +1,29 @@
 //! Single kernels, for every instruction set of this CPU, on one thread.
 //!
 //! Products run over the matrices of the network, layer by layer, so that weights come from memory, or
-//! from a cache if the network fits into one, as in a pass. `gb_s` counts weights, keys and values;
+//! from a cache if they fit into one, as in a pass. An instruction set is measured in every layout that
+//! it reads directly, whichever the model has: matrices are repacked if needed. `gb_s` counts weights, keys and values;
 //! `weights_per_cycle` counts each weight once for all tokens. The tokens of attention are query heads.
+
+use std::num::NonZero;
+use std::ops::Deref;
+use std::thread::available_parallelism;
 
 use serde_json::{Value, json};
 use wf_kernels::{
-    AttendScratch, FloatRows, Kernel, KvDtype, KvShape, KvSlot, KvStore, Pool, QuantBatch, Queries,
-    Strip, TernaryMatrix, attend, half, multiply,
+    AttendScratch, FloatRows, Kernel, KvDtype, KvShape, KvSlot, KvStore, Layout, Pool, QuantBatch,
+    Queries, Strip, TernaryMatrix, attend, half, multiply,
 };
 use wf_model::weights::Layer;
 use wf_model::{Forward, Model, PAGE_LEN};
 
 use super::plan::Plan;
+use super::stream::last_cache_bytes;
 use crate::random::Random;
 use crate::stats::{Repeats, Timing};
+
+/// Size of the matrices that repeats read in turn, which exceeds most caches.
+const MAX_MATRICES_BYTES: usize = 512 << 20;
 
 /// Numbers of tokens multiplied together.
 const TOKENS: [usize; 3] = [1, 4, 16];
@@ -29,34 +38,82 @@ const ROLES: [(&str, Role); 4] = [
 ];
 
 pub(super) fn measure(model: &Model, plan: &Plan, clock_ghz: Option<f64>) -> Vec<Value> {
-    let bench = KernelBench { one_thread: Pool::new(1), repeats: plan.kernels, clock_ghz };
+    let cache_bytes = last_cache_bytes();
+    let bench =
+        KernelBench { one_thread: Pool::new(1), repeats: plan.kernels, clock_ghz, cache_bytes };
     let roles = if plan.largest_matrix_only { &ROLES[..1] } else { &ROLES[..] };
     let mut rates = Vec::new();
-    for kernel in wf_kernels::supported() {
-        for (name, role) in roles {
-            let matrices: Vec<_> = model.weights().layers.iter().map(role).collect();
-            for tokens in TOKENS {
-                rates.push(bench.ternary(kernel, name, &matrices, tokens));
+    for (name, role) in roles {
+        let layers = model.weights().layers.iter().map(role);
+        for layout in Layout::ALL {
+            let Some(matrices) = in_layout(layers.clone(), layout) else { continue };
+            for kernel in wf_kernels::supported().filter(|kernel| kernel.reads_layout(layout)) {
+                rates.extend(TOKENS.map(|tokens| bench.ternary(kernel, name, &matrices, tokens)));
             }
         }
-        rates.push(bench.dots(kernel, model));
-        for dtype in [KvDtype::F32, KvDtype::Bf16, KvDtype::Int8] {
-            rates.push(bench.attention(kernel, model, dtype));
-        }
+    }
+    rates.extend(wf_kernels::supported().map(|kernel| bench.dots(kernel, model)));
+    for dtype in [KvDtype::F32, KvDtype::Bf16, KvDtype::Int8] {
+        rates.extend(wf_kernels::supported().map(|kernel| bench.attention(kernel, model, dtype)));
     }
     rates
+}
+
+/// Returns as many of `matrices` in `layout` as exceed every cache, or all of them. Returns `None` if
+/// they cannot have that layout, or if no instruction set reads it directly.
+fn in_layout<'a>(
+    matrices: impl Iterator<Item = &'a TernaryMatrix>,
+    layout: Layout,
+) -> Option<Vec<Matrix<'a>>> {
+    if !wf_kernels::supported().any(|kernel| kernel.reads_layout(layout)) {
+        return None;
+    }
+    let pool = Pool::new(available_parallelism().map_or(1, NonZero::get));
+    let mut bytes = 0;
+    let enough = matrices.take_while(|matrix| {
+        let before = bytes;
+        bytes += matrix.bytes_len();
+        before < MAX_MATRICES_BYTES
+    });
+    let matrices: Vec<_> = enough
+        .map(|matrix| match matrix.layout() == layout {
+            true => Matrix::OfModel(matrix),
+            false => Matrix::Repacked(matrix.repacked(&pool, layout)),
+        })
+        .collect();
+    matrices.iter().all(|matrix| matrix.layout() == layout).then_some(matrices)
+}
+
+/// A matrix in the layout to measure.
+enum Matrix<'a> {
+    OfModel(&'a TernaryMatrix),
+    Repacked(TernaryMatrix),
+}
+
+impl Deref for Matrix<'_> {
+    type Target = TernaryMatrix;
+
+    fn deref(&self) -> &TernaryMatrix {
+        match self {
+            Self::OfModel(matrix) => matrix,
+            Self::Repacked(matrix) => matrix,
+        }
+    }
 }
 
 struct Work {
     bytes: usize,
     weights: usize,
     tokens: usize,
+    /// Bytes that repeats read in turn.
+    bytes_in_turn: usize,
 }
 
 struct KernelBench {
     one_thread: Pool,
     repeats: Repeats,
     clock_ghz: Option<f64>,
+    cache_bytes: Option<usize>,
 }
 
 impl KernelBench {
@@ -64,10 +121,11 @@ impl KernelBench {
         &self,
         kernel: &dyn Kernel,
         name: &str,
-        matrices: &[&TernaryMatrix],
+        matrices: &[Matrix<'_>],
         tokens: usize,
     ) -> Value {
-        let (rows, cols) = (matrices[0].rows(), matrices[0].cols());
+        let first = &*matrices[0];
+        let (rows, cols) = (first.rows(), first.cols());
         let mut codes = QuantBatch::new(tokens, cols);
         codes.quantize(kernel, &self.one_thread, &floats(tokens * cols), cols);
         let mut y = vec![0.0; tokens * rows];
@@ -76,8 +134,12 @@ impl KernelBench {
             let matrix = turn.next().expect("a cycle does not end");
             multiply(kernel, &self.one_thread, matrix, &codes, &mut y);
         });
-        let work = Work { bytes: matrices[0].bytes_len(), weights: rows * cols, tokens };
-        self.rate("ternary", kernel, &format!("{name} {rows}x{cols}"), &work, timing)
+        let bytes = first.bytes_len();
+        let bytes_in_turn = matrices.iter().map(|matrix| matrix.bytes_len()).sum();
+        let work = Work { bytes, weights: rows * cols, tokens, bytes_in_turn };
+        let mut row = self.rate("ternary", kernel, &format!("{name} {rows}x{cols}"), &work, timing);
+        row["layout"] = first.layout().name().into();
+        row
     }
 
     /// Measures rows of a bf16 head, as used for all logits.
@@ -87,7 +149,8 @@ impl KernelBench {
         let table: Vec<u16> = floats(rows * cols).into_iter().map(half::f32_to_bf16).collect();
         let (x, mut y) = (floats(cols), vec![0.0; rows]);
         let timing = self.repeats.time(|| kernel.dots(FloatRows::Bf16(&table), &x, &mut y));
-        let work = Work { bytes: size_of_val(&table[..]), weights: rows * cols, tokens: 1 };
+        let bytes = size_of_val(&table[..]);
+        let work = Work { bytes, weights: rows * cols, tokens: 1, bytes_in_turn: bytes };
         self.rate("dots", kernel, &format!("bf16 head {rows}x{cols}"), &work, timing)
     }
 
@@ -119,7 +182,8 @@ impl KernelBench {
             attend(kernel, &q, &kv, &mut scratch, &mut out, 0);
         });
         let weights = 2 * visible * head_dim;
-        let work = Work { bytes: shape.size_bytes(dtype), weights, tokens: heads };
+        let bytes = shape.size_bytes(dtype);
+        let work = Work { bytes, weights, tokens: heads, bytes_in_turn: bytes };
         let shape = format!("{dtype} {visible} positions x{head_dim}");
         self.rate("attention", kernel, &shape, &work, timing)
     }
@@ -139,6 +203,7 @@ impl KernelBench {
             "isa": kernel.isa().name(),
             "shape": shape,
             "tokens": work.tokens,
+            "in_cache": self.cache_bytes.is_some_and(|cache| work.bytes_in_turn <= cache),
             "gb_s": timing.per_second(work.bytes) / 1e9,
             "gmac_s": timing.per_second(macs) / 1e9,
             "mac_per_cycle": per_cycle(macs),
@@ -150,4 +215,34 @@ impl KernelBench {
 
 fn floats(len: usize) -> Vec<f32> {
     Random::new(0, 1).floats(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use wf_kernels::Scales;
+
+    use super::*;
+
+    #[test]
+    fn matrices_are_measured_in_layouts_that_an_instruction_set_reads() {
+        let of_model = TernaryMatrix::new(32, 64, Scales::Tensor(1.0));
+        for layout in Layout::ALL {
+            let matrices = in_layout([&of_model; 3].into_iter(), layout);
+            let is_read = wf_kernels::supported().any(|kernel| kernel.reads_layout(layout));
+            assert_eq!(matrices.is_some(), is_read, "{layout:?}");
+            for matrix in matrices.iter().flatten() {
+                assert_eq!(matrix.layout(), layout);
+                let repacked = matches!(matrix, Matrix::Repacked(_));
+                assert_eq!(repacked, layout != of_model.layout());
+            }
+        }
+    }
+
+    #[test]
+    fn groups_have_no_five_trits() {
+        let scales = Scales::Groups { len: 64, values: vec![1.0; 32] };
+        let of_model = TernaryMatrix::new(32, 64, scales);
+        assert!(in_layout([&of_model].into_iter(), Layout::FiveTrits).is_none());
+        assert!(in_layout([&of_model].into_iter(), Layout::QuadLines).is_some());
+    }
 }

@@ -2,8 +2,9 @@
 //!
 //! The machine's limits come first (`limits.rs`), then whole passes of a network (`network.rs`): a
 //! model file, or random weights of a known shape (`shapes.rs`, `synthetic.rs`). Then each kernel on
-//! its own (`kernels.rs`), and optionally llama-cpp-python on the same shape (`compare/`). Every
-//! case is warmed up and repeated; reports have the median and the spread (`stats.rs`).
+//! its own (`kernels.rs`), sampling as the engine does it (`sampling.rs`), and optionally
+//! llama-cpp-python on the same shape (`compare/`). Every case is warmed up and repeated; reports have
+//! the median and the spread (`stats.rs`).
 
 mod args;
 mod compare;
@@ -14,10 +15,12 @@ mod network;
 mod plan;
 mod plot;
 mod report;
+mod sampling;
 mod shapes;
 mod stream;
 mod subject;
 mod synthetic;
+mod tables;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -28,13 +31,14 @@ pub use self::args::BenchArgs;
 use self::compare::Comparison;
 pub use self::decode::DecodeReport;
 use self::limits::Limits;
-use self::network::{Network, Split};
+use self::network::{DecodeCase, Network, Split};
 use self::plan::Plan;
 pub use self::report::Report;
 pub use self::shapes::Shape;
 use self::stream::Stream;
 use self::subject::Subject;
 pub use self::synthetic::Gates;
+use crate::stats::Timing;
 
 /// Everything a benchmark needs besides its flags.
 pub struct Setup<'a> {
@@ -83,6 +87,7 @@ pub fn measure(args: &BenchArgs, setup: &Setup<'_>) -> Result<Report> {
         kv: options.kv.to_string(),
         threads,
         clock_ghz,
+        cache_bytes: stream::last_cache_bytes(),
         left_out,
         ..Report::default()
     };
@@ -116,8 +121,17 @@ pub fn measure(args: &BenchArgs, setup: &Setup<'_>) -> Result<Report> {
     (report.stream_gb_s, report.peak_gmac_s) = (all.stream_gb_s, all.peak_gmac_s);
     report.limits = limits;
     report.sparsity = network.sparsity();
-    progress("kernels");
-    report.kernels = kernels::measure(&network.model, plan, clock_ghz);
+    if !plan.passes_only {
+        progress("kernels");
+        report.kernels = kernels::measure(&network.model, plan, clock_ghz);
+        progress("sampling");
+        network.model.set_compute(wf_engine::compute(options, threads)?);
+        match sampling::measure(network.model, positions, plan)? {
+            rows if rows.is_empty() => report.left_out.push("sampling".to_owned()),
+            rows => report.sampling = rows,
+        }
+    }
+    report.add_scaling();
     if let Some(price) = args.price {
         report.add_cost(price);
     }
@@ -145,14 +159,13 @@ impl Bench<'_> {
                 report.prefill.push(self.prefill(tokens));
             }
         }
-        for &context in &plan.contexts {
-            // Between one thread and all, how decoding grows with threads is enough.
-            if all_threads || threads == 1 || context == 0 {
-                (self.progress)(&format!("decode at context {context}, threads: {threads}"));
-                report.decode.extend(self.decode_each_way(context));
-            }
-        }
-        if all_threads {
+        // Between one thread and all, how decoding grows with threads is enough.
+        let long_contexts = all_threads || threads == 1;
+        let contexts =
+            plan.contexts.iter().copied().filter(|&context| long_contexts || context == 0);
+        (self.progress)(&format!("decode, threads: {threads}"));
+        report.decode.extend(self.decode(contexts));
+        if all_threads && !plan.passes_only {
             self.parts(report);
         }
         for &sequences in &plan.sequences {
@@ -182,36 +195,36 @@ impl Bench<'_> {
         })
     }
 
-    /// Decodes with zeros skipped and with zeros read, if the network can do both.
-    fn decode_each_way(&mut self, context: usize) -> Vec<Value> {
-        let skips = self.network.sparsity().is_some();
-        let ways = if skips { &[true, false][..] } else { &[false] };
-        let decode = |sparse: &bool| {
-            self.network.skip_zeros(*sparse);
-            self.decode(context, *sparse)
+    /// Decodes at each context with zeros skipped and with zeros read, if the network can do both.
+    fn decode(&mut self, contexts: impl Iterator<Item = usize>) -> Vec<Value> {
+        let ways = if self.network.sparsity().is_some() { &[true, false][..] } else { &[false] };
+        let case =
+            |context| ways.iter().map(move |&skips_zeros| DecodeCase { context, skips_zeros });
+        let cases: Vec<DecodeCase> = contexts.flat_map(case).collect();
+        let cache = stream::last_cache_bytes();
+        let timings = self.network.decode(&cases, self.plan.passes, self.stream, cache);
+        let row = |(n, (case, (steps, reads))): (usize, (&DecodeCase, &(Timing, Timing)))| {
+            let bytes_per_token = self.network.bytes_per_token(*case);
+            let gb_s = steps.per_second(bytes_per_token) / 1e9;
+            // Median memory bandwidth of the same threads, measured alternating with these steps.
+            let stream_gb_s = reads.per_second(self.stream.bytes_len()) / 1e9;
+            // The same way at the first context.
+            let first = &timings[n % ways.len()].0;
+            json!({
+                "context": case.context,
+                "threads": self.limits.threads,
+                "sparse": case.skips_zeros,
+                "tok_s": steps.per_second(1),
+                "speedup": first.seconds / steps.seconds,
+                "bytes_per_token": bytes_per_token,
+                "in_cache": self.network.is_cached(*case, cache),
+                "gb_s": gb_s,
+                "stream_gb_s": stream_gb_s,
+                "share_of_stream": gb_s / stream_gb_s,
+                "spread": steps.spread,
+            })
         };
-        let cases = ways.iter().map(decode).collect();
-        self.network.skip_zeros(skips);
-        cases
-    }
-
-    fn decode(&mut self, context: usize, sparse: bool) -> Value {
-        let (timing, reading) = self.network.decode(context, self.plan.passes, self.stream);
-        let bytes_per_token = self.network.bytes_per_token(context);
-        let gb_s = timing.per_second(bytes_per_token) / 1e9;
-        // Median memory bandwidth of the same threads, measured alternating with these steps.
-        let stream_gb_s = reading.per_second(self.stream.bytes_len()) / 1e9;
-        json!({
-            "context": context,
-            "threads": self.limits.threads,
-            "sparse": sparse,
-            "tok_s": timing.per_second(1),
-            "bytes_per_token": bytes_per_token,
-            "gb_s": gb_s,
-            "stream_gb_s": stream_gb_s,
-            "share_of_stream": gb_s / stream_gb_s,
-            "spread": timing.spread,
-        })
+        cases.iter().zip(&timings).enumerate().map(row).collect()
     }
 
     /// Measures where the time of a token and of a prompt goes.

@@ -28,7 +28,6 @@ pub(super) struct Network {
     logits: Logits,
     /// Number of positions whose K and V have been computed.
     filled: usize,
-    skips_zeros: bool,
     sampling: Duration,
     /// Number of prompts and steps so far.
     passes: usize,
@@ -44,6 +43,13 @@ pub(super) struct Sparsity {
     pub(super) zero_codes: f64,
     /// Additional memory, in bytes.
     pub(super) copies_bytes: usize,
+}
+
+/// A way to decode one sequence.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DecodeCase {
+    pub(super) context: usize,
+    pub(super) skips_zeros: bool,
 }
 
 /// Time of some passes, by part.
@@ -66,18 +72,12 @@ impl Network {
             tokens: Random::new(0, 0).tokens(positions, vocab_len),
             logits: Logits::new(vocab_len),
             filled: 0,
-            skips_zeros: true,
             sampling: Duration::ZERO,
             passes: 0,
             model,
             kv,
             pages,
         }
-    }
-
-    pub(super) fn skip_zeros(&mut self, skips: bool) {
-        self.model.enable_sparse(skips);
-        self.skips_zeros = skips;
     }
 
     /// Returns the sparsity of the layers that skip zeros, if there are any.
@@ -94,10 +94,11 @@ impl Network {
         })
     }
 
-    /// Returns the bytes of `up` and `down` that a token skips, by the sparsity observed.
+    /// Returns the bytes of `up` and `down` that skipping zeros saves for a token, by the sparsity
+    /// observed.
     fn skipped_bytes(&self) -> usize {
         let layers = self.model.layer_sparsity().zip(&self.model.weights().layers);
-        let skipping = layers.filter(|(seen, _)| self.skips_zeros && seen.skips);
+        let skipping = layers.filter(|(seen, _)| seen.skips);
         let skipped = |w: &TernaryMatrix, zeros: f64| {
             // The copy that is read instead has two bits per trit.
             let copy = w.rows() * w.cols() / 4;
@@ -111,15 +112,16 @@ impl Network {
             .sum()
     }
 
-    /// Returns the bytes that decoding a token at `context` must read: every weight that is not skipped,
-    /// the head and the K/V of all positions, each once.
-    pub(super) fn bytes_per_token(&self, context: usize) -> usize {
+    /// Returns the bytes that decoding a token must read: every weight that is not skipped, the head and
+    /// the K/V of all positions, each once.
+    pub(super) fn bytes_per_token(&self, case: DecodeCase) -> usize {
         let weights = self.model.weights();
         let layers = weights.size_bytes()
             - weights.embedding.size_bytes()
             - weights.output.as_ref().map_or(0, |table| table.size_bytes());
         let position = KvPool::size_bytes(self.model.network(), self.kv, 1) / PAGE_LEN;
-        layers - self.skipped_bytes() + self.model.head_bytes_per_pick() + position * (context + 1)
+        let skipped = if case.skips_zeros { self.skipped_bytes() } else { 0 };
+        layers - skipped + self.model.head_bytes_per_pick() + position * (case.context + 1)
     }
 
     /// Times the prefill of a prompt of `len` tokens.
@@ -127,23 +129,45 @@ impl Network {
         repeats.time(|| self.run_prompt(0..len))
     }
 
-    /// Times single steps after `context` tokens, alternating with reads of memory.
+    /// Times single steps of each case, alternating with each other and with reads of memory. Returns the
+    /// timing of the steps and of the reads.
+    ///
+    /// A read replaces everything in the caches. If all that a step reads fits into `cache_bytes`, it
+    /// would be there in use, so a step that is not timed puts it back.
     pub(super) fn decode(
         &mut self,
-        context: usize,
+        cases: &[DecodeCase],
         repeats: Repeats,
         stream: &mut Stream,
-    ) -> (Timing, Timing) {
-        let step = self.steps(1, context, repeats.max);
-        repeats.time_beside(step, || {
-            stream.read();
-        })
+        cache_bytes: Option<usize>,
+    ) -> Vec<(Timing, Timing)> {
+        let mut sequences: Vec<Sequences> =
+            cases.iter().map(|case| self.sequences(1, case.context, repeats.max)).collect();
+        let results = repeats.rounds(cases.len(), |case| {
+            self.model.enable_sparse(cases[case].skips_zeros);
+            if self.is_cached(cases[case], cache_bytes) {
+                self.step(&mut sequences[case]);
+            }
+            let step = timed(|| self.step(&mut sequences[case]));
+            let read = timed(|| {
+                stream.read();
+            });
+            (step, read)
+        });
+        self.model.enable_sparse(true);
+        let timings = |(steps, reads)| (Timing::of(steps), Timing::of(reads));
+        results.into_iter().map(|seconds| timings(seconds.into_iter().unzip())).collect()
+    }
+
+    /// Returns `true` if a cache of `cache_bytes` holds everything that a step reads.
+    pub(super) fn is_cached(&self, case: DecodeCase, cache_bytes: Option<usize>) -> bool {
+        cache_bytes.is_some_and(|bytes| self.bytes_per_token(case) <= bytes)
     }
 
     /// Returns the seconds of `count` steps from the first token on.
     pub(super) fn decode_run(&mut self, count: usize) -> f64 {
-        let mut step = self.steps(1, 0, count);
-        timed(|| (0..count).for_each(|_| step()))
+        let mut sequences = self.sequences(1, 0, count);
+        timed(|| (0..count).for_each(|_| self.step(&mut sequences)))
     }
 
     /// Returns the seconds of a pass over `rows` tokens after `context` others, with greedy logits for
@@ -161,26 +185,37 @@ impl Network {
 
     /// Times steps of `sequences` sequences together, from their first tokens on.
     pub(super) fn batch(&mut self, sequences: usize, repeats: Repeats) -> Timing {
-        repeats.time(self.steps(sequences, 0, PAGE_LEN - 1))
+        self.time_steps(sequences, 0, PAGE_LEN - 1, repeats)
     }
 
-    /// Returns a function that decodes the next token of each sequence, starting after `context` tokens.
-    /// After `max` tokens, or at the end of the context, it starts over.
-    fn steps(&mut self, sequences: usize, context: usize, max: usize) -> impl FnMut() {
+    fn time_steps(
+        &mut self,
+        sequences: usize,
+        context: usize,
+        max: usize,
+        repeats: Repeats,
+    ) -> Timing {
+        let mut sequences = self.sequences(sequences, context, max);
+        repeats.time(|| self.step(&mut sequences))
+    }
+
+    /// Returns `count` sequences of `context` tokens. After `max` further tokens, or at the end of the
+    /// context, they start over.
+    fn sequences(&mut self, count: usize, context: usize, max: usize) -> Sequences {
         self.fill(context);
-        let mut samplers: Vec<Sampler> = (0..sequences).map(|_| sampler()).collect();
-        let (mut tokens, mut position) = (vec![self.tokens[context]; sequences], context);
-        let last = (context + max).min(self.tokens.len() - 1);
-        move || {
-            self.step(&mut tokens, position, &mut samplers);
-            position = if position < last { position + 1 } else { context };
+        Sequences {
+            tokens: vec![self.tokens[context]; count],
+            samplers: (0..count).map(|_| sampler()).collect(),
+            context,
+            position: context,
+            last: (context + max).min(self.tokens.len() - 1),
         }
     }
 
     /// Measures the parts of decoding after `context` tokens.
     pub(super) fn split_decode(&mut self, context: usize, repeats: Repeats) -> Split {
         self.fill(context);
-        let split = self.split(|network| repeats.time(network.steps(1, context, repeats.max)));
+        let split = self.split(|network| network.time_steps(1, context, repeats.max, repeats));
         Split { barriers: Some(self.model.parallel_runs()), ..split }
     }
 
@@ -226,25 +261,42 @@ impl Network {
     }
 
     /// Decodes the next token of each sequence. A single one has all pages, several have one each.
-    fn step(&mut self, tokens: &mut [TokenId], position: usize, samplers: &mut [Sampler]) {
-        let draws: Vec<_> = samplers
-            .iter()
-            .map(|sampler| sampler.draw_query(position + 1, position + 1, &[]))
-            .collect();
+    fn step(&mut self, sequences: &mut Sequences) {
+        let Sequences { tokens, samplers, position, .. } = sequences;
+        let next = *position + 1;
+        let draws: Vec<_> =
+            samplers.iter().map(|sampler| sampler.draw_query(next, next, &[])).collect();
         let segment = |(i, token)| {
             let pages = if samplers.len() == 1 { &self.pages[..] } else { &self.pages[i..=i] };
-            let causal = Segment::causal(from_ref(token), position, pages, &[0]);
+            let causal = Segment::causal(from_ref(token), *position, pages, &[0]);
             Segment { scoring: samplers[i].scoring(), draws: from_ref(&draws[i]), ..causal }
         };
         let segments: Vec<Segment<'_>> = tokens.iter().enumerate().map(segment).collect();
         self.model.forward(&segments, &mut self.logits);
         let start = Instant::now();
         for (i, (token, sampler)) in tokens.iter_mut().zip(samplers).enumerate() {
-            let picked = sampler.sample(self.logits.row_mut(i), position + 1);
+            let picked = sampler.sample(self.logits.row_mut(i), next);
             *token = picked.map_or(0, |picked| picked.token);
         }
         self.sampling += start.elapsed();
         self.passes += 1;
+        sequences.advance();
+    }
+}
+
+/// Sequences that are decoded together, one token of each per step.
+struct Sequences {
+    tokens: Vec<TokenId>,
+    samplers: Vec<Sampler>,
+    /// Position at which they start over after the last one.
+    context: usize,
+    position: usize,
+    last: usize,
+}
+
+impl Sequences {
+    fn advance(&mut self) {
+        self.position = if self.position < self.last { self.position + 1 } else { self.context };
     }
 }
 

@@ -8,6 +8,16 @@ use crate::stats::Repeats;
 /// Length of the prompt that is compared with another program.
 pub(super) const COMPARED_PROMPT: usize = 128;
 
+/// Numbers of threads to measure.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ThreadCounts {
+    /// The maximum alone.
+    All,
+    OneAndAll,
+    /// Powers of two below the maximum, and the maximum.
+    PowersOfTwo,
+}
+
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) contexts: Vec<usize>,
@@ -17,10 +27,13 @@ pub(super) struct Plan {
     pub(super) sequences: Vec<usize>,
     /// Number of sequences measured on fewer threads too.
     pub(super) sequences_on_fewer_threads: usize,
-    /// Enables numbers of threads between one and all.
-    pub(super) every_thread_count: bool,
-    /// Number of turns of a comparison with another program.
+    pub(super) thread_counts: ThreadCounts,
+    /// Restricts the run to whole passes: no parts, kernels and sampling.
+    pub(super) passes_only: bool,
+    /// Number of turns of a comparison with another program, or of ways to sample.
     pub(super) turns: usize,
+    /// Number of tokens of a turn of sampling.
+    pub(super) sampled_tokens: usize,
     pub(super) min_positions: usize,
     /// Repeats of passes of the network.
     pub(super) passes: Repeats,
@@ -48,13 +61,15 @@ impl Plan {
     /// Returns the cases of a run that takes a few minutes.
     fn full() -> Self {
         Self {
-            contexts: vec![0, 512, 2048],
+            contexts: vec![0, 512, 4096],
             prompts: vec![32, 128, 512, 2048],
-            max_prompt_on_fewer_threads: 128,
+            max_prompt_on_fewer_threads: 512,
             sequences: vec![1, 2, 4, 8, 16, 32],
             sequences_on_fewer_threads: 16,
-            every_thread_count: true,
+            thread_counts: ThreadCounts::PowersOfTwo,
+            passes_only: false,
             turns: 5,
+            sampled_tokens: 24,
             min_positions: 0,
             passes: Repeats { max: 25, budget: Duration::from_secs(4) },
             kernels: Repeats { max: 200, budget: Duration::from_millis(250) },
@@ -71,8 +86,9 @@ impl Plan {
             prompts: vec![32, 128],
             max_prompt_on_fewer_threads: 32,
             sequences: vec![1, 4, 16],
-            every_thread_count: false,
+            thread_counts: ThreadCounts::OneAndAll,
             turns: 3,
+            sampled_tokens: 12,
             passes: Repeats { max: 9, budget: Duration::from_millis(1500) },
             kernels: Repeats { max: 50, budget: Duration::from_millis(100) },
             largest_matrix_only: true,
@@ -91,6 +107,7 @@ impl Plan {
             sequences: vec![1, 2],
             sequences_on_fewer_threads: 2,
             turns: 1,
+            sampled_tokens: 2,
             passes: once,
             kernels: once,
             largest_matrix_only: true,
@@ -101,6 +118,9 @@ impl Plan {
     }
 
     fn narrow(&mut self, args: &BenchArgs) {
+        if args.brief {
+            (self.thread_counts, self.passes_only) = (ThreadCounts::All, true);
+        }
         if args.compare.is_some() {
             self.min_positions = COMPARED_PROMPT + 1;
         }
@@ -117,10 +137,14 @@ impl Plan {
         }
     }
 
-    /// Returns the numbers of threads to measure: 1, powers of two if all are wanted, and `max`.
+    /// Returns the numbers of threads to measure, the last of which is `max`.
     pub(super) fn thread_counts(&self, max: usize) -> Vec<usize> {
         let powers = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|&n| n < max);
-        let count = if self.every_thread_count { usize::MAX } else { 1 };
+        let count = match self.thread_counts {
+            ThreadCounts::All => 0,
+            ThreadCounts::OneAndAll => 1,
+            ThreadCounts::PowersOfTwo => usize::MAX,
+        };
         powers.take(count).chain([max]).collect()
     }
 
@@ -178,6 +202,12 @@ mod tests {
         assert_eq!(Plan::full().thread_counts(6), [1, 2, 4, 6]);
         assert_eq!(Plan::quick().thread_counts(6), [1, 6]);
         assert_eq!(Plan::quick().thread_counts(1), [1]);
+    }
+
+    #[test]
+    fn a_brief_run_measures_all_threads_only() {
+        let plan = Plan { thread_counts: ThreadCounts::All, ..Plan::full() };
+        assert_eq!(plan.thread_counts(6), [6]);
     }
 
     #[test]

@@ -1,13 +1,10 @@
-//! The results of a benchmark: rows for the tables, which are also the JSON output.
-
-use std::fmt;
+//! The results of a benchmark: rows for the tables (`tables.rs`), which are also the JSON output.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::limits::Limits;
 use super::network::Sparsity;
-use crate::table;
 
 /// The results of a benchmark. Displays as tables.
 #[derive(Debug, Default, Serialize)]
@@ -20,6 +17,8 @@ pub struct Report {
     pub(super) kv: String,
     pub(super) threads: usize,
     pub(super) clock_ghz: Option<f64>,
+    /// Size of the last-level cache.
+    pub(super) cache_bytes: Option<usize>,
     /// Memory bandwidth of all threads, in GB/s.
     pub(super) stream_gb_s: f64,
     /// Peak multiplications of all threads, in 10⁹ per second.
@@ -30,6 +29,9 @@ pub struct Report {
     pub(super) decode: Vec<Value>,
     pub(super) prefill: Vec<Value>,
     pub(super) batch: Vec<Value>,
+    /// Decode, prefill and batch by number of threads.
+    pub(super) scaling: Vec<Value>,
+    pub(super) sampling: Vec<Value>,
     pub(super) kernels: Vec<Value>,
     pub(super) parts: Vec<Value>,
     /// Comparison with llama-cpp-python; empty unless requested.
@@ -43,9 +45,6 @@ pub struct Report {
 
 /// Maximum spread of reliable measurements.
 const MAX_SPREAD: f64 = 0.1;
-
-/// Weights larger than this do not fit into any cache.
-const MAX_CACHE: usize = 1 << 30;
 
 /// Utilizations that costs are reported for.
 const UTILIZATIONS: [f64; 3] = [1.0, 0.7, 0.5];
@@ -79,6 +78,40 @@ impl Report {
         }
     }
 
+    /// Adds a row for each number of threads: decoding at the first context, the longest prompt and the
+    /// most sequences that were measured on the fewest threads, and so on all numbers of threads.
+    pub(super) fn add_scaling(&mut self) {
+        let on = |rows: &[Value], threads: usize, key: &str, case: &Value| {
+            rows.iter().find(|row| row["threads"] == threads && row[key] == *case).cloned()
+        };
+        let fewest = self.limits.first().map_or(1, |limits| limits.threads);
+        let common = |rows: &[Value], key: &str| {
+            let case =
+                rows.iter().rfind(|row| row["threads"] == fewest).map(|row| row[key].clone());
+            case.unwrap_or_default()
+        };
+        let context = self.decode.first().map_or(Value::Null, |row| row["context"].clone());
+        let (prompt, sequences) =
+            (common(&self.prefill, "tokens"), common(&self.batch, "sequences"));
+        let row = |limits: &Limits| {
+            let threads = limits.threads;
+            let decode = on(&self.decode, threads, "context", &context).unwrap_or_default();
+            let prefill = on(&self.prefill, threads, "tokens", &prompt).unwrap_or_default();
+            let batch = on(&self.batch, threads, "sequences", &sequences).unwrap_or_default();
+            json!({
+                "threads": threads,
+                "context": context,
+                "decode_tok_s": decode["tok_s"],
+                "share_of_stream": decode["share_of_stream"],
+                "tokens": prompt,
+                "prefill_tok_s": prefill["tok_s"],
+                "sequences": sequences,
+                "batch_tok_s": batch["tok_s"],
+            })
+        };
+        self.scaling = self.limits.iter().map(row).collect();
+    }
+
     /// Adds a warning for everything that makes the figures doubtful.
     pub(super) fn add_warnings(&mut self, load_before: Option<f64>) {
         if let Some(load) = load_before.filter(|load| *load > self.threads as f64 * 0.5) {
@@ -89,13 +122,14 @@ impl Report {
         }
         let cases: Vec<&Value> =
             self.decode.iter().chain(&self.prefill).chain(&self.batch).collect();
-        let is_above = |key: &str, max: f64| {
-            cases.iter().filter(|row| row[key].as_f64().is_some_and(|value| value > max)).count()
+        let doubtful = cases.iter().filter(|row| float(row, "spread") > MAX_SPREAD).count();
+        let total = cases.len();
+        // Weights in a cache may be read faster than memory.
+        let is_too_fast = |row: &&Value| {
+            let from_memory = row["in_cache"] != true && float(row, "share_of_stream") > 1.0;
+            from_memory || float(row, "share_of_peak") > 1.0
         };
-        let (doubtful, total) = (is_above("spread", MAX_SPREAD), cases.len());
-        // A network that fits into a cache may be read faster than memory.
-        let too_fast = is_above("share_of_stream", 1.0) + is_above("share_of_peak", 1.0);
-        if self.weights_bytes > MAX_CACHE && too_fast > 0 {
+        if cases.iter().any(is_too_fast) {
             self.warnings.push(
                 "some cases were faster than the limits: other programs ran while those were measured"
                     .to_owned(),
@@ -109,64 +143,40 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let clock = self.clock_ghz.map_or(String::new(), |ghz| format!(", {ghz:.1} GHz"));
-        let cpu = self.cpu.as_deref().unwrap_or("unknown");
-        let gigabytes = |bytes: usize| bytes as f64 / 1e9;
-        writeln!(f, "model    {}, {:.2} GB of weights", self.model, gigabytes(self.weights_bytes))?;
-        writeln!(f, "machine  {cpu}{clock}, {} threads", self.threads)?;
-        writeln!(f, "kernel   {}, K/V in {}", self.isa, self.kv)?;
-        if let Some(zeros) = &self.sparsity {
-            writeln!(
-                f,
-                "zeros    skipped in {} layers: {:.0} % of the rows of up, {:.0} % of the columns of \
-                 down, using {:.2} GB",
-                zeros.layers,
-                zeros.closed_gates * 100.0,
-                zeros.zero_codes * 100.0,
-                gigabytes(zeros.copies_bytes)
-            )?;
-        }
-        let instruction = self.limits.last().map_or("none", |limit| limit.peak_instruction);
-        let title = format!("limits of the machine (peak: {instruction})");
-        let headers = "threads, memory GB/s, peak GMAC/s, kernel GMAC/s, barrier µs";
-        table::write(f, &title, &self.limits, headers)?;
-        let headers = "context, threads, zeros, tok/s, MB/token, GB/s, memory, share, spread";
-        table::write(f, "decode: one sequence", &self.decode, headers)?;
-        let headers = "tokens, threads, tok/s, of peak, spread";
-        table::write(f, "prefill: a prompt", &self.prefill, headers)?;
-        let headers = "sequences, threads, tok/s, each, spread";
-        table::write(f, "batch: sequences decoded together, at context 0", &self.batch, headers)?;
-        for parts in self.parts.chunk_by(|a, b| a["pass"] == b["pass"]) {
-            let (tokens, threads) = (&parts[0]["tokens"], &parts[0]["threads"]);
-            let pass = match &parts[0]["pass"] {
-                pass if pass == "decode" => format!("a token at context {tokens}"),
-                _ => format!("a prompt of {tokens}"),
-            };
-            let title = format!("where the time goes: {pass}, {threads} threads");
-            table::write(f, &title, parts, "part, µs/token, share")?;
-        }
-        let headers = "kernel, isa, tokens, GB/s, GMAC/s, weights/cycle, MAC/cycle, spread";
-        table::write(f, "kernels on one thread", &self.kernels, headers)?;
-        if let Some(first) = self.compare.first() {
-            let text = |key: &str| first[key].as_str().unwrap_or_default();
-            let (program, encoding) = (text("program"), text("encoding"));
-            let title = format!("compared with {program}, {encoding}, alternating");
-            let headers = "tokens, threads, ours tok/s, theirs tok/s, ratio, spread";
-            table::write(f, &title, &self.compare, headers)?;
-        }
-        table::write(f, "cost", &self.cost, ", use, tok/s, USD per million")?;
-        for case in &self.left_out {
-            writeln!(f, "skipped, does not fit into the context: {case}")?;
-        }
-        self.warnings.iter().try_for_each(|warning| writeln!(f, "warning: {warning}"))
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+
+    /// Returns the largest part of each kind of pass.
+    fn parts() -> Vec<Value> {
+        let part = |(pass, tokens)| {
+            json!({
+                "pass": pass,
+                "tokens": tokens,
+                "threads": 2,
+                "part": "gate+up",
+                "us_per_token": 1234.0,
+                "share": 0.4,
+            })
+        };
+        [("decode", 512), ("prefill", 32), ("prefill", 128), ("batch", 16)].map(part).to_vec()
+    }
+
+    fn kernels() -> Vec<Value> {
+        vec![json!({
+            "kernel": "ternary",
+            "isa": "scalar",
+            "layout": "five-trits",
+            "shape": "gate 6912x2560",
+            "tokens": 4,
+            "in_cache": false,
+            "gb_s": 1.0,
+            "gmac_s": 16.0,
+            "mac_per_cycle": 5.3,
+            "weights_per_cycle": null,
+            "spread": null,
+        })]
+    }
 
     /// Returns a report with one case of each kind.
     pub(in super::super) fn example() -> Report {
@@ -186,6 +196,7 @@ pub(super) mod tests {
             kv: "f32".to_owned(),
             threads: 2,
             clock_ghz: Some(3.0),
+            cache_bytes: Some(32 << 20),
             stream_gb_s: 22.0,
             peak_gmac_s: 300.0,
             limits: vec![Limits { threads: 1, ..limits }, limits],
@@ -200,7 +211,9 @@ pub(super) mod tests {
                 "threads": 2,
                 "sparse": true,
                 "tok_s": 10.0,
+                "speedup": 1.0,
                 "bytes_per_token": 1_000_000_000,
+                "in_cache": false,
                 "gb_s": 10.0,
                 "stream_gb_s": 20.0,
                 "share_of_stream": 0.5,
@@ -214,25 +227,16 @@ pub(super) mod tests {
                 "spread": null,
             })],
             batch: vec![json!({"sequences": 16, "threads": 2, "tok_s": 33.0, "spread": 0.3})],
-            kernels: vec![json!({
-                "kernel": "ternary",
-                "isa": "scalar",
-                "shape": "gate 6912x2560",
-                "tokens": 4,
-                "gb_s": 1.0,
-                "gmac_s": 16.0,
-                "mac_per_cycle": 5.3,
-                "weights_per_cycle": null,
-                "spread": null,
-            })],
-            parts: vec![json!({
-                "pass": "decode",
-                "tokens": 512,
+            scaling: Vec::new(),
+            sampling: vec![json!({
+                "sampling": "temperature 0.8",
                 "threads": 2,
-                "part": "gate+up",
-                "us_per_token": 1234.0,
-                "share": 0.4,
+                "tok_s": 9.0,
+                "speedup": 0.9,
+                "spread": 0.01,
             })],
+            kernels: kernels(),
+            parts: parts(),
             compare: vec![json!({
                 "program": "another 1.0",
                 "encoding": "TQ2_0",
@@ -251,13 +255,16 @@ pub(super) mod tests {
     }
 
     /// Keys of the top-level object.
-    const KEYS: [&str; 10] = [
+    const KEYS: [&str; 13] = [
         "stream_gb_s",
         "isa",
         "sparsity",
         "decode",
         "prefill",
         "batch",
+        "scaling",
+        "sampling",
+        "cache_bytes",
         "kernels",
         "parts",
         "compare",
@@ -268,6 +275,7 @@ pub(super) mod tests {
     fn json_has_the_keys_that_scripts_read() {
         let mut report = example();
         report.add_cost(0.36);
+        report.add_scaling();
         let json = serde_json::to_value(report).unwrap();
         for key in KEYS {
             assert!(json.get(key).is_some(), "{key}");
@@ -277,6 +285,11 @@ pub(super) mod tests {
                 "decode",
                 &["context", "threads", "sparse", "tok_s", "bytes_per_token", "share_of_stream"][..],
             ),
+            ("decode", &["speedup", "in_cache"]),
+            ("scaling", &["threads", "decode_tok_s", "share_of_stream"]),
+            ("scaling", &["tokens", "prefill_tok_s", "sequences", "batch_tok_s"]),
+            ("sampling", &["sampling", "threads", "tok_s", "speedup"]),
+            ("kernels", &["layout", "in_cache"]),
             ("prefill", &["tokens", "threads", "tok_s", "share_of_peak"]),
             ("batch", &["sequences", "threads", "tok_s"]),
             ("kernels", &["kernel", "isa", "shape", "tokens", "gb_s", "gmac_s", "mac_per_cycle"]),
@@ -321,33 +334,35 @@ pub(super) mod tests {
         report.decode[0]["share_of_stream"] = json!(1.2);
         report.add_warnings(None);
         assert!(report.warnings[0].contains("faster than the limits"), "{:?}", report.warnings);
+        report.warnings.clear();
+        report.decode[0]["in_cache"] = json!(true);
+        report.add_warnings(None);
+        assert_eq!(report.warnings, Vec::<String>::new(), "memory is no limit of a cache");
         assert!(warnings(Some(1.1), None)[0].contains("load average 1.1"));
         assert!(warnings(None, Some(0.11))[0].contains("1 of 3 cases"));
     }
 
     #[test]
-    fn all_tables_are_present_and_aligned() {
+    fn scaling_has_what_was_measured_on_every_number_of_threads() {
         let mut report = example();
-        report.add_cost(0.36);
-        report.add_warnings(Some(9.0));
-        let text = report.to_string();
-        for words in [
-            "model    bitnet-2b, 1.20 GB of weights",
-            "zeros    skipped in 30 layers: 73 % of the rows of up, 86 % of the columns of down",
-            "  512            2  skipped   10.0      1000  10.0    20.0   50 %   2.0 %",
-            "compared with another 1.0, TQ2_0, alternating",
-            "  decode 16        2        10.0          4.00   2.50   1.0 %",
-            "prefill: a prompt",
-            "  16               2   33.0  2.06  30.0 %",
-            "a token at context 512, 2 threads",
-            "  gate+up      1234   40 %",
-            "ternary gate 6912x2560",
-            "USD per million",
-            "skipped, does not fit into the context: prefill of 2048",
-            "warning: the machine was busy before the run: load average 9.0, with 2 threads to use",
-        ] {
-            assert!(text.contains(words), "{words:?} in\n{text}");
-        }
-        assert!(text.lines().all(|line| !line.ends_with(' ')), "no trailing spaces");
+        let case = |key: &str, case: usize, threads: usize| json!({key: case, "threads": threads, "tok_s": case + threads, "share_of_stream": 0.5});
+        report.decode = vec![case("context", 0, 2), case("context", 512, 2), case("context", 0, 1)];
+        report.prefill =
+            vec![case("tokens", 128, 2), case("tokens", 512, 2), case("tokens", 128, 1)];
+        report.batch = vec![case("sequences", 16, 2)];
+        report.add_scaling();
+        let row = |threads: usize, decode: usize, prefill: usize| {
+            json!({
+                "threads": threads,
+                "context": 0,
+                "decode_tok_s": decode,
+                "share_of_stream": 0.5,
+                "tokens": 128,
+                "prefill_tok_s": prefill,
+                "sequences": null,
+                "batch_tok_s": null,
+            })
+        };
+        assert_eq!(report.scaling, [row(1, 1, 129), row(2, 2, 130)]);
     }
 }

@@ -70,8 +70,8 @@ impl Stream {
     }
 }
 
-/// Returns the size of the last-level cache in bytes.
-fn last_cache_bytes() -> Option<usize> {
+/// Returns the size of the last-level cache of the first CPU in bytes.
+pub(super) fn last_cache_bytes() -> Option<usize> {
     let size_of = |level: usize| {
         let path = format!("/sys/devices/system/cpu/cpu0/cache/index{level}/size");
         parse_size(read_to_string(path).ok()?.trim())

@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use wf_core::Network;
 use wf_engine::{ModelSource, compute, load_model};
+use wf_formats::ModelInfo;
 use wf_model::{KvPool, Model, ModelOptions, PAGE_LEN, pinned_pool};
 
 use super::Setup;
@@ -59,9 +60,11 @@ impl Subject {
                 Ok(load_model(&file, &options, &mut |_| {})?)
             }
             Self::Synthetic(shape, gates) => {
+                // Tokens can be decoded after as many as the context holds.
+                let max_positions = shape.info().context_len + plan.passes.max + 1;
                 let model_options = ModelOptions {
                     kv: options.kv,
-                    pages: positions.min(shape.info().context_len).div_ceil(PAGE_LEN),
+                    pages: positions.min(max_positions).div_ceil(PAGE_LEN),
                     max_batch_tokens: options.max_batch_tokens,
                     head: options.head,
                     sparse: options.sparse,
@@ -95,7 +98,8 @@ fn random_model(
     let pool = pinned_pool(options.cpus.as_ref(), options.threads);
     let layout = compute.layout_for(network.trits());
     let weights = synthetic::weights(&network, gates, &pool, layout);
-    Ok(Model::from_weights(network, shape.info(), weights, compute, model_options))
+    let info = ModelInfo { context_len: model_options.pages * PAGE_LEN, ..shape.info() };
+    Ok(Model::from_weights(network, info, weights, compute, model_options))
 }
 
 /// Returns the bytes needed to make random weights: two bits per trit, a table in 16 bits, a

@@ -2,7 +2,8 @@
 //!
 //! They are the same on every machine and for any number of threads: each strip of a matrix has its
 //! own stream of random numbers. A third of the trits are zero, as in trained models. Scales keep
-//! activations at a constant size.
+//! activations at a constant size, and logits as far apart as those of a trained model: a few tokens
+//! share most of the probability, which the speed of sampling depends on.
 //!
 //! Gates can be closed as often as those of a trained model.
 //! The gain from skipping zeros of squared ReLU depends on their share. With random weights, half of
@@ -44,6 +45,10 @@ const NOT_ZERO: f32 = 2.0 / 3.0;
 
 /// Variance of the values of an embedding, which are uniform from -1 to 1.
 const EMBEDDING_VARIANCE: f32 = 1.0 / 3.0;
+
+/// Standard deviation of the logits. The entropy of 128,000 of them is then about 3 nats at temperature 1
+/// and 2 at 0.8, as that of trained models.
+const LOGIT_DEVIATION: f32 = 6.0;
 
 /// Returns the norm weight of the constant elements, which are 1 before the norm, in the feed-forward
 /// network of `layer`.
@@ -92,8 +97,14 @@ impl WeightSource for Maker<'_> {
 
     fn vector(&mut self, name: TensorName, len: usize) -> Result<Vec<f32>, Infallible> {
         let mut weights = vec![1.0; len];
-        if let TensorName::Layer(layer, LayerTensor::FfnNorm) = name {
-            weights[..self.constant].fill(norm_weight(layer, len));
+        match name {
+            TensorName::Layer(layer, LayerTensor::FfnNorm) => {
+                weights[..self.constant].fill(norm_weight(layer, len));
+            }
+            TensorName::OutputNorm => {
+                weights.fill(LOGIT_DEVIATION / (len as f32 * EMBEDDING_VARIANCE).sqrt());
+            }
+            _ => {}
         }
         Ok(weights)
     }

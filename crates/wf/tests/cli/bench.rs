@@ -1,5 +1,7 @@
 //! Tests of `wf bench`.
 
+use std::collections::HashSet;
+
 use super::*;
 
 #[test]
@@ -34,7 +36,58 @@ fn bench_json_has_all_measurements() {
     let isas: Vec<_> = found["kernels"].as_array().unwrap().iter().map(|k| &k["isa"]).collect();
     assert!(isas.contains(&&Value::from("scalar")) && isas.contains(&&found["isa"]), "{isas:?}");
     assert_eq!(found["cost"].as_array().unwrap().len(), 9);
+    check_kernels(&found["kernels"]);
+    check_scaling(&found);
+    check_sampling(&found["sampling"]);
     assert!(std::fs::read_to_string(plot).unwrap().contains("8 tokens"));
+}
+
+/// Every ternary product names its layout. Every instruction set is measured in quad lines, which all of
+/// them read directly, and no row has a layout that its instruction set would rewrite.
+fn check_kernels(kernels: &Value) {
+    let rows = || kernels.as_array().expect("rows").iter().filter(|row| row["kernel"] == "ternary");
+    let layouts_of = |isa: &Value| -> HashSet<&str> {
+        rows()
+            .filter(|row| row["isa"] == *isa)
+            .map(|row| row["layout"].as_str().expect("text"))
+            .collect()
+    };
+    for row in rows() {
+        let layouts = layouts_of(&row["isa"]);
+        assert!(layouts.contains("quad-lines"), "{row}");
+        let may_read_five_trits = row["isa"].as_str().expect("text").starts_with("avx512");
+        assert!(may_read_five_trits || layouts.len() == 1, "{row}");
+        assert!(row["in_cache"].is_boolean(), "{row}");
+    }
+}
+
+/// The rows by number of threads repeat the cases measured on each.
+fn check_scaling(found: &Value) {
+    let tok_s = |list: &str, key: &str, case: u64, threads: u64| {
+        let rows = found[list].as_array().expect("rows");
+        let row = rows.iter().find(|row| row[key] == case && row["threads"] == threads);
+        row.expect("a measured case")["tok_s"].clone()
+    };
+    let scaling = found["scaling"].as_array().expect("rows");
+    assert_eq!(scaling.len(), 2);
+    for (row, threads) in scaling.iter().zip(1..) {
+        assert_eq!(row["threads"], threads);
+        assert_eq!(row["decode_tok_s"], tok_s("decode", "context", 0, threads));
+        assert_eq!(row["prefill_tok_s"], tok_s("prefill", "tokens", 8, threads));
+        assert_eq!(row["batch_tok_s"], tok_s("batch", "sequences", 2, threads));
+    }
+}
+
+/// The first way to sample is greedy, and the others are compared with it.
+fn check_sampling(sampling: &Value) {
+    let rows = sampling.as_array().expect("rows");
+    let names: Vec<_> = rows.iter().map(|row| row["sampling"].as_str().expect("text")).collect();
+    assert_eq!((names[0], names[1], names.len()), ("greedy", "temperature 0.8", 6));
+    for words in ["top-p 0.95", "min-p 0.05", "penalties"] {
+        assert!(names.iter().any(|name| name.contains(words)), "{words} in {names:?}");
+    }
+    assert_eq!(rows[0]["speedup"], 1.0);
+    assert!(rows.iter().all(|row| row["tok_s"].as_f64() > Some(0.0)), "{sampling}");
 }
 
 #[test]
@@ -58,11 +111,21 @@ fn bench_prints_tables_and_reports_errors() {
     let output = wf(&["bench", "--demo", "--smoke", "-t", "1", "--context", "40"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for words in ["built-in demo", "limits of the machine", "decode: one", "kernels on one thread"]
-    {
+    for words in [
+        "built-in demo",
+        "limits of the machine",
+        "decode: one",
+        "threads: decode at context 0, a prompt of 8, 2 sequences",
+        "temperature 0.8, top-p 0.95",
+        "a step of 2 sequences",
+        "kernels on one thread",
+    ] {
         assert!(text.contains(words), "{words}: {text}");
     }
     assert!(text.contains("does not fit into the context: prefill of 48"), "{text}");
+    let text = wf(&["bench", "--demo", "--smoke", "-t", "1", "--context", "2"]).stdout;
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("does not fit into the context: sampling"), "{text}");
     assert!(error(&["bench", "nowhere.gguf", "--smoke"]).contains("nowhere.gguf"));
     let message = failed(&wf(&["bench", "--synthetic", "gpt-5"]), 2);
     assert!(message.contains("bitnet-2b"), "{message}");
@@ -86,6 +149,20 @@ fn bench_measures_only_the_requested_cases() {
     assert!((share - decode["share_of_stream"].as_f64().unwrap()).abs() < 1e-6);
     let message = failed(&wf(&["bench", "--demo", "--smoke", "--prompts", "8,0"]), 2);
     assert!(message.contains("at least 1"), "{message}");
+}
+
+#[test]
+fn bench_measures_only_passes_on_all_threads_if_it_has_to_be_brief() {
+    let found = json(&["bench", "--demo", "--smoke", "--brief", "--json", "-t", "2"]);
+    for (list, len) in [("decode", 2), ("prefill", 2), ("batch", 2), ("limits", 1), ("scaling", 1)]
+    {
+        let rows = found[list].as_array().unwrap();
+        assert_eq!(rows.len(), len, "{list}");
+        assert!(rows.iter().all(|row| row["threads"] == 2), "{list}");
+    }
+    for list in ["parts", "kernels", "sampling"] {
+        assert!(found[list].as_array().unwrap().is_empty(), "{list}");
+    }
 }
 
 #[test]
