@@ -186,6 +186,39 @@ fn blocks_equal_those_of_a_loop_without_a_cache() {
 }
 
 #[test]
+fn no_pass_fills_masks_behind_the_last_token() {
+    let kind = kinds().next().unwrap();
+    let engine = engine(kind, 64, 64, 1);
+    let ask = |rule, max_tokens, whole_blocks| {
+        let settings = DiffusionParams { rule, whole_blocks, ..DiffusionParams::default() };
+        let mode = DecodeMode::Diffusion(settings);
+        let mut events = engine.submit(request(prompt(5), max_tokens, MASK, mode)).unwrap();
+        let (mut reply, mut passes) = (Vec::new(), 0);
+        while let Some(event) = events.next_blocking() {
+            if let Event::Tokens { tokens, stats } = event {
+                reply.extend(tokens.iter().map(|sampled| sampled.token));
+                passes = stats.passes;
+            }
+        }
+        (reply, passes)
+    };
+    // This rule keeps one token per pass, from left to right. A block holds seven new tokens, and runs once
+    // more as text before the next.
+    let one_by_one = UnmaskRule::Prefix(1.0);
+    for (max_tokens, passes) in [(1, 1), (3, 3), (7, 7), (8, 9), (12, 13)] {
+        assert_eq!(ask(one_by_one, max_tokens, false).1, passes, "{max_tokens} tokens");
+    }
+    assert_eq!(ask(one_by_one, 1, true).1, 7, "whole blocks on request");
+    for rule in RULES {
+        let (long, _) = ask(rule, 24, false);
+        for max_tokens in 1..24 {
+            let (short, _) = ask(rule, max_tokens, false);
+            assert_eq!(short, long[..max_tokens], "the limit changes no token");
+        }
+    }
+}
+
+#[test]
 fn a_block_of_one_is_autoregressive() {
     for kind in kinds().filter(|kind| kind.token_shift) {
         let engine = engine(kind, 64, 64, 4);

@@ -112,6 +112,11 @@ impl Block {
         self.open().find(|&at| self.is_mask(at)).unwrap_or(self.tokens.len())
     }
 
+    /// Returns the position of the first mask.
+    pub(crate) fn finished_end(&self) -> usize {
+        self.start + self.first_mask()
+    }
+
     /// Returns the sampled tokens before the first mask.
     pub(crate) fn finished(&self) -> &[TokenId] {
         &self.tokens[self.known..self.first_mask()]

@@ -32,7 +32,7 @@ pub struct DiffusionParams {
     pub rule: UnmaskRule,
     /// Maximum number of passes per sub-block; the last one keeps every prediction.
     pub steps: Option<usize>,
-    /// Fills a block to its end even if the completion has ended in it.
+    /// Fills a block to its end even if the completion has ended in it, or may not be longer.
     pub whole_blocks: bool,
     /// Takes the K/V of other sub-blocks from an earlier pass: fewer rows, different tokens.
     pub reuse: bool,
@@ -312,6 +312,7 @@ impl BlockDecoder {
         let mut block = self.block.take()?;
         let places = self.predicted(&block);
         let Pass { seq, mut rows, sampler, .. } = pass;
+        let SeqState { prompt_len, max_len, .. } = *seq;
         let entropy = self.params.rule.needs_entropy();
         let mut predicted = Vec::with_capacity(places.len());
         for at in places {
@@ -319,7 +320,7 @@ impl BlockDecoder {
             let Some(LogitsRow::All(row)) = rows.next_row() else { break };
             row[self.shape.mask as usize] = f32::NEG_INFINITY;
             let position = block.start + at;
-            let prediction = sampler.predict(row, position, position - seq.prompt_len, entropy)?;
+            let prediction = sampler.predict(row, position, position - prompt_len, entropy)?;
             predicted.push((at, prediction));
         }
         let changed = self.write(&mut block, predicted);
@@ -334,8 +335,13 @@ impl BlockDecoder {
             self.edit_passes += usize::from(was_full);
             settled = !changed || self.edit_passes > MAX_EDIT_PASSES;
         }
-        let ends = || block.finished().iter().any(|&token| sampler.ends(token));
-        if settled || (!self.params.whole_blocks && !self.edits() && ends()) {
+        // An editing rule may still replace tokens before the end.
+        let may_stop = !self.params.whole_blocks && !self.edits();
+        let ends = || {
+            let has_end = || block.finished().iter().any(|&token| sampler.ends(token));
+            block.finished_end() >= max_len || has_end()
+        };
+        if settled || (may_stop && ends()) {
             outcome.commit = block.into_sampled();
             outcome.commit.iter().for_each(|sampled| sampler.commit(sampled.token));
         } else {
