@@ -1,5 +1,6 @@
 //! Output of a generation: sampled tokens, logprobs, finish reasons, and the limits that end it.
 
+use std::ops::AddAssign;
 use std::time::Instant;
 
 use wf_model::TokenId;
@@ -75,4 +76,13 @@ pub struct DecodeStats {
     pub drafted: usize,
     /// Draft tokens that were accepted.
     pub accepted: usize,
+}
+
+impl AddAssign for DecodeStats {
+    fn add_assign(&mut self, other: Self) {
+        self.passes += other.passes;
+        self.rows += other.rows;
+        self.drafted += other.drafted;
+        self.accepted += other.accepted;
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! All modes generate responses to the same prompts, alternating, so that noise of the machine affects
 //! all of them. The quality of a response is its mean negative log likelihood under autoregressive
-//! decoding.
+//! decoding. Diffusion on the shape of `passes` is replayed (`replay.rs`).
 
 use std::fmt;
 use std::time::Instant;
@@ -20,12 +20,13 @@ use super::Setup;
 use super::args::BenchArgs;
 use super::network::Network;
 use super::plan::Plan;
+use super::replay;
 use super::subject::Subject;
-use crate::stats::quantile;
+use crate::stats::Timing;
 use crate::table;
 
 /// Prompts that the demo model can respond to.
-const PROMPTS: [&str; 8] = [
+pub(super) const PROMPTS: [&str; 8] = [
     "Hello!",
     "What is the capital of France?",
     "Tell me a story about a dragon.",
@@ -35,6 +36,9 @@ const PROMPTS: [&str; 8] = [
     "How do I make tea?",
     "Tell me a story about a brave mouse.",
 ];
+
+/// Maximum number of tokens of a response.
+pub(super) const MAX_TOKENS: usize = 96;
 
 /// Numbers of rows of a pass.
 const ROWS: [usize; 6] = [1, 2, 4, 8, 16, 32];
@@ -50,6 +54,7 @@ pub struct DecodeReport {
     modes: Vec<Value>,
     pass_model: String,
     passes: Vec<Value>,
+    replay: Vec<Value>,
 }
 
 impl fmt::Display for DecodeReport {
@@ -59,7 +64,10 @@ impl fmt::Display for DecodeReport {
         let headers = "decode, tokens/pass, rows/pass, accepted, tok/s, × first, NLL, same text";
         table::write(f, title, &self.modes, headers)?;
         let title = format!("passes over several rows, {}", self.pass_model);
-        table::write(f, &title, &self.passes, "rows, ms, × one row")
+        table::write(f, &title, &self.passes, "rows, ms, × one row")?;
+        let title =
+            format!("diffusion that fills masks as the demo model does, {}", self.pass_model);
+        table::write(f, &title, &self.replay, "decode, tokens/pass, rows/pass, tok/s, × first")
     }
 }
 
@@ -71,12 +79,12 @@ pub(super) fn measure(
     let options = &setup.options;
     let source = setup.model.clone().unwrap_or(setup.demo.clone());
     let opened = open_with_draft(&source, setup.draft.as_ref(), options, &mut |_| {})?;
-    let max_tokens = if args.smoke { 8 } else { 96 };
+    let max_tokens = if args.smoke { 8 } else { MAX_TOKENS };
     let modes = modes(&opened.frontend, plan.turns.min(5), max_tokens, setup.progress)?;
     drop(opened);
 
     let subject = Subject::choose(args, setup);
-    plan.min_positions = plan.min_positions.max(CONTEXT + 2 * ROWS[ROWS.len() - 1]);
+    plan.min_positions = plan.min_positions.max(replay::POSITIONS);
     let network = subject.load(setup, plan)?;
     let positions = CONTEXT + ROWS[ROWS.len() - 1];
     let mut network = Network::new(network, options.kv, options.max_batch_tokens, positions);
@@ -86,6 +94,7 @@ pub(super) fn measure(
         modes,
         pass_model: subject.name(),
         passes: passes(&mut network, plan, setup.progress),
+        replay: replay::measure(network.model, plan, setup.progress)?,
     })
 }
 
@@ -119,7 +128,7 @@ struct ModeResult {
 
 impl ModeResult {
     fn tok_s(&self) -> f64 {
-        self.tokens as f64 / quantile(&self.seconds, 0.5)
+        Timing::of(self.seconds.clone()).per_second(self.tokens)
     }
 
     /// Returns the row of the mode called `name`, compared with the first mode.
@@ -157,10 +166,7 @@ fn modes(
             done.seconds.push(start.elapsed().as_secs_f64());
             for (ids, work) in responses?.into_iter().filter(|_| turn == 0) {
                 done.tokens += ids.len();
-                done.work.passes += work.passes;
-                done.work.rows += work.rows;
-                done.work.drafted += work.drafted;
-                done.work.accepted += work.accepted;
+                done.work += work;
                 done.responses.push(ids);
             }
         }
@@ -171,7 +177,7 @@ fn modes(
     cases.iter().zip(&done).map(row).collect()
 }
 
-fn input(frontend: &Frontend, text: &str) -> PromptInput {
+pub(super) fn input(frontend: &Frontend, text: &str) -> PromptInput {
     match frontend.text().template {
         Some(_) => PromptInput::Chat(vec![ChatMessage::new("user", text)]),
         None => PromptInput::Text(text.to_owned()),
@@ -240,7 +246,7 @@ fn passes(network: &mut Network, plan: &Plan, progress: &dyn Fn(&str)) -> Vec<Va
             seconds.extend((turn > 0).then_some(once));
         }
     }
-    let medians: Vec<f64> = seconds.iter().map(|seconds| quantile(seconds, 0.5)).collect();
+    let medians: Vec<f64> = seconds.into_iter().map(|all| Timing::of(all).seconds).collect();
     let row = |(rows, median): (&usize, &f64)| json!({"rows": rows, "ms": median * 1e3, "ratio": median / medians[0]});
     ROWS.iter().zip(&medians).map(row).collect()
 }

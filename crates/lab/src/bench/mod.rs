@@ -14,6 +14,7 @@ mod limits;
 mod network;
 mod plan;
 mod plot;
+mod replay;
 mod report;
 mod sampling;
 mod shapes;
@@ -21,6 +22,7 @@ mod stream;
 mod subject;
 mod synthetic;
 mod tables;
+mod trace;
 
 use anyhow::Result;
 use serde_json::{Value, json};

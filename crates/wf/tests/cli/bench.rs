@@ -173,3 +173,23 @@ fn bench_measures_without_a_missing_comparison() {
     assert!(text.contains("nothing compared: "), "{text}");
     assert!(text.contains("kernels on one thread"), "{text}");
 }
+
+#[test]
+fn bench_replays_diffusion_on_any_shape() {
+    let found = json(&["bench", "--demo", "--decode", "--smoke", "--json", "-t", "2"]);
+    let modes = found["modes"].as_array().unwrap();
+    assert!(modes.iter().all(|row| row["tok_s"].as_f64().unwrap() > 0.0), "{found}");
+    assert_eq!(found["passes"].as_array().unwrap().len(), 6);
+    let [plain, diffusion] = &found["replay"].as_array().unwrap()[..] else {
+        panic!("{found}");
+    };
+    assert_eq!(
+        (&plain["decode"], &plain["speedup"]),
+        (&serde_json::json!("autoregressive"), &serde_json::json!(1.0))
+    );
+    assert_eq!(plain["tokens"], diffusion["tokens"]);
+    // At least the first completion of the trace, which has 12 tokens in eight passes over blocks of 32.
+    let of_diffusion = |key: &str| diffusion[key].as_f64().unwrap();
+    assert!((1.49..3.0).contains(&of_diffusion("tokens_per_pass")), "{diffusion}");
+    assert!((30.0..=32.0).contains(&of_diffusion("rows_per_pass")), "{diffusion}");
+}
