@@ -68,12 +68,12 @@ fn measure(kernel: &dyn Kernel, pool: &Pool, layers: &[Layer], zeros: f64) -> [f
     let neurons: Vec<f32> =
         (0..FFN).map(|i| if share_of(i, 5) < zeros { 0.0 } else { (i % 7) as f32 + 1.0 }).collect();
     let mid = quantized(kernel, pool, &neurons);
-    let (mut gate, mut up, mut y) = (vec![0.0; FFN], vec![0.0; FFN], vec![0.0; HIDDEN]);
+    let (mut gate, mut y) = (vec![0.0; FFN], vec![0.0; HIDDEN]);
     let (mut non_zeros, mut total) = (NonZeros::with_capacity(FFN), vec![0.0; HIDDEN]);
     let dense_up = time(|| {
         for layer in layers {
-            let (matrices, outputs) = ((&layer.gate, &layer.up), (&mut gate[..], &mut up[..]));
-            multiply_gated(kernel, pool, matrices, black_box(&x), outputs, |gate, up| {
+            let matrices = (&layer.gate, &layer.up);
+            multiply_gated(kernel, pool, matrices, black_box(&x), &mut gate, |gate, up| {
                 kernel.relu2_mul(gate, up);
             });
         }

@@ -8,6 +8,7 @@
 //! - one scale per group: `acc = fma(d_group as f32, scale_group, acc)` for the groups in order,
 //!   starting at 0, and then `acc * x_scale`.
 
+use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
 use crate::lanes::{F32x16, Simd};
@@ -80,13 +81,21 @@ pub fn multiply_add(
     pool.tile_pairs((y, total), w.rows(), jobs.shape(), |block, i, mut y, mut total| {
         jobs.multiply(w, block, i, &mut y);
         for token in 0..y.rows() {
-            kernel.add(total.row(token), y.row(token));
+            for (total, y) in total.row(token).iter_mut().zip(y.row(token)) {
+                *total += *y;
+            }
         }
     });
 }
 
-/// Multiplies two matrices of one shape by the same rows, and computes `first = activate(first,
-/// second)` for each token and strip. `activate` works element by element. Does not allocate.
+thread_local! {
+    /// The results of the job of [`multiply_gated`] that a thread works on.
+    static GATED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Computes `y = activate(xs * gate, xs * up)` for two matrices of one shape, where `activate` works element by
+/// element. The products of a job stay in the cache of its thread. Does not allocate, except when a thread
+/// does its largest job so far.
 ///
 /// # Panics
 ///
@@ -96,19 +105,26 @@ pub fn multiply_gated(
     pool: &Pool,
     (gate, up): (&TernaryMatrix, &TernaryMatrix),
     xs: &QuantBatch,
-    (first, second): (&mut [f32], &mut [f32]),
+    y: &mut [f32],
     activate: impl Fn(&mut [f32], &[f32]) + Sync,
 ) {
     assert_eq!(gate.rows(), up.rows(), "two matrices of one shape");
-    assert_eq!(first.len(), xs.rows().len() * gate.rows(), "one result per token and row");
+    assert_eq!(y.len(), xs.rows().len() * gate.rows(), "one result per token and row");
     let jobs = Jobs::new(kernel, xs, &[gate, up]);
-    let results = (first, second);
-    pool.tile_pairs(results, gate.rows(), jobs.shape(), |block, i, mut first, mut second| {
-        jobs.multiply(gate, block, i, &mut first);
-        jobs.multiply(up, block, i, &mut second);
-        for token in 0..first.rows() {
-            activate(first.row(token), second.row(token));
-        }
+    pool.tiles_of_each([(y, gate.rows())], jobs.shape(), |_, block, i, mut y| {
+        let (width, len) = (y.width(), y.rows() * y.width());
+        GATED.with_borrow_mut(|results| {
+            if results.len() < 2 * len {
+                results.resize(2 * len, 0.0);
+            }
+            let (first, second) = results[..2 * len].split_at_mut(len);
+            jobs.multiply(gate, block, i, &mut Strip::new(first, width, width, 0));
+            jobs.multiply(up, block, i, &mut Strip::new(second, width, width, 0));
+            activate(first, second);
+            for (token, results) in first.chunks_exact(width).enumerate() {
+                y.row(token).copy_from_slice(results);
+            }
+        });
     });
 }
 

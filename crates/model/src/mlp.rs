@@ -50,8 +50,8 @@ impl MlpBlock<'_> {
             norm_and_quantize(cx, hidden, &w.norm, &mut s.ffn_in);
             s.clock.lap(Phase::Norms);
             if !sparse.neurons(cx, step, &w.gate, &s.ffn_in, gate) {
-                let (matrices, outputs) = ((&w.gate, &w.up), (&mut *gate, &mut *up));
-                multiply_gated(cx.kernel, &cx.pool, matrices, &s.ffn_in, outputs, |gate, up| {
+                let matrices = (&w.gate, &w.up);
+                multiply_gated(cx.kernel, &cx.pool, matrices, &s.ffn_in, gate, |gate, up| {
                     step.count_closed(gate);
                     activate(cx.kernel, gate, up);
                 });

@@ -1,8 +1,9 @@
 //! Products of two strips of a ternary matrix and many tokens.
 //!
 //! The trits of a chunk of columns are unpacked once, to a byte each, while the first two bands are
-//! multiplied, and stay in the first-level cache for the bands after them. Between chunks, sums are
-//! kept in memory.
+//! multiplied, and stay in the second-level cache for the bands after them. Most matrices have one chunk,
+//! so that sums stay in registers. Smaller chunks, which stay in the first-level cache, were slower: sums
+//! are then loaded and stored for each chunk.
 //!
 //! One field of a line, with a byte for each trit, is sixteen rows by four columns with the columns of a
 //! row side by side: a row of a tile as the instruction needs it.
@@ -21,9 +22,8 @@ use crate::ternary::StripScales;
 use crate::tiles::{BAND, PAIR, Tile};
 use crate::{Int8Matrix, QuantBatch, QuantRow, Strip, TernaryMatrix};
 
-/// Tiles of a strip that are unpacked at once: with two strips and two bands of as many tiles, 40 KiB of
-/// the 48 KiB of first-level cache.
-const CHUNK: usize = 10;
+/// Tiles of a strip that are unpacked at once: those of two strips take 256 KiB.
+const CHUNK: usize = 128;
 
 /// Places for unpacked tiles that are used once.
 const RING: usize = 4;

@@ -145,8 +145,8 @@ fn products_in_one_run_have_the_bits_of_the_scalar_kernel() {
         multiply_each(kernel, pool, [(&a, &mut each), (&b, &mut other)], &xs);
         let (mut y, mut total) = (room(), each.clone());
         multiply_add(kernel, pool, &c, &xs, &mut y, &mut total);
-        let (mut gate, mut up) = (room(), room());
-        multiply_gated(kernel, pool, (&a, &c), &xs, (&mut gate, &mut up), |gate, up| {
+        let mut gate = room();
+        multiply_gated(kernel, pool, (&a, &c), &xs, &mut gate, |gate, up| {
             kernel.relu2_mul(gate, up);
         });
         let bits = [each, other, y, total, gate].concat().into_iter().map(f32::to_bits);
