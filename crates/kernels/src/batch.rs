@@ -62,6 +62,19 @@ impl QuantBatch {
         });
     }
 
+    /// As [`quantize`](Self::quantize), with another number in -½..½ added to each column before rounding.
+    ///
+    /// # Panics
+    ///
+    /// Panics as [`quantize`](Self::quantize) does.
+    pub fn quantize_shifted(&mut self, pool: &Pool, x: &[f32], shifts: &[f32]) {
+        let cols = shifts.len();
+        self.resize(x.len(), cols);
+        self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), 1, false, |i, _, row| {
+            row[0].quantize_shifted(&x[i * cols..][..cols], shifts);
+        });
+    }
+
     /// As [`quantize`](Self::quantize), where each row is first normalized as
     /// [`rms_norm`](crate::FloatKernel::rms_norm) does; `norm` is its weights and its epsilon.
     ///

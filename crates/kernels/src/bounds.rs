@@ -8,6 +8,8 @@ use crate::line::STRIP;
 pub struct RowBounds {
     /// Factor from codes to values.
     pub scale: [f32; STRIP],
+    /// Number to subtract from dot products with coarse codes.
+    pub shift: [f32; STRIP],
     /// Upper bound of the norm of the quantization error.
     pub error: [f32; STRIP],
     /// Upper bound of the norm of the quantized row.
@@ -90,6 +92,7 @@ pub(crate) fn bound_scores<S: Simd>(
     let scale = cpu.load(&rows.scale);
     let factor = |of_x: f32| scale.mul(cpu.splat(of_x));
     let estimate = cpu.load_i32(sums[1]).mul_add(factor(x.fine), factor(x.offset));
+    let estimate = cpu.load(&rows.shift).mul_add(factor(-x.coarse), estimate);
     let estimate = cpu.load_i32(sums[0]).mul_add(factor(x.coarse), estimate);
     let off = cpu.load(&rows.norm).mul_add(cpu.splat(x.per_norm), cpu.splat(x.base_error));
     let off = cpu.load(&rows.error).mul_add(cpu.splat(x.per_error), off);

@@ -40,6 +40,12 @@ impl NoiseKey {
         -math::ln(negated_ln_of_rest(u))
     }
 
+    /// Returns a uniform number in [0, 1) for `index`, a multiple of 2^-24.
+    pub fn uniform(self, index: u32) -> f32 {
+        let [a, b, ..] = self.0;
+        (mix(index, [a, b]) >> 8) as f32 * (1.0 / (1 << 24) as f32)
+    }
+
     /// Returns an upper bound of the noise of `index`: near it if it is large, and no more than 0.53 above it if it is
     /// positive.
     pub fn upper_bound(self, index: u32) -> f32 {

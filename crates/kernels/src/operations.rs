@@ -73,8 +73,8 @@ macro_rules! operations {
             ) = $crate::int8::strip_dots;
 
             /// Bounds the scores of sixteen rows from their dot products with the coarse and the
-            /// fine codes of a vector: a score is estimated as `coarse * x.coarse + fine * x.fine +
-            /// x.offset`, times the row's scale, with an error of at most `error * x.per_error +
+            /// fine codes of a vector: a score is estimated as `(coarse - shift) * x.coarse + fine *
+            /// x.fine + x.offset`, times the row's scale, with an error of at most `error * x.per_error +
             /// norm * x.per_norm + x.base_error`.
             fn bound_scores(
                 sums: [&[i32; 16]; 2],

@@ -37,6 +37,27 @@ pub(crate) fn norm_and_quantize<S: Simd>(
     quantize_row(cpu, &row, &normed_tail[..tail.len()], codes, sums)
 }
 
+/// Largest value in steps: with a shift of half a step, codes are -127 to 127.
+const LARGEST_SHIFTED: f32 = 126.4;
+
+/// Adding and subtracting this rounds a small float to the nearest integer, without a call.
+const ROUNDING: f32 = 1.5 * (1 << 23) as f32;
+
+/// Quantizes a row with a number added to each column before rounding. Codes beyond `x` become zero.
+fn quantize_shifted(x: &[f32], shifts: &[f32], codes: &mut [i8], sums: &mut [i32]) -> f32 {
+    let larger = |max: f32, x: &f32| if x.abs() > max { x.abs() } else { max };
+    let scale = x.iter().fold(f32::MIN_POSITIVE, larger) / LARGEST_SHIFTED;
+    let factor = 1.0 / scale;
+    codes[x.len()..].fill(0);
+    for ((code, x), shift) in codes.iter_mut().zip(x).zip(shifts) {
+        *code = ((x * factor + shift + ROUNDING) - ROUNDING) as i8;
+    }
+    for (sum, codes) in sums.iter_mut().zip(codes.chunks_exact(RUN)) {
+        *sum = codes.iter().map(|&code| i32::from(code)).sum();
+    }
+    scale
+}
+
 /// The whole chunks of a row. A trait rather than a closure, which is compiled without the instruction
 /// set.
 trait Chunks {
@@ -181,6 +202,10 @@ impl QuantRow {
         (weight, eps): (&[f32], f32),
     ) {
         self.fill(x.len(), |codes, sums| kernel.norm_and_quantize(x, weight, eps, codes, sums));
+    }
+
+    pub(crate) fn quantize_shifted(&mut self, x: &[f32], shifts: &[f32]) {
+        self.fill(x.len(), |codes, sums| quantize_shifted(x, shifts, codes, sums));
     }
 
     /// Sets the codes of `len` columns. `quantize` writes them and their sums and returns the scale.

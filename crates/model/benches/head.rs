@@ -126,6 +126,11 @@ fn cases(vocab_len: usize) -> Vec<Case> {
         draw("peaked, top-p", Draw { top_p: 0.95, ..peaked }),
         case("scan4, best", 2, Scoring::BEST),
         case("scan4, top 50", 2, Scoring::Top(50)),
+        Case { model: 2, ..draw("scan4, draw", flat) },
+        Case { model: 2, ..draw("scan4, min-p", Draw { min_p: 0.05, ..flat }) },
+        Case { model: 2, ..draw("scan4, top-p", Draw { top_p: 0.95, ..flat }) },
+        Case { model: 2, ..draw("scan4, peaked", peaked) },
+        Case { model: 2, ..draw("peaked, top-p 4", Draw { top_p: 0.95, ..peaked }) },
         case("int8", 3, Scoring::All),
     ]
 }

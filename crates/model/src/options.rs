@@ -23,7 +23,7 @@ pub struct ModelOptions {
 /// Computation of logits from hidden states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeadMode {
-    /// `Scan` for tables larger than the CPU caches, otherwise `Full`.
+    /// `Scan4` for tables larger than the CPU caches, otherwise `Full`.
     #[default]
     Auto,
     /// Reads every row of the table.
@@ -31,8 +31,8 @@ pub enum HeadMode {
     /// Finds the best tokens by reading an int8 copy and the rows that could be among them: half the
     /// bytes of a 16-bit table, for half of its memory. The same tokens as `Full`, by proof.
     Scan,
-    /// Like `Scan`, reading the upper four bits of the copy: a quarter of the bytes. The same tokens
-    /// with overwhelming probability, but without proof.
+    /// Like `Scan`, reading another copy of four bits first: a quarter of the bytes, for three quarters of
+    /// the memory. The same tokens with near certainty, for every table.
     Scan4,
     /// Computes all logits from the int8 copy: half the bytes in every case, but logits differ from
     /// those of the table.

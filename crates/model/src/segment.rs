@@ -132,6 +132,10 @@ impl RowQuery<'_> {
         self.allowed.is_none_or(|bits| bits[word] >> bit & 1 == 1)
     }
 
+    pub(crate) fn has_top_p(&self) -> bool {
+        self.scoring == Scoring::Draw && self.draw.is_some_and(|query| query.draw.top_p < 1.0)
+    }
+
     /// Sets the logits of tokens that are not allowed to −∞.
     pub(crate) fn forbid(&self, logits: &mut [f32]) {
         let others = logits.iter_mut().zip(0..).filter(|(_, token)| !self.allows(*token));

@@ -40,8 +40,8 @@ pub(crate) fn check_bound_scores(kernel: &dyn Kernel) {
     for kind in Floats::ALL {
         for _ in 0..70 {
             let sixteen = |values: Vec<f32>| <[f32; 16]>::try_from(values).expect("sixteen");
-            let [scale, error, norm] = [(); 3].map(|()| sixteen(random.floats(16, kind)));
-            let rows = RowBounds { scale, error, norm };
+            let [scale, shift, error, norm] = [(); 4].map(|()| sixteen(random.floats(16, kind)));
+            let rows = RowBounds { scale, shift, error, norm };
             let &[coarse, fine, offset, per_error, per_norm, base_error] =
                 random.floats(6, kind).as_array().expect("six");
             let x = VectorBounds { coarse, fine, offset, per_error, per_norm, base_error };

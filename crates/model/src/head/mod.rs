@@ -56,8 +56,8 @@ impl Head {
         let method = match mode {
             HeadMode::Auto if table.size_bytes() < MIN_SCANNED_BYTES => Method::Full,
             HeadMode::Full => Method::Full,
-            HeadMode::Auto | HeadMode::Scan => Method::Scan(scan(Depth::Bytes), scratch()),
-            HeadMode::Scan4 => Method::Scan(scan(Depth::Nibbles), scratch()),
+            HeadMode::Scan => Method::Scan(scan(Depth::Bytes), scratch()),
+            HeadMode::Auto | HeadMode::Scan4 => Method::Scan(scan(Depth::Nibbles), scratch()),
             HeadMode::Int8 => Method::Int8(scan(Depth::Bytes), scratch()),
             HeadMode::Check => {
                 let named = |name, depth| (name, scan(depth), Arc::default());

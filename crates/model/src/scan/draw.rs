@@ -11,7 +11,7 @@ use wf_kernels::math;
 use super::candidates::{Candidates, TooMany};
 use super::masses::{Masses, Scores, Verdict};
 use super::row::RowScan;
-use super::{Bounds, STRIP};
+use super::{Bounds, Depth, STRIP};
 use crate::draw::DrawQuery;
 use crate::logits::TokenLogit;
 
@@ -72,7 +72,12 @@ impl DrawSearch<'_> {
         masses.count(scores);
         masses.set_known(scores, &self.candidates.known, self.known());
         let many = (STRIP * self.estimates.len() / MANY_BEST_SHARE).max(1);
-        for best_tokens in [FEW_BEST, many] {
+        let rounds = match self.row.depth {
+            // What few tokens do not decide is decided by more bits.
+            Depth::Nibbles => &[FEW_BEST][..],
+            Depth::Bytes => &[FEW_BEST, many],
+        };
+        for &best_tokens in rounds {
             if self.is_decided(masses, drawn, &allows) {
                 return Ok(self.unadjusted(Some(drawn)));
             }

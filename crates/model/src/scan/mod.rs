@@ -16,22 +16,20 @@
 //! of these scores is a floor: a row whose upper bound is below it is not among the `k` best, not even
 //! by a tie.
 //!
-//! The scan of four-bit codes ([`Depth::Nibbles`]) reads half as much, but the proven bound would
-//! exclude nothing. It uses a statistical bound instead: if rounding errors are independent of `x` and
-//! of each other, their sum exceeds eight standard deviations once in 10^14 scores, so the bound is the
-//! one above times `8 / √columns`. If the scores of the candidates contradict this, the row is scanned
-//! again with all bits.
+//! A scan of four-bit codes ([`nibbles`]) reads half as much, and its bound holds with near certainty. If the
+//! scores of the candidates contradict it, the row is scanned again with all bits.
 
 mod candidates;
 mod draw;
+mod first_depth;
 mod hidden;
 mod masses;
+mod nibbles;
 mod quantize;
 mod row;
 
 use wf_kernels::{
-    Int8Matrix, NibbleMatrix, NoiseKey, PAIR, QuantBatch, QuantRow, RowBounds, ScoreBounds, Strip,
-    VectorBounds, int8_pair_dots,
+    Int8Matrix, NoiseKey, PAIR, QuantBatch, QuantRow, RowBounds, ScoreBounds, Strip, int8_pair_dots,
 };
 
 use crate::compute::Compute;
@@ -41,9 +39,10 @@ use crate::logits::{Logits, MAX_SHARE, TokenLogit};
 use crate::segment::{RowQueries, RowQuery, Scoring};
 use candidates::{Candidates, TooMany};
 use draw::DrawSearch;
+use first_depth::FirstDepth;
 use hidden::{HiddenCodes, State};
 use masses::Masses;
-use quantize::Plane;
+use nibbles::Nibbles;
 use row::{RowScan, bits_of_strip};
 
 /// Number of rows in a strip of a matrix of codes.
@@ -58,14 +57,13 @@ const STRIPS_PER_PAIR: usize = PAIR / STRIP;
 /// Maximum number of hidden states scanned at once, which bounds the size of the buffers.
 pub(crate) const SCANNED_AT_ONCE: usize = 32;
 
-/// Largest error of a candidate, relative to the statistical bound (five standard deviations), at which
-/// the bound is trusted.
+/// Largest error of a candidate, relative to the bound of nibbles, at which that bound is trusted.
 const MAX_TRUSTED_ERROR: f32 = 5.0 / 8.0;
 
 /// Number of bits of the codes that are scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// The upper four bits, with a statistical bound.
+    /// Four bits, with a bound that holds with near certainty.
     Nibbles,
     /// All eight bits, with sixteen of the hidden state and a proven bound.
     Bytes,
@@ -96,11 +94,13 @@ pub(crate) struct ScanContext<'a> {
     pub(crate) counts: &'a HeadCounts,
 }
 
-/// Int8 codes of a table.
+/// Codes of a table.
 pub(crate) struct Scan {
-    codes: Codes,
     vocab_len: usize,
+    bytes: Int8Matrix,
     rows: TableBounds,
+    nibbles: Option<Nibbles>,
+    first_depth: FirstDepth,
     /// Upper bound of every row's |w|.
     largest_norm: f64,
 }
@@ -119,16 +119,6 @@ impl TableBounds {
         };
         Self { largest: (largest(|strip| &strip.error), largest(|strip| &strip.norm)), strips }
     }
-}
-
-enum Codes {
-    Bytes(Int8Matrix),
-    /// Code + 128 = 16 `upper` + `lower`, with the bounds of the upper codes alone.
-    Planes {
-        upper: NibbleMatrix,
-        lower: NibbleMatrix,
-        upper_rows: TableBounds,
-    },
 }
 
 pub(crate) struct ScanScratch {
@@ -167,11 +157,11 @@ impl Bounds {
 /// The result of a scan for one state.
 #[derive(Clone, Copy)]
 enum Outcome {
-    /// The tokens that matter are scored.
-    Picked,
+    /// The tokens that matter are scored, this many in all.
+    Picked(usize),
     /// The bounds are too wide: the table has to be read.
     Whole,
-    /// The statistical bound is not to be trusted: all bits have to be scanned.
+    /// The bounds of nibbles are too wide, or not to be trusted: all bits have to be scanned.
     Widen,
 }
 
@@ -186,7 +176,7 @@ impl ScanScratch {
             search: (0..cx.threads())
                 .map(|_| (Candidates::new(vocab_len), Masses::new(vocab_len)))
                 .collect(),
-            outcomes: [Outcome::Picked; SCANNED_AT_ONCE],
+            outcomes: [Outcome::Picked(0); SCANNED_AT_ONCE],
         }
     }
 }
@@ -198,34 +188,32 @@ impl Scan {
         let norms = rows.strips.iter().flat_map(|strip| strip.norm.iter().zip(&strip.error));
         let norms = norms.map(|(&norm, &error)| f64::from(norm) + f64::from(error));
         let largest_norm = norms.fold(0.0, f64::max);
-        let codes = match depth {
-            Depth::Bytes => Codes::Bytes(quantize::bytes(cx, table)),
-            Depth::Nibbles => Codes::Planes {
-                upper: quantize::nibbles(cx, table, Plane::Upper),
-                lower: quantize::nibbles(cx, table, Plane::Lower),
-                upper_rows: TableBounds::new(quantize::upper_bounds(cx, table)),
-            },
-        };
-        Self { codes, vocab_len: table.rows(), rows, largest_norm }
+        let nibbles = (depth == Depth::Nibbles).then(|| Nibbles::new(cx, table));
+        let bytes = quantize::bytes(cx, table);
+        let first_depth = FirstDepth::default();
+        Self { vocab_len: table.rows(), bytes, rows, nibbles, first_depth, largest_norm }
     }
 
     pub(crate) fn size_bytes(&self) -> usize {
-        let codes = match &self.codes {
-            Codes::Bytes(codes) => codes.bytes_len(),
-            Codes::Planes { upper, lower, upper_rows } => {
-                upper.bytes_len() + lower.bytes_len() + size_of_val(&upper_rows.strips[..])
-            }
-        };
-        codes + size_of_val(&self.rows.strips[..])
+        let nibbles = self.nibbles.as_ref().map_or(0, Nibbles::size_bytes);
+        self.bytes.bytes_len() + size_of_val(&self.rows.strips[..]) + nibbles
     }
 
-    /// Number of bytes that a scan reads, without the rows of candidates.
+    /// Number of bytes that a scan for one token reads, without the rows of candidates.
     pub(crate) fn scanned_bytes(&self) -> usize {
-        let codes = match &self.codes {
-            Codes::Bytes(codes) => codes.bytes_len(),
-            Codes::Planes { upper, .. } => upper.bytes_len(),
-        };
-        codes + size_of_val(&self.rows.strips[..])
+        match &self.nibbles {
+            Some(nibbles) => nibbles.size_bytes(),
+            None => self.size_bytes(),
+        }
+    }
+
+    /// Returns the depth of the first scan. Tiles multiply many rows by bytes.
+    fn depth(&self, cx: &Compute, rows: usize, has_top_p: bool) -> Depth {
+        let by_tiles = cx.kernel.tile_kernel().is_some_and(|tiles| rows >= tiles.min_tokens());
+        match self.nibbles {
+            Some(_) if !by_tiles && (!has_top_p || self.first_depth.is_nibbles()) => Depth::Nibbles,
+            _ => Depth::Bytes,
+        }
     }
 
     /// Scores the tokens that the rows need, and writes them to the rows of `out` from `first` on. Takes up to
@@ -237,24 +225,25 @@ impl Scan {
         (out, first): (&mut Logits, usize),
         s: &mut ScanScratch,
     ) {
-        let depth = match self.codes {
-            Codes::Bytes(_) => Depth::Bytes,
-            Codes::Planes { .. } => Depth::Nibbles,
-        };
         let cols = context.table.cols();
         let rows = queries.hidden.len() / cols;
+        let has_top_p = (0..rows).any(|row| queries.rows.row(row).has_top_p());
+        let depth = self.depth(context.cx, rows, has_top_p);
         self.scan(context, queries, depth, out.some_mut(first, rows), s);
-        let outcomes = s.outcomes;
+        let is_wide = |outcome: &Outcome| matches!(outcome, Outcome::Widen);
+        let widened = s.outcomes[..rows].iter().filter(|outcome| is_wide(outcome)).count();
+        context.counts.widened.add(widened);
+        if has_top_p && depth == Depth::Nibbles {
+            self.first_depth.record(widened == 0);
+        }
+        if widened > 0 {
+            self.scan(context, queries, Depth::Bytes, out.some_mut(first, rows), s);
+        }
         for (row, hidden) in queries.hidden.chunks_exact(cols).enumerate() {
-            let mut outcome = outcomes[row];
-            if let Outcome::Widen = outcome {
-                // Alone, so that a row never depends on its neighbours.
-                let alone = ScanQueries { hidden, rows: queries.rows.skip(row) };
-                context.counts.widened.add(1);
-                self.scan(context, alone, Depth::Bytes, out.some_mut(first + row, 1), s);
-                outcome = s.outcomes[0];
-            }
-            if let Outcome::Whole = outcome {
+            if let Outcome::Picked(tokens) = s.outcomes[row] {
+                context.counts.picks.add(1);
+                context.counts.candidates.add(tokens);
+            } else {
                 context.counts.whole.add(1);
                 context.table.scores(context.cx, hidden, out.rows_mut(first + row, 1));
             }
@@ -272,7 +261,12 @@ impl Scan {
     ) {
         let (cx, cols) = (context.cx, context.table.cols());
         let strips = self.vocab_len.div_ceil(STRIP);
-        s.hidden.quantize(cx, queries.hidden, depth);
+        match &self.nibbles {
+            Some(nibbles) if depth == Depth::Nibbles => {
+                s.hidden.quantize_for(cx, queries.hidden, nibbles);
+            }
+            _ => s.hidden.quantize(cx, queries.hidden),
+        }
         let codes = &s.hidden;
         let states = codes.states().len();
         let words = self.vocab_len.div_ceil(WORD);
@@ -332,7 +326,7 @@ impl Scan {
         out: &mut [f32],
         s: &mut ScanScratch,
     ) {
-        s.hidden.quantize(cx, hidden, Depth::Bytes);
+        s.hidden.quantize(cx, hidden);
         cx.pool.strips(out, self.vocab_len, PAIR, |pair, mut out| {
             self.estimate(cx, Depth::Bytes, pair, &s.hidden, |row, i, bounds| {
                 let out = out.row(row).chunks_mut(STRIP).nth(i).expect("a strip of the pair");
@@ -393,8 +387,8 @@ impl Scan {
         codes: &QuantBatch,
         out: &mut Strip<'_, i32>,
     ) {
-        if let Codes::Bytes(bytes) = &self.codes {
-            return int8_pair_dots(cx.kernel, bytes, pair, codes, out);
+        if depth == Depth::Bytes {
+            return int8_pair_dots(cx.kernel, &self.bytes, pair, codes, out);
         }
         for i in 0..out.width().div_ceil(STRIP) {
             let width = STRIP.min(out.width() - STRIP * i);
@@ -412,20 +406,11 @@ impl Scan {
         codes: &[QuantRow],
         out: &mut Strip<'_, i32>,
     ) {
-        match &self.codes {
-            Codes::Bytes(bytes) => cx.kernel.int8_dots(bytes, strip, codes, out),
-            Codes::Planes { upper, .. } if depth == Depth::Nibbles => {
-                cx.kernel.nibble_dots(upper, strip, codes, out);
+        match &self.nibbles {
+            Some(nibbles) if depth == Depth::Nibbles => {
+                cx.kernel.nibble_dots(&nibbles.codes, strip, codes, out);
             }
-            Codes::Planes { upper, lower, .. } => {
-                cx.kernel.nibble_dots(upper, strip, codes, out);
-                for (row, codes) in codes.iter().enumerate() {
-                    let mut of_lower = [0; STRIP];
-                    let sums = &mut Strip::new(&mut of_lower, STRIP, out.width(), 0);
-                    cx.kernel.nibble_dots(lower, strip, std::slice::from_ref(codes), sums);
-                    join_planes(out.row(row), &of_lower, codes.sum());
-                }
-            }
+            _ => cx.kernel.int8_dots(&self.bytes, strip, codes, out),
         }
     }
 
@@ -447,15 +432,11 @@ impl Scan {
         self.bounds(cx, depth, strip, &hidden.states()[row], sums.each_ref())
     }
 
-    /// Returns the bounds that a scan of `depth` uses, of the rows and of a hidden state.
-    fn bounds_for<'a>(
-        &'a self,
-        depth: Depth,
-        state: &'a State,
-    ) -> (&'a TableBounds, &'a VectorBounds) {
-        match (&self.codes, depth) {
-            (Codes::Planes { upper_rows, .. }, Depth::Nibbles) => (upper_rows, &state.by_upper),
-            _ => (&self.rows, &state.by_all),
+    /// Returns the bounds of the codes that a scan of `depth` reads.
+    fn rows_at(&self, depth: Depth) -> &TableBounds {
+        match &self.nibbles {
+            Some(nibbles) if depth == Depth::Nibbles => &nibbles.rows,
+            _ => &self.rows,
         }
     }
 
@@ -468,9 +449,9 @@ impl Scan {
         state: &State,
         sums: [&[i32; STRIP]; 2],
     ) -> ScoreBounds {
-        let (rows, x) = self.bounds_for(depth, state);
+        let rows = &self.rows_at(depth).strips[strip];
         let mut bounds = ScoreBounds::EMPTY;
-        cx.kernel.bound_scores(sums, &rows.strips[strip], x, &mut bounds);
+        cx.kernel.bound_scores(sums, rows, &state.bounds, &mut bounds);
         let width = self.vocab_len - STRIP * strip;
         if width < STRIP {
             bounds.truncate(width);
@@ -551,7 +532,7 @@ impl Found<'_> {
         (candidates, masses): &mut (Candidates, Masses),
         out: &mut Vec<TokenLogit>,
     ) -> Outcome {
-        let RowScan { scan, context, depth, .. } = self.row;
+        let RowScan { scan, depth, .. } = self.row;
         candidates.clear();
         out.clear();
         let max = scan.vocab_len / MAX_SHARE;
@@ -563,11 +544,7 @@ impl Found<'_> {
         let searched = self.search(query, max, candidates, masses, out);
         let is_trusted = depth == Depth::Bytes || candidates.max_error <= MAX_TRUSTED_ERROR;
         match searched {
-            Ok(()) if is_trusted => {
-                context.counts.picks.add(1);
-                context.counts.candidates.add(candidates.known.len());
-                Outcome::Picked
-            }
+            Ok(()) if is_trusted => Outcome::Picked(candidates.known.len()),
             _ if depth == Depth::Nibbles => Outcome::Widen,
             _ => Outcome::Whole,
         }
@@ -597,15 +574,6 @@ impl Found<'_> {
         out.extend(&candidates.known);
         out.sort_unstable_by_key(|row| row.token);
         Ok(())
-    }
-}
-
-/// Combines the products with both planes into products with the codes. Intermediate values may
-/// overflow 32 bits, but the results fit.
-fn join_planes(upper: &mut [i32], lower: &[i32], sum_of_codes: i32) {
-    let surplus = sum_of_codes.wrapping_mul(128);
-    for (upper, lower) in upper.iter_mut().zip(lower) {
-        *upper = upper.wrapping_mul(16).wrapping_add(*lower).wrapping_sub(surplus);
     }
 }
 

@@ -59,10 +59,9 @@ impl RowScan<'_> {
 
     /// Returns an upper bound of the error of every estimate.
     pub(super) fn max_error(&self) -> f64 {
-        let state = &self.codes.states()[self.row];
-        let (rows, x) = self.scan.bounds_for(self.depth, state);
-        let VectorBounds { per_error, per_norm, base_error, .. } = *x;
-        let (error, norm) = rows.largest;
+        let VectorBounds { per_error, per_norm, base_error, .. } =
+            self.codes.states()[self.row].bounds;
+        let (error, norm) = self.scan.rows_at(self.depth).largest;
         let off = f64::from(error) * f64::from(per_error) + f64::from(norm) * f64::from(per_norm);
         // Bounds are added in f32.
         (off + f64::from(base_error)) * (1.0 + 1e-6)

@@ -41,14 +41,14 @@ pub(crate) struct FileArgs {
 pub(crate) struct HeadArgs {
     /// Computation of logits; see --help
     ///
-    /// auto   scan if the head is larger than 32 MB, else full
+    /// auto   scan4 if the head is larger than 32 MB, else full
     /// full   reads every row for every token: 1 byte per byte of the head, no extra memory
-    /// scan   for greedy sampling or --top-k up to 1024, reads an int8 copy and the rows that
-    ///        could be among the best: 0.5 bytes, 0.5 more memory, provably the same tokens
-    ///        as full. Other sampling reads every row
-    /// scan4  like scan, with four bits of the copy: 0.25 bytes, 0.5 more memory, the same
-    ///        tokens as full unless a bound fails, once in 10^14 logits if rounding errors
-    ///        are random
+    /// scan   reads an int8 copy and the rows of tokens that could be sampled: 0.5 bytes, 0.5
+    ///        more memory, provably the same tokens as full. Logprobs, and --top-k above 1024,
+    ///        read every row
+    /// scan4  like scan, with another copy of four bits, which is read first: 0.25 bytes
+    ///        (with top-p 0.5), 0.75 more memory. The same tokens as full but for a chance of
+    ///        10^-16 per token
     /// int8   takes all logits from the int8 copy: 0.5 bytes for any sampling, 0.5 more
     ///        memory. Not the logits of full: perplexity rises by 0.06 %, as published for
     ///        BitNet b1.58 2B4T
