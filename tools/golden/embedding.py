@@ -14,6 +14,8 @@ import sys
 import torch
 from transformers import Gemma3TextConfig, Gemma3TextModel, Qwen3Config, Qwen3Model
 
+from gguf_file import byte_tokens, write
+
 HIDDEN, FFN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, CONTEXT = 128, 128, 2, 4, 1, 64, 512
 TEXTS = ["a", "query: What is BitNet?", "The cat sat on the mat.", "Zwölf Boxkämpfer jagen Viktor"]
 SPECIALS = ["<unk>", "<|begin|>", "<|endoftext|>"]
@@ -122,11 +124,7 @@ def i2_s(linear):
 def vocabulary(kind):
     """Returns special tokens, followed by one token per byte or per character of the texts."""
     if kind == "qwen3":
-        shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
-        hidden = [byte for byte in range(256) if byte not in shown]
-        letters = {byte: chr(byte) for byte in shown}
-        letters |= {byte: chr(256 + at) for at, byte in enumerate(hidden)}
-        return SPECIALS + [letters[byte] for byte in range(256)]
+        return SPECIALS + byte_tokens()
     return SPECIALS + [char.replace(" ", "\u2581") for char in sorted(set("".join(TEXTS)))]
 
 
@@ -166,43 +164,12 @@ def metadata(kind):
     yield "tokenizer.ggml.add_eos_token", True
 
 
-def string(text):
-    return struct.pack("<Q", len(text.encode())) + text.encode()
-
-
-def value(value):
-    """Encodes a value, preceded by its type number."""
-    plain = {bool: (7, "<?"), int: (4, "<I"), float: (6, "<f")}
-    if isinstance(value, str):
-        return struct.pack("<I", 8) + string(value)
-    if isinstance(value, list):
-        number = {str: 8, int: 5, float: 6}[type(value[0])]
-        form = {str: string, int: lambda v: struct.pack("<i", v), float: lambda v: struct.pack("<f", v)}
-        head = struct.pack("<IIQ", 9, number, len(value))
-        return head + b"".join(map(form[type(value[0])], value))
-    number, form = plain[type(value)]
-    return struct.pack("<I", number) + struct.pack(form, value)
-
-
-def write(path, kind, model):
-    keys, records = list(metadata(kind)), list(tensors(kind, model))
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(records), len(keys))
-    head += b"".join(string(key) + value(content) for key, content in keys)
-    data = b""
-    for name, shape, number, content in records:
-        head += string(name) + struct.pack("<I", len(shape))
-        head += b"".join(struct.pack("<Q", size) for size in shape)
-        head += struct.pack("<IQ", number, len(data))
-        data += content + bytes(-len(content) % 32)
-    path.write_bytes(head + bytes(-len(head) % 32) + data)
-
-
 def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
     for seed, kind in enumerate(("qwen3", "gemma3")):
         torch.manual_seed(seed)
         model = network(kind)
-        write(folder / f"{kind}.gguf", kind, model)
+        write(folder / f"{kind}.gguf", metadata(kind), tensors(kind, model))
         golden = []
         for text in TEXTS:
             ids = encode(kind, text)

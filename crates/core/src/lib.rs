@@ -15,9 +15,9 @@ mod vocabulary;
 pub use kv_dtype::{KvDtype, UnknownKvDtype};
 pub use network::{
     Activation, Attention, Dense, Embedding, Experts, Ffn, Head, InvalidNetwork, Layer, Mixer,
-    Network, Norm, Rope,
+    Network, Norm,
 };
-pub use rotary::RotaryPairs;
+pub use rotary::{Rope, RopeDivisors, RopeScaling, RotaryPairs, Yarn};
 pub use sampling::{
     LOGIT_BIAS_RANGE, ParamRange, ParamSpec, SamplingError, SamplingOverrides, SamplingParams,
 };

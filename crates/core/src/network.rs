@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::RotaryPairs;
+use crate::{Rope, RopeDivisors};
 
 /// A decoder network, layer by layer.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +23,8 @@ pub struct Network {
     pub norm: Norm,
     /// Turns hidden states into logits.
     pub head: Head,
+    /// Divisors of the rotary frequencies, for layers that scale by them.
+    pub rope_divisors: RopeDivisors,
 }
 
 /// The input embedding.
@@ -120,21 +122,6 @@ impl Attention {
     /// Length of all key heads, or value heads, of a token together.
     pub fn kv_len(&self) -> usize {
         self.kv_heads.saturating_mul(self.head_dim)
-    }
-}
-
-/// A rotary position embedding.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rope {
-    /// Base of the rotation frequencies.
-    pub theta: f64,
-    /// Dimensions that rotate together.
-    pub pairs: RotaryPairs,
-}
-
-impl Default for Rope {
-    fn default() -> Self {
-        Self { theta: 10_000.0, pairs: RotaryPairs::Halves }
     }
 }
 
@@ -350,11 +337,9 @@ impl Network {
                 "0, must be at least 1".to_owned(),
             ));
         }
-        if let Some(rope) = a.rope
-            && !(rope.theta.is_finite() && rope.theta > 0.0)
-        {
-            let problem = format!("{}, must be a positive number", rope.theta);
-            return Err(InvalidNetwork::new("rotary base", problem));
+        if let Some(rope) = a.rope {
+            let checked = rope.check(&self.rope_divisors, a.head_dim);
+            checked.map_err(|(key, problem)| InvalidNetwork::new(key, problem))?;
         }
         let dense = match &layer.ffn {
             Ffn::Dense(dense) => dense,

@@ -171,6 +171,7 @@ pub(crate) fn load_with(
         max_batch_tokens: options.max_batch_tokens.clamp(1, context_len),
         head: options.head,
         sparse: options.sparse,
+        context_len: Some(context_len),
     };
     Model::load(file, compute, model_options, progress).map_err(|error| match error {
         LoadError::File(error) => OpenError::File(error),

@@ -201,7 +201,7 @@ fn a_late_reader_does_not_distort_timings() {
 
 /// Every format the model can be written in.
 fn write_all(source: &ModelFile, directory: &Path) -> Vec<(String, PathBuf, OpenOptions)> {
-    let in_gguf = |e: &TernaryEncoding| e.gguf_type().is_some() && e.is_writable();
+    let in_gguf = |e: &TernaryEncoding| e.gguf_type().is_some() && e.is_writable() && e.has_zero();
     let encodings = TernaryEncoding::ALL.iter().copied().filter(in_gguf);
     let mut written = Vec::new();
     for (number, trits) in encodings.enumerate() {

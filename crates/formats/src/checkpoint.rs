@@ -7,8 +7,10 @@ use std::collections::HashMap;
 
 use crate::companions::Companions;
 use crate::config;
+use crate::config::NAIVE_HINT;
 use crate::config::hugging_face::WeightScheme;
-use crate::encoding::{FloatEncoding, TernaryEncoding, absmean, decode_floats};
+use crate::encoding::absmean::FloatTrits;
+use crate::encoding::{FloatEncoding, TernaryEncoding, decode_floats};
 use crate::error::{Error, quote_safely};
 use crate::families::{Evidence, Family};
 use crate::map::{SourceFile, name_of};
@@ -81,6 +83,9 @@ impl Checkpoint {
         let family = Family::of_config(&companions.config)?;
         let reader = Reader { files: &files, family, scheme, group_len };
         let stored = reader.stored(entries, &mut decisions)?;
+        if scheme == WeightScheme::Exact {
+            decisions.push("weights are exactly ternary: found in the floats".to_owned());
+        }
         let tensors = stored.tensors.iter().map(|t| (t.name, t.rows));
         let evidence = Evidence::of(name_of(&files, 0), "model.embed_tokens.weight", tensors)?;
         let activation = options.activation;
@@ -155,20 +160,25 @@ impl Reader<'_> {
         };
         let too_many = || self.fault(&entry, "is too large");
         let mut factor = 1.0;
+        let mut parts = None;
         let encoding = match (name.is_linear(), self.scheme, entry.dtype.float(), entry.dtype) {
+            (_, WeightScheme::Exact, Some(float), _) if !name.is_norm() => {
+                parts = self.float_trits(name, &entry, float, cols)?;
+                Encoding::Float(float)
+            }
             (false, _, Some(float), _) => Encoding::Float(float),
             (true, WeightScheme::Online, Some(float), _) => Encoding::MasterWeights(float),
             (true, WeightScheme::Multiply, Some(float), _) => {
-                let own = absmean::ternary_scale(float, self.bytes(&entry), cols)
-                    .map_err(|e| self.fault(&entry, e))?;
-                let Some(own) = own else {
+                let found = FloatTrits::find(float, self.bytes(&entry), cols);
+                let Ok(found) = found.map_err(|e| self.fault(&entry, e))? else {
                     let what = format!(
                         "is {float} and not ternary, which quantization_mode offline requires"
                     );
                     return Err(self.fault(&entry, what));
                 };
-                factor = own * self.factor(&entry, name, scales)?;
-                Encoding::TernaryFloats(float)
+                parts = Some((float, found));
+                factor = self.factor(&entry, name, scales)?;
+                Encoding::Float(float)
             }
             (true, WeightScheme::Multiply | WeightScheme::Divide, _, Dtype::U8) => {
                 // Four rows share a byte.
@@ -182,6 +192,12 @@ impl Reader<'_> {
                 factor = self.factor(&entry, name, scales)?;
                 Encoding::Ternary(TernaryEncoding::SGL_PACKED)
             }
+            (true, WeightScheme::Exact, None, _) => {
+                let (found, advice) = (entry.dtype.name(), self.family.unquantized);
+                let what =
+                    format!("has type {found}, and quantization_config is missing: {advice}");
+                return Err(self.fault(&entry, what));
+            }
             _ => {
                 let (found, scheme) = (entry.dtype.name(), self.scheme);
                 let what = format!("has type {found}, which {scheme:?} weights do not allow");
@@ -190,7 +206,35 @@ impl Reader<'_> {
         };
         let Entry { name: source_name, file, offset, size, .. } = entry;
         let info = TensorInfo::new(name, source_name, (rows, cols), encoding, offset, size);
-        Ok(TensorInfo { file, factor, group_len: self.group_len, ..info })
+        let mut info = TensorInfo { file, factor, group_len: self.group_len, ..info };
+        if let Some((float, parts)) = parts {
+            info.set_float_trits(float, parts);
+        }
+        Ok(info)
+    }
+
+    /// Looks for trits in the floats of a checkpoint that does not say how they are quantized. A table
+    /// without trits is one of floats; a projection without any is an error.
+    fn float_trits(
+        &self,
+        name: TensorName,
+        entry: &Entry,
+        float: FloatEncoding,
+        cols: usize,
+    ) -> Result<Option<(FloatEncoding, FloatTrits)>, Error> {
+        let found = FloatTrits::find(float, self.bytes(entry), cols);
+        match found.map_err(|e| self.fault(entry, e))? {
+            Ok(parts) => Ok(Some((float, parts))),
+            Err(_) if !name.is_linear() => Ok(None),
+            Err(row) => {
+                let what = format!(
+                    "is {float} and not ternary, neither by tensor nor by row or group (row {row} has \
+                     several magnitudes besides 0), and quantization_config is missing: {}; {NAIVE_HINT}",
+                    self.family.unquantized
+                );
+                Err(self.fault(entry, what))
+            }
+        }
     }
 
     /// Returns the factor of a projection's trits: the scale stored with them, or beside them.

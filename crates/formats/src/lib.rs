@@ -54,6 +54,6 @@ pub use tensor::{Encoding, TensorInfo};
 pub use text::{GenerationDefaults, SpecialTokenTexts, TokenizerSource};
 pub use wf_core::{RotaryPairs, Scales, Vocabulary};
 pub use write::{
-    Container, IfExists, PlannedTensor, Staged, Target, compatible_encodings,
+    Container, IfExists, PlannedTensor, Staged, TableEncoding, Target, compatible_encodings,
     vocabulary_from_tokenizer_json,
 };

@@ -6,6 +6,7 @@ use std::fmt;
 use wf_core::Network;
 
 use crate::checksum::Checksum;
+use crate::encoding::absmean::FloatTrits;
 use crate::encoding::{EncodingError, FloatEncoding, TernaryEncoding};
 use crate::error::Error;
 use crate::map::{SourceFile, name_of};
@@ -22,7 +23,7 @@ pub enum Encoding {
     /// Master weights, which are rounded to trits by their mean magnitude when read ("online"
     /// checkpoints).
     MasterWeights(FloatEncoding),
-    /// Floats that are all −s, 0 or s for some s.
+    /// Floats that are all −s, 0 or s for some s: of the tensor, of a row, or of a group.
     TernaryFloats(FloatEncoding),
 }
 
@@ -47,6 +48,11 @@ impl Encoding {
                 float.name()
             }
         }
+    }
+
+    /// Returns `true` if the numbers are read as trits.
+    pub fn is_ternary(self) -> bool {
+        !matches!(self, Self::Float(_))
     }
 
     /// Returns the float encoding of the bytes, if they are floats.
@@ -92,7 +98,7 @@ pub struct TensorInfo {
     pub(crate) file: usize,
     /// Factor of its scales: a scale stored as a tensor of its own, or 1.
     pub(crate) factor: f32,
-    /// Columns of master weights that share a scale; `None` for one scale per tensor.
+    /// Columns of master weights or ternary floats that share a scale; `None` for one scale per tensor.
     pub(crate) group_len: Option<usize>,
     /// Checksum of its bytes, if the file has one.
     pub(crate) checksum: Option<Checksum>,
@@ -124,6 +130,18 @@ impl TensorInfo {
         }
     }
 
+    /// Makes it a matrix of floats that are exactly ternary in these parts.
+    pub(crate) fn set_float_trits(&mut self, float: FloatEncoding, parts: FloatTrits) {
+        self.encoding = Encoding::TernaryFloats(float);
+        match parts {
+            FloatTrits::Tensor(scale) => {
+                self.factor *= scale;
+                self.group_len = None;
+            }
+            FloatTrits::Groups(len) => self.group_len = Some(len),
+        }
+    }
+
     /// Checks that it has the shape and the kind of encoding its place in the network takes.
     fn check(&self, file: &str, network: &Network) -> Result<(), Error> {
         let fault = |what: String| Err(Error::tensor(file, &self.source_name, self.offset, what));
@@ -134,20 +152,20 @@ impl TensorInfo {
             let found = format!("{} x {}", self.rows, self.cols);
             return fault(format!("has shape {found}, the network requires {rows} x {cols}"));
         }
-        match (self.name.is_linear(), self.encoding) {
-            (true, Encoding::Float(_)) => {
-                fault(format!("is {}, the network requires trits here", self.encoding))
-            }
-            (true, _) | (false, Encoding::Float(_)) => Ok(()),
-            (false, _) => {
-                let floats: Vec<&str> = FloatEncoding::ALL.iter().map(|f| f.name()).collect();
-                let floats = floats.join(", ");
-                fault(format!(
-                    "is {}, which is ternary; the network requires floats here ({floats})",
-                    self.encoding
-                ))
-            }
+        let is_float = matches!(self.encoding, Encoding::Float(_));
+        if self.name.is_linear() && is_float {
+            return fault(format!("is {}, the network requires trits here", self.encoding));
         }
+        // The embedding and the output head may be either.
+        if self.name.is_norm() && !is_float {
+            let floats: Vec<&str> = FloatEncoding::ALL.iter().map(|f| f.name()).collect();
+            let floats = floats.join(", ");
+            return fault(format!(
+                "is {}, which is ternary; the network requires floats here ({floats})",
+                self.encoding
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -11,13 +11,16 @@ pub(crate) const GROUP: usize = 16;
 const ROWS: usize = 4;
 const VECTORS: usize = 4;
 
-/// Rows of codes with a scale for every sixteen columns. A value is code times scale, rounded.
+/// Rows of codes with a scale for every sixteen columns. A value is code times scale, rounded, minus the
+/// minimum of its group, if there are minima, rounded again.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeRows<'a> {
     /// Codes of all rows, each of which is a multiple of sixteen long.
     pub codes: &'a [i8],
-    /// One scale for every sixteen codes.
+    /// For each row, one scale for every sixteen codes, then as many minima if there are any.
     pub scales: &'a [f32],
+    /// True if there are minima.
+    pub has_minima: bool,
 }
 
 #[inline(always)]
@@ -26,14 +29,28 @@ pub(crate) fn code_dots<S: Simd>(cpu: S, rows: CodeRows<'_>, xs: &[f32], y: &mut
     assert_eq!(xs.len(), len * y.rows(), "as many vectors as rows of results, all of one length");
     assert_eq!(rows.codes.len(), len * y.width(), "as many rows as results, as long as a vector");
     assert!(len.is_multiple_of(GROUP), "{len} columns are not whole groups");
-    assert_eq!(rows.scales.len() * GROUP, rows.codes.len(), "one scale a group");
+    let factors = if rows.has_minima { 2 } else { 1 };
+    assert_eq!(rows.scales.len() * GROUP, rows.codes.len() * factors, "one scale a group");
     let groups = Groups { codes: rows.codes.as_chunks().0, scales: rows.scales, len: len / GROUP };
+    match rows.has_minima {
+        true => dots_of_all::<S, true>(cpu, groups, xs.as_chunks().0, y),
+        false => dots_of_all::<S, false>(cpu, groups, xs.as_chunks().0, y),
+    }
+}
+
+#[inline(always)]
+fn dots_of_all<S: Simd, const MINIMA: bool>(
+    cpu: S,
+    groups: Groups<'_>,
+    xs: &[[f32; GROUP]],
+    y: &mut Strip<'_, f32>,
+) {
     let blocks = y.width() / ROWS;
     for block in 0..blocks {
-        dots_of_rows::<S, ROWS>(cpu, groups, block * ROWS, xs.as_chunks().0, y);
+        dots_of_rows::<S, MINIMA, ROWS>(cpu, groups, block * ROWS, xs, y);
     }
     for row in blocks * ROWS..y.width() {
-        dots_of_rows::<S, 1>(cpu, groups, row, xs.as_chunks().0, y);
+        dots_of_rows::<S, MINIMA, 1>(cpu, groups, row, xs, y);
     }
 }
 
@@ -47,7 +64,7 @@ struct Groups<'a> {
 
 /// Computes the dot products of `N` rows from `first` on with every vector.
 #[inline(always)]
-fn dots_of_rows<S: Simd, const N: usize>(
+fn dots_of_rows<S: Simd, const MINIMA: bool, const N: usize>(
     cpu: S,
     rows: Groups<'_>,
     first: usize,
@@ -56,13 +73,13 @@ fn dots_of_rows<S: Simd, const N: usize>(
 ) {
     let mut t = 0;
     while S::MANY_REGISTERS && t + VECTORS <= y.rows() {
-        for dots in dots_block::<S, N, VECTORS>(cpu, rows, first, &xs[t * rows.len..]) {
+        for dots in dots_block::<S, MINIMA, N, VECTORS>(cpu, rows, first, &xs[t * rows.len..]) {
             y.row(t)[first..][..N].copy_from_slice(&dots);
             t += 1;
         }
     }
     while t < y.rows() {
-        let [dots] = dots_block::<S, N, 1>(cpu, rows, first, &xs[t * rows.len..]);
+        let [dots] = dots_block::<S, MINIMA, N, 1>(cpu, rows, first, &xs[t * rows.len..]);
         y.row(t)[first..][..N].copy_from_slice(&dots);
         t += 1;
     }
@@ -71,7 +88,7 @@ fn dots_of_rows<S: Simd, const N: usize>(
 /// Computes the dot products of `N` rows with the first `T` vectors of `xs`, in the order of plain
 /// floats.
 #[inline(always)]
-fn dots_block<S: Simd, const N: usize, const T: usize>(
+fn dots_block<S: Simd, const MINIMA: bool, const N: usize, const T: usize>(
     cpu: S,
     rows: Groups<'_>,
     first: usize,
@@ -81,9 +98,15 @@ fn dots_block<S: Simd, const N: usize, const T: usize>(
     let len = rows.len;
     let mut codes = [&rows.codes[..0]; N];
     let mut scales = [&rows.scales[..0]; N];
+    let mut minima = [&rows.scales[..0]; N];
     for r in 0..N {
         codes[r] = &rows.codes[(first + r) * len..][..len];
-        scales[r] = &rows.scales[(first + r) * len..][..len];
+        if MINIMA {
+            let factors = &rows.scales[(first + r) * 2 * len..][..2 * len];
+            (scales[r], minima[r]) = factors.split_at(len);
+        } else {
+            scales[r] = &rows.scales[(first + r) * len..][..len];
+        }
     }
     let ahead = rows.codes.get((first + N) * len..(first + 2 * N) * len).unwrap_or_default();
     let mut sums = [[cpu.splat(0.0); N]; T];
@@ -94,6 +117,9 @@ fn dots_block<S: Simd, const N: usize, const T: usize>(
         let mut values = [cpu.splat(0.0); N];
         for r in 0..N {
             values[r] = cpu.load_i8(&codes[r][i]).mul(cpu.splat(scales[r][i]));
+            if MINIMA {
+                values[r] = values[r].sub(cpu.splat(minima[r][i]));
+            }
         }
         for (t, sums) in sums.iter_mut().enumerate() {
             let x = cpu.load(&xs[t * len + i]);

@@ -72,7 +72,7 @@ pub use operations::{AttentionKernel, FloatKernel, TableKernel, TernaryKernel};
 pub use pool::{Pool, Strip};
 pub use product::{multiply, multiply_add, multiply_each, multiply_gated};
 pub use quant::QuantRow;
-pub use rotary::RotaryTable;
+pub use rotary::{RotaryTable, rotary_frequencies, rotary_powers};
 pub use sparse::{NonZeros, TernaryColumns, TernaryRows, multiply_add_columns, relu2_neurons};
 pub use ternary::TernaryMatrix;
 pub use tiles::PAIR;

@@ -5,7 +5,27 @@
 
 use crate::math;
 
-/// Cosines and sines of `head_dim / 2` angles for each position.
+/// Returns the powers `theta^(2i / head_dim)`, whose inverses are the frequencies of a head's pairs.
+///
+/// # Panics
+///
+/// Panics if `head_dim` is odd.
+pub fn rotary_powers(head_dim: usize, theta: f64) -> Vec<f32> {
+    assert!(head_dim.is_multiple_of(2), "a head is made of pairs");
+    let exponents = (0..head_dim / 2).map(|i| (2 * i) as f32 / head_dim as f32);
+    exponents.map(|exponent| math::pow(theta, exponent.into()) as f32).collect()
+}
+
+/// Returns the frequencies `theta^(-2i / head_dim)` of the pairs of a head.
+///
+/// # Panics
+///
+/// Panics if `head_dim` is odd.
+pub fn rotary_frequencies(head_dim: usize, theta: f64) -> Vec<f32> {
+    rotary_powers(head_dim, theta).into_iter().map(|power| 1.0 / power).collect()
+}
+
+/// Cosines and sines of an angle for each pair of dimensions and each position.
 #[derive(Clone, Debug)]
 pub struct RotaryTable {
     pairs: usize,
@@ -14,26 +34,19 @@ pub struct RotaryTable {
 }
 
 impl RotaryTable {
-    /// Creates the table for heads of `head_dim` elements with frequencies `theta^(-2i / head_dim)`, for
-    /// the positions `0..positions`.
-    pub fn new(head_dim: usize, theta: f64, positions: usize) -> Self {
-        assert!(head_dim.is_multiple_of(2), "a head is made of pairs");
-        let pairs = head_dim / 2;
-        let frequencies: Vec<f32> = (0..pairs)
-            .map(|i| {
-                let exponent = (2 * i) as f32 / head_dim as f32;
-                1.0 / math::pow(theta, exponent.into()) as f32
-            })
-            .collect();
+    /// Creates the table of angles `position * frequency`, one frequency for each pair of dimensions, for
+    /// the positions `0..positions`. Cosines and sines are multiplied by `factor`.
+    pub fn new(frequencies: &[f32], factor: f32, positions: usize) -> Self {
+        let pairs = frequencies.len();
         let mut table = Self { pairs, cos: Vec::new(), sin: Vec::new() };
         table.cos.reserve_exact(positions * pairs);
         table.sin.reserve_exact(positions * pairs);
         for position in 0..positions {
-            for frequency in &frequencies {
+            for frequency in frequencies {
                 let angle = position as f32 * frequency;
                 let (sin, cos) = math::sin_cos(angle.into());
-                table.cos.push(cos as f32);
-                table.sin.push(sin as f32);
+                table.cos.push(cos as f32 * factor);
+                table.sin.push(sin as f32 * factor);
             }
         }
         table
@@ -56,7 +69,7 @@ mod tests {
 
     #[test]
     fn angles_are_position_times_frequency() {
-        let table = RotaryTable::new(8, 10_000.0, 3);
+        let table = RotaryTable::new(&rotary_frequencies(8, 10_000.0), 1.0, 3);
         assert_eq!(table.cos(0), [1.0; 4]);
         assert_eq!(table.sin(0), [0.0; 4]);
         // Angles 2, 0.2, 0.02, 0.002.
@@ -67,5 +80,8 @@ mod tests {
         for (sin, cos) in table.sin(2).iter().zip(table.cos(2)) {
             assert!((sin * sin + cos * cos - 1.0).abs() < 1e-6);
         }
+        let doubled = RotaryTable::new(&[1.0], 2.0, 3);
+        assert_eq!(doubled.cos(2)[0], 2.0 * table.cos(2)[0]);
+        assert_eq!(doubled.sin(2)[0], 2.0 * table.sin(2)[0]);
     }
 }

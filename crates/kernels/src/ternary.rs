@@ -54,6 +54,9 @@ fn side_by_side(values: &[f32], groups: usize) -> Vec<[f32; STRIP]> {
         .collect()
 }
 
+/// Columns that are unpacked at a time: whole lines in every layout, and whole runs.
+const PART: usize = 320;
+
 /// A matrix of trits with its scales.
 pub struct TernaryMatrix {
     rows: usize,
@@ -192,6 +195,17 @@ impl TernaryMatrix {
         size_of_val(&*self.lines)
     }
 
+    /// Returns the size in memory in bytes: the packed trits and their scales.
+    pub fn size_bytes(&self) -> usize {
+        let scales = match &self.scales {
+            StripScales::Tensor(_) => size_of::<f32>(),
+            StripScales::Rows(values) | StripScales::Groups { values, .. } => {
+                size_of_val(&values[..])
+            }
+        };
+        self.bytes_len() + scales
+    }
+
     /// Replaces all trits, strip by strip on all threads of `pool`.
     ///
     /// `read` gets a range of rows and writes their trits, row by row, over old ones. If strips cannot
@@ -233,6 +247,39 @@ impl TernaryMatrix {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         assert_eq!(out.len(), self.cols, "one trit per column");
         self.layout.unpack_row(row % STRIP, self.strip_lines(row / STRIP), out);
+    }
+
+    /// Writes the weights of one row: its trits times their scales. Does not allocate.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such row, or if `out` does not hold one weight per column.
+    pub fn weights(&self, row: usize, out: &mut [f32]) {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        assert_eq!(out.len(), self.cols, "one weight per column");
+        let lines = self.strip_lines(row / STRIP);
+        let part_lines = self.layout.lines_per_strip(PART);
+        let mut trits = [0; PART];
+        for (part, (lines, out)) in lines.chunks(part_lines).zip(out.chunks_mut(PART)).enumerate() {
+            let trits = &mut trits[..out.len()];
+            self.layout.unpack_row(row % STRIP, lines, trits);
+            for (run, (out, trits)) in out.chunks_mut(RUN).zip(trits.chunks(RUN)).enumerate() {
+                let scale = self.scale(row, part * PART + run * RUN);
+                for (out, &trit) in out.iter_mut().zip(trits) {
+                    *out = f32::from(trit) * scale;
+                }
+            }
+        }
+    }
+
+    fn scale(&self, row: usize, col: usize) -> f32 {
+        match &self.scales {
+            StripScales::Tensor(scale) => *scale,
+            StripScales::Rows(values) => values[row / STRIP][row % STRIP],
+            StripScales::Groups { len, values } => {
+                values[row / STRIP * self.cols.div_ceil(*len) + col / len][row % STRIP]
+            }
+        }
     }
 
     pub(crate) fn strip_lines(&self, strip: usize) -> &[Line] {
@@ -331,6 +378,33 @@ mod tests {
             assert_eq!(copy.layout(), expected);
             assert_eq!(trits(&copy), trits(&w));
             assert_eq!(scales_of(&copy), scales_of(&w));
+        }
+    }
+
+    #[test]
+    fn weights_are_trits_times_their_scales() {
+        let (rows, cols) = (21, 768);
+        let trit = |row: usize, col: usize| ((row * row + 3 * col) / 2 % 3) as i8 - 1;
+        let scale_values = |count: usize| (0..count).map(|i| (i + 1) as f32 / 8.0).collect();
+        let groups = |len| Scales::Groups { len, values: scale_values(rows * cols / len) };
+        let cases =
+            [Scales::Tensor(0.5), Scales::Rows(scale_values(rows)), groups(64), groups(256)];
+        for (scales, layout) in cases.iter().flat_map(|s| Layout::ALL.map(|layout| (s, layout))) {
+            let read = |range: Range<usize>, out: &mut [i8]| -> Result<(), Infallible> {
+                for (row, out) in range.zip(out.chunks_mut(cols)) {
+                    out.iter_mut().enumerate().for_each(|(col, out)| *out = trit(row, col));
+                }
+                Ok(())
+            };
+            let pool = Pool::new(1);
+            let Ok(w) = TernaryMatrix::read(&pool, layout, (rows, cols), scales.clone(), read);
+            let mut found = vec![9.0; cols];
+            for row in 0..rows {
+                w.weights(row, &mut found);
+                let weight = |col| f32::from(trit(row, col)) * scales.at(row, col, cols);
+                let expected: Vec<f32> = (0..cols).map(weight).collect();
+                assert_eq!(found, expected, "row {row} of {layout:?} with {scales:?}");
+            }
         }
     }
 

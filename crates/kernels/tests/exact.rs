@@ -410,7 +410,8 @@ fn numerics(kernel: &dyn Kernel) -> u64 {
             take(&kv.attend(kernel, &queries(&x, 1, &[300])));
         }
     }
-    let table = wf_kernels::RotaryTable::new(64, 500_000.0, 100);
+    let frequencies = wf_kernels::rotary_frequencies(64, 500_000.0);
+    let table = wf_kernels::RotaryTable::new(&frequencies, 1.0, 100);
     (0..100).for_each(|position| {
         take(table.cos(position));
         take(table.sin(position));

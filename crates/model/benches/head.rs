@@ -165,10 +165,10 @@ fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode
     let states: Vec<u8> =
         (0..STATES).flat_map(|i| floats(1_000_000 + i, COLS)).flat_map(f32::to_le_bytes).collect();
     let weights = Weights {
-        embedding: FloatTable::new(&Pool::new(1), FloatEncoding::F32, COLS, &states),
+        embedding: FloatTable::new(&Pool::new(1), FloatEncoding::F32, COLS, &states).into(),
         layers: Vec::new(),
         output_norm: Norm { weight: vec![1.0; COLS], eps: 1e-5 },
-        output: Some(FloatTable::new(&Pool::new(1), encoding, COLS, table)),
+        output: Some(FloatTable::new(&Pool::new(1), encoding, COLS, table).into()),
     };
     let options = ModelOptions {
         kv: KvDtype::F32,
@@ -176,6 +176,7 @@ fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode
         max_batch_tokens: 1,
         head,
         sparse: SparseMode::Off,
+        context_len: None,
     };
     Model::from_weights(network, info, weights, Compute::new(2), options)
 }

@@ -63,6 +63,7 @@ fn options() -> ModelOptions {
         max_batch_tokens: 1,
         head: HeadMode::Scan,
         sparse: SparseMode::Off,
+        context_len: None,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Tables of floats by token: the embedding and the output head.
 //!
 //! Tables keep the values of the file: plain floats as stored, with bf16 and f16 widened in the kernel,
-//! and block encodings (Q8_0, Q6_K, Q4_0) as byte codes with a scale for every sixteen.
+//! and block encodings (Q8_0, Q6_K, Q4_K, …) as byte codes with a scale for every sixteen, and a minimum
+//! where the encoding has them.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -27,7 +28,35 @@ enum Store {
     F32(Vec<f32>),
     Bf16(Vec<u16>),
     F16(Vec<u16>),
-    Codes { codes: Vec<i8>, scales: Vec<f32> },
+    Codes(Codes),
+}
+
+/// Rows of codes. Each has a scale for every sixteen, then as many minima if the encoding has them.
+struct Codes {
+    codes: Vec<i8>,
+    scales: Vec<f32>,
+    has_minima: bool,
+}
+
+impl Codes {
+    /// Scales and minima of a row of `cols` codes.
+    fn factors_per_row(&self, cols: usize) -> usize {
+        cols / CODES_PER_SCALE * if self.has_minima { 2 } else { 1 }
+    }
+
+    fn row(&self, row: usize, out: &mut [f32]) {
+        let factors = self.factors_per_row(out.len());
+        let scales = &self.scales[row * factors..][..factors];
+        let minima = scales.get(out.len() / CODES_PER_SCALE..).unwrap_or_default();
+        let codes = self.codes[row * out.len()..][..out.len()].as_chunks::<CODES_PER_SCALE>().0;
+        let outs = out.as_chunks_mut::<CODES_PER_SCALE>().0.iter_mut();
+        for (group, (out, (codes, scale))) in outs.zip(codes.iter().zip(scales)).enumerate() {
+            let minimum = minima.get(group).copied().unwrap_or(0.0);
+            for (out, &code) in out.iter_mut().zip(codes) {
+                *out = f32::from(code) * scale - minimum;
+            }
+        }
+    }
 }
 
 impl FloatTable {
@@ -87,7 +116,7 @@ impl FloatTable {
         match &self.store {
             Store::F32(values) => values.len() / self.cols,
             Store::Bf16(values) | Store::F16(values) => values.len() / self.cols,
-            Store::Codes { codes, .. } => codes.len() / self.cols,
+            Store::Codes(rows) => rows.codes.len() / self.cols,
         }
     }
 
@@ -96,7 +125,7 @@ impl FloatTable {
         match &self.store {
             Store::F32(values) => size_of_val(&values[..]),
             Store::Bf16(values) | Store::F16(values) => size_of_val(&values[..]),
-            Store::Codes { codes, scales } => codes.len() + size_of_val(&scales[..]),
+            Store::Codes(rows) => rows.codes.len() + size_of_val(&rows.scales[..]),
         }
     }
 
@@ -107,16 +136,7 @@ impl FloatTable {
             Store::F32(values) => out.copy_from_slice(&values[at..][..self.cols]),
             Store::Bf16(values) => widen(&values[at..][..self.cols], half::bf16_to_f32, out),
             Store::F16(values) => widen(&values[at..][..self.cols], half::f16_to_f32, out),
-            Store::Codes { codes, scales } => {
-                let codes = codes[at..][..self.cols].as_chunks::<CODES_PER_SCALE>().0;
-                let scales = &scales[at / CODES_PER_SCALE..];
-                let outs = out.as_chunks_mut::<CODES_PER_SCALE>().0.iter_mut();
-                for (out, (codes, scale)) in outs.zip(codes.iter().zip(scales)) {
-                    for (out, &code) in out.iter_mut().zip(codes) {
-                        *out = f32::from(code) * scale;
-                    }
-                }
-            }
+            Store::Codes(rows) => rows.row(row, out),
         }
     }
 
@@ -130,7 +150,7 @@ impl FloatTable {
         match &self.store {
             Store::Bf16(values) => all_finite(values, 0x7f80),
             Store::F16(values) => all_finite(values, 0x7c00),
-            Store::F32(_) | Store::Codes { .. } => {
+            Store::F32(_) | Store::Codes(_) => {
                 self.row(row, scratch);
                 scratch.iter().all(|value| value.is_finite())
             }
@@ -165,9 +185,11 @@ impl FloatTable {
             Store::F32(values) => kernel.dots_many(FloatRows::F32(&values[span]), xs, out),
             Store::Bf16(values) => kernel.dots_many(FloatRows::Bf16(&values[span]), xs, out),
             Store::F16(values) => kernel.dots_many(FloatRows::F16(&values[span]), xs, out),
-            Store::Codes { codes, scales } => {
-                let scales = &scales[span.start / CODES_PER_SCALE..span.end / CODES_PER_SCALE];
-                kernel.code_dots(CodeRows { codes: &codes[span], scales }, xs, out);
+            Store::Codes(all) => {
+                let factors = all.factors_per_row(self.cols);
+                let scales = &all.scales[rows.start * factors..rows.end * factors];
+                let has_minima = all.has_minima;
+                kernel.code_dots(CodeRows { codes: &all.codes[span], scales, has_minima }, xs, out);
             }
         }
     }
@@ -204,13 +226,15 @@ fn codes_of(
     bytes: &[u8],
 ) -> Store {
     let rows = bytes.len() / row_size;
-    let groups = cols / CODES_PER_SCALE;
-    let (mut codes, mut scales) = (zeros(rows * cols), zeros(rows * groups));
-    pool.row_pairs((&mut codes, cols), (&mut scales, groups), |row, codes, scales| {
+    let has_minima = encoding.has_minima();
+    let mut all = Codes { codes: zeros(rows * cols), scales: Vec::new(), has_minima };
+    let factors = all.factors_per_row(cols);
+    all.scales = zeros(rows * factors);
+    pool.row_pairs((&mut all.codes, cols), (&mut all.scales, factors), |row, codes, scales| {
         decode_codes(encoding, &bytes[row * row_size..][..row_size], codes, scales)
             .expect("a row holds whole blocks");
     });
-    Store::Codes { codes, scales }
+    Store::Codes(all)
 }
 
 /// Allocates a table that is read from end to end, in huge pages: small ones cost a quarter of the

@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use wf_core::{Layer, Network};
+use wf_core::Network;
 use wf_formats::{ModelFile, ModelInfo};
 use wf_kernels::{Pool, RotaryTable, with_pinned_thread};
 
 use crate::attention::AttentionBlock;
 use crate::compute::Compute;
-use crate::head::{Difference, Head, HeadCounts};
+use crate::head::{Difference, HeadCounts, OutputHead};
 use crate::kv::{KvPool, PAGE_LEN};
 use crate::load::{LoadError, LoadProgress, load};
 use crate::logits::Logits;
 use crate::mlp::MlpBlock;
 use crate::options::ModelOptions;
 use crate::phases::{Phase, PhaseTimes};
+use crate::rotary;
 use crate::scratch::Scratch;
 use crate::segment::{Forward, HiddenStates, Scoring, Segment};
 use crate::sparse::{LayerSparsity, Sparse};
@@ -30,7 +31,7 @@ pub struct Model {
     pub(crate) scratch: Scratch,
     pub(crate) compute: Compute,
     pub(crate) sparse: Sparse,
-    head: Head,
+    head: OutputHead,
     max_batch_tokens: usize,
 }
 
@@ -44,11 +45,21 @@ impl Model {
     ) -> Result<Self, LoadError> {
         // Memory is local to the thread that writes it first: weights belong to the ones that read them.
         let weights = with_pinned_thread(compute.first_cpu(), || load(file, &compute, progress))?;
+        if !OutputHead::supports(weights.head(), options.head) {
+            return Err(LoadError::Weights(format!(
+                "head mode {} requires an output head of floats, this one is ternary: use auto or full",
+                options.head
+            )));
+        }
         let (network, info) = (file.network().clone(), file.info().clone());
         Ok(Self::from_weights(network, info, weights, compute, options))
     }
 
     /// Creates a model from weights, which must have the shapes of `network`.
+    ///
+    /// # Panics
+    ///
+    /// If the head mode requires floats and the output head is ternary.
     pub fn from_weights(
         network: Network,
         info: ModelInfo,
@@ -58,9 +69,10 @@ impl Model {
     ) -> Self {
         let rows = options.max_batch_tokens;
         let positions = positions(&info, options.pages);
+        let context_len = options.context_len.unwrap_or(info.context_len);
         let mut model = Self {
-            head: Head::new(&compute, &network, weights.head(), options.head),
-            rotary: rotary_tables(&network, positions),
+            head: OutputHead::new(&compute, &network, weights.head(), options.head),
+            rotary: rotary::tables(&network, positions, context_len),
             kv: KvPool::new(&network, options.kv, options.pages),
             scratch: Scratch::new(&network, rows, positions, compute.threads()),
             sparse: Sparse::new(&network),
@@ -247,28 +259,6 @@ fn stop(alike: &[Segment<'_>], difference: &Difference) {
 /// Returns the number of positions to allocate for: within the context and the pages.
 fn positions(info: &ModelInfo, pages: usize) -> usize {
     info.context_len.min(pages * PAGE_LEN)
-}
-
-/// Creates the rotary tables of all layers; layers with equal embeddings share a table.
-fn rotary_tables(network: &Network, positions: usize) -> Vec<Option<Arc<RotaryTable>>> {
-    let mut tables: Vec<Option<Arc<RotaryTable>>> = Vec::with_capacity(network.layers.len());
-    let key = |layer: &Layer| {
-        let attention = layer.attention();
-        attention.rope.map(|rope| (rope, attention.head_dim))
-    };
-    for layer in &network.layers {
-        let earlier =
-            network.layers.iter().zip(&tables).find(|(other, _)| key(other) == key(layer));
-        let table = match (earlier, key(layer)) {
-            (Some((_, table)), _) => table.clone(),
-            (None, Some((rope, head_dim))) => {
-                Some(Arc::new(RotaryTable::new(head_dim, rope.theta, positions)))
-            }
-            (None, None) => None,
-        };
-        tables.push(table);
-    }
-    tables
 }
 
 /// Sets each row to its token's embedding.

@@ -5,11 +5,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use wf_formats::{Encoding, ModelFile, Scales, TensorChunks, TensorInfo, TensorName};
+use wf_formats::{
+    Encoding, FloatEncoding, ModelFile, Scales, TensorChunks, TensorInfo, TensorName,
+};
 use wf_kernels::{Layout, TernaryMatrix};
 
 use crate::compute::Compute;
 use crate::embed::FloatTable;
+use crate::table::Table;
 use crate::weights::{WeightSource, Weights};
 
 /// Error of a model file that cannot be loaded.
@@ -70,10 +73,7 @@ impl WeightSource for Loader<'_> {
 
     fn matrix(&mut self, name: TensorName, _: usize, _: usize) -> Result<TernaryMatrix, LoadError> {
         let tensor = self.find(name)?;
-        let matrix = match self.ready_matrix(tensor)? {
-            Some(matrix) => matrix,
-            None => self.repacked_matrix(tensor)?,
-        };
+        let matrix = self.trits(tensor)?;
         self.finished(tensor);
         Ok(matrix)
     }
@@ -89,10 +89,16 @@ impl WeightSource for Loader<'_> {
         Ok(values)
     }
 
-    fn table(&mut self, name: TensorName, _: usize, _: usize) -> Result<FloatTable, LoadError> {
+    fn table(&mut self, name: TensorName, _: usize, _: usize) -> Result<Table, LoadError> {
         let tensor = self.find(name)?;
-        let table = self.float_table(tensor)?;
-        self.check_finite(tensor, &table)?;
+        let table = match tensor.encoding {
+            Encoding::Float(encoding) => {
+                let table = self.float_table(tensor, encoding)?;
+                self.check_finite(tensor, &table)?;
+                Table::Float(table)
+            }
+            _ => Table::Ternary(self.trits(tensor)?),
+        };
         self.finished(tensor);
         Ok(table)
     }
@@ -107,6 +113,13 @@ impl<'a> Loader<'a> {
     fn finished(&mut self, tensor: &TensorInfo) {
         self.done += tensor.size;
         (self.progress)(LoadProgress { done: self.done, total: self.total });
+    }
+
+    fn trits(&self, tensor: &TensorInfo) -> Result<TernaryMatrix, LoadError> {
+        match self.ready_matrix(tensor)? {
+            Some(matrix) => Ok(matrix),
+            None => self.repacked_matrix(tensor),
+        }
     }
 
     /// Reads a matrix that the file stores in the layout of the kernels, or returns `None` for others.
@@ -140,13 +153,11 @@ impl<'a> Loader<'a> {
         Ok(TernaryMatrix::read(&self.compute.pool, self.layout, shape, data.scales()?, read)?)
     }
 
-    fn float_table(&self, tensor: &TensorInfo) -> Result<FloatTable, LoadError> {
-        let Encoding::Float(encoding) = tensor.encoding else {
-            return Err(LoadError::Weights(format!(
-                "tensor {:?} is stored as {}: must be a float type",
-                tensor.source_name, tensor.encoding
-            )));
-        };
+    fn float_table(
+        &self,
+        tensor: &TensorInfo,
+        encoding: FloatEncoding,
+    ) -> Result<FloatTable, LoadError> {
         if encoding.is_plain() {
             let chunks = self.file.chunks(tensor);
             let read = |chunk, bytes: &mut [u8]| chunks.read(chunk, bytes);

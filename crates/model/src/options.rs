@@ -18,6 +18,9 @@ pub struct ModelOptions {
     pub head: HeadMode,
     /// Layers in which the zeros of squared ReLU are skipped.
     pub sparse: SparseMode,
+    /// Maximum number of tokens of a sequence; the model's own limit if absent. Rotary embeddings that
+    /// depend on the length of a sequence are computed for this one.
+    pub context_len: Option<usize>,
 }
 
 /// Computation of logits from hidden states.

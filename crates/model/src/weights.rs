@@ -6,17 +6,18 @@ use wf_formats::{LayerTensor, TensorName};
 use wf_kernels::TernaryMatrix;
 
 pub use crate::embed::FloatTable;
+pub use crate::table::Table;
 
 /// Every weight of a network.
 pub struct Weights {
-    /// One row of floats per token.
-    pub embedding: FloatTable,
+    /// One row per token.
+    pub embedding: Table,
     /// Layers in the order they run.
     pub layers: Vec<Layer>,
     /// Norm before the output head.
     pub output_norm: Norm,
     /// Output head, if it is not the embedding.
-    pub output: Option<FloatTable>,
+    pub output: Option<Table>,
 }
 
 /// One transformer layer.
@@ -92,12 +93,7 @@ pub trait WeightSource {
     fn vector(&mut self, name: TensorName, len: usize) -> Result<Vec<f32>, Self::Error>;
 
     /// Returns the embedding or the output head.
-    fn table(
-        &mut self,
-        name: TensorName,
-        rows: usize,
-        cols: usize,
-    ) -> Result<FloatTable, Self::Error>;
+    fn table(&mut self, name: TensorName, rows: usize, cols: usize) -> Result<Table, Self::Error>;
 }
 
 impl Weights {
@@ -126,14 +122,14 @@ impl Weights {
     }
 
     /// Table whose rows score the tokens.
-    pub fn head(&self) -> &FloatTable {
+    pub fn head(&self) -> &Table {
         self.output.as_ref().unwrap_or(&self.embedding)
     }
 
     /// Size in memory, in bytes.
     pub fn size_bytes(&self) -> usize {
         self.embedding.size_bytes()
-            + self.output.as_ref().map_or(0, FloatTable::size_bytes)
+            + self.output.as_ref().map_or(0, Table::size_bytes)
             + self.output_norm.size_bytes()
             + self.layers.iter().map(Layer::size_bytes).sum::<usize>()
     }
@@ -152,7 +148,7 @@ impl Layer {
         let inputs = a.input_norms.iter().flatten().chain(m.input_norms.iter().flatten());
         let single = [&a.sub_norm, &a.output_norm, &m.sub_norm, &m.output_norm];
         let norms = inputs.chain(a.qk_norms.iter().flatten()).chain(single.into_iter().flatten());
-        matrices.iter().map(|matrix| matrix.bytes_len()).sum::<usize>()
+        matrices.iter().map(|matrix| matrix.size_bytes()).sum::<usize>()
             + norms.chain([&a.norm, &m.norm]).map(Norm::size_bytes).sum::<usize>()
     }
 }

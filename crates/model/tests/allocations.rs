@@ -37,8 +37,14 @@ fn a_forward_pass_does_not_allocate() {
     let kvs = KvDtype::ALL.into_iter().map(|kv| (kv, HeadMode::Scan));
     let heads = HeadMode::ALL.into_iter().map(|head| (KvDtype::F32, head));
     for (kv, head) in kvs.chain(heads) {
-        let options =
-            ModelOptions { kv, pages: 4, max_batch_tokens: 64, head, sparse: SparseMode::On };
+        let options = ModelOptions {
+            kv,
+            pages: 4,
+            max_batch_tokens: 64,
+            head,
+            sparse: SparseMode::On,
+            context_len: None,
+        };
         let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
         let mut logits = Logits::new(model.network().vocab_len);
         let tokens: Vec<u32> = (5..45).collect();

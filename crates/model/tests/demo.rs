@@ -55,6 +55,7 @@ fn load(file: &ModelFile, compute: Compute, max_batch_tokens: usize) -> Model {
         max_batch_tokens,
         head: HeadMode::Scan,
         sparse: SparseMode::Off,
+        context_len: None,
     };
     Model::load(file, compute, options, &mut |_| {}).unwrap()
 }
@@ -235,6 +236,7 @@ fn other_sequences_in_the_batch_change_no_bit() {
         max_batch_tokens: 512,
         head: HeadMode::Scan,
         sparse: SparseMode::Off,
+        context_len: None,
     };
     let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
     let mut logits = Logits::new(model.network().vocab_len);

@@ -90,6 +90,7 @@ fn load(directory: &Path) -> Model {
         max_batch_tokens: 16,
         head: HeadMode::Auto,
         sparse: SparseMode::Off,
+        context_len: None,
     };
     Model::load(&file, Compute::new(2), options, &mut |_| {})
         .unwrap_or_else(|e| panic!("{}: {e}", name_of(directory)))

@@ -14,7 +14,14 @@ fn demo() -> Model {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wf/assets/demo.gguf");
     let file = ModelFile::open(&path, &OpenOptions::default()).unwrap();
     let (head, sparse) = (HeadMode::default(), SparseMode::On);
-    let options = ModelOptions { kv: KvDtype::F32, pages: 2, max_batch_tokens: 16, head, sparse };
+    let options = ModelOptions {
+        kv: KvDtype::F32,
+        pages: 2,
+        max_batch_tokens: 16,
+        head,
+        sparse,
+        context_len: None,
+    };
     Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap()
 }
 

@@ -171,7 +171,7 @@ impl Inspection<'_> {
     }
 
     fn trits(&self) -> u64 {
-        let linear = self.file.tensors().iter().filter(|t| t.name.is_linear());
+        let linear = self.file.tensors().iter().filter(|t| t.encoding.is_ternary());
         linear.map(|t| t.rows as u64 * t.cols as u64).sum()
     }
 
@@ -270,7 +270,7 @@ fn check_weights(file: &ModelFile, faults: &mut Vec<String>) -> u64 {
     let mut zeros = 0;
     for tensor in file.tensors() {
         let outcome = file.check(tensor).map_err(anyhow::Error::from).and_then(|()| {
-            if tensor.name.is_linear() {
+            if tensor.encoding.is_ternary() {
                 check_trits(file, tensor, &mut zeros)
             } else {
                 check_floats(file, tensor)

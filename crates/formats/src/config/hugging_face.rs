@@ -4,7 +4,7 @@ use serde_json::Value;
 use wf_core::{Activation, TokenId};
 
 use super::settings::Settings;
-use super::{BlockDiffusion, Config, MASK_TEXT, ModelInfo, NAIVE_HINT, Pooling, causal_context};
+use super::{BlockDiffusion, Config, MASK_TEXT, ModelInfo, Pooling, causal_context};
 use crate::companions::Companions;
 use crate::error::{Error, quote_safely};
 use crate::families::{Evidence, Family, Keys};
@@ -21,6 +21,8 @@ pub(crate) enum WeightScheme {
     Divide,
     /// Float master weights, rounded to trits by their mean magnitude.
     Online,
+    /// Floats that have to be exactly ternary, because nothing says how to round them.
+    Exact,
     /// SGLBITNT: packed along the columns; products are multiplied by a scale.
     PackedColumns,
 }
@@ -38,7 +40,15 @@ pub(crate) fn read(
     let mut keys =
         Keys { family, settings, architecture, evidence, vocabulary, activation, decisions };
     let network = family.network(&mut keys)?;
-    let context_len = settings.optional_size("max_position_embeddings")?;
+    let scaling = network.layers.first().and_then(|layer| layer.attention().rope);
+    let context_len = match scaling.and_then(|rope| rope.scaling.extended_len()) {
+        Some(extended) => {
+            let why = "dynamic rotary scaling of max_position_embeddings by its factor";
+            decisions.push(format!("context length {extended}: {why}"));
+            Some(extended)
+        }
+        None => settings.optional_size("max_position_embeddings")?,
+    };
     let info = ModelInfo {
         architecture: family.class().to_owned(),
         name: settings.string("_name_or_path")?.filter(|name| !name.is_empty()).map(str::to_owned),
@@ -65,7 +75,6 @@ pub(crate) fn weight_scheme(
     naive: bool,
     decisions: &mut Vec<String>,
 ) -> Result<WeightScheme, Error> {
-    let family = Family::of_config(settings)?;
     let Some(quantization) = settings.object("quantization_config")? else {
         // The code of the 2024 checkpoints has these keys and rounds master weights.
         let is_1_bit = settings.optional_size("weight_bits")? == Some(1);
@@ -80,8 +89,7 @@ pub(crate) fn weight_scheme(
             decisions.push(format!("{what}: the model was not trained for it"));
             return Ok(WeightScheme::Online);
         }
-        let what = format!("missing: {}; {NAIVE_HINT}", family.unquantized);
-        return Err(settings.fault("quantization_config", what));
+        return Ok(WeightScheme::Exact);
     };
     let choice = |key: &str, default: &'static str, allowed: &[&str]| -> Result<String, Error> {
         let value = quantization.string(key)?.unwrap_or(default);

@@ -42,6 +42,11 @@ impl Settings {
         self.values.get(key).filter(|value| !value.is_null())
     }
 
+    /// Returns a key that begins with `prefix`.
+    pub(crate) fn key_with(&self, prefix: &str) -> Option<&str> {
+        self.values.keys().map(String::as_str).find(|key| key.starts_with(prefix))
+    }
+
     pub(crate) fn fault(&self, key: &str, what: impl std::fmt::Display) -> Error {
         match self.offsets.get(key) {
             Some(&offset) => Error::malformed(&self.file, offset, key, what),
@@ -72,6 +77,14 @@ impl Settings {
 
     pub(crate) fn number(&self, key: &str) -> Result<Option<f64>, Error> {
         self.typed(key, "a number", Value::as_f64)
+    }
+
+    /// Reads a list of numbers.
+    pub(crate) fn floats(&self, key: &str) -> Result<Option<Vec<f32>>, Error> {
+        self.typed(key, "a list of numbers", |value| {
+            let numbers = value.as_array()?.iter();
+            numbers.map(|number| number.as_f64().map(|number| number as f32)).collect()
+        })
     }
 
     pub(crate) fn optional_size(&self, key: &str) -> Result<Option<usize>, Error> {

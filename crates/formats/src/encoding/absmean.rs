@@ -96,24 +96,79 @@ fn for_each_row(
     Ok(())
 }
 
+/// The parts of a float matrix in which all weights are −s, 0 or s for some s.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum FloatTrits {
+    /// The whole matrix, with this s; 0 if all weights are 0.
+    Tensor(f32),
+    /// Groups of so many columns of a row, up to the whole row.
+    Groups(usize),
+}
+
+/// Lengths of groups that are tried, all of which kernels support.
+const GROUP_LENS: [usize; 3] = [256, 128, 64];
+
+impl FloatTrits {
+    /// Finds the largest parts that are ternary, or returns the first row that has none. Stops at that
+    /// row, so a matrix of other floats costs the reading of one row.
+    pub(crate) fn find(
+        float: FloatEncoding,
+        bytes: &[u8],
+        cols: usize,
+    ) -> Result<Result<Self, usize>, EncodingError> {
+        let (mut found, mut at) = (Ok(Self::Tensor(0.0)), 0);
+        for_each_row(float, bytes, cols, |row| {
+            if let Ok(parts) = found {
+                found = parts.extended(row).ok_or(at);
+            }
+            at += 1;
+            found.is_ok()
+        })?;
+        Ok(found)
+    }
+
+    /// Returns the largest parts that are ternary in all rows up to this one: those of larger parts are in
+    /// the smaller ones, too.
+    fn extended(self, row: &[f32]) -> Option<Self> {
+        let cols = row.len();
+        let finer_than = |len: usize| GROUP_LENS.into_iter().filter(move |&shorter| shorter < len);
+        let len = match (self, magnitude(row)) {
+            (Self::Tensor(scale), Some(own)) if own == 0.0 || scale == own => return Some(self),
+            (Self::Tensor(0.0), Some(own)) => return Some(Self::Tensor(own)),
+            (Self::Tensor(_), Some(_)) => return Some(Self::Groups(cols)),
+            (Self::Tensor(_), None) => cols,
+            (Self::Groups(len), _) if all_ternary(row, len) => return Some(self),
+            (Self::Groups(len), _) => len,
+        };
+        let mut finer = finer_than(len).filter(|&len| cols.is_multiple_of(len));
+        finer.find(|&len| all_ternary(row, len)).map(Self::Groups)
+    }
+}
+
+fn all_ternary(row: &[f32], len: usize) -> bool {
+    row.chunks(len.max(1)).all(|group| magnitude(group).is_some())
+}
+
 /// Returns s if all weights are −s, 0 or s, and 0 if all are 0; otherwise `None`.
-pub(crate) fn ternary_scale(
+fn magnitude(weights: &[f32]) -> Option<f32> {
+    let largest = weights.iter().fold(0.0_f32, |largest, weight| largest.max(weight.abs()));
+    weights.iter().all(|weight| weight.abs() == largest || *weight == 0.0).then_some(largest)
+}
+
+/// Returns the scales of a matrix whose groups of `len` columns are ternary.
+pub(crate) fn group_scales(
     float: FloatEncoding,
     bytes: &[u8],
     cols: usize,
-) -> Result<Option<f32>, EncodingError> {
-    let mut scale = 0.0f32;
-    let mut ternary = true;
+    len: usize,
+) -> Result<Scales, EncodingError> {
+    check_groups(len, cols)?;
+    let mut values = Vec::new();
     for_each_row(float, bytes, cols, |row| {
-        for magnitude in row.iter().map(|weight| weight.abs()) {
-            if scale == 0.0 {
-                scale = magnitude;
-            }
-            ternary &= magnitude == 0.0 || magnitude == scale;
-        }
-        ternary
+        values.extend(row.chunks(len).map(|group| magnitude(group).unwrap_or(f32::NAN)));
+        true
     })?;
-    Ok(ternary.then_some(scale))
+    Ok(Scales::Groups { len, values })
 }
 
 /// Mean magnitudes of master weights, by which they are rounded to trits.
@@ -186,7 +241,7 @@ pub(crate) fn means_of(
     Ok(Means { group_len, values, groups_per_row })
 }
 
-/// Writes the signs of weights, which are their trits if [`ternary_scale`] found them ternary.
+/// Writes the signs of weights, which are their trits if [`FloatTrits`] found them ternary.
 pub(crate) fn signs(weights: &[f32], out: &mut [i8]) {
     for (trit, weight) in out.iter_mut().zip(weights) {
         *trit = i8::from(*weight > 0.0).wrapping_sub(i8::from(*weight < 0.0));
@@ -201,14 +256,32 @@ mod tests {
         weights.iter().flat_map(|weight| weight.to_le_bytes()).collect()
     }
 
+    fn found(weights: &[f32], cols: usize) -> Result<FloatTrits, usize> {
+        FloatTrits::find(FloatEncoding::F32, &bytes(weights), cols).unwrap()
+    }
+
     #[test]
     fn one_magnitude_besides_zero_is_ternary() {
-        let f32s = FloatEncoding::F32;
-        let ternary = bytes(&[0.0, -1.5, 1.5, -0.0]);
-        assert_eq!(ternary_scale(f32s, &ternary, 2).unwrap(), Some(1.5));
-        assert_eq!(ternary_scale(f32s, &bytes(&[0.0, -1.5, 1.5, 1.25]), 2).unwrap(), None);
-        assert_eq!(ternary_scale(f32s, &bytes(&[0.0; 4]), 2).unwrap(), Some(0.0));
-        assert!(ternary_scale(f32s, &bytes(&[f32::NAN; 4]), 2).is_err());
+        assert_eq!(found(&[0.0, -1.5, 1.5, -0.0], 2), Ok(FloatTrits::Tensor(1.5)));
+        assert_eq!(found(&[0.0; 4], 2), Ok(FloatTrits::Tensor(0.0)));
+        assert_eq!(found(&[0.0, 0.0, -1.5, 1.5, 0.0, 1.25], 2), Ok(FloatTrits::Groups(2)));
+        assert_eq!(found(&[0.5, 0.5, 0.0, -1.5, 1.5, 1.25], 2), Err(2));
+        let nan = FloatTrits::find(FloatEncoding::F32, &bytes(&[f32::NAN; 4]), 2);
+        assert!(nan.is_err());
+    }
+
+    #[test]
+    fn groups_are_as_long_as_all_rows_allow() {
+        let cols = 512;
+        let row = |len: usize| (0..cols).map(move |at| (1 + at / len) as f32);
+        let rows = |lens: &[usize]| lens.iter().flat_map(|&len| row(len)).collect::<Vec<f32>>();
+        assert_eq!(found(&rows(&[512, 512]), cols), Ok(FloatTrits::Tensor(1.0)));
+        assert_eq!(found(&rows(&[512, 256]), cols), Ok(FloatTrits::Groups(256)));
+        assert_eq!(found(&rows(&[256, 64, 128]), cols), Ok(FloatTrits::Groups(64)));
+        assert_eq!(found(&rows(&[256, 128, 512]), cols), Ok(FloatTrits::Groups(128)));
+        assert_eq!(found(&rows(&[256, 128, 32, 512]), cols), Err(2));
+        let scales = group_scales(FloatEncoding::F32, &bytes(&rows(&[128])), cols, 128).unwrap();
+        assert_eq!(scales, Scales::Groups { len: 128, values: vec![1.0, 2.0, 3.0, 4.0] });
     }
 
     #[test]

@@ -58,6 +58,7 @@ pub(super) fn decoder(
     let sub_norm = has(&[T::AttnSubNorm, T::FfnSubNorm]).or(input_norm);
     let output_norm = has(&[T::AttnOutputNorm, T::FfnOutputNorm]);
     let qk_norm = has(&[T::QueryHeadNorm, T::KeyHeadNorm]);
+    let (rope, rope_divisors) = rope(keys, pairs, defaults.theta)?;
     let attention = Attention {
         heads,
         kv_heads: keys.optional_size(KV_HEADS)?.unwrap_or(heads),
@@ -65,7 +66,7 @@ pub(super) fn decoder(
         norm,
         input_norm,
         qk_norm,
-        rope: Some(rope(keys, pairs, defaults.theta)?),
+        rope: Some(rope),
         window: None,
         sub_norm,
         output_norm,
@@ -80,6 +81,7 @@ pub(super) fn decoder(
         layers: vec![layer; layers(keys)?],
         norm,
         head: Head { tied: !keys.evidence.has_output },
+        rope_divisors,
     })
 }
 

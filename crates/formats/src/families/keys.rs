@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use wf_core::{Activation, Vocabulary};
+use wf_core::{Activation, RopeDivisors, Vocabulary};
 
 use super::Family;
 use crate::config::settings::Settings;
@@ -38,6 +38,8 @@ pub(crate) struct Evidence {
     pub(crate) vocab_len: usize,
     /// True if the output head has a tensor of its own.
     pub(crate) has_output: bool,
+    /// Divisors of rotary frequencies that a GGUF file stores as tensors.
+    pub(crate) rope_divisors: Option<RopeDivisors>,
     found: HashSet<LayerTensor>,
 }
 
@@ -61,7 +63,8 @@ impl Evidence {
             }
         }
         let missing = || Error::unsupported(file, format!("tensor \"{embedding}\" is missing"));
-        Ok(Self { vocab_len: vocab_len.ok_or_else(missing)?, has_output, found })
+        let vocab_len = vocab_len.ok_or_else(missing)?;
+        Ok(Self { vocab_len, has_output, rope_divisors: None, found })
     }
 
     pub(super) fn has_any(&self, tensors: &[LayerTensor]) -> bool {

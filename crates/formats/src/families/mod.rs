@@ -23,6 +23,26 @@ use crate::names::{INPUT_NORMS, STANDARD, Spelling, TensorName};
 
 const FAMILIES: &[Family] = &[bitnet::FAMILY, llama::FAMILY, qwen3::FAMILY, gemma3::FAMILY];
 
+/// Names of architectures that users ask for and that cannot run, with the reason.
+const KNOWN_UNSUPPORTED: &[(&[&str], &str)] = &[(
+    &[
+        "qwen35",
+        "qwen35moe",
+        "qwen3next",
+        "qwen3_5",
+        "qwen3_5_text",
+        "Qwen3_5ForCausalLM",
+        "Qwen3_5ForConditionalGeneration",
+        "Qwen3NextForCausalLM",
+    ],
+    "three of four layers are recurrent (Gated DeltaNet), which is not supported",
+)];
+
+fn reason_for(name: &str) -> Option<&'static str> {
+    let found = KNOWN_UNSUPPORTED.iter().find(|(names, _)| names.contains(&name));
+    found.map(|(_, reason)| *reason)
+}
+
 /// A model family.
 pub(crate) struct Family {
     /// Values of `general.architecture` in GGUF files.
@@ -60,7 +80,8 @@ impl Family {
         family.map(|family| (family, name)).ok_or_else(|| {
             let known: Vec<_> = FAMILIES.iter().flat_map(|f| f.architectures).copied().collect();
             let found = quote_safely(name);
-            settings.fault(key, format!("\"{found}\", must be one of {}", known.join(", ")))
+            let must = format!("must be one of {}", known.join(", "));
+            settings.fault(key, format!("\"{found}\", {}", reason_for(name).unwrap_or(&must)))
         })
     }
 
@@ -79,7 +100,9 @@ impl Family {
             let found = name.map_or("missing".to_owned(), |n| format!("\"{}\"", quote_safely(n)));
             let known: Vec<_> =
                 FAMILIES.iter().filter_map(|f| f.classes.first()).copied().collect();
-            settings.fault("architectures", format!("{found}, must be one of {}", known.join(", ")))
+            let must = format!("must be one of {}", known.join(", "));
+            let why = name.and_then(reason_for).unwrap_or(&must);
+            settings.fault("architectures", format!("{found}, {why}"))
         })
     }
 

@@ -1,6 +1,7 @@
 //! GGUF files, read and written.
 
 pub(crate) mod read;
+pub(crate) mod rope;
 mod tiles;
 pub(crate) mod types;
 pub(crate) mod value;
@@ -15,7 +16,8 @@ use wf_core::Vocabulary;
 
 use crate::config::settings::Settings;
 use crate::config::{self, NAIVE_HINT};
-use crate::encoding::{FloatEncoding, TernaryEncoding, absmean};
+use crate::encoding::absmean::FloatTrits;
+use crate::encoding::{FloatEncoding, TernaryEncoding};
 use crate::error::{Error, quote_safely};
 use crate::families::{Evidence, Family, Keys};
 use crate::map::SourceFile;
@@ -35,10 +37,12 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
     let gguf = Gguf::read(file, source.bytes())?;
     let mut decisions = Vec::new();
     let vocabulary = read_vocabulary(&gguf.metadata, &mut decisions)?;
+    reject_transforms(&gguf.metadata.settings)?;
     let (family, architecture) = Family::of_gguf(&gguf.metadata.settings)?;
     let tensors = gguf.tensors.iter();
     let known = tensors.filter_map(|r| Some((family.gguf_tensor(&r.name)?, r.rows)));
-    let evidence = Evidence::of(file, "token_embd.weight", known)?;
+    let mut evidence = Evidence::of(file, "token_embd.weight", known)?;
+    evidence.rope_divisors = rope::divisors(file, source.bytes(), &gguf.tensors)?;
     if let Some(vocabulary) = &vocabulary {
         check_vocabulary(file, vocabulary, evidence.vocab_len)?;
     }
@@ -71,6 +75,17 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
     let files = vec![source];
     let summary = FormatSummary::new(FormatKind::Gguf, version, decisions);
     Ok(Parts { files, config, stored, text, summary })
+}
+
+/// Keys of weights that PrismML's fork multiplied by signs and a Walsh–Hadamard transform.
+const TRANSFORMED: &str = "prism.hadamard.";
+
+/// Rejects weights whose inputs need a transform: without it the network loads and writes nonsense.
+fn reject_transforms(settings: &Settings) -> Result<(), Error> {
+    let Some(key) = settings.key_with(TRANSFORMED) else { return Ok(()) };
+    let what = "the weights are under a Walsh–Hadamard transform of PrismML's fork of llama.cpp, which is \
+                not supported: without it the model would write nonsense";
+    Err(settings.fault(key, what))
 }
 
 /// Part of the chat template of the official BitNet-b1.58-2B-4T GGUF, which is not the one the model
@@ -139,6 +154,9 @@ impl Reader<'_, '_> {
         let scales = self.gguf.tensors.iter().filter(|record| is_scale(&record.name));
         let scales = scales.map(|record| (record.name.as_str(), record)).collect();
         for record in &self.gguf.tensors {
+            if rope::is_divisor(&record.name) {
+                continue;
+            }
             let Some(name) = self.family.gguf_tensor(&record.name) else {
                 self.check_unused(record)?;
                 stored.extra.push(record.name.clone());
@@ -150,11 +168,11 @@ impl Reader<'_, '_> {
             let shape = (record.rows, record.cols);
             let mut info = TensorInfo::new(name, source_name, shape, encoding, offset, size);
             info.group_len = self.options.group_len;
-            if name.is_linear() {
+            if name.is_linear() || matches!(encoding, Encoding::Ternary(_)) {
                 info.factor = self.scale_beside(record, &scales)?;
-                if let Encoding::Float(float) = encoding {
-                    self.find_trits(record, float, architecture, &mut info)?;
-                }
+            }
+            if let (true, Encoding::Float(float)) = (name.is_linear(), encoding) {
+                self.find_trits(record, float, architecture, &mut info)?;
             }
             stored.tensors.push(info);
         }
@@ -172,17 +190,15 @@ impl Reader<'_, '_> {
         info: &mut TensorInfo,
     ) -> Result<(), Error> {
         let bytes = size::slice(self.bytes, info.offset, info.size).unwrap_or_default();
-        let scale = absmean::ternary_scale(float, bytes, record.cols);
-        match scale.map_err(|e| self.fault(record, e))? {
-            Some(scale) => {
-                info.factor *= scale;
-                info.encoding = Encoding::TernaryFloats(float);
-            }
-            None if self.options.naive => info.encoding = Encoding::MasterWeights(float),
-            None => {
+        let parts = FloatTrits::find(float, bytes, record.cols);
+        match parts.map_err(|e| self.fault(record, e))? {
+            Ok(parts) => info.set_float_trits(float, parts),
+            Err(_) if self.options.naive => info.encoding = Encoding::MasterWeights(float),
+            Err(row) => {
                 let what = format!(
-                    "is {float} and not ternary (more than one magnitude besides 0): this \
-                     {architecture} is not a ternary model; {NAIVE_HINT}"
+                    "is {float} and not ternary, neither by tensor nor by row or group (row {row} has \
+                     several magnitudes besides 0): this {architecture} is not a ternary model; \
+                     {NAIVE_HINT}"
                 );
                 return Err(self.fault(record, what));
             }
@@ -275,7 +291,7 @@ impl Reader<'_, '_> {
     /// result.
     fn check_unused(&self, record: &Record) -> Result<(), Error> {
         let name = record.name.as_str();
-        if name == "rope_freqs.weight" || name.ends_with(".bias") {
+        if name.ends_with(".bias") {
             return Err(
                 self.fault(record, "is not supported: ignoring it would change the network")
             );

@@ -7,7 +7,7 @@
 //! 36   I2_S in BitNet's fork           IQ4_NL_4_4 in llama.cpp of late 2024
 //! 38   TL1  in BitNet's fork           IQ4_NL_8_8
 //! 39   TL2  in BitNet's fork           MXFP4 in llama.cpp since 2025
-//! 42   Q2_0 in groups of 64            Q2_0 in groups of 128 in PrismML's fork
+//! 42   Q2_0 in groups of 64            Q2_0 in groups of 128, or Q1_0 in groups of 32, in PrismML's fork
 //! ```
 
 use crate::encoding::{FloatEncoding, I2sOrder, TernaryEncoding};
@@ -56,21 +56,14 @@ pub(crate) fn supported() -> String {
 /// Returns the name of a type that is not supported, for messages.
 pub(crate) fn foreign_name(type_id: u32) -> &'static str {
     match type_id {
-        3 => "Q4_1",
-        6 => "Q5_0",
-        7 => "Q5_1",
         9 => "Q8_1",
-        10 => "Q2_K",
-        11 => "Q3_K",
-        12 => "Q4_K",
-        13 => "Q5_K",
         15 => "Q8_K",
-        16..=23 | 29 => "an IQ type",
+        16..=19 | 21 | 22 | 29 => "an IQ type",
         24..=28 => "an integer or F64 type",
         31..=33 => "a removed Q4_0 type",
         37 => "I8_S (activations) of BitNet's fork",
         40 => "NVFP4",
-        41 => "Q1_0",
+        133 | 136..=158 | 200..=334 | 336..=399 => "a type of ik_llama.cpp that is not ternary",
         _ => "unknown",
     }
 }
@@ -119,6 +112,12 @@ pub(crate) fn type_42(weights: u64, space: Space) -> Result<Option<TernaryEncodi
         (true, true) => Ok(None),
         (true, false) => Ok(Some(TernaryEncoding::Q2_0)),
         (false, true) => Ok(Some(TernaryEncoding::Q2_0_G128)),
+        (false, false) if fits(32, 6) => Err(format!(
+            "type 42 with {} bytes for {weights} weights is a Q1_0 in groups of 32 of PrismML's fork of \
+             April 2026, which no other program uses; llama.cpp uses 42 for Q2_0: convert the original \
+             model again, to type 41 (Q1_0)",
+            space.bytes
+        )),
         (false, false) => Err(format!(
             "type 42 (Q2_0) with {} bytes for {weights} weights fits neither groups of 64 (18 bytes) \
              nor of 128 (34 bytes)",
@@ -166,6 +165,8 @@ mod tests {
             Ok(Some(TernaryEncoding::Q2_0_G128))
         );
         assert!(type_42(weights, space(weights / 4)).is_err());
+        let clash = type_42(weights, space(weights / 32 * 6)).unwrap_err();
+        assert!(clash.contains("Q1_0 in groups of 32 of PrismML's fork"), "{clash}");
         // 128 weights: 36 or 34 bytes, and both are 64 when padded.
         assert_eq!(type_42(128, space(64)), Ok(None));
         let last = Space { bytes: 34, last: true, alignment: 32 };

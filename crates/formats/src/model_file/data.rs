@@ -59,12 +59,35 @@ impl TensorData<'_> {
         result.map_err(|e| self.fault(e))
     }
 
+    /// Decodes rows of a ternary tensor to trits times `scales`, which are those of the tensor; `out` holds
+    /// `cols` weights for each.
+    pub fn weights(
+        &self,
+        scales: &Scales,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        let cols = self.info.cols.max(1);
+        let mut trits = vec![0; out.len()];
+        self.trits(rows.clone(), &mut trits)?;
+        let outs = out.chunks_exact_mut(cols).zip(trits.chunks_exact(cols));
+        for (row, (out, trits)) in rows.zip(outs) {
+            for (col, (out, trit)) in out.iter_mut().zip(trits).enumerate() {
+                *out = f32::from(*trit) * scales.at(row, col, cols);
+            }
+        }
+        Ok(())
+    }
+
     /// Decodes the scales: finite and not negative, and 0 only for a tensor of zeros.
     pub fn scales(&self) -> Result<Scales, Error> {
         let t = self.info;
         let scales = match t.encoding {
-            // Their scale is the factor, which was read when the file was opened.
-            Encoding::TernaryFloats(_) => Scales::Tensor(1.0),
+            Encoding::TernaryFloats(_) => match self.scaling()? {
+                Scaling::Magnitudes(scales) => fill_zeros(scales.clone(), t.rows),
+                // One scale is the factor, which was read when the file was opened.
+                _ => Scales::Tensor(1.0),
+            },
             Encoding::Ternary(encoding) if encoding.scale_unit().is_none() => Scales::Tensor(1.0),
             Encoding::Ternary(encoding) => {
                 let scales = decode_scales(encoding, &self.bytes, t.rows, t.cols)
@@ -73,7 +96,7 @@ impl TensorData<'_> {
             }
             Encoding::MasterWeights(_) => match self.scaling()? {
                 Scaling::Means(means) => means.scales(t.rows),
-                Scaling::SomeZero(_) | Scaling::Plain => Scales::Tensor(1.0),
+                _ => Scales::Tensor(1.0),
             },
             Encoding::Float(_) => {
                 return Err(self.fault(format!("is {}, not trits", t.encoding)));
@@ -157,6 +180,8 @@ pub(crate) enum Scaling {
     Means(absmean::Means),
     /// Stored scales, some of which are 0.
     SomeZero(Scales),
+    /// Magnitudes of the groups of floats that are exactly ternary.
+    Magnitudes(Scales),
     /// Trits are read as stored.
     Plain,
 }
@@ -167,6 +192,10 @@ impl Scaling {
             Encoding::MasterWeights(float) => {
                 absmean::means_of(float, bytes, t.cols, t.group_len).map(Self::Means)
             }
+            Encoding::TernaryFloats(float) => match t.group_len {
+                None => Ok(Self::Plain),
+                Some(len) => absmean::group_scales(float, bytes, t.cols, len).map(Self::Magnitudes),
+            },
             Encoding::Ternary(encoding) if encoding.scale_unit().is_some() => {
                 let scales = decode_scales(encoding, bytes, t.rows, t.cols)?;
                 let some_zero = scales.values().contains(&0.0);

@@ -271,7 +271,7 @@ impl ModelFile {
 
     /// Returns the slot that caches the facts about a whole ternary tensor.
     fn scaling_slot(&self, t: &TensorInfo) -> Option<&OnceLock<Scaling>> {
-        self.slots.get(&t.name).filter(|_| t.name.is_linear()).map(|slot| &slot.scaling)
+        self.slots.get(&t.name).filter(|_| t.encoding.is_ternary()).map(|slot| &slot.scaling)
     }
 
     pub(crate) fn fault(&self, t: &TensorInfo, what: impl std::fmt::Display) -> Error {

@@ -5,25 +5,42 @@ use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::tensor::{Encoding, TensorInfo};
 
-/// Returns the GGUF encodings that can hold every projection of a model by its shape, the preferred
-/// one first: see [`TernaryEncoding::ALL`].
+/// Returns the GGUF encodings that can hold every ternary tensor of a model by its shape and the number of
+/// its scales, the preferred one first: see [`TernaryEncoding::ALL`].
 pub fn compatible_encodings(source: &ModelFile) -> Vec<TernaryEncoding> {
+    let ternary = source.tensors().iter().filter(|t| t.encoding.is_ternary());
+    let needs: Vec<_> = ternary.map(|t| (t, scale_unit(source, t))).collect();
     let fits = |encoding: &&TernaryEncoding| {
-        let mut projections = source.tensors().iter().filter(|t| t.name.is_linear());
         encoding.flag().is_some()
-            && projections
-                .all(|t| encoding.size(t.rows, t.cols).is_ok() && holds_groups(**encoding, t))
+            && needs.iter().all(|(t, unit)| {
+                encoding.size(t.rows, t.cols).is_ok() && holds(**encoding, *unit, t.cols)
+            })
     };
     TernaryEncoding::ALL.iter().filter(fits).copied().collect()
 }
 
-/// Returns `true` if each group of master weights can have a scale of its own.
-fn holds_groups(encoding: TernaryEncoding, t: &TensorInfo) -> bool {
-    let (Some(len), Encoding::MasterWeights(_)) = (t.group_len, t.encoding) else { return true };
-    match encoding.scale_unit() {
-        Some(ScaleUnit::Group(unit)) => len.is_multiple_of(unit),
-        Some(ScaleUnit::Row) => len == t.cols,
-        Some(ScaleUnit::Tensor) | None => false,
+/// Returns the part of a tensor that shares a scale. Reads scales, but computes none of master weights.
+fn scale_unit(source: &ModelFile, t: &TensorInfo) -> ScaleUnit {
+    if let Encoding::MasterWeights(_) = t.encoding {
+        return t.group_len.map_or(ScaleUnit::Tensor, ScaleUnit::Group);
+    }
+    match source.scales(t) {
+        Ok(Scales::Groups { len, .. }) => ScaleUnit::Group(len),
+        Ok(Scales::Rows(_)) => ScaleUnit::Row,
+        // An error is reported when the tensor is read.
+        Ok(Scales::Tensor(_)) | Err(_) => ScaleUnit::Tensor,
+    }
+}
+
+/// Returns `true` if an encoding has a scale for each of these units in rows of `cols` columns.
+fn holds(encoding: TernaryEncoding, unit: ScaleUnit, cols: usize) -> bool {
+    match (encoding.scale_unit(), unit) {
+        (_, ScaleUnit::Tensor) | (Some(ScaleUnit::Row | ScaleUnit::Group(_)), ScaleUnit::Row) => {
+            true
+        }
+        (Some(ScaleUnit::Group(unit)), ScaleUnit::Group(len)) => len.is_multiple_of(unit),
+        (Some(ScaleUnit::Row), ScaleUnit::Group(len)) => len == cols,
+        (Some(ScaleUnit::Tensor) | None, _) => false,
     }
 }
 
@@ -36,7 +53,8 @@ pub(super) fn misfit(source: &ModelFile, info: &TensorInfo, error: EncodingError
         compatible_encodings(source).iter().map(ToString::to_string).collect();
     let one_scale =
         |t: &TensorInfo| t.group_len.is_none() || !matches!(t.encoding, Encoding::MasterWeights(_));
-    let packs = |t: &TensorInfo| !t.name.is_linear() || (t.rows.is_multiple_of(4) && one_scale(t));
+    let packs =
+        |t: &TensorInfo| !t.encoding.is_ternary() || (t.rows.is_multiple_of(4) && one_scale(t));
     if source.tensors().iter().all(packs) {
         fit.push("packed safetensors".to_owned());
     }

@@ -1,10 +1,10 @@
 //! Converts a network and its model information to `config.json`.
 
 use serde_json::{Map, Value, json};
-use wf_core::Activation;
+use wf_core::{Activation, RopeScaling};
 
-use super::{Target, uniform_blocks};
-use crate::encoding::FloatKind;
+use super::{Target, rope, uniform_blocks};
+use crate::encoding::{FloatEncoding, FloatKind};
 use crate::model_file::ModelFile;
 
 /// Returns the `config.json` of a packed checkpoint.
@@ -20,8 +20,11 @@ pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, 
     let (network, info) = (source.network(), source.info());
     let (attention, dense) = uniform_blocks(network);
     let is_llama = attention.sub_norm.is_none() && dense.activation == Activation::Silu;
-    let (class, model_type) =
-        if is_llama { ("LlamaForCausalLM", "llama") } else { ("BitNetForCausalLM", "bitnet") };
+    let (class, model_type) = match attention.qk_norm {
+        Some(_) => ("Qwen3ForCausalLM", "qwen3"),
+        None if is_llama => ("LlamaForCausalLM", "llama"),
+        None => ("BitNetForCausalLM", "bitnet"),
+    };
     let mut values = Map::new();
     let mut set = |key: &str, value: Value| {
         values.insert(key.to_owned(), value);
@@ -32,10 +35,10 @@ pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, 
         set("_name_or_path", json!(name));
     }
     set("hidden_act", json!(dense.activation.key()));
-    let dtype = match target.head.kind() {
-        FloatKind::F32 => "float32",
-        FloatKind::F16 => "float16",
-        FloatKind::Bf16 | FloatKind::Blocks => "bfloat16",
+    let dtype = match target.head.float().map(FloatEncoding::kind) {
+        Some(FloatKind::F32) => "float32",
+        Some(FloatKind::F16) => "float16",
+        Some(FloatKind::Bf16 | FloatKind::Blocks) | None => "bfloat16",
     };
     set("torch_dtype", json!(dtype));
     set("vocab_size", json!(network.vocab_len));
@@ -45,8 +48,17 @@ pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, 
     set("num_attention_heads", json!(attention.heads));
     set("num_key_value_heads", json!(attention.kv_heads));
     set("head_dim", json!(attention.head_dim));
-    set("max_position_embeddings", json!(info.context_len));
+    let scaling = attention.rope.map_or(RopeScaling::None, |rope| rope.scaling);
+    // Dynamic scaling extends the length that is named here.
+    let named_len = match scaling {
+        RopeScaling::Dynamic { original_len, .. } => original_len,
+        _ => info.context_len,
+    };
+    set("max_position_embeddings", json!(named_len));
     set("rope_theta", json!(attention.rope.map(|rope| rope.theta)));
+    if let Some(scaling) = rope::json(&scaling, &network.rope_divisors) {
+        set("rope_scaling", scaling);
+    }
     set("rms_norm_eps", json!(shortest(network.norm.eps)));
     set("tie_word_embeddings", json!(network.head.tied));
     set("attention_bias", json!(false));

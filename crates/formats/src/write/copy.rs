@@ -53,7 +53,8 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Copies floats bit for bit if the encoding stays the same, and re-encodes them otherwise.
+    /// Copies floats bit for bit if the encoding stays the same, and re-encodes them otherwise; a
+    /// ternary table becomes floats.
     pub(super) fn copy_floats(
         &mut self,
         info: &TensorInfo,
@@ -62,14 +63,31 @@ impl<'a> Copier<'a> {
     ) -> Result<(), Error> {
         let fault = |e: EncodingError| self.source.fault(info, e);
         self.source.check(info)?;
-        let found = info.encoding.float().unwrap_or(encoding);
+        let trits = match info.encoding.is_ternary() {
+            true => Some(self.source.read(info)?),
+            false => None,
+        };
+        let trits = trits.map(|data| Ok::<_, Error>((data.scales()?, data))).transpose()?;
         let mut bytes = Vec::new();
         let mut values = Vec::new();
         for first in (0..info.rows).step_by(CHUNK_ROWS) {
             let rows = CHUNK_ROWS.min(info.rows - first);
             // Values are decoded even if bytes are copied, to reject numbers that are not finite.
-            self.source.read_floats(info, first..first + rows, &mut bytes, &mut values)?;
-            if found == encoding {
+            match &trits {
+                None => {
+                    let range = first..first + rows;
+                    self.source.read_floats(info, range, &mut bytes, &mut values)?;
+                    self.done += size::widen(bytes.len());
+                }
+                Some((scales, data)) => {
+                    values.resize(rows * info.cols, 0.0);
+                    data.weights(scales, first..first + rows, &mut values)?;
+                    let rows_done = size::widen(first + rows) * info.size / size::widen(info.rows);
+                    let before = size::widen(first) * info.size / size::widen(info.rows);
+                    self.done += rows_done - before;
+                }
+            }
+            if info.encoding == Encoding::Float(encoding) {
                 write(&bytes)?;
             } else {
                 let share = rows.div_ceil(self.target.threads.max(1)) * info.cols;
@@ -77,7 +95,6 @@ impl<'a> Copier<'a> {
                     write(&part.map_err(fault)?)?;
                 }
             }
-            self.done += size::widen(bytes.len());
             (self.progress)(self.done);
         }
         Ok(())

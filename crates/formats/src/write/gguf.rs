@@ -5,11 +5,12 @@ use wf_core::{Activation, Network, RotaryPairs, Vocabulary};
 use super::copy::Copier;
 use super::file::Staged;
 use super::tokenizer::vocabulary_of;
-use super::{Job, dims, is_plain, uniform_blocks};
+use super::{Job, dims, is_plain, rope, uniform_blocks};
 use crate::config::ModelInfo;
-use crate::encoding::{Project, TernaryEncoding};
+use crate::encoding::{FloatEncoding, Project, TernaryEncoding};
 use crate::error::Error;
 use crate::gguf::write::{GgufWriter, MetadataValue};
+use crate::tensor::Encoding;
 
 /// Writes a model as a GGUF file whose projections are `trits`.
 pub(super) fn stage(
@@ -36,10 +37,19 @@ pub(super) fn stage(
         let name = planned.name.gguf_in(network);
         writer.declare(&name, &dims(info), planned.encoding).map_err(io)?;
     }
+    let rope_tensors = rope::gguf_tensors(network);
+    for (name, divisors) in &rope_tensors {
+        let encoding = Encoding::Float(FloatEncoding::F32);
+        writer.declare(name, &[divisors.len()], encoding).map_err(io)?;
+    }
     Staged::file(out, target.if_exists, |file| {
         let mut body = writer.begin(file).map_err(io)?;
         for (planned, info) in job.tensors() {
             copier.copy(info, planned.encoding, |bytes| body.append(bytes).map_err(io))?;
+        }
+        for (_, divisors) in &rope_tensors {
+            let bytes: Vec<u8> = divisors.iter().flat_map(|value| value.to_le_bytes()).collect();
+            body.append(&bytes).map_err(io)?;
         }
         body.finish().map(drop).map_err(io)?;
         source.check_unchanged()
@@ -51,7 +61,7 @@ pub(super) fn stage(
 /// bitnet.cpp and ik_llama.cpp call the squared ReLU network `bitnet-b1.58`; llama.cpp has only
 /// `bitnet`.
 fn architecture(network: &Network, trits: TernaryEncoding) -> (&'static str, RotaryPairs) {
-    let of_llama_cpp = trits.is_of(Project::Llama);
+    let of_llama_cpp = trits.is_of(Project::Llama) || trits.is_of(Project::Prism);
     let (attention, dense) = uniform_blocks(network);
     if !is_plain(network) {
         let arch = if network.embedding.scale.is_some() { "gemma3" } else { "qwen3" };
@@ -106,6 +116,9 @@ impl GgufWriter {
         self.set(&format!("{arch}.attention.layer_norm_rms_epsilon"), eps);
         if let Some(rope) = attention.rope {
             self.set(&format!("{arch}.rope.freq_base"), MetadataValue::F32(rope.theta as f32));
+            for (key, value) in rope::gguf_keys(&rope.scaling) {
+                self.set(&format!("{arch}.{key}"), value);
+            }
         }
         self.set(&format!("{arch}.hidden_activation"), text(dense.activation.key()));
         if !info.eos.is_empty() {

@@ -9,12 +9,15 @@ mod copy;
 mod file;
 mod gguf;
 mod packed;
+mod rope;
 mod sglbitnt;
+mod table;
 mod tokenizer;
 mod wf;
 
 pub use compatible::compatible_encodings;
 pub use file::{IfExists, Staged};
+pub use table::TableEncoding;
 pub use tokenizer::vocabulary_from_tokenizer_json;
 
 use std::path::{Path, PathBuf};
@@ -55,8 +58,9 @@ impl Container {
     }
 
     /// Returns `true` if the embedding and output head can have this encoding.
-    pub fn supports_head(self, head: FloatEncoding) -> bool {
-        head.is_plain() || matches!(self, Self::Gguf(_) | Self::Wf)
+    pub fn supports_head(self, head: TableEncoding) -> bool {
+        let is_plain = matches!(head, TableEncoding::Float(float) if float.is_plain());
+        is_plain || matches!(self, Self::Gguf(_) | Self::Wf)
     }
 }
 
@@ -66,7 +70,7 @@ pub struct Target {
     /// Format of the output.
     pub container: Container,
     /// Encoding of the embedding, and of the output head if it is a separate tensor.
-    pub head: FloatEncoding,
+    pub head: TableEncoding,
     /// Handling of scales that the encoding cannot represent exactly.
     pub rounding: Rounding,
     /// Name of the model; `None` for that of the source.
@@ -89,7 +93,7 @@ pub struct PlannedTensor {
 }
 
 impl PlannedTensor {
-    /// Returns its float encoding; it is not a projection.
+    /// Returns its float encoding; it is not ternary.
     fn float(&self) -> FloatEncoding {
         self.encoding.float().unwrap_or(FloatEncoding::F32)
     }
@@ -97,22 +101,23 @@ impl PlannedTensor {
 
 impl Target {
     /// Creates a target that keeps every number, replaces existing files and uses one thread.
-    pub fn new(container: Container, head: FloatEncoding) -> Self {
+    pub fn new(container: Container, head: impl Into<TableEncoding>) -> Self {
         let (rounding, if_exists) = (Rounding::Exact, IfExists::Replace);
-        Self { container, head, rounding, name: None, if_exists, threads: 1 }
+        Self { container, head: head.into(), rounding, name: None, if_exists, threads: 1 }
     }
 
     /// Returns the default type of the head: that of the source, or f32 if the container has no such
     /// type or if it would change norms.
-    pub fn default_head(source: &ModelFile, container: Container) -> Result<FloatEncoding, Error> {
-        let found = source.tensor(TensorName::Embedding).and_then(|t| t.encoding.float());
-        let Some(found) = found.filter(|&float| container.supports_head(float)) else {
-            return Ok(FloatEncoding::F32);
-        };
+    pub fn default_head(source: &ModelFile, container: Container) -> Result<TableEncoding, Error> {
+        let found = TableEncoding::of(source);
+        if !container.supports_head(found) {
+            return Ok(FloatEncoding::F32.into());
+        }
+        let TableEncoding::Float(float) = found else { return Ok(found) };
         let norms = source.tensors().iter().filter(|t| t.name.is_norm());
         for norm in norms.filter(|_| container == Container::Packed) {
-            if !is_exact(source, norm, found)? {
-                return Ok(FloatEncoding::F32);
+            if !is_exact(source, norm, float)? {
+                return Ok(FloatEncoding::F32.into());
             }
         }
         Ok(found)
@@ -144,7 +149,8 @@ impl Target {
     /// checkpoints: `transformers` requires one type for all floats, so there they have the type of the
     /// head if that is exact.
     fn encoding(&self, source: &ModelFile, info: &TensorInfo) -> Result<Encoding, Error> {
-        if info.name.is_linear() {
+        let stays_ternary = self.head == TableEncoding::Source && info.encoding.is_ternary();
+        if info.name.is_linear() || stays_ternary {
             if self.container != Container::Wf {
                 return Ok(Encoding::Ternary(self.container.trits()));
             }
@@ -158,9 +164,13 @@ impl Target {
             let lines = TernaryEncoding::quad_lines_for(&scales);
             return lines.map(Encoding::Ternary).map_err(|e| source.fault(info, e));
         }
+        let head = match self.head {
+            TableEncoding::Float(float) => float,
+            TableEncoding::Source => info.encoding.float().unwrap_or(FloatEncoding::F32),
+        };
         let has_head_type = !info.name.is_norm()
-            || (self.container == Container::Packed && is_exact(source, info, self.head)?);
-        Ok(Encoding::Float(if has_head_type { self.head } else { FloatEncoding::F32 }))
+            || (self.container == Container::Packed && is_exact(source, info, head)?);
+        Ok(Encoding::Float(if has_head_type { head } else { FloatEncoding::F32 }))
     }
 
     /// Returns every file that is created or replaced by writing to `out`.
@@ -192,8 +202,24 @@ impl Target {
         if network.uniform_layer().is_none() {
             return rejected("has layers that differ, which no format has keys for");
         }
-        if !is_plain(network) && !matches!(self.container, Container::Gguf(_)) {
-            return rejected("is written to GGUF only");
+        match self.container {
+            Container::Gguf(_) if !rope::fits_gguf(network) => {
+                return rejected(
+                    "has YaRN with \"truncate\": false, which GGUF has no key for: use .wf",
+                );
+            }
+            Container::Gguf(_) => {}
+            Container::Wf if has_config(network) => {}
+            // `transformers` and SGLBITNT have packed trits in BitNet and Llama only.
+            Container::Packed | Container::Sglbitnt if is_plain(network) => {}
+            Container::Wf => return rejected("is written to GGUF only"),
+            Container::Packed | Container::Sglbitnt => {
+                return rejected(if has_config(network) {
+                    "is written to GGUF and .wf only"
+                } else {
+                    "is written to GGUF only"
+                });
+            }
         }
         let job = Job { source, target: self, out, plan: self.plan(source)? };
         let copier = Copier::new(source, self, progress);
@@ -244,8 +270,15 @@ fn uniform_blocks(network: &Network) -> (&Attention, &Dense) {
 /// Returns `true` for a BitNet or Llama network: nothing but sub-norms on top of the usual norms.
 fn is_plain(network: &Network) -> bool {
     let (attention, _) = uniform_blocks(network);
-    let norms = [attention.input_norm, attention.qk_norm, attention.output_norm];
-    norms.iter().all(Option::is_none) && network.embedding.scale.is_none()
+    attention.qk_norm.is_none() && has_config(network)
+}
+
+/// Returns `true` for a network that a `config.json` describes: BitNet, Llama or Qwen3.
+fn has_config(network: &Network) -> bool {
+    let (attention, _) = uniform_blocks(network);
+    let norms = [attention.input_norm, attention.output_norm];
+    let heads = attention.qk_norm.is_none() || attention.sub_norm.is_none();
+    norms.iter().all(Option::is_none) && heads && network.embedding.scale.is_none()
 }
 
 /// Returns the dimensions of a tensor in a file: norms are vectors.

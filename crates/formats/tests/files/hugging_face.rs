@@ -122,6 +122,57 @@ fn autobitlinear_multiplies_and_bitlinear_divides() {
 }
 
 #[test]
+fn floats_without_a_quantization_are_trits_by_tensor_row_or_group_or_rejected() {
+    let plain = |config: &mut Value| config["quantization_config"] = Value::Null;
+    let checkpoint = Checkpoint::new(Weights::Floats(FloatEncoding::BF16), plain);
+    let model = open(checkpoint.path());
+    checkpoint.sample.assert_same(&model);
+    assert!(model.format().decisions.iter().any(|why| why.contains("exactly ternary")));
+    // The embedding of the sample is not ternary, so it stays a table of floats.
+    let embedding = model.tensor(TensorName::Embedding).unwrap();
+    assert_eq!(embedding.encoding, Encoding::Float(FloatEncoding::BF16));
+    let name = TensorName::Layer(1, LayerTensor::Gate);
+    let gate = model.tensor(name).unwrap();
+    let file = checkpoint.path().join("model.safetensors");
+    let bytes = fs::read(&file).unwrap();
+    // Every second group of `len` columns becomes zeros but for its first weight, which becomes 3.
+    let changed = |len: usize| {
+        let mut bytes = bytes.clone();
+        let weights = &mut bytes[gate.offset as usize..][..gate.size as usize];
+        for group in weights.chunks_mut(2 * len).skip(1).step_by(2) {
+            group.fill(0);
+            group[..2].copy_from_slice(&0x4040_u16.to_le_bytes());
+        }
+        fs::write(&file, bytes).unwrap();
+    };
+    for len in [64, 128, gate.cols] {
+        changed(len);
+        let model = open(checkpoint.path());
+        let gate = model.tensor(name).unwrap();
+        let scales = model.scales(gate).unwrap();
+        let per_row = gate.cols / len;
+        let expected = |row: usize, group: usize| {
+            if (row * per_row + group) % 2 == 1 { 3.0 } else { checkpoint.sample.scales[&name] }
+        };
+        for (row, group) in (0..gate.rows).flat_map(|row| (0..per_row).map(move |g| (row, g))) {
+            assert_eq!(scales.at(row, group * len, gate.cols), expected(row, group), "{len}");
+        }
+        let trits = read_trits(&model, name);
+        let original = &checkpoint.sample.trits[&name];
+        for (at, (found, original)) in trits.iter().zip(original).enumerate() {
+            let group = at / len;
+            let expected = if group % 2 == 0 { *original } else { i8::from(at % len == 0) };
+            assert_eq!(*found, expected, "trit {at} in groups of {len}");
+        }
+    }
+    changed(32);
+    let message = checkpoint.open_error();
+    for part in ["gate_proj", "row 0 has several magnitudes", "quantization_config is missing"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
 fn master_weights_are_rounded_by_their_mean() {
     let online = |config: &mut Value| {
         config["quantization_config"]["quantization_mode"] = json!("online");
@@ -184,13 +235,14 @@ fn shards_form_one_model() {
 #[test]
 fn rejects_unsupported_settings() {
     type Change = fn(&mut Value);
-    let cases: [(Change, &str); 16] = [
+    let cases: [(Change, &str); 17] = [
         (|c| c["rope_interleaved"] = json!(true), "rope_interleaved"),
         (|c| c["attention_bias"] = json!(true), "attention_bias"),
         (
             |c| c["rope_scaling"] = json!({"rope_type": "llama3", "factor": 8.0}),
-            "rope_scaling.rope_type: \"llama3\"",
+            "rope_scaling.low_freq_factor: missing",
         ),
+        (|c| c["architectures"] = json!(["Qwen3_5ForCausalLM"]), "layers are recurrent"),
         (|c| c["hidden_act"] = json!("gelu"), "hidden_act: \"gelu\""),
         (|c| c["tie_word_embeddings"] = json!(false), "lm_head.weight"),
         (|c| c["num_hidden_layers"] = json!(3), "\"model.layers.2.input_layernorm.weight\""),

@@ -257,7 +257,17 @@ fn rejects_unsupported_settings() {
     let arch = "bitnet-b1.58";
     let set = |key: &str, value: MetadataValue| sound(|w| w.set(&format!("{arch}.{key}"), value));
     let string = |text: &str| MetadataValue::String(text.to_owned());
-    rejected(set("rope.scaling.type", string("yarn")), "\"yarn\", rotary scaling is not supported");
+    rejected(
+        set("rope.scaling.type", string("spiral")),
+        "\"spiral\", must be one of none, linear,",
+    );
+    rejected(
+        set("rope.scaling.type", string("longrope")),
+        "no tensor \"rope_factors_long.weight\"",
+    );
+    let factor = |factor| set("rope.scaling.factor", MetadataValue::F32(factor));
+    rejected(factor(-1.0), "rotary factor: -1, must be a positive number");
+    rejected(factor(f32::INFINITY), "rope.scaling.factor: found \"inf\", must be a number");
     let window = set("attention.sliding_window", MetadataValue::U32(512));
     rejected(window, "512, attention windows are not supported");
     rejected(
@@ -291,6 +301,20 @@ fn rejects_unsupported_settings() {
     rejected(body.finish().unwrap(), message);
 }
 
+#[test]
+fn architectures_and_transforms_that_cannot_run_are_rejected_with_the_reason() {
+    let mut writer = GgufWriter::new();
+    writer.set("general.architecture", MetadataValue::String("qwen35".to_owned()));
+    let body = writer.begin(Vec::new()).unwrap();
+    let reason = "\"qwen35\", three of four layers are recurrent (Gated DeltaNet)";
+    rejected(body.finish().unwrap(), reason);
+    let transformed = sound(|w| w.set("prism.hadamard.block_size", MetadataValue::U32(1024)));
+    rejected(
+        transformed,
+        "prism.hadamard.block_size: the weights are under a Walsh–Hadamard transform",
+    );
+}
+
 /// Finds the record of a tensor in a sound file, and changes its type number.
 fn retyped(name: TensorName, type_id: u32) -> Vec<u8> {
     let mut bytes = sound(|_| {});
@@ -308,7 +332,8 @@ fn rejects_unknown_and_non_ternary_types() {
     let gate = TensorName::Layer(0, wf_formats::LayerTensor::Gate);
     rejected(retyped(gate, 38), "requires tile sizes, which the file does not contain");
     rejected(retyped(gate, 39), "TL2 requires tile sizes, which the file does not contain");
-    rejected(retyped(gate, 12), "type 12 (Q4_K) is not supported; supported are F32 (0)");
+    rejected(retyped(gate, 16), "type 16 (an IQ type) is not supported; supported are F32 (0)");
+    rejected(retyped(gate, 200), "type 200 (a type of ik_llama.cpp that is not ternary)");
     rejected(retyped(gate, 7777), "type 7777 (unknown)");
     rejected(retyped(gate, 42), "fits neither groups of 64");
     rejected(retyped(gate, 0), "more than there are before the next tensor");
@@ -322,16 +347,17 @@ fn float_projections_must_be_ternary() {
     let bytes = sample.gguf(Encoding::Float(FloatEncoding::F16), FloatEncoding::F32, |_| {});
     let model = ModelFile::from_bytes("m", bytes.leak(), &OpenOptions::default()).unwrap();
     sample.assert_same(&model);
-    // Half of the rows under another scale: two magnitudes.
+    // The second half of each row's groups of 32 under another scale: two magnitudes in a group.
     let scale = sample.scales[&gate];
     sample.scales.insert(gate, scale * 2.0);
     let other = sample.tensor_bytes(gate, Encoding::Float(FloatEncoding::F16));
     sample.scales.insert(gate, scale);
     let mut bytes = sample.gguf(Encoding::Float(FloatEncoding::F16), FloatEncoding::F32, |_| {});
     let offset = model.tensor(gate).unwrap().offset as usize;
-    let half = other.len() / 2;
-    bytes[offset + half..offset + 2 * half].copy_from_slice(&other[half..]);
-    rejected(bytes, "is F16 and not ternary");
+    for (at, other) in other.chunks(2 * 32).enumerate().filter(|(at, _)| at % 2 == 1) {
+        bytes[offset + 2 * 32 * at..][..other.len()].copy_from_slice(other);
+    }
+    rejected(bytes, "is F16 and not ternary, neither by tensor nor by row or group (row 0 has");
 }
 
 #[test]
@@ -360,7 +386,7 @@ fn rejects_missing_and_unknown_tensors() {
     // Norms that other families have are part of it, and have the shapes they have there.
     rejected(with("blk.0.attn_q_norm.weight"), "has shape 1 x 1, the network requires 1 x 64");
     rejected(with("blk.0.attn_q.bias"), "ignoring it would change the network");
-    rejected(with("rope_freqs.weight"), "ignoring it would change the network");
+    rejected(with("rope_freqs.weight"), "rotary divisors: 1 short ones, must be 32: one per pair");
     let open =
         |bytes: Vec<u8>| ModelFile::from_bytes("m", bytes.leak(), &OpenOptions::default()).unwrap();
     assert_eq!(open(with("vision.weight")).extra_tensors(), ["vision.weight"]);

@@ -14,7 +14,8 @@ use wf_formats::{
 };
 
 fn formats() -> Vec<Container> {
-    let gguf = TernaryEncoding::ALL.iter().filter(|encoding| encoding.flag().is_some());
+    let holds_zeros = |e: &&TernaryEncoding| e.flag().is_some() && e.has_zero();
+    let gguf = TernaryEncoding::ALL.iter().filter(holds_zeros);
     let gguf = gguf.map(|encoding| Container::Gguf(*encoding));
     gguf.chain([Container::Packed, Container::Sglbitnt, Container::Wf]).collect()
 }
@@ -33,7 +34,7 @@ fn write(source: &ModelFile, container: Container, directory: &Path) -> PathBuf 
     };
     let target = Target {
         container,
-        head: FloatEncoding::BF16,
+        head: FloatEncoding::BF16.into(),
         rounding: Rounding::Exact,
         name: None,
         if_exists: IfExists::Fail,

@@ -6,7 +6,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use wf_core::{Activation, Network, Rope, RotaryPairs};
+use wf_core::{Activation, Network, Rope, RopeScaling, RotaryPairs};
 use wf_formats::{
     Encoding, FloatEncoding, GgufWriter, LayerTensor, MetadataValue, ModelFile, ModelInfo,
     OpenOptions, Scales, TensorName, TokenizerSource,
@@ -155,8 +155,12 @@ fn the_models_of_2024_open_with_their_scaling_that_changes_nothing() {
     let model = gguf(&bitnet, |writer| set_2024_keys(writer, "bitnet", 1.0)).unwrap();
     bitnet.assert_same(&model);
     assert_eq!(activation(&model), Activation::Silu);
-    let error = gguf(&bitnet, |writer| set_2024_keys(writer, "bitnet", 2.0)).unwrap_err();
-    assert!(error.contains("rope.scaling.factor: 2, rotary scaling is not supported"), "{error}");
+    let scaling = |model: &ModelFile| {
+        model.network().uniform_layer().unwrap().attention().rope.unwrap().scaling
+    };
+    assert_eq!(scaling(&model), RopeScaling::None);
+    let stretched = gguf(&bitnet, |writer| set_2024_keys(writer, "bitnet", 2.0)).unwrap();
+    assert_eq!(scaling(&stretched), RopeScaling::Linear { factor: 2.0 });
     // bitnet.cpp's converter of 2026 names them like 2B-4T, whose activation is another.
     let renamed = Sample::named("bitnet-b1.58");
     let error = gguf(&renamed, |writer| set_2024_keys(writer, "bitnet-b1.58", 1.0)).unwrap_err();

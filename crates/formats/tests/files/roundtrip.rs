@@ -10,9 +10,9 @@ use wf_formats::{
     TernaryEncoding, TokenizerSource, vocabulary_from_tokenizer_json,
 };
 
-/// The encodings that GGUF files are written with.
+/// The encodings that GGUF files are written with and that hold zeros.
 fn ternary() -> impl Iterator<Item = TernaryEncoding> {
-    TernaryEncoding::ALL.iter().copied().filter(|encoding| encoding.flag().is_some())
+    TernaryEncoding::ALL.iter().copied().filter(|e| e.flag().is_some() && e.has_zero())
 }
 
 fn target(trits: TernaryEncoding, head: FloatEncoding) -> Target {

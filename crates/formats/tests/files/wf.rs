@@ -9,14 +9,14 @@ use wf_core::{Activation, Rope, RotaryPairs};
 use wf_formats::encoding::encode_trits;
 use wf_formats::{
     Container, Encoding, FloatEncoding, FormatKind, GenerationDefaults, GgufWriter, IfExists,
-    LayerTensor, MetadataValue, ModelFile, Rounding, ScaleUnit, Scales, Target, TensorName,
-    TernaryEncoding, TokenizerSource,
+    LayerTensor, MetadataValue, ModelFile, Rounding, ScaleUnit, Scales, TableEncoding, Target,
+    TensorName, TernaryEncoding, TokenizerSource,
 };
 
-fn target(head: FloatEncoding) -> Target {
+fn target(head: impl Into<TableEncoding>) -> Target {
     Target {
         container: Container::Wf,
-        head,
+        head: head.into(),
         rounding: Rounding::Exact,
         name: None,
         if_exists: IfExists::Replace,

@@ -1,6 +1,7 @@
 //! A GGUF model, written byte by byte so that every field can be marked.
 
-use wf_formats::encoding::TernaryEncoding;
+use wf_formats::TensorName;
+use wf_formats::encoding::{FloatEncoding, TernaryEncoding};
 
 use crate::sample::{self, HEADS, HIDDEN, Kind, Sample, SampleFile, VOCAB};
 
@@ -19,6 +20,18 @@ pub(crate) struct Twist {
     pub(crate) more_tokens: isize,
     /// Token types more (or less) than tokens.
     pub(crate) more_types: isize,
+    /// Encoding of the embedding.
+    pub(crate) table: Table,
+}
+
+/// Encoding of the embedding.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum Table {
+    #[default]
+    Floats,
+    /// That of the projections.
+    Ternary,
+    Blocks(FloatEncoding),
 }
 
 pub(crate) const U32: u32 = 4;
@@ -41,10 +54,15 @@ pub(crate) fn model(encoding: TernaryEncoding, type_id: u32, twist: &Twist) -> S
     let mut offset = 0_u64;
     let mut data = Vec::new();
     for (name, rows, cols) in tensors {
-        let (bytes, type_id) = if name.is_linear() {
-            (sample::ternary(encoding, rows, cols), type_id)
-        } else {
-            (sample::floats(rows * cols), 0)
+        let (bytes, type_id) = match (name, twist.table) {
+            (TensorName::Embedding, Table::Blocks(float)) => {
+                (sample::blocks(float, rows, cols), float.gguf_type())
+            }
+            (TensorName::Embedding, Table::Ternary) => {
+                (sample::ternary(encoding, rows, cols), type_id)
+            }
+            _ if name.is_linear() => (sample::ternary(encoding, rows, cols), type_id),
+            _ => (sample::floats(rows * cols), 0),
         };
         text(&mut file, Kind::Name, &name.gguf());
         let dims: &[usize] = if rows == 1 { &[cols] } else { &[cols, rows] };

@@ -25,6 +25,7 @@ mod wf;
 use mutate::{CLASSES, Change, Class, spoil};
 use probe::probe;
 use sample::{Random, Sample};
+use wf_formats::encoding::FloatEncoding;
 
 /// Number of mutants of each format: 2,000, or as many as `WF_MUTATIONS` says.
 #[expect(clippy::disallowed_methods, reason = "how long a test runs is the tester's choice")]
@@ -62,10 +63,18 @@ fn attack(
 
 #[test]
 fn corrupted_gguf_files_are_handled() {
-    let samples: Vec<Sample> = gguf::encodings()
-        .into_iter()
-        .map(|(encoding, type_id)| gguf::model(encoding, type_id, &gguf::Twist::default()))
-        .collect();
+    let encodings = gguf::encodings();
+    let model = |at: usize, table: gguf::Table| {
+        let (encoding, type_id) = encodings[at % encodings.len()];
+        gguf::model(encoding, type_id, &gguf::Twist { table, ..gguf::Twist::default() })
+    };
+    let mut samples = Vec::new();
+    for at in 0..encodings.len() {
+        samples.push(model(at, gguf::Table::Floats));
+        samples.push(model(at, gguf::Table::Ternary));
+    }
+    let blocks = FloatEncoding::ALL.iter().filter(|float| !float.is_plain());
+    samples.extend(blocks.enumerate().map(|(at, &float)| model(at, gguf::Table::Blocks(float))));
     attack(1, |round| samples[round % samples.len()].clone(), gguf_twists);
 }
 

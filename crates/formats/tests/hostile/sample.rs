@@ -1,6 +1,6 @@
 //! Small valid models, with marks on the parts that mutations change.
 
-use wf_formats::encoding::{Rounding, Scales, TernaryEncoding, encode_trits};
+use wf_formats::encoding::{FloatEncoding, Rounding, Scales, TernaryEncoding, encode_trits};
 use wf_formats::{LayerTensor, TensorName};
 
 /// The kind of marked bytes.
@@ -115,12 +115,23 @@ pub(crate) fn trits(count: usize) -> Vec<i8> {
     (0..count).map(|at| ((at * at + at / 5) % 3) as i8 - 1).collect()
 }
 
+/// Bytes of a block encoding whose factors are finite: no f16 in them has the exponent of infinity.
+pub(crate) fn blocks(encoding: FloatEncoding, rows: usize, cols: usize) -> TensorBytes {
+    let len = rows * encoding.row_size(cols).unwrap() as usize;
+    let bytes = (0..len).map(|at| (at * 37 + 11) as u8 & 0xbb).collect();
+    TensorBytes { bytes, marks: Vec::new() }
+}
+
 pub(crate) fn ternary(encoding: TernaryEncoding, rows: usize, cols: usize) -> TensorBytes {
     let encode = |trits: &[i8], scale: f32| {
         let scales = Scales::Tensor(scale);
         encode_trits(encoding, trits, rows, cols, &scales, Rounding::Exact).unwrap()
     };
-    let bytes = encode(&trits(rows * cols), 1.0);
+    let mut trits = trits(rows * cols);
+    if !encoding.has_zero() {
+        trits.iter_mut().filter(|trit| **trit == 0).for_each(|trit| *trit = 1);
+    }
+    let bytes = encode(&trits, 1.0);
     // Found independently of the encodings' tables: scales and codes are the bytes
     // that change. 1.0 and 2.0 differ in the byte with sign and exponent.
     let differing = |a: &[u8], b: &[u8]| -> Vec<usize> {
@@ -138,7 +149,9 @@ pub(crate) fn ternary(encoding: TernaryEncoding, rows: usize, cols: usize) -> Te
     let zeros = encode(&vec![0; rows * cols], 1.0);
     let is_code = codes.first().is_some_and(|at| zeros[*at] == 0b01_01_01_01);
     let kind = if is_code { Kind::Codes } else { Kind::Base3 };
-    marks.extend(codes.into_iter().map(|at| Mark { kind, at, len: 1 }));
+    // Any byte is eight signs: nothing there can be wrong.
+    let codes = codes.into_iter().filter(|_| encoding.has_zero());
+    marks.extend(codes.map(|at| Mark { kind, at, len: 1 }));
     TensorBytes { bytes, marks }
 }
 

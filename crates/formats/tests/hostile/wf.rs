@@ -15,7 +15,7 @@ pub(crate) fn model() -> Sample {
     let from = crate::probe::write(&source, directory.path());
     let target = Target {
         container: Container::Wf,
-        head: FloatEncoding::F32,
+        head: FloatEncoding::F32.into(),
         rounding: Rounding::Exact,
         name: None,
         if_exists: IfExists::Fail,

@@ -87,17 +87,24 @@ pub(crate) fn check_perturb_bounds(kernel: &dyn Kernel) {
 pub(crate) fn check_code_dots(kernel: &dyn Kernel) {
     let random = &mut Random(14);
     for len in [0, 16, 32, 48, 64, 80, 320, 2560] {
-        for kind in Floats::ALL {
+        for (kind, has_minima) in
+            Floats::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)])
+        {
             let (rows_len, vectors) = (1 + random.below(10), 1 + random.below(9));
-            let codes = random.codes(rows_len * len);
-            let scales = random.floats(rows_len * len / 16, kind);
-            let values = codes.iter().zip(scales.iter().flat_map(|s| [*s; 16]));
-            let values: Vec<f32> = values.map(|(&code, scale)| f32::from(code) * scale).collect();
+            let (codes, groups) = (random.codes(rows_len * len), len / 16);
+            let factors = if has_minima { 2 * groups } else { groups };
+            let scales = random.floats(rows_len * factors, kind);
+            let value = |at: usize| {
+                let (row, group) = (at / len, at % len / 16);
+                let product = f32::from(codes[at]) * scales[row * factors + group];
+                if has_minima { product - scales[row * factors + groups + group] } else { product }
+            };
+            let values: Vec<f32> = (0..codes.len()).map(value).collect();
             let xs = random.floats(vectors * len, kind);
             let strip = |y: &mut Vec<f32>, run: &dyn Fn(&mut Strip<'_, f32>)| {
                 run(&mut Strip::new(y, rows_len, rows_len, 0));
             };
-            let rows = CodeRows { codes: &codes, scales: &scales };
+            let rows = CodeRows { codes: &codes, scales: &scales, has_minima };
             let [mut expected, mut plain, mut found] =
                 [(); 3].map(|()| vec![0.5; vectors * rows_len]);
             strip(&mut expected, &|y| scalar().code_dots(rows, &xs, y));

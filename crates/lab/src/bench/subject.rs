@@ -68,6 +68,7 @@ impl Subject {
                     max_batch_tokens: options.max_batch_tokens,
                     head: options.head,
                     sparse: options.sparse,
+                    context_len: None,
                 };
                 random_model(*shape, *gates, setup, model_options)
             }

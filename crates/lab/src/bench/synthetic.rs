@@ -20,7 +20,7 @@ use wf_core::Network;
 use wf_formats::encoding::FloatEncoding;
 use wf_formats::{LayerTensor, TensorName};
 use wf_kernels::{Layout, Pool, Scales, TernaryMatrix, half};
-use wf_model::weights::{FloatTable, WeightSource, Weights};
+use wf_model::weights::{FloatTable, Table, WeightSource, Weights};
 
 use crate::random::Random;
 
@@ -110,7 +110,7 @@ impl WeightSource for Maker<'_> {
     }
 
     /// Returns a table in bf16, as in published models.
-    fn table(&mut self, _: TensorName, rows: usize, cols: usize) -> Result<FloatTable, Infallible> {
+    fn table(&mut self, _: TensorName, rows: usize, cols: usize) -> Result<Table, Infallible> {
         self.tensors += 1;
         let (tensor, constant) = (self.tensors, self.constant);
         let mut bytes = vec![0; rows * cols * 2];
@@ -121,7 +121,7 @@ impl WeightSource for Maker<'_> {
             }
             bytes.as_chunks_mut().0[..constant].fill(half::f32_to_bf16(1.0).to_le_bytes());
         });
-        Ok(FloatTable::new(self.pool, FloatEncoding::BF16, cols, &bytes))
+        Ok(FloatTable::new(self.pool, FloatEncoding::BF16, cols, &bytes).into())
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod check;
 mod counts;
+mod output;
+mod ternary;
 
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ use crate::segment::{RowQueries, Scoring, Segment, tokens_of};
 use check::draw_difference;
 pub(crate) use check::{Difference, difference};
 pub use counts::{Count, HeadCounts};
+pub(crate) use output::OutputHead;
 
 /// Size of a table, in bytes, that exceeds the CPU caches.
 const MIN_SCANNED_BYTES: usize = 32 << 20;

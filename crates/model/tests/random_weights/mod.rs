@@ -6,7 +6,7 @@ use wf_core::{Activation, Attention, Dense, Layer, Network, Norm, Rope};
 use wf_formats::TensorName;
 use wf_formats::encoding::FloatEncoding;
 use wf_kernels::{Pool, Scales, TernaryMatrix, half};
-use wf_model::weights::{FloatTable, WeightSource, Weights};
+use wf_model::weights::{FloatTable, Table, WeightSource, Weights};
 use wf_model::{
     Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelInfo, ModelOptions, PageId, Segment,
     SparseMode, TokenId,
@@ -70,12 +70,12 @@ impl WeightSource for Numbers {
         Ok(vec![1.0; len])
     }
 
-    fn table(&mut self, _: TensorName, rows: usize, cols: usize) -> Result<FloatTable, Infallible> {
+    fn table(&mut self, _: TensorName, rows: usize, cols: usize) -> Result<Table, Infallible> {
         let unit = |number: u64| (number % 2001) as f32 / 1000.0 - 1.0;
         let bytes: Vec<u8> = (0..rows * cols)
             .flat_map(|_| half::f32_to_bf16(unit(self.next())).to_le_bytes())
             .collect();
-        Ok(FloatTable::new(&Pool::new(1), FloatEncoding::BF16, cols, &bytes))
+        Ok(FloatTable::new(&Pool::new(1), FloatEncoding::BF16, cols, &bytes).into())
     }
 }
 
@@ -87,6 +87,7 @@ pub(crate) fn model(network: Network, kv: KvDtype, compute: Compute) -> Model {
         max_batch_tokens: 600,
         head: HeadMode::Full,
         sparse: SparseMode::Off,
+        context_len: None,
     };
     let info = ModelInfo { context_len: 1024, ..ModelInfo::default() };
     let Ok(weights) = Weights::read(&network, &mut Numbers(7));

@@ -99,10 +99,10 @@ fn encodings() -> impl TypedValueParser<Value = TernaryEncoding> {
     PossibleValuesParser::new(flags).try_map(|name| name.parse())
 }
 
-/// Accepts every float encoding.
+/// Accepts every float encoding that is written.
 fn head_types() -> impl TypedValueParser<Value = FloatEncoding> {
-    let flags = FloatEncoding::ALL.iter().map(|float| float.flag());
-    PossibleValuesParser::new(flags).try_map(|name| name.parse())
+    let writable = FloatEncoding::ALL.iter().filter(|float| float.is_writable());
+    PossibleValuesParser::new(writable.map(|float| float.flag())).try_map(|name| name.parse())
 }
 
 fn parse_group(text: &str) -> Result<usize, String> {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use wf_formats::{
-    Container, FloatEncoding, IfExists, ModelFile, Rounding, Target, TensorName, TernaryEncoding,
-    compatible_encodings,
+    Container, FloatEncoding, IfExists, ModelFile, Rounding, TableEncoding, Target, TensorName,
+    TernaryEncoding, compatible_encodings,
 };
 
 use super::args::{ConvertArgs, Format};
@@ -83,19 +83,19 @@ fn default_encoding(source: &ModelFile) -> Result<TernaryEncoding> {
     }
 }
 
-fn head(args: &ConvertArgs, source: &ModelFile, container: Container) -> Result<FloatEncoding> {
+fn head(args: &ConvertArgs, source: &ModelFile, container: Container) -> Result<TableEncoding> {
     let embedding = source.tensor(TensorName::Embedding);
     if args.pack_lm_head {
-        if !container.supports_head(FloatEncoding::Q6_K) {
+        if !container.supports_head(FloatEncoding::Q6_K.into()) {
             bail!(
                 "--pack-lm-head requires GGUF or .wf: other formats only support f32, f16 and bf16"
             );
         }
         let fits = embedding.is_some_and(|t| FloatEncoding::Q6_K.row_size(t.cols).is_ok());
-        return Ok(if fits { FloatEncoding::Q6_K } else { FloatEncoding::Q8_0 });
+        return Ok(if fits { FloatEncoding::Q6_K } else { FloatEncoding::Q8_0 }.into());
     }
     match args.head_type {
-        Some(head) => Ok(head),
+        Some(head) => Ok(head.into()),
         None => Ok(Target::default_head(source, container)?),
     }
 }

@@ -9,7 +9,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Serialize;
-use wf_formats::{Container, Encoding, ModelFile, OpenOptions, PlannedTensor, Target, TensorInfo};
+use wf_formats::{
+    Container, Encoding, FloatEncoding, ModelFile, OpenOptions, PlannedTensor, Target, TensorInfo,
+};
 
 use self::args::ConvertArgs;
 use crate::verify::{self, Comparison};
@@ -129,7 +131,7 @@ fn print_text(c: &Conversion, target: &Target) -> Result<()> {
         ("destination", c.destination.clone()),
         ("tensors", format!("{}, {}", c.encoding, output::megabytes(c.tensor_bytes))),
     ];
-    let cost = target.head.cost();
+    let cost = target.head.float().and_then(FloatEncoding::cost);
     let cost =
         cost.map_or(String::new(), |cost| format!(": {cost}, as published for BitNet-b1.58-2B-4T"));
     rows.push(("head", format!("{}{cost}", c.head)));

@@ -6,7 +6,7 @@
 use wf_kernels::{
     AttendScratch, FloatRows, Kernel, KvDtype, KvShape, KvSlot, KvStore, PAGE_LEN, Pool,
     QuantBatch, Queries, RotaryPairs, RotaryTable, Scales, Strip, TernaryMatrix, attend, half,
-    multiply,
+    multiply, rotary_frequencies,
 };
 use wf_lab::random::Random;
 
@@ -106,7 +106,7 @@ fn attention(kernel: &dyn Kernel, random: &mut Random, dtype: KvDtype) -> Vec<f3
         store.write(kernel, slot, &key, &value);
     }
     let mut query = floats(random, HEAD_DIM);
-    let table = RotaryTable::new(HEAD_DIM, 10_000.0, visible);
+    let table = RotaryTable::new(&rotary_frequencies(HEAD_DIM, 10_000.0), 1.0, visible);
     for pairs in [RotaryPairs::Halves, RotaryPairs::Adjacent] {
         kernel.rotate(&mut query, table.cos(visible - 1), table.sin(visible - 1), pairs);
     }

@@ -1,8 +1,9 @@
 //! Compares the settings and the tokens of two models.
 
-use wf_core::{Attention, Dense};
+use wf_core::{Attention, Dense, Rope};
 use wf_engine::read_text;
 use wf_formats::{ModelFile, TokenizerSource};
+use wf_model::Frequencies;
 
 /// Letters, digits, punctuation and spaces that tokenizers are known to split differently.
 const TEXT: &str = "Once upon a time, 12345 dogs' owners said:  \u{201c}h\u{e9}, \u{65e5}\u{672c}!\u{201d}\n\n\tThe end.";
@@ -10,7 +11,7 @@ const TEXT: &str = "Once upon a time, 12345 dogs' owners said:  \u{201c}h\u{e9},
 type Setting = (&'static str, fn(&ModelFile) -> String);
 
 /// Names and values of the settings that are compared. Layers of a network are alike in them.
-const SETTINGS: [Setting; 20] = [
+const SETTINGS: [Setting; 21] = [
     ("vocabulary", |file| file.network().vocab_len.to_string()),
     ("hidden size", |file| file.network().hidden_len.to_string()),
     ("feed-forward size", |file| dense(file).ffn_len.to_string()),
@@ -21,6 +22,7 @@ const SETTINGS: [Setting; 20] = [
     ("context", |file| file.info().context_len.to_string()),
     // GGUF stores the base as f32, and files differ in the order of rotary pairs.
     ("rotary base", |file| format!("{:?}", attention(file).rope.map(|rope| rope.theta as f32))),
+    ("rotary frequencies", frequencies),
     ("norm epsilon", |file| file.network().norm.eps.to_string()),
     ("activation", |file| dense(file).activation.to_string()),
     ("sub-norms", |file| attention(file).sub_norm.is_some().to_string()),
@@ -47,6 +49,19 @@ pub(super) fn differences(first: &ModelFile, second: &ModelFile) -> Vec<String> 
 
 fn attention(file: &ModelFile) -> Attention {
     *file.network().layers.first().copied().unwrap_or_default().attention()
+}
+
+/// Returns the frequencies in contexts of the original and of the full length, which files describe in
+/// different ways.
+fn frequencies(file: &ModelFile) -> String {
+    let Attention { rope, head_dim, .. } = attention(file);
+    let divisors = &file.network().rope_divisors;
+    let of = |context_len| {
+        // GGUF stores the base as f32.
+        let rope = rope.map(|rope| Rope { theta: f64::from(rope.theta as f32), ..rope })?;
+        Some(Frequencies::new(&rope, divisors, head_dim, context_len))
+    };
+    format!("{:?} and {:?}", of(1), of(file.info().context_len))
 }
 
 fn dense(file: &ModelFile) -> Dense {

@@ -1,8 +1,12 @@
 //! Compares two models tensor by tensor.
 
+use std::ops::Range;
+
 use anyhow::Result;
 use serde::Serialize;
-use wf_formats::{Encoding, FloatEncoding, LayerTensor, ModelFile, Scales, TensorInfo, TensorName};
+use wf_formats::{
+    Encoding, FloatEncoding, LayerTensor, ModelFile, Scales, TensorData, TensorInfo, TensorName,
+};
 
 /// Maximum relative change by rounding to f16.
 const F16_ROUNDING: f32 = 1.0 / 2048.0;
@@ -67,7 +71,7 @@ impl Tensors {
         format!("trits of {projections} projections equal, {scales}, {others}")
     }
 
-    fn compare_projection(&mut self, [(first, a), (second, b)]: Pair<'_>) -> Result<()> {
+    fn compare_trits(&mut self, [(first, a), (second, b)]: Pair<'_>) -> Result<()> {
         self.projections += 1;
         let ((trits, scales), (other_trits, other_scales)) =
             (read_projection(first, a)?, read_projection(second, b)?);
@@ -104,16 +108,17 @@ impl Tensors {
 
     fn compare_floats(&mut self, [(first, a), (second, b)]: Pair<'_>) -> Result<()> {
         self.other_tensors += 1;
-        let types = [a, b].map(|t| t.encoding.float().unwrap_or(FloatEncoding::F32));
+        // Trits times scales are exact, as F32 is.
+        let floats = |t: &TensorInfo| t.encoding.float().filter(|_| !t.encoding.is_ternary());
+        let types = [a, b].map(|t| floats(t).unwrap_or(FloatEncoding::F32));
         self.is_coarse |= types.iter().any(|float| float.is_coarse());
         first.check(a)?;
         second.check(b)?;
         let (mut change, mut worst) = (0.0_f32, None);
-        let (mut bytes, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut first, mut second) = (Rows::new(first, a)?, Rows::new(second, b)?);
         for start in (0..a.rows).step_by(CHUNK_ROWS) {
             let rows = start..(start + CHUNK_ROWS).min(a.rows);
-            first.read_floats(a, rows.clone(), &mut bytes, &mut ours)?;
-            second.read_floats(b, rows.clone(), &mut bytes, &mut theirs)?;
+            let (ours, theirs) = (first.read(rows.clone())?, second.read(rows.clone())?);
             let pairs = ours.chunks_exact(a.cols).zip(theirs.chunks_exact(a.cols));
             for (row, (ours, theirs)) in rows.zip(pairs) {
                 let (difference, is_within) = difference(ours, theirs, types);
@@ -137,6 +142,42 @@ impl Tensors {
     }
 }
 
+/// Rows of a tensor as floats, whether it is stored so or as trits.
+struct Rows<'a> {
+    file: &'a ModelFile,
+    tensor: &'a TensorInfo,
+    trits: Option<(TensorData<'a>, Scales)>,
+    bytes: Vec<u8>,
+    values: Vec<f32>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(file: &'a ModelFile, tensor: &'a TensorInfo) -> Result<Self> {
+        let trits = match tensor.encoding.is_ternary() {
+            true => {
+                let data = file.read(tensor)?;
+                let scales = data.scales()?;
+                Some((data, scales))
+            }
+            false => None,
+        };
+        Ok(Self { file, tensor, trits, bytes: Vec::new(), values: Vec::new() })
+    }
+
+    fn read(&mut self, rows: Range<usize>) -> Result<&[f32]> {
+        match &self.trits {
+            None => {
+                self.file.read_floats(self.tensor, rows, &mut self.bytes, &mut self.values)?;
+            }
+            Some((data, scales)) => {
+                self.values.resize(rows.len() * self.tensor.cols, 0.0);
+                data.weights(scales, rows, &mut self.values)?;
+            }
+        }
+        Ok(&self.values)
+    }
+}
+
 /// The same tensor of two models.
 type Pair<'a> = [(&'a ModelFile, &'a TensorInfo); 2];
 
@@ -146,7 +187,9 @@ pub(super) fn compare(first: &ModelFile, second: &ModelFile) -> Result<Tensors> 
     for a in first.tensors() {
         match second.tensor(a.name) {
             None => found.different.push(format!("{} is missing in the second model", a.name)),
-            Some(b) if a.name.is_linear() => found.compare_projection([(first, a), (second, b)])?,
+            Some(b) if a.encoding.is_ternary() && b.encoding.is_ternary() => {
+                found.compare_trits([(first, a), (second, b)])?;
+            }
             Some(b) => found.compare_floats([(first, a), (second, b)])?,
         }
     }

@@ -22,7 +22,7 @@ impl FloatEncoding {
         block_bytes: Q8_0_BYTES,
         scale_offset: 0,
         decode: Decode::Codes(|bytes, codes, scales| decode_blocks(bytes, codes, scales, q8_0)),
-        encode: |values, out| {
+        encode: Some(|values, out| {
             for block in values.as_chunks::<LEN>().0 {
                 let scale = furthest_from_zero(block).abs() / 127.0;
                 let inverse = inverse(scale);
@@ -31,7 +31,7 @@ impl FloatEncoding {
                 out.extend(block.map(|value| (value * inverse).round() as i8 as u8));
             }
             Ok(())
-        },
+        }),
         range: F16_RANGE,
         // Half a step, and the rounding of the step itself to f16.
         max_error: |_, block_max| block_max * (0.5 / 127.0 + 1.0 / 2048.0) + 4e-6,
@@ -50,7 +50,7 @@ impl FloatEncoding {
         block_bytes: Q4_0_BYTES,
         scale_offset: 0,
         decode: Decode::Codes(|bytes, codes, scales| decode_blocks(bytes, codes, scales, q4_0)),
-        encode: |values, out| {
+        encode: Some(|values, out| {
             for block in values.as_chunks::<LEN>().0 {
                 // The value furthest from 0 becomes code 0, -8 times the scale: its sign is the scale's.
                 let scale = furthest_from_zero(block) / -8.0;
@@ -61,7 +61,7 @@ impl FloatEncoding {
                 out.extend(first.iter().zip(second).map(|(first, second)| first | second << 4));
             }
             Ok(())
-        },
+        }),
         range: F16_RANGE,
         // A whole step: the largest value is mapped to one end of the range, so the other is cut off.
         max_error: |_, block_max| block_max * (1.0 / 8.0 + 1.0 / 2048.0) + 4e-6,

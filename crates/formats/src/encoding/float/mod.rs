@@ -7,6 +7,9 @@
 //! Numbers that are not finite are rejected in both directions: weights are finite.
 
 mod blocks32;
+mod iq4;
+mod k_quants;
+mod more_blocks32;
 mod plain;
 mod q6_k;
 
@@ -26,8 +29,23 @@ pub struct FloatEncoding(&'static FloatCodec);
 
 impl FloatEncoding {
     /// Every encoding.
-    pub const ALL: &'static [Self] =
-        &[Self::F32, Self::F16, Self::BF16, Self::Q8_0, Self::Q6_K, Self::Q4_0];
+    pub const ALL: &'static [Self] = &[
+        Self::F32,
+        Self::F16,
+        Self::BF16,
+        Self::Q8_0,
+        Self::Q6_K,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q5_0,
+        Self::Q5_1,
+        Self::Q2_K,
+        Self::Q3_K,
+        Self::Q4_K,
+        Self::Q5_K,
+        Self::IQ4_NL,
+        Self::IQ4_XS,
+    ];
 
     /// Returns the usual name, which `.wf` files use too.
     pub fn name(self) -> &'static str {
@@ -56,7 +74,17 @@ impl FloatEncoding {
 
     /// Returns `true` if [`decode_codes`] supports it.
     pub fn has_codes(self) -> bool {
-        matches!(self.0.decode, Decode::Codes(_))
+        !matches!(self.0.decode, Decode::Values(_))
+    }
+
+    /// Returns `true` if groups of values have a minimum beside their scale.
+    pub fn has_minima(self) -> bool {
+        matches!(self.0.decode, Decode::CodesAndMinima(_))
+    }
+
+    /// Returns `true` if values can be encoded. Others are read, and copied as they are.
+    pub fn is_writable(self) -> bool {
+        self.0.encode.is_some()
     }
 
     /// Returns the number of values in a block; 1 for plain floats.
@@ -143,7 +171,13 @@ pub fn decode_floats(
     let codec = encoding.0;
     match codec.decode {
         Decode::Values(decode) => decode(bytes, out),
-        Decode::Codes(decode) => decode_by_codes(decode, codec, bytes, out),
+        Decode::Codes(decode) => {
+            let decode = |bytes: &[u8], codes: &mut [i8], scales: &mut [f32], _: &mut [f32]| {
+                decode(bytes, codes, scales);
+            };
+            decode_by_codes(decode, codec, bytes, out);
+        }
+        Decode::CodesAndMinima(decode) => decode_by_codes(decode, codec, bytes, out),
     }
     let Some(index) = first_not_finite(out) else { return Ok(()) };
     let offset = index / codec.block_len * codec.block_bytes + codec.scale_offset;
@@ -151,30 +185,32 @@ pub fn decode_floats(
     Err(EncodingError::NotFinite { offset, index, value })
 }
 
-/// Decodes some blocks at a time to codes, and multiplies them by their scales.
+/// Decodes some blocks at a time to codes, multiplies them by their scales and subtracts their minima.
 fn decode_by_codes(
-    decode: fn(&[u8], &mut [i8], &mut [f32]),
+    decode: impl Fn(&[u8], &mut [i8], &mut [f32], &mut [f32]),
     codec: &FloatCodec,
     bytes: &[u8],
     out: &mut [f32],
 ) {
     const LEN: usize = 1024;
-    let (mut codes, mut scales) = ([0; LEN], [0.0; LEN / CODES_PER_SCALE]);
+    const GROUPS: usize = LEN / CODES_PER_SCALE;
+    let (mut codes, mut scales, mut minima) = ([0; LEN], [0.0; GROUPS], [0.0; GROUPS]);
     let bytes_len = LEN / codec.block_len * codec.block_bytes;
     for (bytes, out) in bytes.chunks(bytes_len).zip(out.chunks_mut(LEN)) {
-        decode(bytes, &mut codes, &mut scales);
+        decode(bytes, &mut codes, &mut scales, &mut minima);
         let groups = out.as_chunks_mut::<CODES_PER_SCALE>().0.iter_mut();
         let groups = groups.zip(codes.as_chunks::<CODES_PER_SCALE>().0);
-        for ((out, codes), scale) in groups.zip(scales) {
+        for ((out, codes), (scale, minimum)) in groups.zip(scales.iter().zip(minima)) {
             for (out, &code) in out.iter_mut().zip(codes) {
-                *out = f32::from(code) * scale;
+                *out = f32::from(code) * scale - minimum;
             }
         }
     }
 }
 
-/// Decodes one row of a block encoding into integers and a scale for every sixteen of them. A code
-/// times its scale, rounded to f32, is exactly the value that [`decode_floats`] returns.
+/// Decodes one row of a block encoding into integers and a scale for every sixteen of them, followed by
+/// as many minima if the encoding [has them](FloatEncoding::has_minima). A code times its scale, rounded
+/// to f32, minus its minimum, is exactly the value that [`decode_floats`] returns.
 ///
 /// # Errors
 ///
@@ -186,14 +222,21 @@ pub fn decode_codes(
     scales: &mut [f32],
 ) -> Result<(), EncodingError> {
     encoding.check_size(bytes.len(), codes.len())?;
-    let expected = codes.len() / CODES_PER_SCALE;
-    let Decode::Codes(decode) = encoding.0.decode else {
-        return Err(EncodingError::Invalid(format!("{encoding} has no integer codes")));
-    };
-    if scales.len() != expected {
+    let groups = codes.len() / CODES_PER_SCALE;
+    let expected = if encoding.has_minima() { 2 * groups } else { groups };
+    if scales.len() != expected && encoding.has_codes() {
         return Err(EncodingError::Buffer { expected, found: scales.len() });
     }
-    decode(bytes, codes, scales);
+    match encoding.0.decode {
+        Decode::Values(_) => {
+            return Err(EncodingError::Invalid(format!("{encoding} has no integer codes")));
+        }
+        Decode::Codes(decode) => decode(bytes, codes, scales),
+        Decode::CodesAndMinima(decode) => {
+            let (scales, minima) = scales.split_at_mut(groups);
+            decode(bytes, codes, scales, minima);
+        }
+    }
     Ok(())
 }
 
@@ -206,8 +249,11 @@ pub fn encode_floats(encoding: FloatEncoding, values: &[f32]) -> Result<Vec<u8>,
         return Err(EncodingError::NotFinite { offset: index.saturating_mul(4), index, value });
     }
     let codec = encoding.0;
+    let Some(encode) = codec.encode else {
+        return Err(EncodingError::Invalid(format!("{encoding} can be read, but not written")));
+    };
     let mut out = Vec::with_capacity(values.len() / codec.block_len * codec.block_bytes);
-    (codec.encode)(values, &mut out).map_err(|value| EncodingError::Unrepresentable {
+    encode(values, &mut out).map_err(|value| EncodingError::Unrepresentable {
         encoding: codec.name,
         value,
         allowed: codec.range,
@@ -234,8 +280,9 @@ pub(crate) struct FloatCodec {
     /// Byte of a block at which a value that is not finite is reported.
     pub(crate) scale_offset: usize,
     pub(crate) decode: Decode,
-    /// Appends whole blocks of finite values, or returns a value that is out of range.
-    pub(crate) encode: fn(&[f32], &mut Vec<u8>) -> Result<(), f32>,
+    /// Appends whole blocks of finite values, or returns a value that is out of range; `None` if the
+    /// encoding is only read.
+    pub(crate) encode: Option<Encode>,
     /// The values that can be encoded, for messages.
     pub(crate) range: &'static str,
     /// Returns the largest rounding error of a value.
@@ -245,12 +292,47 @@ pub(crate) struct FloatCodec {
     pub(crate) cost: Option<&'static str>,
 }
 
+impl FloatCodec {
+    /// An encoding in blocks that is read and copied, but not written.
+    const fn read_only(
+        name: &'static str,
+        flag: &'static str,
+        gguf_type: u32,
+        (block_len, block_bytes): (usize, usize),
+        scale_offset: usize,
+        decode: Decode,
+    ) -> Self {
+        Self {
+            name,
+            flag,
+            gguf_type,
+            kind: FloatKind::Blocks,
+            block_len,
+            block_bytes,
+            scale_offset,
+            decode,
+            encode: None,
+            range: F16_RANGE,
+            // Nothing is rounded to it.
+            max_error: |_, _| 0.0,
+            is_coarse: false,
+            cost: None,
+        }
+    }
+}
+
+type DecodeCodesAndMinima =
+    fn(bytes: &[u8], codes: &mut [i8], scales: &mut [f32], minima: &mut [f32]);
+type Encode = fn(&[f32], &mut Vec<u8>) -> Result<(), f32>;
+
 /// Decodes whole blocks.
 pub(crate) enum Decode {
     /// Into values.
     Values(fn(&[u8], &mut [f32])),
     /// Into codes and scales, which models compute with: see [`decode_codes`](decode_codes).
     Codes(fn(bytes: &[u8], codes: &mut [i8], scales: &mut [f32])),
+    /// Into codes, scales and minima.
+    CodesAndMinima(DecodeCodesAndMinima),
 }
 
 /// The kind of numbers that an encoding stores.
@@ -295,4 +377,28 @@ fn decode_blocks<const BYTES: usize, const LEN: usize, const SCALES: usize>(
     for (block, (codes, scales)) in bytes.as_chunks::<BYTES>().0.iter().zip(outs) {
         decode(block, codes, scales);
     }
+}
+
+/// As [`decode_blocks`], for encodings with minima.
+fn decode_blocks_with_minima<const BYTES: usize, const LEN: usize, const GROUPS: usize>(
+    bytes: &[u8],
+    codes: &mut [i8],
+    scales: &mut [f32],
+    minima: &mut [f32],
+    decode: impl Fn(&[u8; BYTES], &mut [i8; LEN], &mut [f32; GROUPS], &mut [f32; GROUPS]),
+) {
+    let codes = codes.as_chunks_mut::<LEN>().0.iter_mut();
+    let factors = scales.as_chunks_mut::<GROUPS>().0.iter_mut();
+    let factors = factors.zip(minima.as_chunks_mut::<GROUPS>().0);
+    for (block, (codes, (scales, minima))) in
+        bytes.as_chunks::<BYTES>().0.iter().zip(codes.zip(factors))
+    {
+        decode(block, codes, scales, minima);
+    }
+}
+
+/// Returns the f16 at byte `at`, or 0 past the end.
+fn f16_at(block: &[u8], at: usize) -> f32 {
+    let bytes = block.get(at..).and_then(|rest| rest.first_chunk());
+    bytes.map_or(0.0, |bytes| f16::from_le_bytes(*bytes).to_f32())
 }

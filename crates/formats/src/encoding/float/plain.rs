@@ -18,10 +18,10 @@ impl FloatEncoding {
                 *out = f32::from_le_bytes(*value);
             }
         }),
-        encode: |values, out| {
+        encode: Some(|values, out| {
             out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
             Ok(())
-        },
+        }),
         range: "finite numbers",
         max_error: |_, _| 0.0,
         ..PLAIN
@@ -34,12 +34,12 @@ impl FloatEncoding {
         gguf_type: 1,
         kind: FloatKind::F16,
         decode: Decode::Values(decode_f16),
-        encode: |values, out| {
+        encode: Some(|values, out| {
             for &value in values {
                 out.extend(to_f16(value)?.to_le_bytes());
             }
             Ok(())
-        },
+        }),
         range: F16_RANGE,
         // Half a unit in the last place; the second number is that of the smallest value.
         max_error: |value, _| value.abs() / 2048.0 + 3e-8,
@@ -64,7 +64,7 @@ const PLAIN: FloatCodec = FloatCodec {
             *out = f32::from_bits(u32::from(u16::from_le_bytes(*value)) << 16);
         }
     }),
-    encode: |values, out| {
+    encode: Some(|values, out| {
         for &value in values {
             let stored = bf16::from_f32(value);
             if !stored.is_finite() {
@@ -73,7 +73,7 @@ const PLAIN: FloatCodec = FloatCodec {
             out.extend(stored.to_le_bytes());
         }
         Ok(())
-    },
+    }),
     range: "numbers whose bf16 is finite",
     max_error: |value, _| value.abs() / 256.0,
     is_coarse: false,

@@ -33,12 +33,12 @@ impl FloatEncoding {
         block_bytes: BYTES,
         scale_offset: SCALE_AT,
         decode: Decode::Codes(|bytes, codes, scales| decode_blocks(bytes, codes, scales, decode)),
-        encode: |values, out| {
+        encode: Some(|values, out| {
             for block in values.as_chunks::<LEN>().0 {
                 out.extend(encode(block)?);
             }
             Ok(())
-        },
+        }),
         range: F16_RANGE,
         // The scales of sixteen values are themselves rounded, to 1/127 of the largest.
         max_error: |_, block_max| block_max / 32.0 + 4e-6,

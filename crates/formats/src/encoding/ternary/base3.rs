@@ -16,20 +16,14 @@ impl TernaryEncoding {
     pub const TQ1_0: Self = Self::new(&Codec {
         flag: Some("tq1_0"),
         gguf: Project::Llama.gguf(34),
-        ..Codec::new(
-            "TQ1_0",
-            Layout::Bundles(Bundles {
-                scales: StoredScales::in_blocks(tq1_0::COLS, tq1_0::TRITS_LEN),
-                ..Bundles::blocks(
-                    tq1_0::COLS,
-                    tq1_0::LEN,
-                    Packing {
-                        decode: |blocks, _, out| decode_blocks(blocks, out, tq1_0::decode),
-                        encode: |trits, _, blocks| encode_blocks(trits, blocks, tq1_0::encode),
-                    },
-                )
-            }),
-        )
+        ..planes("TQ1_0", 256, 54, planes::packing::<54, 256, 32, 16, 4>())
+    });
+
+    /// PrismML's fork: five trits a byte, one f16 scale per 128 trits.
+    pub const PTQ1_0: Self = Self::new(&Codec {
+        flag: Some("ptq1_0"),
+        gguf: Project::Prism.gguf(143),
+        ..planes("PTQ1_0", 128, 28, planes::packing::<28, 128, 16, 8, 2>())
     });
 
     /// ik_llama.cpp: five trits a byte, one f16 scale a row.
@@ -52,6 +46,13 @@ impl TernaryEncoding {
             }),
         )
     });
+}
+
+/// Blocks of `cols` trits in `len` bytes, the last two of which are the scale.
+const fn planes(name: &'static str, cols: usize, len: usize, packing: Packing) -> Codec {
+    let scales = StoredScales::in_blocks(cols, len - 2);
+    let bundles = Bundles { scales, ..Bundles::blocks(cols, len, packing) };
+    Codec::new(name, Layout::Bundles(bundles))
 }
 
 const NUMBERS: u16 = 243;
@@ -102,43 +103,61 @@ fn bad_number(offset: usize, col: usize, value: u8, trits: usize) -> BadByte {
     BadByte::new(offset, col, Fault::Base3 { byte: value, trits })
 }
 
-/// TQ1_0: 256 trits in 54 bytes. Base-3 numbers with the first trit in the leading digit, then an f16
-/// scale. Digit `k` of byte `j` is
+/// Blocks of base-3 numbers with the first trit in the leading digit, then an f16 scale: `A` and `B`
+/// numbers of five digits and `C` of four. Digit `k` of byte `j` is
 ///
 /// ```text
-/// bytes  0..32   trit       32 k + j        five digits
-/// bytes 32..48   trit 160 + 16 k + j - 32   five digits
-/// bytes 48..52   trit 240 +  4 k + j - 48   four digits, the fifth is 0
+/// A bytes from 0        trit           A k + j
+/// B bytes from A        trit 5 A     + B k + j - A
+/// C bytes from A + B    trit 5 A + 5 B + C k + j - A - B     four digits, the fifth is 0
 /// ```
-mod tq1_0 {
-    use super::{BadByte, bad_number, byte_of, lookup};
+mod planes {
+    use super::{BadByte, Packing, bad_number, byte_of, decode_blocks, encode_blocks, lookup};
 
-    pub(super) const COLS: usize = 256;
-    /// Bytes of a block without its scale.
-    pub(super) const TRITS_LEN: usize = 52;
-    pub(super) const LEN: usize = TRITS_LEN + 2;
+    pub(super) const fn packing<
+        const LEN: usize,
+        const COLS: usize,
+        const A: usize,
+        const B: usize,
+        const C: usize,
+    >() -> Packing {
+        assert!(COLS == 5 * A + 5 * B + 4 * C && LEN == A + B + C + 2, "digits and a scale");
+        Packing {
+            decode: |blocks, _, out| decode_blocks(blocks, out, decode::<LEN, COLS, A, B, C>),
+            encode: |trits, _, blocks| encode_blocks(trits, blocks, encode::<LEN, COLS, A, B, C>),
+        }
+    }
 
-    pub(super) fn decode(block: &[u8; LEN], out: &mut [i8; COLS]) -> Result<(), BadByte> {
-        let (bytes, _scale) = block.split_at(TRITS_LEN);
-        if let Some(bad) = bytes.iter().enumerate().find_map(bad_byte) {
+    fn decode<
+        const LEN: usize,
+        const COLS: usize,
+        const A: usize,
+        const B: usize,
+        const C: usize,
+    >(
+        block: &[u8; LEN],
+        out: &mut [i8; COLS],
+    ) -> Result<(), BadByte> {
+        let (bytes, _scale) = block.split_at(A + B + C);
+        if let Some(bad) = bytes.iter().enumerate().find_map(bad_byte::<A, B>) {
             return Err(bad);
         }
-        let (first, rest) = bytes.split_at(32);
-        let (second, last) = rest.split_at(16);
-        let (out_first, out_rest) = out.split_at_mut(160);
-        let (out_second, out_last) = out_rest.split_at_mut(80);
-        digits::<32>(first, out_first);
-        digits::<16>(second, out_second);
-        digits::<4>(last, out_last);
+        let (first, rest) = bytes.split_at(A);
+        let (second, last) = rest.split_at(B);
+        let (out_first, out_rest) = out.split_at_mut(5 * A);
+        let (out_second, out_last) = out_rest.split_at_mut(5 * B);
+        digits::<A>(first, out_first);
+        digits::<B>(second, out_second);
+        digits::<C>(last, out_last);
         Ok(())
     }
 
-    /// Checks byte `at` of a block. The last four hold four trits only.
-    fn bad_byte((at, &value): (usize, &u8)) -> Option<BadByte> {
+    /// Checks byte `at` of a block. Those after the first `A + B` hold four trits only.
+    fn bad_byte<const A: usize, const B: usize>((at, &value): (usize, &u8)) -> Option<BadByte> {
         let (col, trits) = match at {
-            0..32 => (at, 5),
-            32..48 => (160 + at - 32, 5),
-            _ => (240 + at - 48, 4),
+            _ if at < A => (at, 5),
+            _ if at < A + B => (5 * A + at - A, 5),
+            _ => (5 * A + 5 * B + at - A - B, 4),
         };
         let found = lookup(value);
         let fits = found.known && (trits == 5 || found.number.is_multiple_of(3));
@@ -159,15 +178,24 @@ mod tq1_0 {
         }
     }
 
-    pub(super) fn encode(trits: &[i8; COLS], block: &mut [u8; LEN]) {
-        let (first, rest) = block.split_at_mut(32);
-        let (second, rest) = rest.split_at_mut(16);
-        let (last, _scale) = rest.split_at_mut(4);
-        let (trits_first, trits_rest) = trits.split_at(160);
-        let (trits_second, trits_last) = trits_rest.split_at(80);
-        number_bytes::<32>(trits_first, first);
-        number_bytes::<16>(trits_second, second);
-        number_bytes::<4>(trits_last, last);
+    fn encode<
+        const LEN: usize,
+        const COLS: usize,
+        const A: usize,
+        const B: usize,
+        const C: usize,
+    >(
+        trits: &[i8; COLS],
+        block: &mut [u8; LEN],
+    ) {
+        let (first, rest) = block.split_at_mut(A);
+        let (second, rest) = rest.split_at_mut(B);
+        let (last, _scale) = rest.split_at_mut(C);
+        let (trits_first, trits_rest) = trits.split_at(5 * A);
+        let (trits_second, trits_last) = trits_rest.split_at(5 * B);
+        number_bytes::<A>(trits_first, first);
+        number_bytes::<B>(trits_second, second);
+        number_bytes::<C>(trits_last, last);
     }
 
     /// The reverse of `digits`. A plane that is not there counts as digit 0.

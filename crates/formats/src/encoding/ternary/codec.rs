@@ -20,13 +20,16 @@ pub(crate) struct Codec {
     pub(crate) gguf: Option<GgufType>,
     /// Name in the header of a `.wf` file; `None` if such files cannot hold it.
     pub(crate) wf_name: Option<&'static str>,
+    /// `false` if it stores signs only: -1 and 1.
+    pub(crate) has_zero: bool,
     pub(crate) layout: Layout,
 }
 
 impl Codec {
     /// An encoding that is its only variant, and that no file format has a name for.
     pub(super) const fn new(name: &'static str, layout: Layout) -> Self {
-        Self { name, label: name, flag: None, gguf: None, wf_name: None, layout }
+        let (flag, gguf, wf_name, has_zero) = (None, None, None, true);
+        Self { name, label: name, flag, gguf, wf_name, has_zero, layout }
     }
 }
 
@@ -37,12 +40,14 @@ pub(crate) struct GgufType {
     pub(crate) project: Project,
 }
 
-/// Projects that define ternary types for GGUF: bitnet.cpp, llama.cpp and ik_llama.cpp.
+/// Projects that define ternary types for GGUF: bitnet.cpp, llama.cpp, ik_llama.cpp and PrismML's fork of
+/// llama.cpp.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Project {
     BitNet,
     Llama,
     IkLlama,
+    Prism,
 }
 
 impl Project {

@@ -4,6 +4,7 @@
 //! runs      a run of N bytes holds 4 N trits of a row in four planes: field f of byte j is trit f N + j
 //! stacked   a byte holds one column of four rows
 //! quads     four bytes hold sixteen columns of a row: field f of byte q is column 4 f + q
+//! signs     a bit a trit, for weights that are never 0
 //! ```
 //!
 //! One shift and mask turns a run into a plane, and the loops below become vector code. `N = 1` is plain
@@ -43,6 +44,34 @@ pub(super) const fn runs_in_blocks<
             encode_blocks::<LEN, COLS>(trits, blocks, |trits, block| {
                 let packed = block.get_mut(AT..AT + COLS / 4).unwrap_or_default();
                 pack::<N, LOW_FIRST>(trits, packed);
+            });
+        },
+    }
+}
+
+/// One bit a trit, low bits first, from byte `AT` of each block of `LEN` bytes and `COLS` trits: 1 is +1
+/// and 0 is -1.
+pub(super) const fn signs_in_blocks<const LEN: usize, const COLS: usize, const AT: usize>()
+-> Packing {
+    Packing {
+        decode: |blocks, _, out| {
+            decode_blocks::<LEN, COLS>(blocks, out, |block, out| {
+                let packed = block.get(AT..).unwrap_or_default();
+                for (out, byte) in out.as_chunks_mut::<8>().0.iter_mut().zip(packed) {
+                    for (bit, trit) in out.iter_mut().enumerate() {
+                        *trit = 2 * (byte >> bit & 1) as i8 - 1;
+                    }
+                }
+                Ok(())
+            })
+        },
+        encode: |trits, _, blocks| {
+            encode_blocks::<LEN, COLS>(trits, blocks, |trits, block| {
+                let packed = block.get_mut(AT..).unwrap_or_default();
+                for (byte, trits) in packed.iter_mut().zip(trits.as_chunks::<8>().0) {
+                    let bits = trits.iter().enumerate();
+                    *byte = bits.fold(0, |byte, (bit, trit)| byte | u8::from(*trit > 0) << bit);
+                }
             });
         },
     }

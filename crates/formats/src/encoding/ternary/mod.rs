@@ -47,6 +47,9 @@ impl TernaryEncoding {
         Self::TQ1_0,
         Self::Q2_0,
         Self::Q2_0_G128,
+        Self::PQ2_0,
+        Self::PTQ1_0,
+        Self::Q1_0,
         Self::IQ1_BN,
         Self::IQ2_BN_R4,
         Self::TL1,
@@ -102,6 +105,11 @@ impl TernaryEncoding {
     /// Returns `true` if it stores scales as f32.
     pub fn has_exact_scales(self) -> bool {
         self.stored_scales().is_some_and(|(_, scales)| scales.float == ScaleFloat::F32)
+    }
+
+    /// Returns `false` if it stores -1 and 1 only, and 0 only for whole groups.
+    pub fn has_zero(self) -> bool {
+        self.codec.has_zero
     }
 
     /// Returns `true` if it can be encoded.
@@ -250,6 +258,9 @@ pub fn encode_trits(
         let what = format!("row {row}, column {col}: found trit {found}, allowed are -1, 0 and 1");
         return Err(EncodingError::Invalid(what));
     }
+    if !encoding.has_zero() {
+        check_signs(encoding, trits, cols)?;
+    }
     let too_large = |_| EncodingError::TooLarge { encoding: encoding.name(), rows, cols };
     let len = usize::try_from(size).map_err(too_large)?;
     let mut bytes = vec![bundles.padding.unwrap_or(0); len];
@@ -259,4 +270,18 @@ pub fn encode_trits(
     }
     write_scales(encoding, scales, rounding, trits, rows, cols, &mut bytes)?;
     Ok(bytes)
+}
+
+/// Checks that no trit is 0, except in groups of nothing else.
+fn check_signs(encoding: TernaryEncoding, trits: &[i8], cols: usize) -> Result<(), EncodingError> {
+    let Some(ScaleUnit::Group(len)) = encoding.scale_unit() else { return Ok(()) };
+    for (group, trits) in trits.chunks(len).enumerate() {
+        let zero = trits.iter().position(|trit| *trit == 0);
+        let Some(at) = zero.filter(|_| trits.iter().any(|trit| *trit != 0)) else { continue };
+        let (row, col) = ((group * len + at) / cols, (group * len + at) % cols);
+        let what =
+            format!("{} stores -1 and 1 only, but row {row}, column {col} is 0", encoding.name());
+        return Err(EncodingError::Invalid(what));
+    }
+    Ok(())
 }

@@ -110,7 +110,10 @@ pub(super) fn write_scales(
         ScaleUnit::Group(len) => len,
     };
     for (index, trits) in trits.chunks_exact(unit_len).enumerate() {
-        let scale = one_scale(encoding, stored.unit, scales, trits, cols, index * unit_len)?;
+        let scale = match encoding.has_zero() || trits.iter().any(|trit| *trit != 0) {
+            true => one_scale(encoding, stored.unit, scales, trits, cols, index * unit_len)?,
+            false => 0.0,
+        };
         let offset = bundles.scale_offset(stored, index, rows, cols);
         let rest = bytes.get_mut(offset..).unwrap_or_default();
         match stored.float {

@@ -1,4 +1,4 @@
-//! The encodings with two bits a trit: rows of the table that differ in numbers only.
+//! The encodings with two bits a trit, or one a sign: rows of the table that differ in numbers only.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use wf_core::Scales;
 
 use super::TernaryEncoding;
 use super::codec::{Bundles, Codec, Layout, Packing, Project, ScaleFloat, ScaleUnit, StoredScales};
-use super::fields::{HIGH_FIRST, LOW_FIRST, quads, runs, runs_in_blocks, stacked};
+use super::fields::{HIGH_FIRST, LOW_FIRST, quads, runs, runs_in_blocks, signs_in_blocks, stacked};
 use crate::encoding::error::EncodingError;
 
 impl TernaryEncoding {
@@ -48,6 +48,28 @@ impl TernaryEncoding {
     /// Q2_0 with one scale per 128 trits, as in PrismML's fork under the same type number.
     pub const Q2_0_G128: Self =
         Self::new(&q2_0("Q2_0 groups of 128", "q2_0_g128", 128, runs_in_blocks::<1, 34, 128, 2>()));
+
+    /// PrismML's fork: Q2_0 in groups of 128 under a number of its own.
+    pub const PQ2_0: Self = Self::new(&Codec {
+        name: "PQ2_0",
+        gguf: Project::Prism.gguf(142),
+        ..q2_0("PQ2_0", "pq2_0", 128, runs_in_blocks::<1, 34, 128, 2>())
+    });
+
+    /// llama.cpp: a sign bit a weight, one f16 scale per 128, before them. There is no 0, except for a
+    /// group of zeros, whose scale is 0.
+    pub const Q1_0: Self = Self::new(&Codec {
+        flag: Some("q1_0"),
+        gguf: Project::Llama.gguf(41),
+        has_zero: false,
+        ..in_bundles(
+            "Q1_0",
+            Bundles {
+                scales: StoredScales::in_blocks(128, 0),
+                ..Bundles::blocks(128, 18, signs_in_blocks::<18, 128, 2>())
+            },
+        )
+    });
 
     /// ik_llama.cpp: two bits a trit, one f32 scale a row.
     pub const IQ2_BN: Self = Self::new(&Codec {

@@ -116,3 +116,30 @@ fn tq_bytes_equal_gguf_py() {
         assert_eq!(written, Ok(bytes), "{encoding}");
     }
 }
+
+#[test]
+fn q1_0_is_a_sign_bit_behind_its_scale() {
+    let mut bytes = vec![0x00, 0x3c]; // 1.0 as f16
+    bytes.extend([0; 16]);
+    *bytes.get_mut(2 + 3).unwrap() = 0b0000_0101; // weights 24 and 26 are +1
+    let e = TernaryEncoding::Q1_0;
+    assert_eq!(unusual(&decode(e, &bytes, 1, 128), -1), [(24, 1), (26, 1)]);
+    assert_eq!(decode_scales(e, &bytes, 1, 128), Ok(Scales::Tensor(1.0)));
+}
+
+#[test]
+fn ptq1_0_has_its_first_trit_leading_and_its_scale_last() {
+    // All zeros: digits 11111 are 121 -> 128; four digits and a 0 are 120 -> 127.
+    let mut bytes = vec![128; 24];
+    bytes.extend([127, 127, 0x00, 0x38]); // 0.5 as f16
+    // Byte 2 has trits 2, 18, 34, 50, 66: digits 2, 1, 1, 1, 0 are 201 -> 212.
+    *bytes.get_mut(2).unwrap() = 212;
+    // Byte 17 has trits 81, 89, 97, 105, 113: digits 0, 1, 1, 1, 2 are 41 -> 44.
+    *bytes.get_mut(17).unwrap() = 44;
+    // Byte 25 has trits 121, 123, 125, 127: digits 1, 1, 1, 2 and a 0 are 123 -> 130.
+    *bytes.get_mut(25).unwrap() = 130;
+    let e = TernaryEncoding::PTQ1_0;
+    let expected = [(2, 1), (66, -1), (81, -1), (113, 1), (127, 1)];
+    assert_eq!(unusual(&decode(e, &bytes, 1, 128), 0), expected);
+    assert_eq!(decode_scales(e, &bytes, 1, 128), Ok(Scales::Tensor(0.5)));
+}

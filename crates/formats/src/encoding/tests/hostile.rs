@@ -20,8 +20,9 @@ fn decode(
 #[cfg_attr(miri, ignore = "too slow")]
 fn a_flipped_bit_gives_trits_or_an_error_at_its_byte() {
     let (rows, cols) = (4, 256);
-    let trits = Random(11).trits(rows * cols);
-    for encoding in writable() {
+    // Every bit is a sign without 0.
+    for encoding in writable().filter(|encoding| encoding.has_zero()) {
+        let trits = Random(11).trits(rows * cols);
         let scales = Scales::Tensor(1.0);
         let bytes = encode_trits(encoding, &trits, rows, cols, &scales, Rounding::Exact).unwrap();
         let mut rejected = 0;
@@ -57,9 +58,7 @@ fn reports_the_row_and_column_of_code_three() {
     let (rows, cols) = (4, 256);
     for encoding in writable() {
         let position = position_of(encoding);
-        if let Position::Digit { .. } = position(rows, cols, 0, 0) {
-            continue;
-        }
+        let Position::Bits { .. } = position(rows, cols, 0, 0) else { continue };
         let scales = Scales::Tensor(1.0);
         let encode = |trits: &[i8]| {
             encode_trits(encoding, trits, rows, cols, &scales, Rounding::Exact).unwrap()

@@ -36,6 +36,15 @@ impl Random {
     pub(super) fn trits(&mut self, len: usize) -> Vec<i8> {
         (0..len).map(|_| self.below(3) as i8 - 1).collect()
     }
+
+    /// Random trits that an encoding can hold.
+    pub(super) fn trits_of(&mut self, encoding: TernaryEncoding, len: usize) -> Vec<i8> {
+        let mut trits = self.trits(len);
+        if !encoding.has_zero() {
+            trits.iter_mut().filter(|trit| **trit == 0).for_each(|trit| *trit = 1);
+        }
+        trits
+    }
 }
 
 #[test]

@@ -9,13 +9,15 @@ pub(super) enum Position {
     Bits { byte: usize, shift: usize },
     /// A digit of a base-3 number, counted from the leading one of five.
     Digit { byte: usize, digit: usize },
+    /// One bit of a byte.
+    Sign { byte: usize, bit: usize },
 }
 
 type PositionOf = fn(rows: usize, cols: usize, r: usize, c: usize) -> Position;
 
 /// The positions of the trits of each encoding: a second definition, written from its documentation,
 /// that the codec is compared with.
-const POSITIONS: [(TernaryEncoding, PositionOf); 17] = [
+const POSITIONS: [(TernaryEncoding, PositionOf); 20] = [
     (TernaryEncoding::I2_S, i2_s),
     (TernaryEncoding::I2_S_64, |_, cols, r, c| {
         let flat = r * cols + c;
@@ -52,6 +54,22 @@ const POSITIONS: [(TernaryEncoding, PositionOf); 17] = [
     }),
     (TernaryEncoding::Q2_0, q2_0::<64>),
     (TernaryEncoding::Q2_0_G128, q2_0::<128>),
+    (TernaryEncoding::PQ2_0, q2_0::<128>),
+    (TernaryEncoding::PTQ1_0, |_, cols, r, c| {
+        let flat = r * cols + c;
+        let (block, at) = (flat / 128 * 28, flat % 128);
+        let (byte, digit) = match at {
+            0..80 => (at % 16, at / 16),
+            80..120 => (16 + (at - 80) % 8, (at - 80) / 8),
+            _ => (24 + (at - 120) % 2, (at - 120) / 2),
+        };
+        Position::Digit { byte: block + byte, digit }
+    }),
+    (TernaryEncoding::Q1_0, |_, cols, r, c| {
+        let flat = r * cols + c;
+        let (block, at) = (flat / 128 * 18, flat % 128);
+        Position::Sign { byte: block + 2 + at / 8, bit: at % 8 }
+    }),
     (TernaryEncoding::IQ1_BN, |_, cols, r, c| {
         let block = r * (2 + cols / 64 * 13) + 2 + c / 64 * 13;
         let (g, at) = (c % 64 / 16, c % 16);
@@ -106,6 +124,7 @@ fn read(position: &Position, bytes: &[u8]) -> i8 {
             let rest = bytes.get(byte).unwrap().wrapping_mul(3_u8.pow(digit as u32));
             ((u16::from(rest) * 3) >> 8) as i8 - 1
         }
+        Position::Sign { byte, bit } => 2 * ((bytes.get(byte).unwrap() >> bit) & 1) as i8 - 1,
     }
 }
 
@@ -115,7 +134,7 @@ fn every_trit_is_at_its_documented_position() {
     for encoding in writable() {
         let position = position_of(encoding);
         for &(rows, cols) in SHAPES {
-            let trits = random.trits(rows * cols);
+            let trits = random.trits_of(encoding, rows * cols);
             let scales = Scales::Tensor(0.25);
             let bytes =
                 encode_trits(encoding, &trits, rows, cols, &scales, Rounding::Exact).unwrap();
@@ -136,8 +155,8 @@ fn every_trit_is_at_its_documented_position() {
 #[cfg_attr(miri, ignore = "too slow")]
 fn a_range_of_rows_is_a_slice_of_the_matrix() {
     let (rows, cols) = (12, 256);
-    let trits = Random(2).trits(rows * cols);
     for encoding in writable() {
+        let trits = Random(2).trits_of(encoding, rows * cols);
         let scales = Scales::Tensor(1.0);
         let bytes = encode_trits(encoding, &trits, rows, cols, &scales, Rounding::Exact).unwrap();
         for start in 0..=rows {
@@ -154,8 +173,8 @@ fn a_range_of_rows_is_a_slice_of_the_matrix() {
 #[cfg_attr(miri, ignore = "too slow")]
 fn encode_of_decode_gives_the_same_bytes() {
     let (rows, cols) = (8, 768);
-    let trits = Random(3).trits(rows * cols);
     for encoding in writable() {
+        let trits = Random(3).trits_of(encoding, rows * cols);
         let scales = Scales::Tensor(0.375);
         let bytes = encode_trits(encoding, &trits, rows, cols, &scales, Rounding::Exact).unwrap();
         let mut decoded = vec![0; trits.len()];
@@ -176,6 +195,9 @@ fn sizes_are_as_documented() {
     assert_eq!(size(TernaryEncoding::TQ2_0), trits / 256 * 66);
     assert_eq!(size(TernaryEncoding::Q2_0), trits / 64 * 18);
     assert_eq!(size(TernaryEncoding::Q2_0_G128), trits / 128 * 34);
+    assert_eq!(size(TernaryEncoding::PQ2_0), trits / 128 * 34);
+    assert_eq!(size(TernaryEncoding::PTQ1_0), trits / 128 * 28);
+    assert_eq!(size(TernaryEncoding::Q1_0), trits / 128 * 18);
     assert_eq!(size(TernaryEncoding::IQ2_BN), 2560 * (4 + 6912 / 4));
     assert_eq!(size(TernaryEncoding::IQ2_BN_R4), 2560 * (4 + 6912 / 4));
     assert_eq!(size(TernaryEncoding::IQ1_BN), 2560 * (2 + 6912 / 64 * 13));

@@ -7,7 +7,7 @@ const ROWS: usize = 4;
 const COLS: usize = 512;
 
 fn encode(e: TernaryEncoding, scales: &Scales, how: Rounding) -> Result<Vec<u8>, EncodingError> {
-    encode_trits(e, &Random(5).trits(ROWS * COLS), ROWS, COLS, scales, how)
+    encode_trits(e, &Random(5).trits_of(e, ROWS * COLS), ROWS, COLS, scales, how)
 }
 
 /// Scales that f16 holds exactly, as fine as the encoding has them.
@@ -100,6 +100,20 @@ fn a_group_of_zeros_fits_any_scale() {
     let tq2 = TernaryEncoding::TQ2_0;
     let bytes = encode_trits(tq2, &trits, 2, 256, &scales, Rounding::Exact).unwrap();
     assert_eq!(decode_scales(tq2, &bytes, 2, 256), Ok(Scales::Rows(vec![0.5, 0.0])));
+}
+
+#[test]
+fn signs_alone_hold_zeros_in_whole_groups_only() {
+    let e = TernaryEncoding::Q1_0;
+    let mut trits = vec![1; 256];
+    trits.get_mut(128..).unwrap().fill(0);
+    let scales = Scales::Tensor(0.5);
+    let bytes = encode_trits(e, &trits, 1, 256, &scales, Rounding::Exact).unwrap();
+    let stored = Scales::Groups { len: 128, values: vec![0.5, 0.0] };
+    assert_eq!(decode_scales(e, &bytes, 1, 256), Ok(stored));
+    *trits.get_mut(3).unwrap() = 0;
+    let error = encode_trits(e, &trits, 1, 256, &scales, Rounding::Exact).unwrap_err();
+    assert_eq!(error.to_string(), "Q1_0 stores -1 and 1 only, but row 0, column 3 is 0");
 }
 
 #[test]

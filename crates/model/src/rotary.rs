@@ -1,0 +1,135 @@
+//! Frequencies of rotary embeddings, stretched for long contexts.
+//!
+//! Each step is rounded to single precision where Transformers in float32 rounds it, so that the
+//! frequencies agree. Methods whose frequencies depend on the length of a sequence take the longest
+//! one allowed: otherwise the keys in the cache would become wrong as a sequence grows.
+
+use std::f64::consts::TAU;
+use std::sync::Arc;
+
+use wf_core::{Layer, Network, Rope, RopeDivisors, RopeScaling, Yarn};
+use wf_kernels::{RotaryTable, math, rotary_frequencies, rotary_powers};
+
+/// Creates the rotary tables of all layers; layers with equal embeddings share a table. Positions are
+/// below `positions`, and sequences have up to `context_len` tokens.
+pub(crate) fn tables(
+    network: &Network,
+    positions: usize,
+    context_len: usize,
+) -> Vec<Option<Arc<RotaryTable>>> {
+    let mut tables: Vec<Option<Arc<RotaryTable>>> = Vec::with_capacity(network.layers.len());
+    let key = |layer: &Layer| {
+        let attention = layer.attention();
+        attention.rope.map(|rope| (rope, attention.head_dim))
+    };
+    for layer in &network.layers {
+        let earlier =
+            network.layers.iter().zip(&tables).find(|(other, _)| key(other) == key(layer));
+        let table = match (earlier, key(layer)) {
+            (Some((_, table)), _) => table.clone(),
+            (None, Some((rope, head_dim))) => {
+                let frequencies =
+                    Frequencies::new(&rope, &network.rope_divisors, head_dim, context_len);
+                let Frequencies { values, factor } = frequencies;
+                Some(Arc::new(RotaryTable::new(&values, factor, positions)))
+            }
+            (None, None) => None,
+        };
+        tables.push(table);
+    }
+    tables
+}
+
+/// The frequencies of a rotary embedding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frequencies {
+    /// Angle per position of each pair of dimensions.
+    pub values: Vec<f32>,
+    /// Factor of cosines and sines.
+    pub factor: f32,
+}
+
+impl Frequencies {
+    /// Computes the frequencies of a head for sequences of up to `context_len` tokens.
+    ///
+    /// # Panics
+    ///
+    /// If the head has an odd length, or `divisors` has too few for it.
+    pub fn new(rope: &Rope, divisors: &RopeDivisors, head_dim: usize, context_len: usize) -> Self {
+        // The inverse of a product is not the quotient of the inverse in the last bit.
+        let powers = rotary_powers(head_dim, rope.theta);
+        let mut values = rotary_frequencies(head_dim, rope.theta);
+        let mut factor = 1.0;
+        match rope.scaling {
+            RopeScaling::None => {}
+            RopeScaling::Linear { factor } => {
+                values.iter_mut().for_each(|value| *value /= factor as f32);
+            }
+            RopeScaling::Dynamic { factor, original_len } => {
+                let len = context_len.max(original_len) as f64;
+                let stretched = factor * len / original_len as f64 - (factor - 1.0);
+                let exponent = head_dim as f64 / (head_dim as f64 - 2.0);
+                values = rotary_frequencies(head_dim, rope.theta * math::pow(stretched, exponent));
+            }
+            RopeScaling::Llama3 { factor, low_turns, high_turns, original_len } => {
+                let turns = (low_turns as f32, high_turns as f32);
+                for value in &mut values {
+                    *value = llama3(*value, factor as f32, turns, original_len as f32);
+                }
+            }
+            RopeScaling::Yarn(yarn) => {
+                blend(&yarn, rope.theta, &powers, &mut values);
+                factor = yarn.attention_factor as f32;
+            }
+            RopeScaling::Divided { original_len, attention_factor } => {
+                let is_long = context_len > original_len;
+                let divisors = if is_long { &divisors.long } else { &divisors.short };
+                assert_eq!(divisors.len(), values.len(), "one divisor per pair");
+                for (value, (divisor, power)) in values.iter_mut().zip(divisors.iter().zip(powers))
+                {
+                    *value = 1.0 / (divisor * power);
+                }
+                factor = attention_factor as f32;
+            }
+        }
+        Self { values, factor }
+    }
+}
+
+/// Divides a low frequency, keeps a high one, and blends one between by its turns within the original
+/// context.
+fn llama3(value: f32, factor: f32, (low, high): (f32, f32), original_len: f32) -> f32 {
+    let wave_len = TAU as f32 / value;
+    let turns = original_len / wave_len;
+    if wave_len > original_len / low {
+        value / factor
+    } else if wave_len < original_len / high {
+        value
+    } else {
+        let smooth = (turns - low) / (high - low);
+        (1.0 - smooth) * value / factor + smooth * value
+    }
+}
+
+/// Blends the frequencies of YaRN: divided by the factor from the index of `slow_turns` on, as they are
+/// up to that of `fast_turns`, and linearly in between.
+fn blend(yarn: &Yarn, theta: f64, powers: &[f32], values: &mut [f32]) {
+    let dim = 2.0 * powers.len() as f64;
+    let index_of = |turns: f64| {
+        dim * math::ln(yarn.original_len as f64 / (turns * TAU)) / (2.0 * math::ln(theta))
+    };
+    let (mut low, mut high) = (index_of(yarn.fast_turns), index_of(yarn.slow_turns));
+    if yarn.whole_indices {
+        (low, high) = (low.floor(), high.ceil());
+    }
+    (low, high) = (low.max(0.0), high.min(dim - 1.0));
+    if low == high {
+        high += 0.001;
+    }
+    for (index, (value, power)) in values.iter_mut().zip(powers).enumerate() {
+        let ramp = ((index as f32 - low as f32) / (high - low) as f32).clamp(0.0, 1.0);
+        let kept = 1.0 - ramp;
+        let divided = 1.0 / (yarn.factor as f32 * power);
+        *value = divided * (1.0 - kept) + *value * kept;
+    }
+}

@@ -1,0 +1,170 @@
+//! Models with weights in groups, a ternary embedding and a ternary head, against `transformers` in
+//! float32 (`tools/golden/weight_only.py`), and bit for bit against themselves.
+
+#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
+
+#[expect(dead_code, reason = "other tests read other types")]
+mod reference;
+
+use std::path::{Path, PathBuf};
+
+use reference::Reference;
+use wf_formats::{
+    Container, Encoding, ModelFile, OpenOptions, TableEncoding, Target, TensorName, TernaryEncoding,
+};
+use wf_model::{
+    Compute, Forward, HeadMode, KvDtype, LoadError, Logits, Model, ModelOptions, PageId, Segment,
+    SparseMode, TokenId,
+};
+
+const MODELS: [&str; 2] = ["ternary-yarn", "binary-tied"];
+const PAGES: usize = 16;
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/weight_only").join(name)
+}
+
+fn open(path: &Path) -> ModelFile {
+    ModelFile::open(path, &OpenOptions::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn load(file: &ModelFile, compute: Compute, head: HeadMode) -> Result<Model, LoadError> {
+    let options = ModelOptions {
+        kv: KvDtype::F32,
+        pages: PAGES,
+        max_batch_tokens: 512,
+        head,
+        sparse: SparseMode::Off,
+        context_len: None,
+    };
+    Model::load(file, compute, options, &mut |_| {})
+}
+
+struct Golden {
+    ids: Vec<TokenId>,
+    scored: Vec<usize>,
+    logits: Vec<Vec<f32>>,
+}
+
+fn golden(name: &str) -> Golden {
+    let reference = Reference::open(&data(&format!("{name}.safetensors")));
+    let logits = reference.floats("logits");
+    Golden {
+        ids: reference.tokens("ids"),
+        scored: reference.tokens("scored").into_iter().map(|at| at as usize).collect(),
+        logits: logits.chunks_exact(reference.cols("logits")).map(<[f32]>::to_vec).collect(),
+    }
+}
+
+/// Returns the logits of some positions, read `chunk` tokens at a time.
+fn logits(model: &mut Model, ids: &[TokenId], scored: &[usize], chunk: usize) -> Vec<Vec<f32>> {
+    let pages: Vec<PageId> = (0..PAGES as PageId).rev().collect();
+    let mut out = Logits::new(model.network().vocab_len);
+    let mut rows = Vec::new();
+    for (part, tokens) in ids.chunks(chunk).enumerate() {
+        let start = part * chunk;
+        let here = scored.iter().filter(|at| (start..start + tokens.len()).contains(at));
+        let here: Vec<usize> = here.map(|at| at - start).collect();
+        model.forward(&[Segment::causal(tokens, start, &pages, &here)], &mut out);
+        rows.extend((0..here.len()).map(|row| out.row(row).to_vec()));
+    }
+    rows
+}
+
+fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
+    rows.iter().map(|row| row.iter().map(|logit| logit.to_bits()).collect()).collect()
+}
+
+fn best(row: &[f32]) -> usize {
+    (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap()
+}
+
+/// The median and the largest difference of logits, relative to their root mean square.
+fn differences(found: &[Vec<f32>], expected: &[Vec<f32>]) -> (f32, f32) {
+    let pairs = found.iter().flatten().zip(expected.iter().flatten());
+    let mut all: Vec<f32> = pairs.map(|(a, b)| (a - b).abs()).collect();
+    all.sort_by(f32::total_cmp);
+    let squares: f32 = expected.iter().flatten().map(|logit| logit * logit).sum();
+    let size = (squares / all.len() as f32).sqrt();
+    (all[all.len() / 2] / size, all[all.len() - 1] / size)
+}
+
+#[test]
+fn logits_are_those_of_transformers_up_to_the_codes_of_activations() {
+    for name in MODELS {
+        let golden = golden(name);
+        let file = open(&data(&format!("{name}.gguf")));
+        let mut model = load(&file, Compute::new(2), HeadMode::Auto).unwrap();
+        let found = logits(&mut model, &golden.ids, &golden.scored, 512);
+        let (median, largest) = differences(&found, &golden.logits);
+        println!("{name}: median {median}, largest {largest}");
+        assert!(median < 0.02 && largest < 0.2, "{name}: median {median}, largest {largest}");
+        for (found, expected) in found.iter().zip(&golden.logits) {
+            let top = best(expected);
+            let others = (0..expected.len()).filter(|&token| token != top);
+            let margin = others.map(|t| expected[top] - expected[t]).fold(f32::MAX, f32::min);
+            let change = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(margin <= 2.0 * change || best(found) == top, "{name}: margin {margin}");
+        }
+    }
+}
+
+#[test]
+fn threads_chunks_and_instruction_sets_change_no_bit() {
+    for name in MODELS {
+        let Golden { ids, scored, .. } = golden(name);
+        let file = open(&data(&format!("{name}.gguf")));
+        let mut model = load(&file, Compute::new(1), HeadMode::Full).unwrap();
+        let expected = bits(&logits(&mut model, &ids, &scored, 512));
+        for isa in Compute::supported() {
+            for (threads, chunk) in [(1, 7), (3, 64), (2, 512)] {
+                let compute = Compute::chosen(Some(isa), threads, None).unwrap();
+                let mut model = load(&file, compute, HeadMode::Auto).unwrap();
+                let found = bits(&logits(&mut model, &ids, &scored, chunk));
+                assert_eq!(found, expected, "{name}: {isa} on {threads}, chunks of {chunk}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_encoding_with_groups_gives_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in MODELS {
+        let Golden { ids, scored, .. } = golden(name);
+        let source = open(&data(&format!("{name}.gguf")));
+        let run = |file: &ModelFile| {
+            let mut model = load(file, Compute::new(2), HeadMode::Auto).unwrap();
+            bits(&logits(&mut model, &ids, &scored, 512))
+        };
+        let expected = run(&source);
+        let mut containers = vec![Container::Wf];
+        use TernaryEncoding as T;
+        containers.extend([T::Q2_0, T::Q2_0_G128, T::PQ2_0, T::PTQ1_0].map(Container::Gguf));
+        containers.extend((name == "binary-tied").then_some(Container::Gguf(T::Q1_0)));
+        for container in containers {
+            let path = folder.path().join("copy");
+            let head = Target::default_head(&source, container).unwrap();
+            assert_eq!(head, TableEncoding::Source, "as in the source");
+            Target::new(container, head).write(&source, &path).unwrap();
+            let copy = open(&path);
+            let embedding = copy.tensor(TensorName::Embedding).unwrap().encoding;
+            assert!(matches!(embedding, Encoding::Ternary(_)), "{name}: {embedding}");
+            assert_eq!(run(&copy), expected, "{name} in {container:?}");
+        }
+    }
+}
+
+#[test]
+fn a_ternary_head_is_kept_as_trits_and_scans_are_rejected() {
+    let file = open(&data("ternary-yarn.gguf"));
+    let model = load(&file, Compute::new(1), HeadMode::Auto).unwrap();
+    // 272 padded rows of 256 trits in two bits, and two scales a row.
+    assert_eq!(model.weights().head().size_bytes(), 272 * 256 / 4 + 272 * 2 * 4);
+    assert_eq!(model.head_bytes_per_pick(), model.weights().head().size_bytes());
+    for mode in [HeadMode::Scan, HeadMode::Scan4, HeadMode::Int8, HeadMode::Check] {
+        let error = load(&file, Compute::new(1), mode).err().unwrap().to_string();
+        let expected = format!("head mode {mode} requires an output head of floats");
+        assert!(error.contains(&expected), "{error}");
+    }
+}
