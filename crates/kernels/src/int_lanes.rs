@@ -6,6 +6,7 @@
 //! without. [`IntLanes::CAPACITY`] states how much fits, and the algorithms widen in time, so every
 //! sum is exact.
 
+use crate::LookupKernel;
 use crate::lanes::Simd;
 use crate::line::{Line, STRIP};
 
@@ -240,6 +241,12 @@ pub(crate) trait IntLanes: Simd {
         _tokens: [&[i8]; T],
     ) -> [[i32; STRIP]; T] {
         unreachable!("this instruction set does not decode five trits per byte")
+    }
+
+    /// Returns the kernel for products of many tokens, if table lookups are faster than [`dot`](Self::dot).
+    #[inline(always)]
+    fn lookup_kernel(self) -> Option<&'static dyn LookupKernel> {
+        None
     }
 
     /// Adds code times activation over some columns to the sums of the rows of one line; see

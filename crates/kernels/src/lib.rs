@@ -103,6 +103,43 @@ pub trait Kernel:
     fn tile_kernel(&self) -> Option<&dyn TileKernel> {
         None
     }
+
+    /// Returns the kernel that [`multiply`] uses instead for products of many tokens and rows, if lookups are
+    /// faster than multiplications.
+    fn lookup_kernel(&self) -> Option<&'static dyn LookupKernel> {
+        None
+    }
+}
+
+/// A part of a [`Kernel`] that multiplies by table lookups, with the same bits as
+/// [`TernaryKernel::multiply`].
+///
+/// The sums of a few columns and many tokens are computed for all combinations of trits, and each row of
+/// a matrix selects its own.
+pub trait LookupKernel: Send + Sync {
+    /// Returns the number of tokens from which on lookups are faster, and the number of rows.
+    fn min_shape(&self) -> (usize, usize);
+
+    /// Returns the maximum number of tokens and of rows in a job.
+    fn max_shape(&self) -> (usize, usize);
+
+    /// Allocates the buffers of `threads` threads, so that jobs need not.
+    fn reserve(&self, threads: usize);
+
+    /// Multiplies some strips of `w`, in quad lines and without scales per group, by every row of `xs`.
+    /// `y.row(t)` receives the outputs of token `t`. [`multiply`] does whole matrices.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the shapes do not match or exceed [`max_shape`](Self::max_shape), or if `w` has another
+    /// layout or scales per group.
+    fn multiply_strips(
+        &self,
+        w: &TernaryMatrix,
+        strips: Range<usize>,
+        xs: &[QuantRow],
+        y: &mut Strip<'_, f32>,
+    );
 }
 
 /// The part of a [`Kernel`] that multiplies tiles, with the same bits as

@@ -19,7 +19,9 @@ use crate::quant::RUN;
 use crate::sums::IntSums;
 use crate::ternary::StripScales;
 use crate::tiles::{BAND, PAIR};
-use crate::{Kernel, Layout, Pool, QuantBatch, QuantRow, Strip, TernaryMatrix, TileKernel};
+use crate::{
+    Kernel, Layout, LookupKernel, Pool, QuantBatch, QuantRow, Strip, TernaryMatrix, TileKernel,
+};
 
 /// Tokens that share one unpacking of a line.
 const TOKENS: usize = 4;
@@ -57,8 +59,8 @@ pub fn multiply_each<const N: usize>(
         assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result per token and row");
         (y, w.rows())
     });
-    let jobs = Jobs::new(kernel, xs, &matrices);
-    pool.tiles_of_each(results, jobs.shape(), |m, block, i, mut y| {
+    let jobs = Jobs::new(kernel, pool, xs, &matrices);
+    pool.tiles_of_each(results, jobs.shape, |m, block, i, mut y| {
         jobs.multiply(matrices[m], block, i, &mut y);
     });
 }
@@ -77,8 +79,8 @@ pub fn multiply_add(
     total: &mut [f32],
 ) {
     assert_eq!(y.len(), xs.rows().len() * w.rows(), "one result per token and row");
-    let jobs = Jobs::new(kernel, xs, &[w]);
-    pool.tile_pairs((y, total), w.rows(), jobs.shape(), |block, i, mut y, mut total| {
+    let jobs = Jobs::new(kernel, pool, xs, &[w]);
+    pool.tile_pairs((y, total), w.rows(), jobs.shape, |block, i, mut y, mut total| {
         jobs.multiply(w, block, i, &mut y);
         for token in 0..y.rows() {
             for (total, y) in total.row(token).iter_mut().zip(y.row(token)) {
@@ -110,8 +112,8 @@ pub fn multiply_gated(
 ) {
     assert_eq!(gate.rows(), up.rows(), "two matrices of one shape");
     assert_eq!(y.len(), xs.rows().len() * gate.rows(), "one result per token and row");
-    let jobs = Jobs::new(kernel, xs, &[gate, up]);
-    pool.tiles_of_each([(y, gate.rows())], jobs.shape(), |_, block, i, mut y| {
+    let jobs = Jobs::new(kernel, pool, xs, &[gate, up]);
+    pool.tiles_of_each([(y, gate.rows())], jobs.shape, |_, block, i, mut y| {
         let (width, len) = (y.width(), y.rows() * y.width());
         GATED.with_borrow_mut(|results| {
             if results.len() < 2 * len {
@@ -135,40 +137,86 @@ const BLOCK_BYTES: usize = 768 << 10;
 /// Numbers of tokens in a block. More share an unpacking of weights; fewer leave no work for some threads.
 const BLOCK_TOKENS: RangeInclusive<usize> = 64..=256;
 
-/// The division of a product into jobs: strips, or blocks of tokens by pairs of strips for tile kernels.
+/// The division of a product into jobs: blocks of tokens by some output rows.
 struct Jobs<'a> {
     kernel: &'a dyn Kernel,
-    tiles: Option<&'a dyn TileKernel>,
+    way: Way<'a>,
     xs: &'a QuantBatch,
-    block_tokens: usize,
+    /// Number of tokens and of output rows of a job.
+    shape: (usize, usize),
+}
+
+/// The kernel of the jobs of a product.
+enum Way<'a> {
+    /// All tokens by one strip.
+    Strips,
+    /// Pairs of strips.
+    Tiles(&'a dyn TileKernel),
+    /// Many strips. Blocks of too few tokens are multiplied strip by strip.
+    Lookups(&'static dyn LookupKernel),
 }
 
 impl<'a> Jobs<'a> {
-    fn new(kernel: &'a dyn Kernel, xs: &'a QuantBatch, matrices: &[&TernaryMatrix]) -> Self {
-        let fit = xs.tiles().tiles_per_band() > 0
-            && matrices.iter().all(|w| w.layout() == Layout::QuadLines);
-        let tiles = kernel.tile_kernel().filter(|_| fit);
-        let in_cache = BLOCK_BYTES / xs.cols().max(1) / (2 * BAND) * (2 * BAND);
-        let block_tokens = match tiles {
-            Some(_) => in_cache.clamp(*BLOCK_TOKENS.start(), *BLOCK_TOKENS.end()),
-            None => xs.rows().len().max(1),
-        };
-        Self { kernel, tiles, xs, block_tokens }
-    }
-
-    /// Number of tokens and of output rows of a job.
-    fn shape(&self) -> (usize, usize) {
-        (self.block_tokens, if self.tiles.is_some() { PAIR } else { STRIP })
+    fn new(
+        kernel: &'a dyn Kernel,
+        pool: &Pool,
+        xs: &'a QuantBatch,
+        matrices: &[&TernaryMatrix],
+    ) -> Self {
+        let tokens = xs.rows().len();
+        let in_quad_lines = matrices.iter().all(|w| w.layout() == Layout::QuadLines);
+        let tiled = in_quad_lines && xs.tiles().tiles_per_band() > 0;
+        if let Some(tiles) = kernel.tile_kernel().filter(|_| tiled) {
+            let in_cache = BLOCK_BYTES / xs.cols().max(1) / (2 * BAND) * (2 * BAND);
+            let block_tokens = in_cache.clamp(*BLOCK_TOKENS.start(), *BLOCK_TOKENS.end());
+            return Self { kernel, way: Way::Tiles(tiles), xs, shape: (block_tokens, PAIR) };
+        }
+        if let Some(lookups) = kernel.lookup_kernel() {
+            let rows = matrices.iter().map(|w| w.rows()).max().unwrap_or(0);
+            let (min_tokens, min_rows) = lookups.min_shape();
+            let plain = |w: &&TernaryMatrix| !matches!(w.scales(), StripScales::Groups { .. });
+            let enough = tokens >= min_tokens && rows >= min_rows;
+            if enough && in_quad_lines && matrices.iter().all(plain) {
+                lookups.reserve(pool.threads());
+                let shape = lookup_shape(lookups, (tokens, rows), pool.threads());
+                return Self { kernel, way: Way::Lookups(lookups), xs, shape };
+            }
+        }
+        Self { kernel, way: Way::Strips, xs, shape: (tokens.max(1), STRIP) }
     }
 
     fn multiply(&self, w: &TernaryMatrix, block: usize, i: usize, y: &mut Strip<'_, f32>) {
-        let first = block * self.block_tokens;
-        let tokens = first..self.xs.rows().len().min(first + self.block_tokens);
-        match self.tiles {
-            Some(tiles) => tiles.multiply_pair(w, i, self.xs, tokens, y),
-            None => self.kernel.multiply(w, i, &self.xs.rows()[tokens], y),
+        let (block_tokens, job_rows) = self.shape;
+        let first = block * block_tokens;
+        let tokens = first..self.xs.rows().len().min(first + block_tokens);
+        let xs = &self.xs.rows()[tokens.clone()];
+        let strips = i * job_rows / STRIP..w.strips().min((i + 1) * job_rows / STRIP);
+        match self.way {
+            Way::Tiles(tiles) => tiles.multiply_pair(w, i, self.xs, tokens, y),
+            Way::Lookups(lookups) if xs.len() >= lookups.min_shape().0 => {
+                lookups.multiply_strips(w, strips, xs, y);
+            }
+            Way::Lookups(_) | Way::Strips => {
+                for (place, strip) in strips.enumerate() {
+                    let width = w.strip_rows(strip).len();
+                    self.kernel.multiply(w, strip, xs, &mut y.columns(STRIP * place, width));
+                }
+            }
         }
     }
+}
+
+/// Returns the tokens and rows of a job of lookups: as many rows as possible, because tables take time to
+/// fill, but two jobs for each thread.
+fn lookup_shape(
+    lookups: &dyn LookupKernel,
+    (tokens, rows): (usize, usize),
+    threads: usize,
+) -> (usize, usize) {
+    let ((_, min_rows), (block_tokens, max_rows)) = (lookups.min_shape(), lookups.max_shape());
+    let blocks = tokens.div_ceil(block_tokens);
+    let parts = (2 * threads).div_ceil(blocks).min(rows / min_rows).max(rows.div_ceil(max_rows));
+    (block_tokens, rows.div_ceil(parts).next_multiple_of(STRIP))
 }
 
 #[inline(always)]

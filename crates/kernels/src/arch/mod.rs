@@ -111,6 +111,10 @@ macro_rules! implement_kernel {
                     }
                 }
             }
+
+            fn lookup_kernel(&self) -> Option<&'static dyn $crate::LookupKernel> {
+                $crate::int_lanes::IntLanes::lookup_kernel(*self)
+            }
         }
 
         $crate::arch::implement_operations!($cpu, $($how)+);

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{Avx2, Madd, Vnni};
+use crate::LookupKernel;
 use crate::arch::inlined;
 use crate::arch::x86_64::{Dot, MADD_CAPACITY, pair_as_i32, prefetch_after, quad_as_i32};
 use crate::int_lanes::{
@@ -109,6 +110,10 @@ impl<D: Dot<__m256i>> IntLanes for Avx2<D> {
         }
 
         fn quads(self, activations: &QuadBlock) -> &QuadBlock { activations }
+
+        fn lookup_kernel(self) -> Option<&'static dyn LookupKernel> {
+            if D::VNNI { None } else { super::lookup_kernel() }
+        }
 
         fn zero(self) -> Halves { [_mm256_setzero_si256(); 2] }
 

@@ -2,11 +2,12 @@
 
 mod float;
 mod int;
+mod lookup;
 
 use std::marker::PhantomData;
 
 use super::x86_64::{Madd, Vnni};
-use crate::{Isa, Kernel};
+use crate::{Isa, Kernel, LookupKernel};
 
 /// Proof that this CPU has AVX2, FMA and F16C, and the byte dot product that `Dot` names: `vpmaddubsw` or
 /// AVX-VNNI.
@@ -24,6 +25,11 @@ pub(super) fn detect() -> Option<&'static dyn Kernel> {
 
 pub(super) fn detect_vnni() -> Option<&'static dyn Kernel> {
     (has_avx2() && is_x86_feature_detected!("avxvnni")).then_some(&Avx2::<Vnni>(PhantomData))
+}
+
+/// Returns the kernel for lookups, if this CPU can run it.
+pub(super) fn lookup_kernel() -> Option<&'static dyn LookupKernel> {
+    has_avx2().then_some(&Avx2::<Madd>(PhantomData))
 }
 
 fn has_avx2() -> bool {
