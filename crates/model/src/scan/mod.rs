@@ -26,6 +26,7 @@ mod hidden;
 mod masses;
 mod nibbles;
 mod quantize;
+mod rounding;
 mod row;
 
 use wf_kernels::{

@@ -22,7 +22,7 @@ use std::convert::Infallible;
 
 use wf_kernels::{NibbleMatrix, NoiseKey, QuantRow, RowBounds, VectorBounds};
 
-use super::hidden::{MIN_BOUND, SLACK, rounding};
+use super::rounding::{MIN_BOUND, SLACK, rounding};
 use super::{STRIP, TableBounds};
 use crate::compute::Compute;
 use crate::embed::FloatTable;

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use wf_kernels::{Int8Matrix, RowBounds};
 
 use super::STRIP;
-use super::hidden::SLACK;
+use super::rounding::SLACK;
 use crate::compute::Compute;
 use crate::embed::FloatTable;
 

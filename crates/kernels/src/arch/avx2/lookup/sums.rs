@@ -2,8 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::tables::{Columns, columns_of, fill_table, load, store};
-use super::work::lines;
+use super::tables::{Columns, columns_of, fill_table, lines, load, store};
 use super::{BAND, ENTRIES, LINE_TABLES, MAX_ROWS, Tokens};
 use crate::QuantRow;
 use crate::arch::{Lines, numbers, numbers_mut};

@@ -4,6 +4,8 @@ use std::arch::x86_64::*;
 
 use super::{ENTRIES, Tokens};
 use crate::QuantRow;
+use crate::arch::Lines;
+use crate::line::Line;
 
 /// The activations of sixteen columns for `H` registers of tokens.
 pub(super) type Columns<const H: usize> = [[Tokens; H]; 16];
@@ -117,4 +119,9 @@ mod tests {
             }
         }
     }
+}
+
+/// Returns lines of zeros for at least `bytes` bytes.
+pub(super) fn lines(bytes: usize) -> Lines {
+    Lines::filled(Line([0; 64]), bytes.div_ceil(size_of::<Line>()))
 }

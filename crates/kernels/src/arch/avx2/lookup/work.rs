@@ -3,9 +3,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::sums::BandSums;
+use super::tables::lines;
 use super::{BAND, BLOCK, CHUNK_LINES, MAX_ROWS, PASS_BYTES, Tokens};
 use crate::arch::{Lines, Plain, numbers_mut};
-use crate::line::Line;
 
 // SAFETY: numbers, 32 bytes of them.
 unsafe impl Plain for Tokens {}
@@ -34,11 +34,6 @@ impl Work {
     pub(super) fn parts(&mut self) -> (&mut [u32], &mut [Tokens], &mut [BandSums]) {
         (numbers_mut(&mut self.indices), numbers_mut(&mut self.tables), &mut self.bands)
     }
-}
-
-/// Returns lines of zeros for at least `bytes` bytes.
-pub(super) fn lines(bytes: usize) -> Lines {
-    Lines::filled(Line([0; 64]), bytes.div_ceil(size_of::<Line>()))
 }
 
 static UNUSED: Mutex<Vec<Work>> = Mutex::new(Vec::new());
