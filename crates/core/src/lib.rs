@@ -14,8 +14,8 @@ mod vocabulary;
 
 pub use kv_dtype::{KvDtype, UnknownKvDtype};
 pub use network::{
-    Activation, Attention, Dense, Embedding, Experts, Ffn, Head, InvalidNetwork, Layer, Mixer,
-    Network, Norm,
+    Activation, ActivationCodes, Attention, Dense, Embedding, Experts, Ffn, Head, InvalidNetwork,
+    Layer, Mixer, Network, Norm,
 };
 pub use rotary::{Rope, RopeDivisors, RopeScaling, RotaryPairs, Yarn};
 pub use sampling::{

@@ -25,6 +25,42 @@ pub struct Network {
     pub head: Head,
     /// Divisors of the rotary frequencies, for layers that scale by them.
     pub rope_divisors: RopeDivisors,
+    /// Codes that the inputs of ternary products are quantized to.
+    pub activations: ActivationCodes,
+}
+
+/// Integer codes of the inputs of ternary products, with one scale per token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ActivationCodes {
+    /// Eight bits, as BitNet models are trained with.
+    #[default]
+    Int8,
+    /// Sixteen bits, as two rows of eight: for models whose training quantized weights only.
+    Int16,
+}
+
+impl ActivationCodes {
+    /// All codes.
+    pub const ALL: [Self; 2] = [Self::Int8, Self::Int16];
+
+    /// Name on the command line and in files.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Int8 => "int8",
+            Self::Int16 => "int16",
+        }
+    }
+
+    /// Returns the codes with this name.
+    pub fn from_key(key: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|codes| codes.key() == key)
+    }
+}
+
+impl fmt::Display for ActivationCodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.key())
+    }
 }
 
 /// The input embedding.

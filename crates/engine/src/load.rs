@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use wf_core::Network;
+use wf_core::{ActivationCodes, Network};
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
     Compute, CpuList, HeadMode, Isa, KvDtype, KvPool, Layout, LoadError, LoadProgress, Model,
@@ -60,6 +60,8 @@ pub struct RunOptions {
     pub layout: Option<Layout>,
     /// Type of K and V in the cache.
     pub kv: KvDtype,
+    /// Codes of the inputs of ternary products; those the model was made for if absent.
+    pub activations: Option<ActivationCodes>,
     /// Maximum number of tokens of prompt and completion; the model's own limit if absent.
     pub context_len: Option<usize>,
     /// Maximum number of tokens of a step: longer prompts are processed in chunks.
@@ -89,6 +91,7 @@ impl Default for RunOptions {
             cpus: None,
             layout: None,
             kv: KvDtype::F32,
+            activations: None,
             context_len: None,
             max_batch_tokens: 256,
             head: HeadMode::Auto,
@@ -172,6 +175,7 @@ pub(crate) fn load_with(
         head: options.head,
         sparse: options.sparse,
         context_len: Some(context_len),
+        activations: options.activations,
     };
     Model::load(file, compute, model_options, progress).map_err(|error| match error {
         LoadError::File(error) => OpenError::File(error),

@@ -87,7 +87,8 @@ impl Checkpoint {
             decisions.push("weights are exactly ternary: found in the floats".to_owned());
         }
         let tensors = stored.tensors.iter().map(|t| (t.name, t.rows));
-        let evidence = Evidence::of(name_of(&files, 0), "model.embed_tokens.weight", tensors)?;
+        let mut evidence = Evidence::of(name_of(&files, 0), "model.embed_tokens.weight", tensors)?;
+        evidence.runs_as_floats = scheme == WeightScheme::Exact;
         let activation = options.activation;
         let config =
             config::hugging_face::read(&companions, &evidence, activation, &mut decisions)?;

@@ -177,6 +177,7 @@ fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode
         head,
         sparse: SparseMode::Off,
         context_len: None,
+        activations: None,
     };
     Model::from_weights(network, info, weights, Compute::new(2), options)
 }

@@ -64,6 +64,7 @@ fn options() -> ModelOptions {
         head: HeadMode::Scan,
         sparse: SparseMode::Off,
         context_len: None,
+        activations: None,
     }
 }
 

@@ -1,12 +1,10 @@
 //! The attention block of a layer: projections, rotary embedding, KV cache, heads.
 
 use wf_core::Attention;
-use wf_kernels::{RotaryTable, multiply_each};
+use wf_kernels::RotaryTable;
 
 use crate::attend::AttendStep;
-use crate::codes::{
-    Residual, maybe_norm_and_quantize, multiply_norm_add, norm_and_quantize, norm_rows,
-};
+use crate::codes::{Residual, norm_rows};
 use crate::compute::Compute;
 use crate::kv::KvPool;
 use crate::phases::Phase;
@@ -48,15 +46,15 @@ impl AttentionBlock<'_> {
         let products = [(&w.query, &mut *query), (&w.key, &mut *key), (&w.value, &mut *value)];
         match &w.input_norms {
             None => {
-                norm_and_quantize(cx, hidden, &w.norm, &mut s.attn_in);
+                s.attn_in.norm_and_quantize(cx, hidden, &w.norm);
                 s.clock.lap(Phase::Norms);
-                multiply_each(cx.kernel, &cx.pool, products, &s.attn_in);
+                s.products.multiply_each(cx, products, &s.attn_in);
             }
             Some(norms) => {
                 norm_rows(cx, hidden, &w.norm, normed);
                 for ((matrix, y), norm) in products.into_iter().zip(norms) {
-                    norm_and_quantize(cx, normed, norm, &mut s.attn_in);
-                    multiply_each(cx.kernel, &cx.pool, [(matrix, y)], &s.attn_in);
+                    s.attn_in.norm_and_quantize(cx, normed, norm);
+                    s.products.multiply_each(cx, [(matrix, y)], &s.attn_in);
                 }
             }
         }
@@ -82,10 +80,10 @@ impl AttentionBlock<'_> {
         AttendStep { cx, recipe, kv, layer, batch, rows, visible, query }.run(&mut s.attend, heads);
         s.clock.lap(Phase::Attention);
 
-        maybe_norm_and_quantize(cx, heads, w.sub_norm.as_ref(), &mut s.attn_out, query_len);
+        s.attn_out.maybe_norm_and_quantize(cx, heads, w.sub_norm.as_ref(), query_len);
         s.clock.lap(Phase::Norms);
         let out = Residual { delta, normed, hidden };
-        multiply_norm_add(cx, &w.output, w.output_norm.as_ref(), &s.attn_out, out);
+        s.products.multiply_norm_add(cx, &w.output, w.output_norm.as_ref(), &s.attn_out, out);
         s.clock.lap(Phase::Output);
     }
 

@@ -61,12 +61,13 @@ impl Model {
     ///
     /// If the head mode requires floats and the output head is ternary.
     pub fn from_weights(
-        network: Network,
+        mut network: Network,
         info: ModelInfo,
         weights: Weights,
         compute: Compute,
         options: ModelOptions,
     ) -> Self {
+        network.activations = options.activations.unwrap_or(network.activations);
         let rows = options.max_batch_tokens;
         let positions = positions(&info, options.pages);
         let context_len = options.context_len.unwrap_or(info.context_len);

@@ -51,7 +51,7 @@ pub use rotary::Frequencies;
 pub use segment::{Forward, HiddenStates, Scoring, Segment, Visibility};
 pub use sparse::LayerSparsity;
 pub use trace::{LayerTrace, Quantized};
-pub use wf_core::TokenId;
+pub use wf_core::{ActivationCodes, TokenId};
 pub use wf_formats::{BlockDiffusion, MASK_TEXT, ModelInfo, Pooling};
 pub use wf_kernels::{
     CpuList, CpuListError, Isa, Layout, NoiseKey, math, pinned_pool, unavailable_reason,

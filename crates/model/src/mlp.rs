@@ -2,11 +2,9 @@
 //! in real models, which f16 does not hold.
 
 use wf_core::{Activation, Dense};
-use wf_kernels::{Kernel, multiply_each, multiply_gated};
+use wf_kernels::Kernel;
 
-use crate::codes::{
-    Residual, maybe_norm_and_quantize, multiply_norm_add, norm_and_quantize, norm_rows,
-};
+use crate::codes::{Residual, norm_rows};
 use crate::compute::Compute;
 use crate::phases::Phase;
 use crate::scratch::Scratch;
@@ -40,18 +38,18 @@ impl MlpBlock<'_> {
             norm_rows(cx, hidden, &w.norm, normed);
             let products = [(&w.gate, &mut *gate), (&w.up, &mut *up)];
             for ((matrix, y), norm) in products.into_iter().zip(norms) {
-                norm_and_quantize(cx, normed, norm, &mut s.ffn_in);
-                multiply_each(cx.kernel, &cx.pool, [(matrix, y)], &s.ffn_in);
+                s.ffn_in.norm_and_quantize(cx, normed, norm);
+                s.products.multiply_each(cx, [(matrix, y)], &s.ffn_in);
             }
             cx.pool.rows(gate, ffn_len, |row, gate| {
                 activate(cx.kernel, gate, &up[row * ffn_len..][..ffn_len]);
             });
         } else {
-            norm_and_quantize(cx, hidden, &w.norm, &mut s.ffn_in);
+            s.ffn_in.norm_and_quantize(cx, hidden, &w.norm);
             s.clock.lap(Phase::Norms);
-            if !sparse.neurons(cx, step, &w.gate, &s.ffn_in, gate) {
-                let matrices = (&w.gate, &w.up);
-                multiply_gated(cx.kernel, &cx.pool, matrices, &s.ffn_in, gate, |gate, up| {
+            if !sparse.neurons(cx, step, &w.gate, s.ffn_in.batch(), gate) {
+                let (matrices, outputs) = ((&w.gate, &w.up), (&mut *gate, &mut *up));
+                s.products.multiply_gated(cx, matrices, &s.ffn_in, outputs, |gate, up| {
                     step.count_closed(gate);
                     activate(cx.kernel, gate, up);
                 });
@@ -59,11 +57,11 @@ impl MlpBlock<'_> {
         }
         s.clock.lap(Phase::GateUp);
 
-        maybe_norm_and_quantize(cx, gate, w.sub_norm.as_ref(), &mut s.ffn_mid, ffn_len);
+        s.ffn_mid.maybe_norm_and_quantize(cx, gate, w.sub_norm.as_ref(), ffn_len);
         s.clock.lap(Phase::Norms);
-        if !sparse.down(cx, step, &s.ffn_mid, delta, hidden) {
+        if !sparse.down(cx, step, s.ffn_mid.batch(), delta, hidden) {
             let out = Residual { delta, normed, hidden };
-            multiply_norm_add(cx, &w.down, w.output_norm.as_ref(), &s.ffn_mid, out);
+            s.products.multiply_norm_add(cx, &w.down, w.output_norm.as_ref(), &s.ffn_mid, out);
         }
         s.clock.lap(Phase::Down);
     }

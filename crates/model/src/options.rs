@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use wf_core::ActivationCodes;
 use wf_kernels::KvDtype;
 
 /// Settings of a loaded model.
@@ -21,6 +22,8 @@ pub struct ModelOptions {
     /// Maximum number of tokens of a sequence; the model's own limit if absent. Rotary embeddings that
     /// depend on the length of a sequence are computed for this one.
     pub context_len: Option<usize>,
+    /// Codes of the inputs of ternary products; those of the network if absent.
+    pub activations: Option<ActivationCodes>,
 }
 
 /// Computation of logits from hidden states.

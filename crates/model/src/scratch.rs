@@ -1,11 +1,10 @@
 //! Buffers reused by every step, so that the forward pass does not allocate.
 
-use wf_core::{Attention, Network};
-use wf_kernels::QuantBatch;
-
 use crate::attend::AttendScratchPool;
+use crate::codes::{InputCodes, Products};
 use crate::phases::Clock;
 use crate::segment::{Row, Segment};
+use wf_core::{Attention, Network};
 
 /// Buffers for a step of up to `max_rows` tokens, named by their role in the pass.
 pub(crate) struct Scratch {
@@ -22,10 +21,11 @@ pub(crate) struct Scratch {
     pub(crate) up: Vec<f32>,
     pub(crate) delta: Vec<f32>,
     /// Codes of the four inputs a layer multiplies, each kept until the next layer runs.
-    pub(crate) attn_in: QuantBatch,
-    pub(crate) attn_out: QuantBatch,
-    pub(crate) ffn_in: QuantBatch,
-    pub(crate) ffn_mid: QuantBatch,
+    pub(crate) attn_in: InputCodes,
+    pub(crate) attn_out: InputCodes,
+    pub(crate) ffn_in: InputCodes,
+    pub(crate) ffn_mid: InputCodes,
+    pub(crate) products: Products,
     pub(crate) attend: AttendScratchPool,
     pub(crate) clock: Clock,
 }
@@ -41,6 +41,8 @@ impl Scratch {
         let query = network.max_attention(Attention::query_len);
         let kv = network.max_attention(Attention::kv_len);
         let floats = |cols: usize| vec![0.0; max_rows * cols];
+        let codes = |cols: usize| InputCodes::new(network.activations, max_rows, cols);
+        let outputs = hidden.max(ffn).max(query).max(kv);
         Self {
             rows: Vec::with_capacity(max_rows),
             visible: Vec::with_capacity(max_rows),
@@ -53,10 +55,11 @@ impl Scratch {
             gate: floats(ffn),
             up: floats(ffn),
             delta: floats(hidden),
-            attn_in: QuantBatch::new(max_rows, hidden),
-            attn_out: QuantBatch::new(max_rows, query),
-            ffn_in: QuantBatch::new(max_rows, hidden),
-            ffn_mid: QuantBatch::new(max_rows, ffn),
+            attn_in: codes(hidden),
+            attn_out: codes(query),
+            ffn_in: codes(hidden),
+            ffn_mid: codes(ffn),
+            products: Products::new(network.activations, max_rows, outputs),
             attend: AttendScratchPool::new(network, max_rows, positions, threads),
             clock: Clock::default(),
         }

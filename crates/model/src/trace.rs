@@ -36,7 +36,7 @@ pub struct LayerTrace {
 pub struct Quantized {
     /// Values, row by row.
     pub values: Vec<f32>,
-    /// Codes, row by row.
+    /// Codes, row by row; with sixteen bits, two rows for each row of values.
     pub codes: Vec<i8>,
 }
 
@@ -73,9 +73,9 @@ impl Model {
         self.run_attention(layer, batch);
         let (s, cx) = (&self.scratch, &self.compute);
         let w = &self.weights.layers[layer].attention;
-        let attn_in = Quantized::new(cx, hidden, Some(&w.norm), &s.attn_in);
+        let attn_in = Quantized::new(cx, hidden, Some(&w.norm), s.attn_in.batch());
         let heads = s.heads[..query_len].to_vec();
-        let attn_out = Quantized::new(cx, &heads, w.sub_norm.as_ref(), &s.attn_out);
+        let attn_out = Quantized::new(cx, &heads, w.sub_norm.as_ref(), s.attn_out.batch());
         let attn_delta = s.delta[..hidden_len].to_vec();
         let ffn_hidden = s.hidden[..hidden_len].to_vec();
 
@@ -89,8 +89,8 @@ impl Model {
             heads,
             attn_out,
             attn_delta,
-            ffn_in: Quantized::new(cx, &ffn_hidden, Some(&w.norm), &s.ffn_in),
-            ffn_mid: Quantized::new(cx, &s.gate[..ffn_len], w.sub_norm.as_ref(), &s.ffn_mid),
+            ffn_in: Quantized::new(cx, &ffn_hidden, Some(&w.norm), s.ffn_in.batch()),
+            ffn_mid: Quantized::new(cx, &s.gate[..ffn_len], w.sub_norm.as_ref(), s.ffn_mid.batch()),
             output: s.hidden[..hidden_len].to_vec(),
         }
     }

@@ -44,6 +44,7 @@ fn a_forward_pass_does_not_allocate() {
             head,
             sparse: SparseMode::On,
             context_len: None,
+            activations: None,
         };
         let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
         let mut logits = Logits::new(model.network().vocab_len);

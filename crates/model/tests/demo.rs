@@ -56,6 +56,7 @@ fn load(file: &ModelFile, compute: Compute, max_batch_tokens: usize) -> Model {
         head: HeadMode::Scan,
         sparse: SparseMode::Off,
         context_len: None,
+        activations: None,
     };
     Model::load(file, compute, options, &mut |_| {}).unwrap()
 }
@@ -237,6 +238,7 @@ fn other_sequences_in_the_batch_change_no_bit() {
         head: HeadMode::Scan,
         sparse: SparseMode::Off,
         context_len: None,
+        activations: None,
     };
     let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
     let mut logits = Logits::new(model.network().vocab_len);

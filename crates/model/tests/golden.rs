@@ -91,6 +91,7 @@ fn load(directory: &Path) -> Model {
         head: HeadMode::Auto,
         sparse: SparseMode::Off,
         context_len: None,
+        activations: None,
     };
     Model::load(&file, Compute::new(2), options, &mut |_| {})
         .unwrap_or_else(|e| panic!("{}: {e}", name_of(directory)))

@@ -21,6 +21,7 @@ fn demo() -> Model {
         head,
         sparse,
         context_len: None,
+        activations: None,
     };
     Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap()
 }

@@ -17,8 +17,15 @@ fn demo(compute: Compute, sparse: SparseMode) -> Model {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wf/assets/demo.gguf");
     let file = ModelFile::open(&path, &OpenOptions::default()).unwrap();
     let (kv, head) = (KvDtype::F32, HeadMode::Full);
-    let options =
-        ModelOptions { kv, pages: 4, max_batch_tokens: 8, head, sparse, context_len: None };
+    let options = ModelOptions {
+        kv,
+        pages: 4,
+        max_batch_tokens: 8,
+        head,
+        sparse,
+        context_len: None,
+        activations: None,
+    };
     Model::load(&file, compute, options, &mut |_| {}).unwrap()
 }
 

@@ -9,12 +9,14 @@ mod reference;
 use std::path::{Path, PathBuf};
 
 use reference::Reference;
+use wf_formats::encoding::encode_floats;
 use wf_formats::{
-    Container, Encoding, ModelFile, OpenOptions, TableEncoding, Target, TensorName, TernaryEncoding,
+    Container, Encoding, FloatEncoding, ModelFile, OpenOptions, SafetensorsWriter, TableEncoding,
+    Target, TensorName, TernaryEncoding,
 };
 use wf_model::{
-    Compute, Forward, HeadMode, KvDtype, LoadError, Logits, Model, ModelOptions, PageId, Segment,
-    SparseMode, TokenId,
+    ActivationCodes, Compute, Forward, HeadMode, KvDtype, LoadError, Logits, Model, ModelOptions,
+    PageId, Segment, SparseMode, TokenId,
 };
 
 const MODELS: [&str; 2] = ["ternary-yarn", "binary-tied"];
@@ -29,6 +31,15 @@ fn open(path: &Path) -> ModelFile {
 }
 
 fn load(file: &ModelFile, compute: Compute, head: HeadMode) -> Result<Model, LoadError> {
+    load_with(file, compute, head, None)
+}
+
+fn load_with(
+    file: &ModelFile,
+    compute: Compute,
+    head: HeadMode,
+    activations: Option<ActivationCodes>,
+) -> Result<Model, LoadError> {
     let options = ModelOptions {
         kv: KvDtype::F32,
         pages: PAGES,
@@ -36,6 +47,7 @@ fn load(file: &ModelFile, compute: Compute, head: HeadMode) -> Result<Model, Loa
         head,
         sparse: SparseMode::Off,
         context_len: None,
+        activations,
     };
     Model::load(file, compute, options, &mut |_| {})
 }
@@ -91,14 +103,21 @@ fn differences(found: &[Vec<f32>], expected: &[Vec<f32>]) -> (f32, f32) {
 
 #[test]
 fn logits_are_those_of_transformers_up_to_the_codes_of_activations() {
-    for name in MODELS {
+    // By default sixteen bits, because these models are trained with activations in floats.
+    let cases = [(None, 1e-4, 1e-3), (Some(ActivationCodes::Int8), 0.02, 0.2)];
+    for (name, (activations, max_median, max)) in
+        MODELS.into_iter().flat_map(|name| cases.map(|case| (name, case)))
+    {
         let golden = golden(name);
         let file = open(&data(&format!("{name}.gguf")));
-        let mut model = load(&file, Compute::new(2), HeadMode::Auto).unwrap();
+        let mut model = load_with(&file, Compute::new(2), HeadMode::Auto, activations).unwrap();
         let found = logits(&mut model, &golden.ids, &golden.scored, 512);
         let (median, largest) = differences(&found, &golden.logits);
-        println!("{name}: median {median}, largest {largest}");
-        assert!(median < 0.02 && largest < 0.2, "{name}: median {median}, largest {largest}");
+        println!("{name}, {activations:?}: median {median}, largest {largest}");
+        assert!(
+            median < max_median && largest < max,
+            "{name}, {activations:?}: median {median}, largest {largest}"
+        );
         for (found, expected) in found.iter().zip(&golden.logits) {
             let top = best(expected);
             let others = (0..expected.len()).filter(|&token| token != top);
@@ -109,18 +128,71 @@ fn logits_are_those_of_transformers_up_to_the_codes_of_activations() {
     }
 }
 
+/// Writes a model as floats in the names of `transformers`, beside the configuration that it wrote.
+fn unpack(file: &ModelFile, config: &Path, directory: &Path) {
+    let mut writer = SafetensorsWriter::new();
+    let mut bytes = Vec::new();
+    for tensor in file.tensors() {
+        let shape = match tensor.name.is_norm() {
+            true => vec![tensor.cols],
+            false => vec![tensor.rows, tensor.cols],
+        };
+        let mut values = vec![0.0; tensor.rows * tensor.cols];
+        let rows = 0..tensor.rows;
+        let float = if tensor.encoding.is_ternary() {
+            let data = file.read(tensor).unwrap();
+            data.weights(&data.scales().unwrap(), rows, &mut values).unwrap();
+            FloatEncoding::F16
+        } else {
+            file.floats(tensor, rows, &mut values).unwrap();
+            FloatEncoding::F32
+        };
+        writer.declare(&tensor.name.hugging_face(), &shape, float).unwrap();
+        bytes.extend(encode_floats(float, &values).unwrap());
+    }
+    let mut body = writer.begin(Vec::new()).unwrap();
+    body.append(&bytes).unwrap();
+    std::fs::write(directory.join("model.safetensors"), body.finish().unwrap()).unwrap();
+    std::fs::copy(config, directory.join("config.json")).unwrap();
+}
+
 #[test]
-fn threads_chunks_and_instruction_sets_change_no_bit() {
+fn directories_of_unpacked_floats_give_the_same_bits_and_convert() {
     for name in MODELS {
         let Golden { ids, scored, .. } = golden(name);
         let file = open(&data(&format!("{name}.gguf")));
-        let mut model = load(&file, Compute::new(1), HeadMode::Full).unwrap();
+        let run = |file: &ModelFile| {
+            let mut model = load(file, Compute::new(2), HeadMode::Auto).unwrap();
+            bits(&logits(&mut model, &ids, &scored, 512))
+        };
+        let expected = run(&file);
+        let folder = tempfile::tempdir().unwrap();
+        unpack(&file, &data(&format!("{name}.config.json")), folder.path());
+        let directory = open(folder.path());
+        let embedding = directory.tensor(TensorName::Embedding).unwrap().encoding;
+        assert_eq!(embedding, Encoding::TernaryFloats(FloatEncoding::F16), "found by looking");
+        assert_eq!(run(&directory), expected, "{name}");
+        for container in [Container::Wf, Container::Gguf(TernaryEncoding::PTQ1_0)] {
+            let copy = folder.path().join("copy");
+            let head = Target::default_head(&directory, container).unwrap();
+            Target::new(container, head).write(&directory, &copy).unwrap();
+            assert_eq!(run(&open(&copy)), expected, "{name} in {container:?}");
+        }
+    }
+}
+
+#[test]
+fn threads_chunks_and_instruction_sets_change_no_bit() {
+    for (name, codes) in MODELS.into_iter().flat_map(|m| ActivationCodes::ALL.map(|c| (m, c))) {
+        let Golden { ids, scored, .. } = golden(name);
+        let file = open(&data(&format!("{name}.gguf")));
+        let load = |compute, head| load_with(&file, compute, head, Some(codes)).unwrap();
+        let mut model = load(Compute::new(1), HeadMode::Full);
         let expected = bits(&logits(&mut model, &ids, &scored, 512));
         for isa in Compute::supported() {
             for (threads, chunk) in [(1, 7), (3, 64), (2, 512)] {
                 let compute = Compute::chosen(Some(isa), threads, None).unwrap();
-                let mut model = load(&file, compute, HeadMode::Auto).unwrap();
-                let found = bits(&logits(&mut model, &ids, &scored, chunk));
+                let found = bits(&logits(&mut load(compute, HeadMode::Auto), &ids, &scored, chunk));
                 assert_eq!(found, expected, "{name}: {isa} on {threads}, chunks of {chunk}");
             }
         }

@@ -1,6 +1,6 @@
 //! BitNet b1.58: squared ReLU and sub-norms; models of 2024 have SiLU.
 
-use wf_core::{Activation, Network, RotaryPairs};
+use wf_core::{Activation, ActivationCodes, Network, RotaryPairs};
 
 use super::decoder::{Defaults, decoder};
 use super::{Family, INPUT_NORMS, Keys, STANDARD};
@@ -26,7 +26,12 @@ const SUB_NORMS_2024: &[Spelling] = &[
 
 fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
     let activation = keys.activation(default_activation)?;
-    decoder(keys, activation, RotaryPairs::Halves, Defaults { eps: 1e-5, theta: 500_000.0 })
+    decoder(
+        keys,
+        activation,
+        RotaryPairs::Halves,
+        Defaults { eps: 1e-5, theta: 500_000.0, activations: ActivationCodes::Int8 },
+    )
 }
 
 /// Returns the activation of a file that names none, and the reason.

@@ -1,13 +1,13 @@
 //! Decoders whose layers are all alike, read from keys that families share.
 
 use wf_core::{
-    Activation, Attention, Dense, Embedding, Experts, Ffn, Head, Layer, Mixer, Network, Norm,
-    RotaryPairs,
+    Activation, ActivationCodes, Attention, Dense, Embedding, Experts, Ffn, Head, Layer, Mixer,
+    Network, Norm, RotaryPairs,
 };
 
 use super::keys::{Key, Keys};
 use super::rope::rope;
-use crate::error::Error;
+use crate::error::{Error, quote_safely};
 use crate::names::LayerTensor as T;
 
 const HIDDEN: Key = Key::new("embedding_length", "hidden_size");
@@ -24,6 +24,8 @@ const TIED: Key = Key::json("tie_word_embeddings");
 pub(super) const EXPERTS: Key = Key::new("expert_count", "num_experts");
 const ACTIVE_EXPERTS: Key = Key::new("expert_used_count", "num_experts_per_tok");
 
+const ACTIVATION_CODES: Key = Key::new("activation_codes", "activation_codes");
+
 /// Epsilon of files in GGUF that name none.
 const GGUF_EPS: f64 = 1e-5;
 
@@ -32,6 +34,8 @@ const GGUF_EPS: f64 = 1e-5;
 pub(super) struct Defaults {
     pub(super) eps: f64,
     pub(super) theta: f64,
+    /// Codes of activations in files that name none.
+    pub(super) activations: ActivationCodes,
 }
 
 /// Reads a network of equal layers. The optional norms are those whose tensors the file has.
@@ -82,6 +86,7 @@ pub(super) fn decoder(
         norm,
         head: Head { tied: !keys.evidence.has_output },
         rope_divisors,
+        activations: activations(keys, defaults.activations)?,
     })
 }
 
@@ -117,6 +122,18 @@ fn ffn(keys: &Keys<'_>, dense: Dense) -> Result<Ffn, Error> {
             let active = keys.optional_size(ACTIVE_EXPERTS)?.unwrap_or(experts);
             Ffn::Experts(Experts { experts, active, expert: dense })
         }
+    })
+}
+
+/// Reads the codes of activations, for which only files written by `wf` have a key. Floats that nothing
+/// says how to quantize are run by `transformers` with activations in floats.
+fn activations(keys: &Keys<'_>, default: ActivationCodes) -> Result<ActivationCodes, Error> {
+    let default = if keys.evidence.runs_as_floats { ActivationCodes::Int16 } else { default };
+    let Some(name) = keys.text(ACTIVATION_CODES)? else { return Ok(default) };
+    ActivationCodes::from_key(name).ok_or_else(|| {
+        let known = ActivationCodes::ALL.map(ActivationCodes::key).join(", ");
+        let what = format!("\"{}\", must be one of {known}", quote_safely(name));
+        keys.fault(ACTIVATION_CODES, what)
     })
 }
 

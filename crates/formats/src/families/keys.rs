@@ -40,6 +40,8 @@ pub(crate) struct Evidence {
     pub(crate) has_output: bool,
     /// Divisors of rotary frequencies that a GGUF file stores as tensors.
     pub(crate) rope_divisors: Option<RopeDivisors>,
+    /// True for floats that `transformers` runs as such.
+    pub(crate) runs_as_floats: bool,
     found: HashSet<LayerTensor>,
 }
 
@@ -64,7 +66,7 @@ impl Evidence {
         }
         let missing = || Error::unsupported(file, format!("tensor \"{embedding}\" is missing"));
         let vocab_len = vocab_len.ok_or_else(missing)?;
-        Ok(Self { vocab_len, has_output, rope_divisors: None, found })
+        Ok(Self { vocab_len, has_output, rope_divisors: None, runs_as_floats: false, found })
     }
 
     pub(super) fn has_any(&self, tensors: &[LayerTensor]) -> bool {

@@ -1,11 +1,12 @@
 //! Qwen3: Llama with a norm of every query and key head.
 
-use wf_core::{Activation, Network, RotaryPairs};
+use wf_core::{Activation, ActivationCodes, Network, RotaryPairs};
 
 use super::decoder::{Defaults, decoder};
 use super::keys::Key;
 use super::{Family, Keys};
 use crate::error::Error;
+use crate::names::LayerTensor;
 
 pub(super) const FAMILY: Family = Family {
     architectures: &["qwen3"],
@@ -22,7 +23,13 @@ fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
         return Err(keys.fault(WINDOWS, "true, attention windows are not supported"));
     }
     let activation = keys.activation(|keys| Ok(keys.family_default(Activation::Silu)))?;
-    let defaults = Defaults { eps: 1e-6, theta: 10_000.0 };
+    // Bonsai models are trained with activations in floats; embedding models, which norm the inputs of
+    // projections, with eight bits.
+    let activations = match keys.evidence.has_any(&[LayerTensor::QueryInputNorm]) {
+        true => ActivationCodes::Int8,
+        false => ActivationCodes::Int16,
+    };
+    let defaults = Defaults { eps: 1e-6, theta: 10_000.0, activations };
     let mut network = decoder(keys, activation, RotaryPairs::Halves, defaults)?;
     let norm = network.norm;
     network.update_layers(|attention, _| attention.qk_norm = Some(norm));

@@ -1,7 +1,7 @@
 //! Converts a network and its model information to `config.json`.
 
 use serde_json::{Map, Value, json};
-use wf_core::{Activation, RopeScaling};
+use wf_core::{Activation, ActivationCodes, RopeScaling};
 
 use super::{Target, rope, uniform_blocks};
 use crate::encoding::{FloatEncoding, FloatKind};
@@ -58,6 +58,9 @@ pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, 
     set("rope_theta", json!(attention.rope.map(|rope| rope.theta)));
     if let Some(scaling) = rope::json(&scaling, &network.rope_divisors) {
         set("rope_scaling", scaling);
+    }
+    if network.activations != ActivationCodes::Int8 || model_type == "qwen3" {
+        set("activation_codes", json!(network.activations.key()));
     }
     set("rms_norm_eps", json!(shortest(network.norm.eps)));
     set("tie_word_embeddings", json!(network.head.tied));

@@ -1,6 +1,6 @@
 //! Writes a model as GGUF.
 
-use wf_core::{Activation, Network, RotaryPairs, Vocabulary};
+use wf_core::{Activation, ActivationCodes, Network, RotaryPairs, Vocabulary};
 
 use super::copy::Copier;
 use super::file::Staged;
@@ -121,6 +121,9 @@ impl GgufWriter {
             }
         }
         self.set(&format!("{arch}.hidden_activation"), text(dense.activation.key()));
+        if network.activations != ActivationCodes::Int8 || arch == "qwen3" {
+            self.set(&format!("{arch}.activation_codes"), text(network.activations.key()));
+        }
         if !info.eos.is_empty() {
             // The standard keys hold two end tokens; this one, specific to `wf`, holds all in order.
             self.set("tokenizer.ggml.eos_token_ids", MetadataValue::U32s(info.eos.clone()));

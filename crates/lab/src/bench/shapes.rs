@@ -1,7 +1,7 @@
 //! The shapes of published ternary models, which determine their speed.
 
 use clap::ValueEnum;
-use wf_core::{Activation, Attention, Dense, Head, Layer, Network, Norm, Rope};
+use wf_core::{Activation, ActivationCodes, Attention, Dense, Head, Layer, Network, Norm, Rope};
 use wf_formats::ModelInfo;
 
 /// A published model.
@@ -34,6 +34,15 @@ pub enum Shape {
     /// Falcon3-10B-Instruct-1.58bit
     #[value(name = "falcon3-10b")]
     Falcon3Of10b,
+    /// Ternary-Bonsai-1.7B
+    #[value(name = "bonsai-1.7b")]
+    BonsaiOf2b,
+    /// Ternary-Bonsai-4B
+    #[value(name = "bonsai-4b")]
+    BonsaiOf4b,
+    /// Ternary-Bonsai-8B
+    #[value(name = "bonsai-8b")]
+    BonsaiOf8b,
 }
 
 impl Shape {
@@ -55,6 +64,9 @@ impl Shape {
             Self::Falcon3Of3b  => [ 131_072, 3_072,  9_216,   22,   12,       4,     256, 32_768],
             Self::Falcon3Of7b  => [ 131_072, 3_072, 23_040,   28,   12,       4,     256, 32_768],
             Self::Falcon3Of10b => [ 131_072, 3_072, 23_040,   40,   12,       4,     256, 32_768],
+            Self::BonsaiOf2b   => [ 151_936, 2_048,  6_144,   28,   16,       8,     128, 32_768],
+            Self::BonsaiOf4b   => [ 151_936, 2_560,  9_728,   36,   32,       8,     128, 32_768],
+            Self::BonsaiOf8b   => [ 151_936, 4_096, 12_288,   36,   32,       8,     128, 65_536],
         }
     }
 
@@ -64,15 +76,27 @@ impl Shape {
         let bitnet = self.is_bitnet();
         let sub_norm = bitnet.then(Norm::default);
         let rope = Some(Rope { theta: 500_000.0, ..Rope::default() });
-        let attention =
-            Attention { heads, kv_heads, head_dim, rope, sub_norm, ..Attention::default() };
+        let qk_norm = self.is_bonsai().then(Norm::default);
+        let attention = Attention {
+            heads,
+            kv_heads,
+            head_dim,
+            rope,
+            qk_norm,
+            sub_norm,
+            ..Attention::default()
+        };
         let activation = if self == Self::Bitnet2b { Activation::Relu2 } else { Activation::Silu };
         let dense = Dense { ffn_len, activation, sub_norm, ..Dense::default() };
         Network {
             vocab_len,
             hidden_len,
             layers: vec![Layer::new(attention, dense); layers],
-            head: Head { tied: bitnet },
+            head: Head { tied: bitnet || matches!(self, Self::BonsaiOf2b | Self::BonsaiOf4b) },
+            activations: match self.is_bonsai() {
+                true => ActivationCodes::Int16,
+                false => ActivationCodes::Int8,
+            },
             ..Network::default()
         }
     }
@@ -85,6 +109,11 @@ impl Shape {
             context_len: self.sizes()[7],
             ..ModelInfo::default()
         }
+    }
+
+    /// Returns `true` for models trained with ternary weights only, in groups of 128, tables included.
+    fn is_bonsai(self) -> bool {
+        matches!(self, Self::BonsaiOf2b | Self::BonsaiOf4b | Self::BonsaiOf8b)
     }
 
     /// Returns `true` for models trained as BitNet, with sub-norms and a tied head.
@@ -106,6 +135,9 @@ mod tests {
             (Shape::Bitnet7b, 6_476),
             (Shape::Llama3Of8b, 6_979),
             (Shape::Falcon3Of7b, 6_650),
+            (Shape::BonsaiOf2b, 1_409),
+            (Shape::BonsaiOf4b, 3_633),
+            (Shape::BonsaiOf8b, 6_945),
         ] {
             assert_eq!(shape.network().trits() / 1_000_000, expected, "{}", shape.name());
         }
@@ -117,7 +149,9 @@ mod tests {
             let network = shape.network();
             assert_eq!(network.check(), Ok(()), "{}", shape.name());
             let query_len = network.layers[0].attention().query_len();
-            assert_eq!(query_len, network.hidden_len, "{}", shape.name());
+            // Only here the heads are longer than the hidden state.
+            let expected = if *shape == Shape::BonsaiOf4b { 4_096 } else { network.hidden_len };
+            assert_eq!(query_len, expected, "{}", shape.name());
         }
     }
 }

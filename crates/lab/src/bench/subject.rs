@@ -1,7 +1,7 @@
 //! The subject of a benchmark: a model file, the demo model, or random weights.
 
 use anyhow::{Result, ensure};
-use wf_core::Network;
+use wf_core::{ActivationCodes, Network};
 use wf_engine::{ModelSource, compute, load_model};
 use wf_formats::ModelInfo;
 use wf_model::{KvPool, Model, ModelOptions, PAGE_LEN, pinned_pool};
@@ -69,6 +69,7 @@ impl Subject {
                     head: options.head,
                     sparse: options.sparse,
                     context_len: None,
+                    activations: options.activations,
                 };
                 random_model(*shape, *gates, setup, model_options)
             }
@@ -104,9 +105,14 @@ fn random_model(
 }
 
 /// Returns the bytes needed to make random weights: two bits per trit, a table in 16 bits, a
-/// temporary copy of it, and an int8 copy.
+/// temporary copy of it, and an int8 copy. Where tables are ternary, too, there are no copies, and each
+/// 128 trits have a scale.
 fn needed_bytes(network: &Network) -> usize {
     let tables = if network.head.tied { 1 } else { 2 };
+    if network.activations == ActivationCodes::Int16 {
+        let trits = network.trits() + tables * network.vocab_len * network.hidden_len;
+        return trits / 4 + trits / 128 * 4;
+    }
     let table = network.vocab_len * network.hidden_len * 2;
     network.trits() / 4 + table * tables + table + table / 2
 }

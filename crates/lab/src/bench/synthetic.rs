@@ -16,7 +16,7 @@
 use std::convert::Infallible;
 
 use clap::ValueEnum;
-use wf_core::Network;
+use wf_core::{ActivationCodes, Network};
 use wf_formats::encoding::FloatEncoding;
 use wf_formats::{LayerTensor, TensorName};
 use wf_kernels::{Layout, Pool, Scales, TernaryMatrix, half};
@@ -64,13 +64,18 @@ fn norm_weight(layer: usize, hidden_len: usize) -> f32 {
 
 pub(super) fn weights(network: &Network, gates: Gates, pool: &Pool, layout: Layout) -> Weights {
     let constant = if gates == Gates::Demo { CONSTANT } else { 0 };
-    let Ok(weights) = Weights::read(network, &mut Maker { pool, layout, tensors: 0, constant });
+    // Models trained with ternary weights only have scales for groups of 128.
+    let group_len = (network.activations == ActivationCodes::Int16).then_some(128);
+    let mut maker = Maker { pool, layout, group_len, tensors: 0, constant };
+    let Ok(weights) = Weights::read(network, &mut maker);
     weights
 }
 
 struct Maker<'a> {
     pool: &'a Pool,
     layout: Layout,
+    /// Columns that share a scale; `None` for one scale per matrix, and tables of floats.
+    group_len: Option<usize>,
     /// Number of tensors so far; each has its own random numbers.
     tensors: u64,
     /// Number of constant elements of the hidden state.
@@ -109,8 +114,11 @@ impl WeightSource for Maker<'_> {
         Ok(weights)
     }
 
-    /// Returns a table in bf16, as in published models.
+    /// Returns a table as in published models: trits if weights have scales per group, otherwise bf16.
     fn table(&mut self, _: TensorName, rows: usize, cols: usize) -> Result<Table, Infallible> {
+        if self.group_len.is_some() {
+            return Ok(Table::Ternary(self.edited(rows, cols, |_, _| {})));
+        }
         self.tensors += 1;
         let (tensor, constant) = (self.tensors, self.constant);
         let mut bytes = vec![0; rows * cols * 2];
@@ -137,7 +145,11 @@ impl Maker<'_> {
         let tensor = self.tensors;
         // Two thirds of the trits are not zero, so outputs are as large as inputs.
         let scale = (1.5 / cols as f32).sqrt();
-        let (shape, scale) = ((rows, cols), Scales::Tensor(scale));
+        let shape = (rows, cols);
+        let scale = match self.group_len {
+            None => Scales::Tensor(scale),
+            Some(len) => Scales::Groups { len, values: vec![scale; rows * cols / len] },
+        };
         let Ok(matrix) =
             TernaryMatrix::read(self.pool, self.layout, shape, scale, |rows, trits| {
                 Random::new(tensor, rows.start as u64).fill_trits(trits);
@@ -159,8 +171,8 @@ mod tests {
         let trits_of = |threads| {
             let pool = Pool::new(threads);
             let layout = Layout::QuadLines;
-            let matrix =
-                Maker { pool: &pool, layout, tensors: 0, constant: 0 }.edited(64, 300, |_, _| {});
+            let matrix = Maker { pool: &pool, layout, group_len: None, tensors: 0, constant: 0 }
+                .edited(64, 300, |_, _| {});
             let mut trits = vec![0; 64 * 300];
             for (row, out) in trits.chunks_exact_mut(300).enumerate() {
                 matrix.unpack(row, out);

@@ -6,6 +6,7 @@
 
 use wf_kernels::{QuantBatch, TernaryMatrix, multiply};
 
+use crate::codes::add_pairs;
 use crate::compute::Compute;
 
 /// Maximum number of hidden states multiplied at once, which bounds the size of the buffers.
@@ -43,12 +44,7 @@ impl TernaryHead {
             self.codes.quantize_twice(cx.kernel, &cx.pool, hidden, errors, cols);
             let products = &mut self.products[..2 * out.len()];
             multiply(cx.kernel, &cx.pool, table, &self.codes, products);
-            let products = &*products;
-            cx.pool.rows(out, rows, |state, out| {
-                let (coarse, fine) = products[2 * state * rows..][..2 * rows].split_at(rows);
-                out.copy_from_slice(coarse);
-                cx.kernel.add(out, fine);
-            });
+            add_pairs(cx, products, rows, out);
         }
     }
 }

@@ -88,6 +88,7 @@ pub(crate) fn model(network: Network, kv: KvDtype, compute: Compute) -> Model {
         head: HeadMode::Full,
         sparse: SparseMode::Off,
         context_len: None,
+        activations: None,
     };
     let info = ModelInfo { context_len: 1024, ..ModelInfo::default() };
     let Ok(weights) = Weights::read(&network, &mut Numbers(7));

@@ -1,7 +1,7 @@
 //! Flags about reading and running a model.
 
 use clap::Args as ClapArgs;
-use wf_core::Activation;
+use wf_core::{Activation, ActivationCodes};
 use wf_engine::{BlockOverrides, RunOptions};
 use wf_formats::OpenOptions;
 use wf_formats::encoding::I2sOrder;
@@ -100,6 +100,11 @@ pub(crate) struct ComputeArgs {
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     pub(crate) kv: KvDtype,
 
+    /// Codes of activations: int8, or int16, which is close to floats [default: int8 for models trained
+    /// with it, int16 for those trained with ternary weights only]
+    #[arg(long, value_name = "CODES", value_parser = parse_activation_codes)]
+    pub(crate) activations: Option<ActivationCodes>,
+
     /// Maximum number of tokens of prompt and response together [default: that of the model]
     #[arg(long, alias = "context-len", value_name = "TOKENS", value_parser = parse_count)]
     pub(crate) context: Option<usize>,
@@ -136,6 +141,7 @@ impl ComputeArgs {
             cpus: self.cpus.clone(),
             layout: self.layout,
             kv: self.kv,
+            activations: self.activations,
             context_len: self.context,
             max_batch_tokens: self.chunk,
             head: HeadMode::Full,
@@ -168,6 +174,11 @@ fn parse_activation(name: &str) -> Result<Activation, String> {
         .into_iter()
         .find(|activation| activation.key() == name)
         .ok_or_else(|| "must be relu2 or silu".to_owned())
+}
+
+fn parse_activation_codes(name: &str) -> Result<ActivationCodes, String> {
+    let known = ActivationCodes::ALL.map(ActivationCodes::key).join(" or ");
+    ActivationCodes::from_key(name).ok_or_else(|| format!("must be {known}"))
 }
 
 fn parse_full_head(name: &str) -> Result<HeadMode, String> {

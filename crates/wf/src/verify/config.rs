@@ -11,7 +11,7 @@ const TEXT: &str = "Once upon a time, 12345 dogs' owners said:  \u{201c}h\u{e9},
 type Setting = (&'static str, fn(&ModelFile) -> String);
 
 /// Names and values of the settings that are compared. Layers of a network are alike in them.
-const SETTINGS: [Setting; 21] = [
+const SETTINGS: [Setting; 22] = [
     ("vocabulary", |file| file.network().vocab_len.to_string()),
     ("hidden size", |file| file.network().hidden_len.to_string()),
     ("feed-forward size", |file| dense(file).ffn_len.to_string()),
@@ -25,6 +25,7 @@ const SETTINGS: [Setting; 21] = [
     ("rotary frequencies", frequencies),
     ("norm epsilon", |file| file.network().norm.eps.to_string()),
     ("activation", |file| dense(file).activation.to_string()),
+    ("activation codes", |file| file.network().activations.to_string()),
     ("sub-norms", |file| attention(file).sub_norm.is_some().to_string()),
     ("other norms", |file| {
         let Attention { input_norm, qk_norm, output_norm, .. } = attention(file);
