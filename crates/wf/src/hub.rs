@@ -9,7 +9,7 @@ use wf_hub::{ConversionCache, FetchedModel, Hub, HubConfig, Reference};
 
 use crate::env::{text, variable};
 use crate::verify::compare_values;
-use crate::{cpu, output, progress};
+use crate::{cpu, models, output, progress};
 
 /// Version of the converter's output. A new version invalidates all cached conversions.
 const CONVERTER_VERSION: &str = "2";
@@ -61,7 +61,12 @@ fn make(source: &ModelFile, target: &Target, out: &Path) -> Result<()> {
     Ok(staged.commit()?)
 }
 
+/// Returns the reference to a model on the Hub, given as such or by its short name; `None` for a path.
 fn reference(model: &Path) -> Result<Option<Reference>> {
+    if let Some(published) = models::find(model) {
+        output::note(&published.announce());
+        return Ok(Reference::parse(published.reference).transpose()?);
+    }
     let reference = model.to_str().and_then(Reference::parse);
     Ok(reference.transpose()?)
 }

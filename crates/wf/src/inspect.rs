@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args as ClapArgs;
 use serde_json::{Map, Value, json};
-use wf_core::Layer;
+use wf_core::{Layer, RopeScaling};
 use wf_engine::read_text;
 use wf_formats::encoding::Scales;
 use wf_formats::{ModelFile, TensorInfo, TokenizerSource};
@@ -134,6 +134,9 @@ impl Inspection<'_> {
             "vocabulary": network.vocab_len,
             "context": info.context_len,
             "rope_theta": attention.rope.unwrap_or_default().theta,
+            "rope_scaling": rope_scaling(attention.rope.unwrap_or_default().scaling),
+            "activations": network.activations.key(),
+            "scales": self.scales(),
             "norm_eps": eps,
             "activation": dense.activation.key(),
             "sub_norms": attention.sub_norm.is_some(),
@@ -157,6 +160,16 @@ impl Inspection<'_> {
     /// Returns the first layer: those of today's families are alike in what is shown.
     fn layer(&self) -> Layer {
         self.file.network().layers.first().copied().unwrap_or_default()
+    }
+
+    /// Describes the parts of the first projection that share a scale; reading them all takes a while.
+    fn scales(&self) -> Option<String> {
+        let mut ternary = self.file.tensors().iter().filter(|t| t.name.is_linear());
+        Some(match self.file.scales(ternary.next()?).ok()? {
+            Scales::Tensor(_) => "one per tensor".to_owned(),
+            Scales::Rows(_) => "one per row".to_owned(),
+            Scales::Groups { len, .. } => format!("one per {len} columns"),
+        })
     }
 
     /// Returns the number and size of tensors by encoding.
@@ -210,6 +223,11 @@ impl Inspection<'_> {
         let (activation, theta) =
             (dense.activation.key(), attention.rope.unwrap_or_default().theta);
         rows.push(("", format!("{activation}, {sub_norms}, {head}, rope θ {theta}")));
+        if let Some(scaling) = rope_scaling(attention.rope.unwrap_or_default().scaling) {
+            rows.push(("rotary scaling", scaling));
+        }
+        rows.push(("activations", format!("{} codes", network.activations)));
+        rows.extend(self.scales().map(|scales| ("scales", scales)));
         rows.push(("context", format!("{} tokens", info.context_len)));
         rows.push(("vocabulary", format!("{}, tokenizer {}", network.vocab_len, self.tokenizer)));
         let has_template = if file.chat_template().is_some() { "yes" } else { "no" };
@@ -240,6 +258,26 @@ impl Inspection<'_> {
         rows.push(("check", check.to_owned()));
         rows
     }
+}
+
+/// Describes a rotary scaling, if there is one.
+fn rope_scaling(scaling: RopeScaling) -> Option<String> {
+    Some(match scaling {
+        RopeScaling::None => return None,
+        RopeScaling::Linear { factor } => format!("linear by {factor}"),
+        RopeScaling::Dynamic { factor, original_len } => {
+            format!("dynamic by {factor}, from {original_len} tokens")
+        }
+        RopeScaling::Llama3 { factor, original_len, .. } => {
+            format!("Llama 3.1 by {factor}, from {original_len} tokens")
+        }
+        RopeScaling::Yarn(yarn) => {
+            format!("YaRN by {}, from {} tokens", yarn.factor, yarn.original_len)
+        }
+        RopeScaling::Divided { original_len, .. } => {
+            format!("by the file's divisors, from {original_len} tokens")
+        }
+    })
 }
 
 fn context_kind(is_causal: bool) -> &'static str {

@@ -24,6 +24,7 @@ mod load;
 mod man;
 mod memory;
 mod missing;
+mod models;
 mod open;
 mod output;
 mod progress;
@@ -81,6 +82,7 @@ fn run_command() -> Result<()> {
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Convert(args) => convert::convert(&args),
         Command::Verify(args) => verify::verify(&args),
+        Command::Models(args) => models::models(&args),
         Command::Cache(command) => cache::cache(&command),
         Command::Embed(args) => embed::embed(&args),
         Command::Tokenize(args) => tokenize::tokenize(&args),

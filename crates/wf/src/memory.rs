@@ -40,9 +40,9 @@ impl Need {
     /// Returns a lower bound, so that no model that fits is rejected.
     fn of(file: &ModelFile, options: &RunOptions) -> Self {
         let weights = file.tensors().iter().map(|tensor| match tensor.encoding {
+            Encoding::Float(_) => usize::try_from(tensor.size).unwrap_or(usize::MAX),
             // Five trits per byte is the smallest layout.
-            Encoding::Ternary(_) | Encoding::MasterWeights(_) => tensor.rows * tensor.cols / 5,
-            _ => usize::try_from(tensor.size).unwrap_or(usize::MAX),
+            _ => tensor.rows * tensor.cols / 5,
         });
         let network = file.network();
         let context_len = options.context_len.unwrap_or(file.info().context_len);

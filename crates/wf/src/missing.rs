@@ -33,7 +33,8 @@ pub(crate) fn explain(path: &Path) -> String {
         [owner, _] if !owner.is_empty() && !owner.starts_with('.') && !has_model_name(path) => {
             format!("for a model on the Hugging Face Hub, use hf:{shown}")
         }
-        _ => "use a GGUF file, a Hugging Face directory, or hf:owner/repo".to_owned(),
+        _ => "use a GGUF file, a Hugging Face directory, hf:owner/repo, or a name of wf models"
+            .to_owned(),
     };
     format!("no model at {shown}: {found}; {hint}")
 }

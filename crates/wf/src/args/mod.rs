@@ -19,7 +19,8 @@ pub(crate) use self::numbers::{parse_count, parse_threads, parse_whole};
 pub(crate) use self::positional::{HELP, ModelAndInput};
 pub(crate) use self::sampling::SamplingArgs;
 use crate::{
-    bench, cache, chat, convert, doctor, embed, eval, inspect, man, run, serve, tokenize, verify,
+    bench, cache, chat, convert, doctor, embed, eval, inspect, man, models, run, serve, tokenize,
+    verify,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -38,7 +39,8 @@ Examples:
   wf doctor                                 check that this machine computes correctly
 
 MODEL is a GGUF file, an SGLBITNT .bin, a .safetensors file, a Hugging Face directory, or a model on
-the Hugging Face Hub: hf:owner/repo[@revision][:file]. The default is the built-in demo model.
+the Hugging Face Hub: hf:owner/repo[@revision][:file], or a short name of wf models. The default is
+the built-in demo model.
 Every option can also be set as WF_<OPTION>, for example WF_THREADS=4; flags override variables.";
 
 const COMPLETIONS: &str = "\
@@ -68,6 +70,8 @@ pub(crate) enum Command {
     Convert(convert::args::ConvertArgs),
     /// Check that two files are the same model
     Verify(verify::VerifyArgs),
+    /// List published models and their short names
+    Models(models::ModelsArgs),
     /// List or remove cached conversions of models from the Hugging Face Hub
     #[command(subcommand)]
     Cache(cache::CacheCommand),
