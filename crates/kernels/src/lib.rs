@@ -73,7 +73,10 @@ pub use pool::{Pool, Strip};
 pub use product::{multiply, multiply_add, multiply_each, multiply_gated};
 pub use quant::QuantRow;
 pub use rotary::{RotaryTable, rotary_frequencies, rotary_powers};
-pub use sparse::{NonZeros, TernaryColumns, TernaryRows, multiply_add_columns, relu2_neurons};
+pub use sparse::{
+    NonZeros, TernaryColumns, TernaryRows, multiply_add_columns, multiply_add_columns_of_each,
+    open_relu2_neurons, relu2_neurons,
+};
 pub use ternary::TernaryMatrix;
 pub use tiles::PAIR;
 pub use wf_core::{KvDtype, RotaryPairs, Scales, UnknownKvDtype};

@@ -45,6 +45,13 @@ macro_rules! operations {
                 neurons: &mut [f32],
             ) -> usize = $crate::sparse::sparse_neurons;
 
+            /// Turns the gates of at most 128 rows from `first_row` on into neurons as
+            /// [`relu2_neurons`](Self::relu2_neurons) does, in place, and returns the number of
+            /// gates that are not positive. [`open_relu2_neurons`](crate::open_relu2_neurons) does whole
+            /// matrices and many tokens.
+            fn open_neurons(up: &TernaryRows, x: &QuantRow, first_row: usize, neurons: &mut [f32])
+                -> usize = $crate::sparse::open_neurons;
+
             /// Multiplies the rows from `256 * first_line` on of `w` by `x`, with the bits of
             /// [`multiply`](Self::multiply), reading only the columns of `x`.
             /// [`multiply_add_columns`](crate::multiply_add_columns) does whole matrices.

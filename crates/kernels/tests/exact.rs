@@ -508,6 +508,10 @@ impl TernaryKernel for Planted {
         unreachable!("checked against the dense product, in sparse.rs")
     }
 
+    fn open_neurons(&self, _: &TernaryRows, _: &QuantRow, _: usize, _: &mut [f32]) -> usize {
+        unreachable!("checked against the dense product, in sparse.rs")
+    }
+
     fn multiply_columns(&self, _: &TernaryColumns, _: usize, _: &NonZeros, _: &mut [f32]) {
         unreachable!("checked against the dense product, in sparse.rs")
     }

@@ -7,7 +7,8 @@ mod support;
 use support::{Floats, Random, cases, matrix};
 use wf_kernels::{
     Isa, Kernel, Layout, NonZeros, Pool, QuantRow, Scales, Strip, TernaryColumns, TernaryMatrix,
-    TernaryRows, kernel, multiply_add_columns, relu2_neurons, supported,
+    TernaryRows, kernel, multiply_add_columns, multiply_add_columns_of_each, open_relu2_neurons,
+    relu2_neurons, supported,
 };
 
 /// Rows and columns: tails of strips, of lines and of jobs, and two real layers.
@@ -164,6 +165,47 @@ fn check_neurons(gate: &TernaryMatrix, up: &TernaryMatrix, x: &QuantRow) {
             let count = relu2_neurons(kernel, &pool, (gate, &rows), x, &mut found);
             assert_eq!(count, closed, "{what} on {}", kernel.isa());
             assert_same(&what, kernel, &expected, &found);
+        }
+    }
+}
+
+#[test]
+fn tokens_side_by_side_have_the_bits_of_each_alone() {
+    let random = &mut Random(44);
+    for (rows, cols) in [(40, 257), (257, 513), (530, 1000), (1300, 70)] {
+        let gate = matrix(Layout::QuadLines, &random.trits(rows * cols), cols, Scales::Tensor(0.2));
+        let w = matrix(Layout::QuadLines, &random.trits(rows * cols), cols, Scales::Tensor(0.3));
+        let by_column = TernaryColumns::new(&Pool::new(2), &w).unwrap();
+        let by_row = TernaryRows::new(&Pool::new(2), &w).unwrap();
+        for tokens in [1, 2, 9, 33] {
+            let shares = [0.0, -1.0, 0.1, 0.5, 1.0].into_iter().cycle();
+            let quantized = |share| QuantRow::from_codes(&codes(random, cols, share), 0.04);
+            let xs: Vec<QuantRow> = shares.take(tokens).map(quantized).collect();
+            let expected: Vec<f32> = xs.iter().flat_map(|x| dense(&w, x)).collect();
+            let gates: Vec<f32> = xs.iter().flat_map(|x| dense(&gate, x)).collect();
+            let mut neurons = gates.clone();
+            kernel(Isa::Scalar).unwrap().relu2_mul(&mut neurons, &expected);
+            let added: Vec<f32> = expected.iter().map(|y| 1.25 + y).collect();
+            let find = |x: &QuantRow| {
+                let mut found = NonZeros::with_capacity(cols);
+                found.find(x);
+                found
+            };
+            let non_zeros: Vec<NonZeros> = xs.iter().map(find).collect();
+            for (kernel, threads) in supported().flat_map(|k| [1, 2, 5].map(|threads| (k, threads)))
+            {
+                let (pool, what) =
+                    (Pool::new(threads), format!("{tokens} tokens of {rows}x{cols}"));
+                let (mut y, mut total) = (vec![f32::NAN; rows * tokens], vec![1.25; rows * tokens]);
+                multiply_add_columns_of_each(
+                    kernel, &pool, &by_column, &non_zeros, &mut y, &mut total,
+                );
+                assert_same(&what, kernel, &expected, &y);
+                assert_same(&what, kernel, &added, &total);
+                let mut found = gates.clone();
+                open_relu2_neurons(kernel, &pool, &by_row, &xs, &mut found);
+                assert_same(&what, kernel, &neurons, &found);
+            }
         }
     }
 }

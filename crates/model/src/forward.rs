@@ -32,7 +32,7 @@ pub struct Model {
     pub(crate) compute: Compute,
     pub(crate) sparse: Sparse,
     head: OutputHead,
-    max_batch_tokens: usize,
+    pub(crate) max_batch_tokens: usize,
 }
 
 impl Model {

@@ -47,7 +47,7 @@ impl MlpBlock<'_> {
         } else {
             s.ffn_in.norm_and_quantize(cx, hidden, &w.norm);
             s.clock.lap(Phase::Norms);
-            if !sparse.neurons(cx, step, &w.gate, s.ffn_in.batch(), gate) {
+            if !sparse.neurons(cx, step, w, s.ffn_in.batch(), (&mut *gate, &mut *up)) {
                 let (matrices, outputs) = ((&w.gate, &w.up), (&mut *gate, &mut *up));
                 s.products.multiply_gated(cx, matrices, &s.ffn_in, outputs, |gate, up| {
                     step.count_closed(gate);

@@ -56,6 +56,7 @@ impl Model {
                 sparse.copy(&self.compute.pool, &layer.mlp);
             }
         }
+        self.sparse.reserve(&self.network, self.max_batch_tokens);
     }
 
     /// Runs a fixed list of tokens and counts zeros. The keys and values they leave in the first page

@@ -15,6 +15,9 @@ use crate::{Kernel, Pool, QuantRow, TernaryMatrix};
 /// takes 47 µs with one, 39 with two, 46 with eight.
 const LINES_AT_ONCE: usize = 2;
 
+/// Jobs of several tokens for each thread, so that a slow one delays the others little.
+const JOBS_PER_THREAD: usize = 4;
+
 /// Maximum number of columns, for which sums of unshifted fields fit into 32 bits: 2^16 * 128 * 128 is
 /// 2^30.
 const MAX_SPARSE_COLS: usize = 1 << 16;
@@ -180,6 +183,32 @@ pub fn multiply_add_columns(
     pool.tile_pairs((y, total), w.rows, shape, |_, job, mut y, mut total| {
         kernel.multiply_columns(w, job * job_lines, x, y.row(0));
         kernel.add(total.row(0), y.row(0));
+    });
+}
+
+/// As [`multiply_add_columns`], for several tokens: `y` and `total` have a row for each of `xs`. A line of
+/// all columns stays in the second-level cache while the tokens read theirs.
+///
+/// # Panics
+///
+/// Panics if the shapes do not match.
+pub fn multiply_add_columns_of_each(
+    kernel: &dyn Kernel,
+    pool: &Pool,
+    w: &TernaryColumns,
+    xs: &[NonZeros],
+    y: &mut [f32],
+    total: &mut [f32],
+) {
+    assert_eq!(y.len(), xs.len() * w.rows, "one result per token and row");
+    let blocks = (JOBS_PER_THREAD * pool.threads()).div_ceil(w.lines_per_column().max(1));
+    let block_tokens = xs.len().div_ceil(blocks).max(1);
+    let shape = (block_tokens, COLUMN_LINE_ROWS);
+    pool.tile_pairs((y, total), w.rows, shape, |block, line, mut y, mut total| {
+        for (token, x) in xs[block * block_tokens..].iter().take(y.rows()).enumerate() {
+            kernel.multiply_columns(w, line, x, y.row(token));
+            kernel.add(total.row(token), y.row(token));
+        }
     });
 }
 

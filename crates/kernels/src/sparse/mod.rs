@@ -1,4 +1,4 @@
-//! Products of one token that skip multiplications by zero.
+//! Products that skip multiplications by zero, token by token.
 //!
 //! Squared ReLU is zero wherever its gate is not positive, for any `up`. So only the rows of `up` with a
 //! positive gate are read (`rows.rs`), and only the columns of `down` whose activation has a nonzero
@@ -11,13 +11,13 @@
 mod columns;
 mod rows;
 
-pub use columns::{NonZeros, TernaryColumns, multiply_add_columns};
-pub use rows::{TernaryRows, relu2_neurons};
+pub use columns::{NonZeros, TernaryColumns, multiply_add_columns, multiply_add_columns_of_each};
+pub use rows::{TernaryRows, open_relu2_neurons, relu2_neurons};
 
 #[cfg(test)]
 pub(crate) use columns::place_in_column;
 pub(crate) use columns::sparse_columns;
-pub(crate) use rows::sparse_neurons;
+pub(crate) use rows::{open_neurons, sparse_neurons};
 
 use std::marker::PhantomData;
 

@@ -96,6 +96,28 @@ pub fn relu2_neurons(
     closed.into_inner()
 }
 
+/// Turns the gates of many tokens into neurons, in place, with the bits of
+/// [`FloatKernel::relu2_mul`](crate::FloatKernel::relu2_mul). A token reads only the rows of `up` whose
+/// gate is positive, from a cache that holds the rows of a job for all tokens. Does not allocate.
+///
+/// # Panics
+///
+/// Panics if the shapes do not match.
+pub fn open_relu2_neurons(
+    kernel: &dyn Kernel,
+    pool: &Pool,
+    up: &TernaryRows,
+    xs: &[QuantRow],
+    neurons: &mut [f32],
+) {
+    assert_eq!(neurons.len(), xs.len() * up.rows, "one gate per token and row");
+    pool.strips(neurons, up.rows, JOB_ROWS, |job, mut neurons| {
+        for (token, x) in xs.iter().enumerate() {
+            kernel.open_neurons(up, x, job * JOB_ROWS, neurons.row(token));
+        }
+    });
+}
+
 /// Computes the neurons of the strips of `gate` from `first_strip` on, at most [`JOB_ROWS`] of them.
 ///
 /// All gates are computed first, in one stream through memory, and then the rows of `up` they need.
@@ -110,24 +132,35 @@ pub(crate) fn sparse_neurons<C: IntSums>(
     neurons: &mut [f32],
 ) -> usize {
     assert!(gate.rows() == up.rows && gate.cols() == up.cols, "gate and up of one shape");
-    assert_eq!(x.codes().len(), up.cols.next_multiple_of(RUN), "one code per column");
-    // Rows with a positive gate, counted from the first of this job.
-    let mut open = [0_usize; JOB_ROWS];
-    let mut open_len = 0;
     for (i, gates) in neurons.chunks_mut(STRIP).enumerate() {
         let width = gates.len();
         let strip = &mut Strip::new(gates, width, width, 0);
         multiply_strip(cpu, gate, first_strip + i, std::slice::from_ref(x), strip);
-        for (r, gate) in strip.row(0).iter_mut().enumerate() {
-            // Not `> 0`, which would drop a NaN.
-            let is_closed = *gate <= 0.0;
-            open[open_len] = i * STRIP + r;
-            open_len += usize::from(!is_closed);
-            *gate = if is_closed { 0.0 } else { *gate };
-        }
+    }
+    open_neurons(cpu, up, x, first_strip * STRIP, neurons)
+}
+
+/// Turns the gates of at most [`JOB_ROWS`] rows from `first_row` on into neurons.
+#[inline(always)]
+pub(crate) fn open_neurons<C: IntSums>(
+    cpu: C,
+    up: &TernaryRows,
+    x: &QuantRow,
+    first_row: usize,
+    neurons: &mut [f32],
+) -> usize {
+    assert_eq!(x.codes().len(), up.cols.next_multiple_of(RUN), "one code per column");
+    // Rows with a positive gate, counted from the first of this job.
+    let mut open = [0_usize; JOB_ROWS];
+    let mut open_len = 0;
+    for (row, gate) in neurons.iter_mut().enumerate() {
+        // Not `> 0`, which would drop a NaN.
+        let is_closed = *gate <= 0.0;
+        open[open_len] = row;
+        open_len += usize::from(!is_closed);
+        *gate = if is_closed { 0.0 } else { *gate };
     }
     let open = &open[..open_len];
-    let first_row = first_strip * STRIP;
     let prefetch = |rows: &[usize]| {
         for &row in rows {
             cpu.prefetch(up.row(first_row + row));
