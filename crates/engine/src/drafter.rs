@@ -6,6 +6,7 @@
 //! shorter context, an unknown token) means fewer draft tokens and nothing else.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use wf_model::{DrawQuery, Forward, Logits, LogitsRow, PAGE_LEN, Segment, TokenId};
 
@@ -33,6 +34,9 @@ pub(crate) struct Drafter {
     context_len: usize,
     /// Vocabulary of the main model.
     vocab_len: usize,
+    /// Passes that drafted one more token for each sequence of the last call, and their time.
+    pub(crate) passes: usize,
+    pub(crate) time: Duration,
 }
 
 struct Reader {
@@ -62,6 +66,8 @@ impl Drafter {
             readers: BTreeMap::new(),
             context_len: model.info().context_len.min(model.pages() * PAGE_LEN),
             vocab_len,
+            passes: 0,
+            time: Duration::ZERO,
             model,
         }
     }
@@ -77,13 +83,17 @@ impl Drafter {
         self.pass(
             turns.iter_mut().filter(|turn| turn.request.len > 0 || self.lags(turn)).collect(),
         );
+        let started = Instant::now();
+        self.passes = 0;
         loop {
             let open: Vec<_> = turns.iter_mut().filter(|turn| turn.continues()).collect();
             if open.is_empty() {
                 break;
             }
             self.pass(open);
+            self.passes += 1;
         }
+        self.time = started.elapsed();
         let drafted = turns.into_iter().filter(|turn| !turn.draft.is_empty());
         drafted.map(|turn| (turn.request.rank, turn.draft)).collect()
     }

@@ -7,6 +7,7 @@ use wf_model::{DrawQuery, Scoring, TokenId};
 use crate::decode::{Decoder, Outcome, Pass, Plan, Rows, SeqState};
 use crate::output::{DecodeStats, FinishReason, Limits, SampledToken};
 use crate::request::{Event, Request};
+use crate::row_costs::Head;
 use crate::sample::Sampler;
 
 /// Divisor of a step's time: the share that the grammar of one sequence may use.
@@ -95,6 +96,15 @@ impl Generation {
             None if seq.prompt_logprobs.is_some() => Scoring::All,
             None => self.sampler.scoring(),
         }
+    }
+
+    /// Returns the logits that the next pass needs without a draft, and with one.
+    pub(crate) fn heads(&self) -> [Head; 2] {
+        // A grammar knows the tokens that may come next, so their logits alone are computed.
+        let without = self.sampler.plain_scoring();
+        let with = self.sampler.scoring();
+        [without, with]
+            .map(|scoring| Head::of(self.sampler.logprobs.map_or(scoring, |_| Scoring::All)))
     }
 
     fn samples_one(&self, seq: &SeqState, plan: &Plan) -> bool {

@@ -29,6 +29,7 @@ mod pooling;
 mod prefix;
 mod request;
 mod rng;
+mod row_costs;
 mod run;
 mod sample;
 mod schedule;

@@ -12,6 +12,7 @@ use crate::decode::{Plan, Rows};
 use crate::drafter::Drafter;
 use crate::generation::Generation;
 use crate::output::FinishReason;
+use crate::row_costs::RowCosts;
 use crate::schedule::{Rank, shares};
 use crate::sequence::Sequence;
 use crate::stats::Stats;
@@ -36,6 +37,7 @@ pub(crate) struct Engine<F> {
     logits: Logits,
     hidden: Vec<f32>,
     max_running: usize,
+    costs: RowCosts,
     stats: Arc<Stats>,
 }
 
@@ -59,6 +61,7 @@ impl<F: Forward> Engine<F> {
             inbox,
             waiting: BTreeMap::new(),
             running: Vec::new(),
+            costs: RowCosts::default(),
             stats,
         }
     }
@@ -159,6 +162,8 @@ impl<F: Forward> Engine<F> {
 
     fn step(&mut self) {
         let started = Instant::now();
+        let sequences = self.running.len();
+        self.running.iter_mut().for_each(|sequence| sequence.weigh_drafts(&self.costs, sequences));
         self.draft();
         let plans = self.plan();
         let vocab_len = self.model.network().vocab_len;
@@ -174,7 +179,9 @@ impl<F: Forward> Engine<F> {
             self.generations().for_each(|generation| generation.grammar_debt = Duration::ZERO);
             return;
         }
+        let forward_started = Instant::now();
         let hidden = self.model.forward(&batch, &mut self.logits);
+        self.costs.record(&batch, forward_started.elapsed().as_secs_f64());
         self.stats.lock().steps += 1;
 
         let (mut row, mut token) = (0, 0);
@@ -209,6 +216,7 @@ impl<F: Forward> Engine<F> {
         let Some(drafter) = &mut self.drafter else { return };
         let requests = self.running.iter_mut().filter_map(Sequence::draft_request).collect();
         let mut drafts = drafter.draft(requests);
+        self.costs.record_draft(drafter.passes, drafter.time.as_secs_f64());
         for sequence in &mut self.running {
             if let Some(draft) = drafts.remove(&sequence.rank) {
                 sequence.state.draft = draft;

@@ -13,6 +13,7 @@ use crate::output::{DecodeStats, FinishReason};
 use crate::pooling::Pooler;
 use crate::prefix::Tree;
 use crate::request::{EmbeddingRequest, Event, Request};
+use crate::row_costs::RowCosts;
 use crate::schedule::Rank;
 use crate::store::{Held, PageStore};
 
@@ -149,6 +150,16 @@ impl Sequence {
         match &mut self.task {
             Task::Generate(generation) => generation.decoder.plan(&self.state, budget),
             Task::Embed(pooler) => pooler.plan(&self.state, budget),
+        }
+    }
+
+    /// Updates the costs of draft rows, if its decoder weighs them.
+    pub(crate) fn weigh_drafts(&mut self, costs: &RowCosts, sequences: usize) {
+        if let Task::Generate(generation) = &self.task
+            && generation.decoder.weighs_drafts()
+        {
+            let [plain, drafted] = generation.heads();
+            self.state.costs = costs.of_drafts(sequences, plain, drafted);
         }
     }
 

@@ -253,6 +253,7 @@ fn modes(kind: BlockDiffusion) -> Vec<DecodeMode> {
         for (model, lookup) in [(true, false), (false, true), (true, true)] {
             modes.push(DecodeMode::Drafted(DraftParams::from_sources(model, lookup)));
         }
+        modes.push(DecodeMode::Drafted(DraftParams::AUTO));
     }
     modes
 }
@@ -309,6 +310,7 @@ fn drafts_change_no_output_at_any_temperature() {
                     assert_eq!(ask(DecodeMode::Drafted(drafting)), plain);
                 }
             }
+            assert_eq!(ask(DecodeMode::Drafted(DraftParams::AUTO)), plain);
         }
     }
 }
@@ -331,7 +333,7 @@ fn prompt_logprobs_need_no_completion_in_any_mode() {
                 }
             }
         };
-        for name in ["autoregressive", "lookup", "drafted", "drafted+lookup"] {
+        for name in ["autoregressive", "lookup", "drafted", "drafted+lookup", "auto"] {
             let expected = (len - 1, FinishReason::Length);
             assert_eq!(told(DecodeMode::from_name(name).unwrap()), expected, "{name}, {len}");
         }

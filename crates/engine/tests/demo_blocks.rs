@@ -271,7 +271,7 @@ fn drafts_lose_nothing(count: usize) {
     let model = demo();
     let prompts = prompts(&model, count);
     let plain = replies(&model, &prompts, DecodeMode::Autoregressive);
-    for name in ["drafted", "lookup", "drafted+lookup"] {
+    for name in ["drafted", "lookup", "drafted+lookup", "auto"] {
         let mode = DecodeMode::from_name(name).unwrap();
         let ours = replies(&model, &prompts, mode);
         let different = ours.iter().zip(&plain).filter(|(a, b)| a != b).count();

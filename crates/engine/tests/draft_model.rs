@@ -110,8 +110,8 @@ fn tokens(replies: &[(Vec<TokenId>, DecodeStats)]) -> Vec<&[TokenId]> {
 #[test]
 fn no_draft_model_changes_the_output() {
     let plain = replies(&engine(None, 256, 128), DecodeMode::Autoregressive);
-    let modes =
-        ["drafted", "drafted+lookup", "lookup", "autoregressive"].map(DecodeMode::from_name);
+    let modes = ["drafted", "drafted+lookup", "lookup", "auto", "autoregressive"]
+        .map(DecodeMode::from_name);
     let fixed = DecodeMode::Drafted(DraftParams {
         adaptive: false,
         max_tokens: 5,

@@ -4,6 +4,7 @@
 
 use wf_model::{Logits, LogitsRow, Scoring, TokenId, Visibility};
 
+use super::draft_costs::DraftCosts;
 use crate::output::{Logprobs, SampledToken};
 use crate::sample::Sampler;
 
@@ -24,6 +25,8 @@ pub struct SeqState {
     pub prompt_logprobs: Option<usize>,
     /// Tokens that a draft model proposes to follow `tokens`.
     pub draft: Vec<TokenId>,
+    /// Costs of draft rows in the next pass, if the decoder weighs them.
+    pub costs: DraftCosts,
 }
 
 impl SeqState {
@@ -133,6 +136,11 @@ pub trait Decoder: Send {
     /// this decoder uses no draft model.
     fn draft_len(&mut self, _seq: &SeqState) -> Option<usize> {
         None
+    }
+
+    /// Returns `true` if the number of draft tokens depends on their cost.
+    fn weighs_drafts(&self) -> bool {
+        false
     }
 
     /// Called when the sequence has given up its pages, including what lay behind `kv_len`.

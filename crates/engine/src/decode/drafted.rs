@@ -8,6 +8,8 @@
 use serde_json::Value;
 use wf_model::{Scoring, TokenId, Visibility};
 
+use super::auto::{Auto, Source};
+use super::draft_costs::MAX_DRAFT;
 use super::draft_len::DraftLen;
 use super::lookup::Lookup;
 use super::mode::{Capabilities, Mode, ModeInfo, Setting, SettingKind, UnsupportedMode, count};
@@ -25,6 +27,8 @@ pub struct DraftParams {
     pub max_tokens: usize,
     /// Drafts fewer tokens after rejections.
     pub adaptive: bool,
+    /// Drafts only where that is faster on this machine, from the sources that the model supports.
+    pub auto: bool,
 }
 
 const SETTINGS: [Setting; 2] = [
@@ -46,7 +50,7 @@ const SETTINGS: [Setting; 2] = [
 
 impl DraftParams {
     /// Maximum of `max_tokens`.
-    pub const LIMIT: usize = 64;
+    pub const LIMIT: usize = MAX_DRAFT;
 
     /// Drafts by a model.
     pub const MODEL: Self = Self::from_sources(true, false);
@@ -57,15 +61,19 @@ impl DraftParams {
     /// Drafts by lookup where it finds something, else by a model.
     pub const MODEL_AND_LOOKUP: Self = Self::from_sources(true, true);
 
+    /// Drafts from any source where that is faster.
+    pub const AUTO: Self = Self { auto: true, ..Self::MODEL_AND_LOOKUP };
+
     /// Returns the default parameters for these sources.
     pub const fn from_sources(model: bool, lookup: bool) -> Self {
-        Self { model, lookup, max_tokens: 15, adaptive: true }
+        Self { model, lookup, max_tokens: 15, adaptive: true, auto: false }
     }
 }
 
 impl Mode for DraftParams {
     fn info(&self) -> ModeInfo {
         let (name, summary) = match (self.model, self.lookup) {
+            _ if self.auto => ("auto", "the same tokens, sooner where drafts pay on this machine"),
             (true, false) => {
                 ("drafted", "the same tokens, sooner: drafted by the draft model, or from masks")
             }
@@ -84,6 +92,10 @@ impl Mode for DraftParams {
     fn set(&mut self, name: &str, value: &Value) -> Result<(), UnsupportedMode> {
         match name {
             "tokens" => self.max_tokens = count(value),
+            "adapt" if self.auto && *value == false => {
+                let message = "draft.adapt is false: must be true with decode auto";
+                return Err(UnsupportedMode(message.to_owned()));
+            }
             "adapt" => self.adaptive = *value == true,
             _ => {}
         }
@@ -107,6 +119,7 @@ impl Mode for DraftParams {
             (false, _) => Drafter::None,
             (true, _) if model.draft_model => Drafter::DraftModel,
             (true, Some(blocks)) => Drafter::Masks(blocks.mask_token),
+            (true, None) if self.auto => Drafter::None,
             (true, None) => {
                 let mut error = UnsupportedMode::no_masks(name);
                 error.0.push_str("; with a draft model, drafted works too");
@@ -121,9 +134,17 @@ impl Mode for DraftParams {
 struct Drafted {
     drafter: Drafter,
     lookup: Option<Lookup>,
-    model_len: DraftLen,
-    lookup_len: DraftLen,
+    lengths: Lengths,
     draft: Option<Draft>,
+    /// The next token as lookup would draft it.
+    guess: Option<TokenId>,
+}
+
+/// Numbers of tokens to draft.
+#[derive(Debug)]
+enum Lengths {
+    ByAcceptance { model: DraftLen, lookup: DraftLen },
+    Auto(Auto),
 }
 
 /// Model that drafts.
@@ -144,22 +165,24 @@ struct Draft {
     source: Source,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    Model,
-    Lookup,
+impl Drafter {
+    fn source(self) -> Source {
+        match self {
+            Self::DraftModel => Source::DraftModel,
+            Self::Masks(_) | Self::None => Source::Masks,
+        }
+    }
 }
 
 impl Drafted {
     fn new(params: DraftParams, drafter: Drafter) -> Self {
         let len = DraftLen::new(params.max_tokens, params.adaptive);
-        Self {
-            drafter,
-            lookup: params.lookup.then(Lookup::default),
-            model_len: len,
-            lookup_len: len,
-            draft: None,
-        }
+        let lengths = match params.auto {
+            true => Lengths::Auto(Auto::new(params.max_tokens)),
+            false => Lengths::ByAcceptance { model: len, lookup: len },
+        };
+        let lookup = params.lookup.then(Lookup::default);
+        Self { drafter, lookup, lengths, draft: None, guess: None }
     }
 
     /// Returns the tokens to verify, if any were drafted for this very position.
@@ -180,20 +203,35 @@ impl Drafted {
         if self.draft(seq).is_some() {
             return;
         }
-        self.draft = None;
+        (self.draft, self.guess) = (None, None);
+        let len = self.lookup_len(seq);
         let Some(lookup) = &mut self.lookup else { return };
         lookup.follow(&seq.tokens);
-        let len = self.lookup_len.get().min(Self::room(seq));
-        let tokens = lookup.draft(len);
-        if tokens.is_empty() {
-            self.lookup_len.skipped();
-        } else {
+        let mut tokens = lookup.draft(len.max(1));
+        self.guess = tokens.first().copied();
+        tokens.truncate(len);
+        if !tokens.is_empty() {
             self.draft = Some(Draft { after: seq.tokens.len(), tokens, source: Source::Lookup });
+        } else if let Lengths::ByAcceptance { lookup, .. } = &mut self.lengths {
+            lookup.skipped();
         }
     }
 
-    fn model_draft_len(&self, seq: &SeqState) -> usize {
-        self.model_len.get().min(Self::room(seq))
+    fn lookup_len(&self, seq: &SeqState) -> usize {
+        let len = match &self.lengths {
+            Lengths::ByAcceptance { lookup, .. } => lookup.get(),
+            Lengths::Auto(auto) => auto.len(Source::Lookup, &seq.costs),
+        };
+        len.min(Self::room(seq))
+    }
+
+    fn model_len(&self, seq: &SeqState) -> usize {
+        let len = match &self.lengths {
+            _ if self.drafter == Drafter::None => 0,
+            Lengths::ByAcceptance { model, .. } => model.get(),
+            Lengths::Auto(auto) => auto.len(self.drafter.source(), &seq.costs),
+        };
+        len.min(Self::room(seq))
     }
 
     fn verify(&mut self, pass: Pass<'_>) -> Option<Outcome> {
@@ -217,13 +255,30 @@ impl Drafted {
         }
         // The last token, and the accepted draft tokens.
         outcome.keep = outcome.commit.len();
-        let own = self.draft.take().map(|draft| draft.source);
-        match own.or((!seq.draft.is_empty()).then_some(Source::Model)) {
-            Some(Source::Model) => self.model_len.verified(outcome.drafted, outcome.accepted),
-            Some(Source::Lookup) => self.lookup_len.verified(outcome.drafted, outcome.accepted),
-            None => self.model_len.skipped(),
-        }
+        self.record(seq, &outcome);
         Some(outcome)
+    }
+
+    /// Records the acceptance of a verification.
+    fn record(&mut self, seq: &SeqState, outcome: &Outcome) {
+        let own = self.draft.take().map(|draft| draft.source);
+        let source = own.or((!seq.draft.is_empty()).then_some(Source::DraftModel));
+        let guess = self.guess.take().filter(|_| source != Some(Source::Lookup));
+        let Outcome { drafted, accepted, ref commit, .. } = *outcome;
+        match (&mut self.lengths, source) {
+            (Lengths::ByAcceptance { lookup, .. }, Some(Source::Lookup)) => {
+                lookup.verified(drafted, accepted);
+            }
+            (Lengths::ByAcceptance { model, .. }, Some(_)) => model.verified(drafted, accepted),
+            (Lengths::ByAcceptance { model, .. }, None) => model.skipped(),
+            (Lengths::Auto(auto), source) => {
+                auto.settle(source, drafted, commit.len(), &seq.costs);
+                auto.verified(source, drafted, accepted);
+                if let Some(guess) = guess {
+                    auto.looked_up(guess == commit[0].token);
+                }
+            }
+        }
     }
 }
 
@@ -234,7 +289,7 @@ impl Decoder for Drafted {
         }
         let draft_len = match self.draft(seq) {
             Some(draft) => draft.len(),
-            None => self.model_len.get().max(self.lookup_len.get()),
+            None => self.model_len(seq).max(self.lookup_len(seq)),
         };
         let tokens = 1 + draft_len.min(Self::room(seq));
         TokenDemand { tokens, min_tokens: 1, is_prefill: false }
@@ -249,7 +304,7 @@ impl Decoder for Drafted {
             self.look_up(seq);
         }
         let last = seq.pending();
-        let masks = self.model_draft_len(seq).min(budget);
+        let masks = self.model_len(seq).min(budget);
         match (self.draft(seq), self.drafter) {
             // The logits of a token predict the next, so the last token drafts the first one. A draft of
             // that one alone is what a verification without a draft samples.
@@ -276,13 +331,16 @@ impl Decoder for Drafted {
         match (pass.plan.visibility, self.drafter) {
             _ if pass.seq.pending().len() > 1 => Autoregressive.absorb(pass),
             (Visibility::Until(_), Drafter::Masks(mask)) => {
-                let mut rows = pass.rows;
+                let Pass { seq, plan, mut rows, .. } = pass;
+                if let Lengths::Auto(auto) = &mut self.lengths {
+                    auto.settle(None, plan.tokens.len() - 1, 0, &seq.costs);
+                }
                 let tokens = std::iter::from_fn(|| {
                     let best = best_two(&rows.next_row()?);
                     best.into_iter().flatten().find(|&token| token != mask)
                 });
                 let tokens = tokens.collect();
-                self.draft = Some(Draft { after, tokens, source: Source::Model });
+                self.draft = Some(Draft { after, tokens, source: Source::Masks });
                 Some(Outcome::default())
             }
             _ => self.verify(pass),
@@ -293,10 +351,19 @@ impl Decoder for Drafted {
         if self.drafter != Drafter::DraftModel {
             return None;
         }
-        if seq.pending().len() > 1 {
-            return Some(0);
+        let samples = seq.pending().len() == 1;
+        if samples {
+            self.look_up(seq);
         }
-        self.look_up(seq);
-        Some(if self.draft(seq).is_some() { 0 } else { self.model_draft_len(seq) })
+        let len = self.model_len(seq);
+        // Without a draft in sight, the draft model does not even read along.
+        if len == 0 && self.weighs_drafts() {
+            return None;
+        }
+        Some(if samples && self.draft(seq).is_none() { len } else { 0 })
+    }
+
+    fn weighs_drafts(&self) -> bool {
+        matches!(self.lengths, Lengths::Auto(_))
     }
 }

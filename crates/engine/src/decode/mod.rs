@@ -4,10 +4,12 @@
 //! [`MODES`] and two match arms. Names, help texts, settings, command-line flags, API fields and checks derive from
 //! them.
 
+mod auto;
 mod autoregressive;
 mod block;
 mod decoder;
 mod diffusion;
+mod draft_costs;
 mod draft_len;
 mod drafted;
 mod lookup;
@@ -17,6 +19,7 @@ mod unmask;
 pub use autoregressive::Autoregressive;
 pub use decoder::{Decoder, Outcome, Pass, Plan, Rows, SeqState, TokenDemand};
 pub use diffusion::DiffusionParams;
+pub use draft_costs::DraftCosts;
 pub use drafted::DraftParams;
 pub use mode::{Capabilities, DecodeSettings, ModeInfo, Setting, SettingKind, UnsupportedMode};
 pub use unmask::{Confidence, UnmaskRule};
@@ -36,12 +39,13 @@ pub enum DecodeMode {
 }
 
 /// All modes with their default parameters.
-pub const MODES: [DecodeMode; 5] = [
+pub const MODES: [DecodeMode; 6] = [
     DecodeMode::Autoregressive,
     DecodeMode::Diffusion(DiffusionParams::DEFAULT),
     DecodeMode::Drafted(DraftParams::MODEL),
     DecodeMode::Drafted(DraftParams::LOOKUP),
     DecodeMode::Drafted(DraftParams::MODEL_AND_LOOKUP),
+    DecodeMode::Drafted(DraftParams::AUTO),
 ];
 
 impl DecodeMode {
@@ -212,7 +216,8 @@ mod tests {
             |settings: &DecodeSettings| resolve(settings, DecodeMode::Autoregressive).unwrap_err();
         assert_eq!(
             fault(&DecodeSettings::of_mode("fast")),
-            "decode is \"fast\": must be one of autoregressive, diffusion, drafted, lookup, drafted+lookup"
+            "decode is \"fast\": must be one of autoregressive, diffusion, drafted, lookup, \
+             drafted+lookup, auto"
         );
         let rule = DecodeSettings::default().with("diffusion", "rule", "best");
         assert!(fault(&rule).starts_with("rule is \"best\": must be one of threshold, "));
@@ -220,8 +225,11 @@ mod tests {
         assert_eq!(fault(&kind), "diffusion.steps is \"many\": must be a whole number");
         let mixed = DecodeSettings::of_mode("drafted").with("diffusion", "threshold", 0.5);
         assert!(fault(&mixed).contains("apply to decode diffusion, not to drafted"));
+        let fixed = DecodeSettings::of_mode("auto").with("draft", "adapt", false);
+        assert_eq!(fault(&fixed), "draft.adapt is false: must be true with decode auto");
         let drafts = DecodeSettings::default().with("draft", "tokens", 2);
-        let message = "apply to decode drafted, lookup, drafted+lookup, not to autoregressive";
+        let message =
+            "apply to decode drafted, lookup, drafted+lookup, auto, not to autoregressive";
         assert!(fault(&drafts).contains(message));
     }
 

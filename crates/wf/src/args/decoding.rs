@@ -104,7 +104,7 @@ impl DecodingArgs {
         if self.draft.is_some() && !mode.info().uses_draft_model {
             let users =
                 MODES.iter().filter(|mode| mode.info().uses_draft_model).map(DecodeMode::name);
-            let users = users.collect::<Vec<_>>().join(" and ");
+            let users = users.collect::<Vec<_>>().join(", ");
             let message = format!("decode is {}: --draft is for --decode {users}", mode.name());
             return Err(UnsupportedMode(message));
         }

@@ -31,7 +31,7 @@ fn drafts_do_not_change_the_response() {
 fn an_unused_draft_model_is_an_error() {
     let refused =
         run(Some(&demo_path()), &["--decode", "lookup"]).expect_err("a flag without a meaning");
-    assert!(refused.contains("--draft is for --decode drafted and drafted+lookup"), "{refused}");
+    assert!(refused.contains("--draft is for --decode drafted, drafted+lookup, auto"), "{refused}");
 }
 
 #[test]
