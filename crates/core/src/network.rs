@@ -178,6 +178,22 @@ impl Ffn {
             Self::Experts(_) => None,
         }
     }
+
+    /// Returns the mixture of experts, or `None` if every token runs one block.
+    pub fn experts(&self) -> Option<&Experts> {
+        match self {
+            Self::Dense(_) => None,
+            Self::Experts(experts) => Some(experts),
+        }
+    }
+
+    /// Returns the recipe of the dense block, or of each expert.
+    pub fn block(&self) -> &Dense {
+        match self {
+            Self::Dense(dense) => dense,
+            Self::Experts(experts) => &experts.expert,
+        }
+    }
 }
 
 impl Default for Ffn {
@@ -209,12 +225,20 @@ pub struct Dense {
 }
 
 /// A mixture of experts.
+///
+/// ```text
+/// n = norm(h)
+/// p = softmax(router(n)), and of it the `active` largest, equal ones by lower index
+/// h += output_norm( Σ p[e] · expert[e](n) )          where expert[e] is a gated block without these norms
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Experts {
     /// Number of experts.
     pub experts: usize,
     /// Number of experts that run for each token.
     pub active: usize,
+    /// True if the shares of the active experts are divided by their sum.
+    pub renormalize: bool,
     /// Recipe of one expert.
     pub expert: Dense,
 }
@@ -284,6 +308,8 @@ impl Network {
     pub const MAX_ROWS: usize = i32::MAX as usize;
     /// Longest row multiplied by trits: up to this length every integer sum is exact.
     pub const MAX_WIDTH: usize = 1 << 17;
+    /// Largest number of experts of a layer.
+    pub const MAX_EXPERTS: usize = 1 << 12;
 
     /// Returns the layer that all layers equal, or `None` if they differ.
     pub fn uniform_layer(&self) -> Option<&Layer> {
@@ -309,15 +335,21 @@ impl Network {
 
     /// Length of the longest feed-forward block.
     pub fn max_ffn_len(&self) -> usize {
-        self.layers.iter().filter_map(|l| l.ffn.dense()).map(|ffn| ffn.ffn_len).max().unwrap_or(0)
+        self.layers.iter().map(|layer| layer.ffn.block().ffn_len).max().unwrap_or(0)
+    }
+
+    /// Largest value of `size` over the mixtures of experts of all layers; 0 without any.
+    pub fn max_experts(&self, size: impl Fn(&Experts) -> usize) -> usize {
+        self.layers.iter().filter_map(|layer| layer.ffn.experts()).map(size).max().unwrap_or(0)
     }
 
     /// Number of trits in all projections.
     pub fn trits(&self) -> usize {
         let trits = |layer: &Layer| {
             let attention = layer.attention();
-            let ffn_len = layer.ffn.dense().map_or(0, |ffn| ffn.ffn_len);
-            2 * (attention.query_len() + attention.kv_len()) + 3 * ffn_len
+            let blocks = layer.ffn.experts().map_or(1, |experts| experts.experts);
+            2 * (attention.query_len() + attention.kv_len())
+                + 3 * blocks * layer.ffn.block().ffn_len
         };
         self.hidden_len * self.layers.iter().map(trits).sum::<usize>()
     }
@@ -377,10 +409,11 @@ impl Network {
             let checked = rope.check(&self.rope_divisors, a.head_dim);
             checked.map_err(|(key, problem)| InvalidNetwork::new(key, problem))?;
         }
-        let dense = match &layer.ffn {
-            Ffn::Dense(dense) => dense,
-            Ffn::Experts(experts) => &experts.expert,
-        };
+        if let Some(experts) = layer.ffn.experts() {
+            check_size("number of experts", experts.experts, Self::MAX_EXPERTS)?;
+            check_size("number of active experts", experts.active, experts.experts)?;
+        }
+        let dense = layer.ffn.block();
         check_size("feed-forward size", dense.ffn_len, Self::MAX_WIDTH)?;
         let norms = [a.input_norm, a.qk_norm, a.sub_norm, a.output_norm];
         let ffn_norms = [dense.input_norm, dense.sub_norm, dense.output_norm];
@@ -481,6 +514,34 @@ mod tests {
         assert!(network.uniform_layer().is_some());
         differ(&mut network);
         assert!(network.uniform_layer().is_none());
+    }
+
+    #[test]
+    fn rejects_experts_that_cannot_be_picked() {
+        let experts = |experts, active| {
+            problem(|n| {
+                for layer in &mut n.layers {
+                    let expert = *layer.ffn.block();
+                    let renormalize = true;
+                    layer.ffn = Ffn::Experts(Experts { experts, active, renormalize, expert });
+                }
+            })
+        };
+        assert_eq!(experts(8, 8), "");
+        assert_eq!(experts(8, 9), "number of active experts: 9, must be between 1 and 8");
+        assert_eq!(experts(8, 0), "number of active experts: 0, must be between 1 and 8");
+        assert_eq!(experts(4097, 1), "number of experts: 4097, must be between 1 and 4096");
+    }
+
+    #[test]
+    fn trits_of_every_expert_are_counted() {
+        let mut network = network();
+        let dense = network.trits();
+        let expert = *network.layers[1].ffn.block();
+        let experts = Experts { experts: 5, active: 2, renormalize: false, expert };
+        network.layers[1].ffn = Ffn::Experts(experts);
+        assert_eq!(network.trits(), dense + 8 * 4 * 3 * 8);
+        assert_eq!(network.max_experts(|experts| experts.active), 2);
     }
 
     #[test]

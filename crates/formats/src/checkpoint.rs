@@ -163,7 +163,7 @@ impl Reader<'_> {
         let mut factor = 1.0;
         let mut parts = None;
         let encoding = match (name.is_linear(), self.scheme, entry.dtype.float(), entry.dtype) {
-            (_, WeightScheme::Exact, Some(float), _) if !name.is_norm() => {
+            (_, WeightScheme::Exact, Some(float), _) if !name.is_float() => {
                 parts = self.float_trits(name, &entry, float, cols)?;
                 Encoding::Float(float)
             }

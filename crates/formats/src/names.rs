@@ -17,6 +17,9 @@ pub enum TensorName {
     Output,
     /// Tensor of the layer with this index.
     Layer(usize, LayerTensor),
+    /// Tensor of one expert of a layer: the indices of the layer and of the expert, and one of
+    /// [`LayerTensor::EXPERT`].
+    Expert(usize, usize, LayerTensor),
 }
 
 /// A tensor of a layer.
@@ -36,6 +39,8 @@ pub enum LayerTensor {
     AttnSubNorm,
     /// Norm before the feed-forward block.
     FfnNorm,
+    /// Router: one row of floats for each expert.
+    Router,
     /// Gate projection.
     Gate,
     /// Up projection.
@@ -77,7 +82,10 @@ impl LayerTensor {
         all
     };
 
-    /// Returns `true` for a matrix of trits, `false` for a norm.
+    /// The tensors of an expert, in the order they are used.
+    pub const EXPERT: [Self; 3] = [Self::Gate, Self::Up, Self::Down];
+
+    /// Returns `true` for a matrix of trits, `false` for floats: norms and the router.
     pub fn is_linear(self) -> bool {
         matches!(
             self,
@@ -129,6 +137,7 @@ pub(crate) const STANDARD: &[Spelling] = &[
     // Gemma checkpoints call this norm `post_attention_layernorm`, the name of `FfnNorm` elsewhere.
     spelled(T::AttnOutputNorm, "post_attention_norm", "post_self_attn_layernorm"),
     spelled(T::FfnNorm, "ffn_norm", "post_attention_layernorm"),
+    spelled(T::Router, "ffn_gate_inp", "mlp.gate"),
     spelled(T::GateInputNorm, "ffn_gate_norm_in", "mlp.gate_proj.norm"),
     spelled(T::Gate, "ffn_gate", "mlp.gate_proj"),
     spelled(T::UpInputNorm, "ffn_up_norm_in", "mlp.up_proj.norm"),
@@ -144,18 +153,50 @@ pub(crate) const INPUT_NORMS: &[Spelling] = &[
     spelled(T::FfnSubNorm, "ffn_down_norm_in", ""),
 ];
 
+/// Names of the tensors of all experts of a layer as one, in GGUF; of one expert, in checkpoints.
+const EXPERTS: [(LayerTensor, &str, &str); 3] = [
+    (T::Gate, "ffn_gate_exps", "gate_proj"),
+    (T::Up, "ffn_up_exps", "up_proj"),
+    (T::Down, "ffn_down_exps", "down_proj"),
+];
+
+/// Returns the layer and the projection of a tensor that holds all experts of a GGUF file.
+pub(crate) fn joined_experts(name: &str) -> Option<(usize, LayerTensor)> {
+    let (layer, part) = layer_and_part(name, "blk.")?;
+    let part = part.strip_suffix(".weight")?;
+    let (tensor, ..) = EXPERTS.into_iter().find(|(_, joined, _)| *joined == part)?;
+    Some((layer, tensor))
+}
+
 impl TensorName {
     /// Returns `true` for a matrix of trits.
     pub fn is_linear(self) -> bool {
-        matches!(self, Self::Layer(_, tensor) if tensor.is_linear())
+        match self {
+            Self::Layer(_, tensor) => tensor.is_linear(),
+            Self::Expert(..) => true,
+            Self::Embedding | Self::OutputNorm | Self::Output => false,
+        }
+    }
+
+    /// Returns `true` for a tensor that is never ternary: a norm or a router.
+    pub fn is_float(self) -> bool {
+        self.is_norm() || matches!(self, Self::Layer(_, T::Router))
+    }
+
+    /// Returns the index of the layer, if the tensor is part of one.
+    pub fn layer(self) -> Option<usize> {
+        match self {
+            Self::Layer(layer, _) | Self::Expert(layer, ..) => Some(layer),
+            Self::Embedding | Self::OutputNorm | Self::Output => None,
+        }
     }
 
     /// Returns `true` for a norm, which is a single row of floats.
     pub fn is_norm(self) -> bool {
         match self {
             Self::OutputNorm => true,
-            Self::Layer(_, tensor) => !tensor.is_linear(),
-            Self::Embedding | Self::Output => false,
+            Self::Layer(_, tensor) => !tensor.is_linear() && tensor != T::Router,
+            Self::Embedding | Self::Output | Self::Expert(..) => false,
         }
     }
 
@@ -166,6 +207,9 @@ impl TensorName {
             Self::OutputNorm => "output_norm.weight".to_owned(),
             Self::Output => "output.weight".to_owned(),
             Self::Layer(layer, tensor) => format!("blk.{layer}.{}.weight", tensor.spelling().gguf),
+            Self::Expert(layer, expert, tensor) => {
+                format!("blk.{layer}.{}.{expert}.weight", tensor.spelling().gguf)
+            }
         }
     }
 
@@ -182,6 +226,13 @@ impl TensorName {
         }
     }
 
+    /// Name in a GGUF file of the tensor that holds this one of every expert.
+    pub(crate) fn gguf_joined(self) -> Option<String> {
+        let Self::Expert(layer, _, tensor) = self else { return None };
+        let (_, joined, _) = EXPERTS.into_iter().find(|(known, ..)| *known == tensor)?;
+        Some(format!("blk.{layer}.{joined}.weight"))
+    }
+
     /// Name in a Hugging Face checkpoint.
     pub fn hugging_face(self) -> String {
         match self {
@@ -190,6 +241,11 @@ impl TensorName {
             Self::Output => "lm_head.weight".to_owned(),
             Self::Layer(layer, tensor) => {
                 format!("model.layers.{layer}.{}.weight", tensor.spelling().hugging_face)
+            }
+            Self::Expert(layer, expert, tensor) => {
+                let spelling = EXPERTS.into_iter().find(|(known, ..)| *known == tensor);
+                let part = spelling.map_or("", |(_, _, part)| part);
+                format!("model.layers.{layer}.mlp.experts.{expert}.{part}.weight")
             }
         }
     }
@@ -212,6 +268,9 @@ impl TensorName {
         }
         let (layer, part) = layer_and_part(name, prefix)?;
         let part = part.strip_suffix(".weight")?;
+        if let Some((expert, tensor)) = expert_and_tensor(part) {
+            return Some(Self::Expert(layer, expert, tensor));
+        }
         spellings.find(|(_, text)| *text == part).map(|(tensor, _)| Self::Layer(layer, tensor))
     }
 
@@ -219,7 +278,12 @@ impl TensorName {
     pub fn all(network: &Network) -> impl Iterator<Item = Self> + '_ {
         let layers = network.layers.iter().enumerate().flat_map(|(index, layer)| {
             let tensors = layer_tensors(network.hidden_len, layer);
-            tensors.into_iter().map(move |(tensor, ..)| Self::Layer(index, tensor))
+            let experts = layer.ffn.experts().map_or(0, |experts| experts.experts);
+            let of_experts = LayerTensor::EXPERT.into_iter().flat_map(move |tensor| {
+                (0..experts).map(move |expert| Self::Expert(index, expert, tensor))
+            });
+            let of_layer = tensors.into_iter().map(move |(tensor, ..)| Self::Layer(index, tensor));
+            of_layer.chain(of_experts)
         });
         let head = (!network.head.tied).then_some(Self::Output);
         std::iter::once(Self::Embedding).chain(layers).chain([Self::OutputNorm]).chain(head)
@@ -237,6 +301,13 @@ impl TensorName {
                 let tensors = layer_tensors(hidden_len, network.layers.get(index)?);
                 let (_, rows, cols) = tensors.into_iter().find(|(known, ..)| *known == tensor)?;
                 Some((rows, cols))
+            }
+            Self::Expert(index, expert, tensor) => {
+                let experts = network.layers.get(index)?.ffn.experts()?;
+                let ffn_len = experts.expert.ffn_len;
+                let inside = expert < experts.experts && LayerTensor::EXPERT.contains(&tensor);
+                let into = tensor == T::Down;
+                inside.then_some(if into { (hidden_len, ffn_len) } else { (ffn_len, hidden_len) })
             }
         }
     }
@@ -263,10 +334,13 @@ fn layer_tensors(hidden: usize, layer: &Layer) -> Vec<(LayerTensor, usize, usize
     add(a.sub_norm.is_some(), T::AttnSubNorm, 1, query);
     add(true, T::AttnOutput, hidden, query);
     add(a.output_norm.is_some(), T::AttnOutputNorm, 1, hidden);
-    let Some(&Dense { ffn_len, input_norm, sub_norm, output_norm, .. }) = layer.ffn.dense() else {
-        return tensors;
-    };
+    let &Dense { ffn_len, input_norm, sub_norm, output_norm, .. } = layer.ffn.block();
     add(true, T::FfnNorm, 1, hidden);
+    if let Some(experts) = layer.ffn.experts() {
+        add(true, T::Router, experts.experts, hidden);
+        add(output_norm.is_some(), T::FfnOutputNorm, 1, hidden);
+        return tensors;
+    }
     add(input_norm.is_some(), T::GateInputNorm, 1, hidden);
     add(true, T::Gate, ffn_len, hidden);
     add(input_norm.is_some(), T::UpInputNorm, 1, hidden);
@@ -284,16 +358,28 @@ impl fmt::Display for TensorName {
     }
 }
 
+/// Splits `ffn_gate.3`, or `mlp.experts.3.gate_proj` of a checkpoint, into 3 and the gate.
+fn expert_and_tensor(part: &str) -> Option<(usize, LayerTensor)> {
+    if let Some((expert, part)) = layer_and_part(part, "mlp.experts.") {
+        let (tensor, ..) = EXPERTS.into_iter().find(|(_, _, known)| *known == part)?;
+        return Some((expert, tensor));
+    }
+    let (stem, number) = part.rsplit_once('.')?;
+    let tensor = LayerTensor::EXPERT.into_iter().find(|t| t.spelling().gguf == stem)?;
+    Some((canonical_number(number)?, tensor))
+}
+
 /// Splits `blk.12.attn_q.weight` into 12 and `attn_q.weight`.
 pub(crate) fn layer_and_part<'a>(name: &'a str, prefix: &str) -> Option<(usize, &'a str)> {
     let (number, part) = name.strip_prefix(prefix)?.split_once('.')?;
-    // `blk.+1` and `blk.01` would make two names for one tensor.
+    Some((canonical_number(number)?, part))
+}
+
+/// Parses a number with one spelling: `blk.+1` and `blk.01` would make two names for one tensor.
+fn canonical_number(number: &str) -> Option<usize> {
     let canonical =
         number.bytes().all(|b| b.is_ascii_digit()) && (number == "0" || !number.starts_with('0'));
-    if !canonical {
-        return None;
-    }
-    Some((number.parse().ok()?, part))
+    number.parse().ok().filter(|_| canonical)
 }
 
 #[cfg(test)]
@@ -307,6 +393,21 @@ mod tests {
         for name in names {
             assert_eq!(TensorName::from_gguf(&name.gguf()), Some(name));
         }
+    }
+
+    #[test]
+    fn experts_have_a_name_of_their_own_and_one_for_all() {
+        for tensor in LayerTensor::EXPERT {
+            let name = TensorName::Expert(3, 17, tensor);
+            assert_eq!(TensorName::from_gguf(&name.gguf()), Some(name));
+            assert_eq!(joined_experts(&name.gguf_joined().unwrap()), Some((3, tensor)));
+            let (file, prefix) = (name.hugging_face(), "model.layers.");
+            let found = TensorName::find(&file, TensorName::hugging_face, prefix, [].into_iter());
+            assert_eq!(found, Some(name), "{file}");
+        }
+        assert!(TensorName::from_gguf("blk.3.ffn_gate.017.weight").is_none());
+        assert!(TensorName::from_gguf("blk.3.attn_q.1.weight").is_none());
+        assert!(joined_experts("blk.3.ffn_norm_exps.weight").is_none());
     }
 
     #[test]

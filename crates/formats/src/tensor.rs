@@ -157,7 +157,7 @@ impl TensorInfo {
             return fault(format!("is {}, the network requires trits here", self.encoding));
         }
         // The embedding and the output head may be either.
-        if self.name.is_norm() && !is_float {
+        if self.name.is_float() && !is_float {
             let floats: Vec<&str> = FloatEncoding::ALL.iter().map(|f| f.name()).collect();
             let floats = floats.join(", ");
             return fault(format!(
@@ -180,9 +180,10 @@ impl Stored {
     /// Keeps the tensors of this network, all there and of the right shape; those of layers it does not
     /// have become extra.
     pub(crate) fn fit(mut self, files: &[SourceFile], network: &Network) -> Result<Self, Error> {
-        let (tensors, beyond): (Vec<_>, Vec<_>) = self.tensors.into_iter().partition(
-            |t| !matches!(t.name, TensorName::Layer(layer, _) if layer >= network.layers.len()),
-        );
+        let (tensors, beyond): (Vec<_>, Vec<_>) = self
+            .tensors
+            .into_iter()
+            .partition(|t| t.name.layer().is_none_or(|layer| layer < network.layers.len()));
         self.extra.extend(beyond.into_iter().map(|t| t.source_name));
         let mut present = HashSet::new();
         for tensor in &tensors {

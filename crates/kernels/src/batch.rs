@@ -96,6 +96,25 @@ impl QuantBatch {
         });
     }
 
+    /// Replaces the rows by those of `from` with these indices, each of which counts `len` adjacent rows.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `from` has no such row, or if the rows exceed the capacity.
+    pub fn gather(
+        &mut self,
+        kernel: &dyn Kernel,
+        pool: &Pool,
+        from: &Self,
+        (rows, len): (&[usize], usize),
+    ) {
+        self.resize(rows.len() * len * from.cols, from.cols);
+        let tiled = self.uses_tiles(kernel);
+        self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), 1, tiled, |i, _, row| {
+            row[0].copy_from(&from.rows()[rows[i / len] * len + i % len]);
+        });
+    }
+
     /// As [`quantize`](Self::quantize), also to tiles, however few the rows.
     #[cfg(test)]
     pub(crate) fn quantize_to_tiles(
@@ -170,6 +189,22 @@ impl QuantBatch {
 mod tests {
     use super::*;
     use crate::best;
+
+    #[test]
+    fn gathered_rows_are_those_of_the_source() {
+        let pool = Pool::new(2);
+        let x: Vec<f32> = (0..5 * 100).map(|i| (i * 41 % 255) as f32 - 127.0).collect();
+        let (mut all, mut some) = (QuantBatch::new(5, 100), QuantBatch::new(8, 130));
+        all.quantize(best(), &pool, &x, 100);
+        some.gather(best(), &pool, &all, (&[4, 0, 4], 1));
+        assert_eq!((some.rows().len(), some.cols()), (3, 100));
+        for (found, from) in some.rows().iter().zip([4, 0, 4]) {
+            let expected = &all.rows()[from];
+            assert_eq!(found.codes(), expected.codes());
+            assert_eq!(found.run_sums(), expected.run_sums());
+            assert_eq!((found.sum(), found.scale()), (expected.sum(), expected.scale()));
+        }
+    }
 
     #[test]
     fn every_code_is_in_its_tile() {

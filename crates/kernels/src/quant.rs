@@ -195,6 +195,14 @@ impl QuantRow {
         self.fill(x.len(), |codes, sums| kernel.quantize(x, codes, sums));
     }
 
+    /// Makes it a copy of another row, which may have room for another number of columns.
+    pub(crate) fn copy_from(&mut self, from: &Self) {
+        let Self { codes: _, run_sums: _, sum, scale, padded_len } = *from;
+        self.codes[..padded_len].copy_from_slice(from.codes());
+        self.run_sums[..padded_len / RUN].copy_from_slice(from.run_sums());
+        (self.sum, self.scale, self.padded_len) = (sum, scale, padded_len);
+    }
+
     pub(crate) fn norm_and_quantize(
         &mut self,
         kernel: &dyn Kernel,

@@ -41,6 +41,12 @@ impl InputCodes {
         &self.batch
     }
 
+    /// Replaces the rows by those of `from` with these indices.
+    pub(crate) fn gather(&mut self, cx: &Compute, from: &Self, rows: &[usize]) {
+        let codes_per_row = if from.fine.is_some() { 2 } else { 1 };
+        self.batch.gather(cx.kernel, &cx.pool, &from.batch, (rows, codes_per_row));
+    }
+
     /// Norms every row of `x` and quantizes the result.
     pub(crate) fn norm_and_quantize(&mut self, cx: &Compute, x: &[f32], norm: &Norm) {
         match &mut self.fine {

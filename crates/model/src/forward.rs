@@ -8,6 +8,7 @@ use wf_kernels::{Pool, RotaryTable, with_pinned_thread};
 
 use crate::attention::AttentionBlock;
 use crate::compute::Compute;
+use crate::experts::ExpertsBlock;
 use crate::head::{Difference, HeadCounts, OutputHead};
 use crate::kv::{KvPool, PAGE_LEN};
 use crate::load::{LoadError, LoadProgress, load};
@@ -19,7 +20,7 @@ use crate::rotary;
 use crate::scratch::Scratch;
 use crate::segment::{Forward, HiddenStates, Scoring, Segment};
 use crate::sparse::{LayerSparsity, Sparse};
-use crate::weights::Weights;
+use crate::weights::{Ffn, Weights};
 
 /// A network with its weights, KV cache and buffers.
 pub struct Model {
@@ -105,10 +106,12 @@ impl Model {
         std::mem::swap(&mut self.kv, kv);
     }
 
-    /// Returns the number of parallel sections in a step of one token: six per layer (query, key and
-    /// value, chunks of attention, joining them, output, gate and up, down) and the output head.
+    /// Returns the number of parallel sections in a step of one token: four per layer (query, key and
+    /// value, chunks of attention, joining them, output), two for each block that runs (gate and up, down),
+    /// and the output head.
     pub fn parallel_runs(&self) -> usize {
-        6 * self.network.layers.len() + 1
+        let blocks = self.network.layers.iter().map(|l| l.ffn.experts().map_or(1, |e| e.active));
+        blocks.map(|blocks| 4 + 2 * blocks).sum::<usize>() + 1
     }
 
     /// Starts to measure the time of each phase.
@@ -157,15 +160,19 @@ impl Model {
         block.run(&self.compute, &mut self.kv, batch, &mut self.scratch);
     }
 
-    pub(crate) fn run_mlp(&mut self, layer: usize) {
-        let recipe = self.network.layers[layer].ffn.dense();
-        let block = MlpBlock {
-            recipe: recipe.expect("weights are loaded for dense blocks only"),
-            weights: &self.weights.layers[layer].mlp,
-            sparse: &mut self.sparse.layers[layer],
-            step: &mut self.sparse.step,
-        };
-        block.run(&self.compute, &mut self.scratch);
+    /// Runs the feed-forward block of a layer on the rows in `scratch.hidden`.
+    pub(crate) fn run_ffn(&mut self, layer: usize) {
+        match (&self.network.layers[layer].ffn, &self.weights.layers[layer].ffn) {
+            (wf_core::Ffn::Dense(recipe), Ffn::Dense(weights)) => {
+                let (sparse, step) = (&mut self.sparse.layers[layer], &mut self.sparse.step);
+                let block = MlpBlock { recipe, weights, sparse, step };
+                block.run(&self.compute, &mut self.scratch);
+            }
+            (wf_core::Ffn::Experts(recipe), Ffn::Experts(weights)) => {
+                ExpertsBlock { recipe, weights }.run(&self.compute, &mut self.scratch);
+            }
+            _ => unreachable!("weights are read by the recipe"),
+        }
     }
 
     /// Norms the scored rows and runs the output head on them.
@@ -234,7 +241,7 @@ impl Forward for Model {
         self.scratch.clock.lap(Phase::Embedding);
         for layer in 0..self.network.layers.len() {
             self.run_attention(layer, batch);
-            self.run_mlp(layer);
+            self.run_ffn(layer);
         }
         self.score(batch, logits);
         self.scratch.clock.lap(Phase::Head);

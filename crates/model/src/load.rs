@@ -47,10 +47,6 @@ pub(crate) fn load(
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<Weights, LoadError> {
     let network = file.network();
-    if let Some(layer) = network.layers.iter().position(|layer| layer.ffn.dense().is_none()) {
-        let message = format!("layer {layer} routes to experts, which is not supported");
-        return Err(LoadError::Weights(message));
-    }
     let total = file.tensors().iter().map(|t| t.size).sum();
     let is_ternary = |t: &&TensorInfo| matches!(t.encoding, Encoding::Ternary(_));
     let trits = file.tensors().iter().filter(is_ternary).map(|t| t.rows * t.cols).sum();

@@ -135,14 +135,20 @@ impl Logits {
 
     /// Returns the logits of all tokens of one row, −∞ for those that were not needed.
     pub fn filled_row(&self, row: usize) -> Vec<f32> {
-        if let Row::All(_) = self.rows[row] {
-            return self.row(row).to_vec();
-        }
-        let mut filled = vec![f32::NEG_INFINITY; self.vocab_len];
-        for &TokenLogit { token, logit } in &self.some[row] {
-            filled[token as usize] = logit;
-        }
+        let mut filled = vec![0.0; self.vocab_len];
+        self.fill_row(row, &mut filled);
         filled
+    }
+
+    /// Writes the logits of all tokens of one row, −∞ for those that were not needed.
+    pub(crate) fn fill_row(&self, row: usize, out: &mut [f32]) {
+        if let Row::All(_) = self.rows[row] {
+            return out.copy_from_slice(self.row(row));
+        }
+        out.fill(f32::NEG_INFINITY);
+        for &TokenLogit { token, logit } in &self.some[row] {
+            out[token as usize] = logit;
+        }
     }
 
     /// Makes the rows `first .. first + rows` rows of all tokens, and returns their logits to be written,

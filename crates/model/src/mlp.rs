@@ -2,7 +2,6 @@
 //! in real models, which f16 does not hold.
 
 use wf_core::{Activation, Dense};
-use wf_kernels::Kernel;
 
 use crate::codes::{Residual, norm_rows};
 use crate::compute::Compute;
@@ -29,11 +28,6 @@ impl MlpBlock<'_> {
         let gate = &mut s.gate[..rows * ffn_len];
         let up = &mut s.up[..rows * ffn_len];
 
-        let activate = match recipe.activation {
-            Activation::Relu2 => <dyn Kernel>::relu2_mul,
-            Activation::Silu => <dyn Kernel>::silu_mul,
-            Activation::GeluTanh => <dyn Kernel>::gelu_mul,
-        };
         if let Some(norms) = &w.input_norms {
             norm_rows(cx, hidden, &w.norm, normed);
             let products = [(&w.gate, &mut *gate), (&w.up, &mut *up)];
@@ -42,7 +36,7 @@ impl MlpBlock<'_> {
                 s.products.multiply_each(cx, [(matrix, y)], &s.ffn_in);
             }
             cx.pool.rows(gate, ffn_len, |row, gate| {
-                activate(cx.kernel, gate, &up[row * ffn_len..][..ffn_len]);
+                activate(cx, recipe, gate, &up[row * ffn_len..][..ffn_len]);
             });
         } else {
             s.ffn_in.norm_and_quantize(cx, hidden, &w.norm);
@@ -51,7 +45,7 @@ impl MlpBlock<'_> {
                 let (matrices, outputs) = ((&w.gate, &w.up), (&mut *gate, &mut *up));
                 s.products.multiply_gated(cx, matrices, &s.ffn_in, outputs, |gate, up| {
                     step.count_closed(gate);
-                    activate(cx.kernel, gate, up);
+                    activate(cx, recipe, gate, up);
                 });
             }
         }
@@ -64,5 +58,14 @@ impl MlpBlock<'_> {
             s.products.multiply_norm_add(cx, &w.down, w.output_norm.as_ref(), &s.ffn_mid, out);
         }
         s.clock.lap(Phase::Down);
+    }
+}
+
+/// `gate = activation(gate) * up`, element by element.
+pub(crate) fn activate(cx: &Compute, recipe: &Dense, gate: &mut [f32], up: &[f32]) {
+    match recipe.activation {
+        Activation::Relu2 => cx.kernel.relu2_mul(gate, up),
+        Activation::Silu => cx.kernel.silu_mul(gate, up),
+        Activation::GeluTanh => cx.kernel.gelu_mul(gate, up),
     }
 }

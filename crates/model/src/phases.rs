@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub enum Phase {
     /// Embedding lookup.
     Embedding,
-    /// Norms and quantization.
+    /// Norms, quantization, and the routing to experts.
     Norms,
     /// Query, key and value projections.
     QueryKeyValue,

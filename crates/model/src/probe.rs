@@ -41,7 +41,7 @@ impl Model {
         if !layers.iter().any(|layer| layer.ffn.dense().is_some_and(can_skip)) {
             return;
         }
-        let blocks = self.weights.layers.iter().map(|layer| &layer.mlp);
+        let blocks = self.weights.layers.iter().filter_map(|layer| layer.ffn.dense());
         let sizes = blocks.map(|w| w.gate.bytes_len() + w.up.bytes_len() + w.down.bytes_len());
         match mode {
             SparseMode::Off => return,
@@ -52,8 +52,9 @@ impl Model {
         let layers = self.network.layers.iter().zip(&self.weights.layers);
         for (sparse, (recipe, layer)) in self.sparse.layers.iter_mut().zip(layers) {
             let can_skip = recipe.ffn.dense().is_some_and(can_skip);
-            if can_skip && (mode == SparseMode::On || pays(&sparse.sparsity())) {
-                sparse.copy(&self.compute.pool, &layer.mlp);
+            let Some(dense) = layer.ffn.dense().filter(|_| can_skip) else { continue };
+            if mode == SparseMode::On || pays(&sparse.sparsity()) {
+                sparse.copy(&self.compute.pool, dense);
             }
         }
         self.sparse.reserve(&self.network, self.max_batch_tokens);

@@ -3,6 +3,7 @@
 use crate::attend::AttendScratchPool;
 use crate::codes::{InputCodes, Products};
 use crate::phases::Clock;
+use crate::router::Routes;
 use crate::segment::{Row, Segment};
 use wf_core::{Attention, Network};
 
@@ -26,6 +27,9 @@ pub(crate) struct Scratch {
     pub(crate) ffn_in: InputCodes,
     pub(crate) ffn_mid: InputCodes,
     pub(crate) products: Products,
+    /// Codes of the rows of one expert; empty without experts.
+    pub(crate) expert_in: InputCodes,
+    pub(crate) routes: Routes,
     pub(crate) attend: AttendScratchPool,
     pub(crate) clock: Clock,
 }
@@ -40,6 +44,8 @@ impl Scratch {
         let (hidden, ffn) = (network.hidden_len, network.max_ffn_len());
         let query = network.max_attention(Attention::query_len);
         let kv = network.max_attention(Attention::kv_len);
+        let has_experts = network.max_experts(|experts| experts.experts) > 0;
+        let expert_rows = if has_experts { max_rows } else { 0 };
         let floats = |cols: usize| vec![0.0; max_rows * cols];
         let codes = |cols: usize| InputCodes::new(network.activations, max_rows, cols);
         let outputs = hidden.max(ffn).max(query).max(kv);
@@ -60,6 +66,8 @@ impl Scratch {
             ffn_in: codes(hidden),
             ffn_mid: codes(ffn),
             products: Products::new(network.activations, max_rows, outputs),
+            expert_in: InputCodes::new(network.activations, expert_rows, hidden),
+            routes: Routes::new(network, max_rows),
             attend: AttendScratchPool::new(network, max_rows, positions, threads),
             clock: Clock::default(),
         }

@@ -56,6 +56,10 @@ impl Model {
     /// Runs the layer with index `layer` on `hidden`, one row per token of `batch`.
     ///
     /// Keys and values of the rows are written to the pages, as in a forward pass.
+    ///
+    /// # Panics
+    ///
+    /// If the layer routes to experts: each has inner values of its own.
     pub fn trace_layer(
         &mut self,
         layer: usize,
@@ -79,9 +83,9 @@ impl Model {
         let attn_delta = s.delta[..hidden_len].to_vec();
         let ffn_hidden = s.hidden[..hidden_len].to_vec();
 
-        self.run_mlp(layer);
+        self.run_ffn(layer);
         let (s, cx) = (&self.scratch, &self.compute);
-        let w = &self.weights.layers[layer].mlp;
+        let w = self.weights.layers[layer].ffn.dense().expect("a dense block");
         LayerTrace {
             attn_in,
             keys: s.key[..kv_len].to_vec(),

@@ -25,7 +25,47 @@ pub struct Layer {
     /// Attention block.
     pub attention: Attention,
     /// Feed-forward block.
-    pub mlp: Mlp,
+    pub ffn: Ffn,
+}
+
+/// Weights of a feed-forward block.
+pub enum Ffn {
+    /// One block for every token.
+    Dense(Box<Mlp>),
+    /// A router and its experts.
+    Experts(Experts),
+}
+
+impl Ffn {
+    /// Returns the dense block, or `None` if tokens are routed to experts.
+    pub fn dense(&self) -> Option<&Mlp> {
+        match self {
+            Self::Dense(mlp) => Some(&**mlp),
+            Self::Experts(_) => None,
+        }
+    }
+}
+
+/// Weights of a mixture of experts. [`wf_core::Experts`] describes the computation.
+pub struct Experts {
+    /// Norm of the block's input.
+    pub norm: Norm,
+    /// One row of floats for each expert.
+    pub router: Vec<f32>,
+    /// Experts by index.
+    pub experts: Vec<Expert>,
+    /// Norm of the block's output.
+    pub output_norm: Option<Norm>,
+}
+
+/// Weights of one expert.
+pub struct Expert {
+    /// Gate projection.
+    pub gate: TernaryMatrix,
+    /// Up projection.
+    pub up: TernaryMatrix,
+    /// Down projection.
+    pub down: TernaryMatrix,
 }
 
 /// Weights of a root-mean-square norm.
@@ -98,18 +138,13 @@ pub trait WeightSource {
 
 impl Weights {
     /// Reads every weight of `network` from `source`.
-    ///
-    /// # Panics
-    ///
-    /// If a layer routes to experts, which [`Model::load`](crate::Model::load) rejects.
     pub fn read<S: WeightSource>(network: &Network, source: &mut S) -> Result<Self, S::Error> {
         let (rows, cols) = (network.vocab_len, network.hidden_len);
         let mut layers = Vec::with_capacity(network.layers.len());
         for (index, layer) in network.layers.iter().enumerate() {
             let mut reader = LayerReader { index, hidden_len: cols, source };
-            let dense = layer.ffn.dense().expect("a network without experts");
             let attention = reader.attention(layer.attention())?;
-            layers.push(Layer { attention, mlp: reader.mlp(dense)? });
+            layers.push(Layer { attention, ffn: reader.ffn(&layer.ffn)? });
         }
         let embedding = source.table(TensorName::Embedding, rows, cols)?;
         let weight = source.vector(TensorName::OutputNorm, cols)?;
@@ -143,14 +178,37 @@ impl Norm {
 
 impl Layer {
     fn size_bytes(&self) -> usize {
-        let (a, m) = (&self.attention, &self.mlp);
-        let matrices = [&a.query, &a.key, &a.value, &a.output, &m.gate, &m.up, &m.down];
-        let inputs = a.input_norms.iter().flatten().chain(m.input_norms.iter().flatten());
-        let single = [&a.sub_norm, &a.output_norm, &m.sub_norm, &m.output_norm];
-        let norms = inputs.chain(a.qk_norms.iter().flatten()).chain(single.into_iter().flatten());
-        matrices.iter().map(|matrix| matrix.size_bytes()).sum::<usize>()
-            + norms.chain([&a.norm, &m.norm]).map(Norm::size_bytes).sum::<usize>()
+        let a = &self.attention;
+        let matrices = [&a.query, &a.key, &a.value, &a.output];
+        let inputs = a.input_norms.iter().flatten().chain(a.qk_norms.iter().flatten());
+        let norms = inputs.chain(&a.sub_norm).chain(&a.output_norm).chain([&a.norm]);
+        size_of(matrices, norms) + self.ffn.size_bytes()
     }
+}
+
+impl Ffn {
+    fn size_bytes(&self) -> usize {
+        match self {
+            Self::Dense(m) => {
+                let inputs = m.input_norms.iter().flatten();
+                let norms = inputs.chain(&m.sub_norm).chain(&m.output_norm).chain([&m.norm]);
+                size_of([&m.gate, &m.up, &m.down], norms)
+            }
+            Self::Experts(e) => {
+                let matrices = e.experts.iter().flat_map(|e| [&e.gate, &e.up, &e.down]);
+                let norms = e.output_norm.iter().chain([&e.norm]);
+                size_of(matrices, norms) + size_of_val(&e.router[..])
+            }
+        }
+    }
+}
+
+fn size_of<'a>(
+    matrices: impl IntoIterator<Item = &'a TernaryMatrix>,
+    norms: impl Iterator<Item = &'a Norm>,
+) -> usize {
+    let matrices = matrices.into_iter().map(TernaryMatrix::size_bytes);
+    matrices.sum::<usize>() + norms.map(Norm::size_bytes).sum::<usize>()
 }
 
 struct LayerReader<'a, S> {
@@ -175,6 +233,39 @@ impl<S: WeightSource> LayerReader<'_, S> {
             sub_norm: self.optional_norm(recipe.sub_norm, T::AttnSubNorm, query)?,
             output: self.matrix(T::AttnOutput, hidden, query)?,
             output_norm: self.optional_norm(recipe.output_norm, T::AttnOutputNorm, hidden)?,
+        })
+    }
+
+    fn ffn(&mut self, recipe: &wf_core::Ffn) -> Result<Ffn, S::Error> {
+        match recipe {
+            wf_core::Ffn::Dense(dense) => self.mlp(dense).map(|mlp| Ffn::Dense(Box::new(mlp))),
+            wf_core::Ffn::Experts(experts) => self.experts(experts).map(Ffn::Experts),
+        }
+    }
+
+    fn experts(&mut self, recipe: &wf_core::Experts) -> Result<Experts, S::Error> {
+        use LayerTensor as T;
+        let (hidden, Dense { norm, output_norm, .. }) = (self.hidden_len, recipe.expert);
+        let router = TensorName::Layer(self.index, T::Router);
+        let mut experts = Vec::with_capacity(recipe.experts);
+        let norm = self.norm(norm, T::FfnNorm, hidden)?;
+        let router = self.source.vector(router, recipe.experts * hidden)?;
+        for index in 0..recipe.experts {
+            experts.push(self.expert(index, recipe.expert.ffn_len)?);
+        }
+        let output_norm = self.optional_norm(output_norm, T::FfnOutputNorm, hidden)?;
+        Ok(Experts { norm, router, experts, output_norm })
+    }
+
+    fn expert(&mut self, expert: usize, ffn: usize) -> Result<Expert, S::Error> {
+        let (layer, hidden) = (self.index, self.hidden_len);
+        let mut matrix = |tensor, rows, cols| {
+            self.source.matrix(TensorName::Expert(layer, expert, tensor), rows, cols)
+        };
+        Ok(Expert {
+            gate: matrix(LayerTensor::Gate, ffn, hidden)?,
+            up: matrix(LayerTensor::Up, ffn, hidden)?,
+            down: matrix(LayerTensor::Down, hidden, ffn)?,
         })
     }
 

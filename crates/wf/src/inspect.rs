@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args as ClapArgs;
 use serde_json::{Map, Value, json};
-use wf_core::{Layer, RopeScaling};
+use wf_core::{Experts, Layer, RopeScaling};
 use wf_engine::read_text;
 use wf_formats::encoding::Scales;
 use wf_formats::{ModelFile, TensorInfo, TokenizerSource};
@@ -118,8 +118,7 @@ impl Inspection<'_> {
     fn config(&self) -> Value {
         let (network, info) = (self.file.network(), self.file.info());
         let layer = self.layer();
-        let (attention, dense) =
-            (layer.attention(), layer.ffn.dense().copied().unwrap_or_default());
+        let (attention, dense) = (layer.attention(), layer.ffn.block());
         // Through text, because an f32 as a double would print with more digits.
         let eps: f64 = network.norm.eps.to_string().parse().unwrap_or_default();
         let mut config = json!({
@@ -151,6 +150,11 @@ impl Inspection<'_> {
                 "context": context_kind(b.causal_context),
             })),
         });
+        if let Some(experts) = layer.ffn.experts() {
+            config["experts"] = json!(experts.experts);
+            config["active_experts"] = json!(experts.active);
+            config["renormalized_shares"] = json!(experts.renormalize);
+        }
         if let Some(pooling) = info.pooling {
             config["pooling"] = json!(pooling.name());
         }
@@ -196,8 +200,7 @@ impl Inspection<'_> {
     fn rows(&self, list_tensors: bool) -> Vec<(&'static str, String)> {
         let (file, format) = (self.file, self.file.format());
         let (network, info, layer) = (file.network(), file.info(), self.layer());
-        let (attention, dense) =
-            (layer.attention(), layer.ffn.dense().copied().unwrap_or_default());
+        let (attention, dense) = (layer.attention(), layer.ffn.block());
         let version = format.version.map_or(String::new(), |version| format!(" version {version}"));
         let mut rows = vec![("format", format!("{}{version}", format.kind))];
         rows.extend(format.files.iter().map(|file| {
@@ -223,6 +226,7 @@ impl Inspection<'_> {
         let (activation, theta) =
             (dense.activation.key(), attention.rope.unwrap_or_default().theta);
         rows.push(("", format!("{activation}, {sub_norms}, {head}, rope θ {theta}")));
+        rows.extend(layer.ffn.experts().map(|experts| ("experts", experts_line(experts))));
         if let Some(scaling) = rope_scaling(attention.rope.unwrap_or_default().scaling) {
             rows.push(("rotary scaling", scaling));
         }
@@ -278,6 +282,13 @@ fn rope_scaling(scaling: RopeScaling) -> Option<String> {
             format!("by the file's divisors, from {original_len} tokens")
         }
     })
+}
+
+/// Describes a mixture of experts.
+fn experts_line(experts: &Experts) -> String {
+    let shares = if experts.renormalize { ", their shares renormalized" } else { "" };
+    let Experts { experts, active, .. } = experts;
+    format!("{experts} in each layer, {active} of them for a token{shares}")
 }
 
 fn context_kind(is_causal: bool) -> &'static str {

@@ -1,10 +1,11 @@
 //! Decoders whose layers are all alike, read from keys that families share.
 
 use wf_core::{
-    Activation, ActivationCodes, Attention, Dense, Embedding, Experts, Ffn, Head, Layer, Mixer,
-    Network, Norm, RotaryPairs,
+    Activation, ActivationCodes, Attention, Dense, Embedding, Ffn, Head, Layer, Mixer, Network,
+    Norm, RotaryPairs,
 };
 
+use super::experts;
 use super::keys::{Key, Keys};
 use super::rope::rope;
 use crate::error::{Error, quote_safely};
@@ -21,8 +22,6 @@ const VALUE_DIM: Key = Key::gguf("attention.value_length");
 const EPS: Key = Key::new("attention.layer_norm_rms_epsilon", "rms_norm_eps");
 const WINDOW: Key = Key::gguf("attention.sliding_window");
 const TIED: Key = Key::json("tie_word_embeddings");
-pub(super) const EXPERTS: Key = Key::new("expert_count", "num_experts");
-const ACTIVE_EXPERTS: Key = Key::new("expert_used_count", "num_experts_per_tok");
 
 const ACTIVATION_CODES: Key = Key::new("activation_codes", "activation_codes");
 
@@ -38,12 +37,24 @@ pub(super) struct Defaults {
     pub(super) activations: ActivationCodes,
 }
 
-/// Reads a network of equal layers. The optional norms are those whose tensors the file has.
+/// Reads a network of equal layers with dense blocks. The optional norms are those whose tensors the file
+/// has.
 pub(super) fn decoder(
     keys: &mut Keys<'_>,
     activation: Activation,
     pairs: RotaryPairs,
     defaults: Defaults,
+) -> Result<Network, Error> {
+    decoder_with(keys, activation, pairs, defaults, dense_block)
+}
+
+/// As [`decoder`], where `ffn` completes the recipe of the feed-forward blocks.
+pub(super) fn decoder_with(
+    keys: &mut Keys<'_>,
+    activation: Activation,
+    pairs: RotaryPairs,
+    defaults: Defaults,
+    ffn: impl FnOnce(&mut Keys<'_>, Dense) -> Result<Ffn, Error>,
 ) -> Result<Network, Error> {
     reject_unsupported(keys)?;
     let hidden_len = keys.size(HIDDEN)?;
@@ -75,8 +86,7 @@ pub(super) fn decoder(
         sub_norm,
         output_norm,
     };
-    let dense =
-        Dense { ffn_len: keys.size(FFN)?, activation, norm, input_norm, sub_norm, output_norm };
+    let dense = Dense { ffn_len: 0, activation, norm, input_norm, sub_norm, output_norm };
     let layer = Layer { mixer: Mixer::Attention(attention), ffn: ffn(keys, dense)? };
     Ok(Network {
         vocab_len: keys.evidence.vocab_len,
@@ -115,14 +125,13 @@ fn layers(keys: &Keys<'_>) -> Result<usize, Error> {
     Ok(layers)
 }
 
-fn ffn(keys: &Keys<'_>, dense: Dense) -> Result<Ffn, Error> {
-    Ok(match keys.optional_size(EXPERTS)?.unwrap_or(0) {
-        0 => Ffn::Dense(dense),
-        experts => {
-            let active = keys.optional_size(ACTIVE_EXPERTS)?.unwrap_or(experts);
-            Ffn::Experts(Experts { experts, active, expert: dense })
-        }
-    })
+fn dense_block(keys: &mut Keys<'_>, dense: Dense) -> Result<Ffn, Error> {
+    if let Some((key, experts)) = experts::count(keys)?.filter(|&(_, experts)| experts > 0) {
+        let name = keys.architecture.unwrap_or(keys.family.class());
+        let what = format!("{experts}, experts are not supported in {name}");
+        return Err(keys.fault(key, what));
+    }
+    Ok(Ffn::Dense(Dense { ffn_len: keys.size(FFN)?, ..dense }))
 }
 
 /// Reads the codes of activations, for which only files written by `wf` have a key. Floats that nothing

@@ -58,7 +58,7 @@ impl Evidence {
             match name {
                 TensorName::Embedding => vocab_len = Some(rows),
                 TensorName::Output => has_output = true,
-                TensorName::OutputNorm => {}
+                TensorName::OutputNorm | TensorName::Expert(..) => {}
                 TensorName::Layer(_, tensor) => {
                     found.insert(tensor);
                 }
@@ -127,6 +127,12 @@ impl<'a> Keys<'a> {
 
     pub(super) fn flag(&self, key: Key) -> Result<Option<bool>, Error> {
         self.read(key, Settings::bool)
+    }
+
+    /// Returns the number of elements of a list.
+    pub(super) fn list_len(&self, key: Key) -> Option<usize> {
+        let value = self.settings.get(&self.name(key)?)?;
+        value.as_array().map(Vec::len)
     }
 
     pub(super) fn fault(&self, key: Key, what: impl std::fmt::Display) -> Error {

@@ -7,10 +7,12 @@
 
 mod bitnet;
 mod decoder;
+mod experts;
 mod gemma3;
 mod keys;
 mod llama;
 mod qwen3;
+mod qwen3_moe;
 mod rope;
 
 pub(crate) use keys::{Evidence, Keys};
@@ -21,7 +23,8 @@ use crate::config::settings::Settings;
 use crate::error::{Error, quote_safely};
 use crate::names::{INPUT_NORMS, STANDARD, Spelling, TensorName};
 
-const FAMILIES: &[Family] = &[bitnet::FAMILY, llama::FAMILY, qwen3::FAMILY, gemma3::FAMILY];
+const FAMILIES: &[Family] =
+    &[bitnet::FAMILY, llama::FAMILY, qwen3::FAMILY, qwen3_moe::FAMILY, gemma3::FAMILY];
 
 /// Names of architectures that users ask for and that cannot run, with the reason.
 const KNOWN_UNSUPPORTED: &[(&[&str], &str)] = &[(
@@ -115,13 +118,7 @@ impl Family {
     pub(crate) fn network(&self, keys: &mut Keys<'_>) -> Result<Network, Error> {
         let network = (self.network)(keys)?;
         network.check().map_err(|e| Error::setting(&keys.settings.file, &e.key, e.problem))?;
-        match network.layers.iter().position(|layer| layer.ffn.dense().is_none()) {
-            None => Ok(network),
-            Some(layer) => {
-                let what = format!("layer {layer} routes to experts, which is not supported");
-                Err(keys.fault(decoder::EXPERTS, what))
-            }
-        }
+        Ok(network)
     }
 
     pub(crate) fn gguf_tensor(&self, name: &str) -> Option<TensorName> {

@@ -19,9 +19,7 @@ pub(super) const FAMILY: Family = Family {
 const WINDOWS: Key = Key::json("use_sliding_window");
 
 fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
-    if keys.flag(WINDOWS)? == Some(true) {
-        return Err(keys.fault(WINDOWS, "true, attention windows are not supported"));
-    }
+    reject_windows(keys)?;
     let activation = keys.activation(|keys| Ok(keys.family_default(Activation::Silu)))?;
     // Bonsai models are trained with activations in floats; embedding models, which norm the inputs of
     // projections, with eight bits.
@@ -31,7 +29,19 @@ fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
     };
     let defaults = Defaults { eps: 1e-6, theta: 10_000.0, activations };
     let mut network = decoder(keys, activation, RotaryPairs::Halves, defaults)?;
+    norm_heads(&mut network);
+    Ok(network)
+}
+
+pub(super) fn reject_windows(keys: &Keys<'_>) -> Result<(), Error> {
+    match keys.flag(WINDOWS)? {
+        Some(true) => Err(keys.fault(WINDOWS, "true, attention windows are not supported")),
+        _ => Ok(()),
+    }
+}
+
+/// Gives every query and key head a norm.
+pub(super) fn norm_heads(network: &mut Network) {
     let norm = network.norm;
     network.update_layers(|attention, _| attention.qk_norm = Some(norm));
-    Ok(network)
 }

@@ -1,5 +1,6 @@
 //! GGUF files, read and written.
 
+mod experts;
 pub(crate) mod read;
 pub(crate) mod rope;
 mod tiles;
@@ -12,7 +13,7 @@ use std::collections::HashMap;
 use read::{Gguf, Record};
 use tiles::TileTable;
 
-use wf_core::Vocabulary;
+use wf_core::{Network, Vocabulary};
 
 use crate::config::settings::Settings;
 use crate::config::{self, NAIVE_HINT};
@@ -21,7 +22,7 @@ use crate::encoding::{FloatEncoding, TernaryEncoding};
 use crate::error::{Error, quote_safely};
 use crate::families::{Evidence, Family, Keys};
 use crate::map::SourceFile;
-use crate::names::{LayerTensor, TensorName, layer_and_part};
+use crate::names::{LayerTensor, TensorName, joined_experts, layer_and_part};
 use crate::parts::{FormatKind, FormatSummary, OpenOptions, Parts};
 use crate::size;
 use crate::tensor::{Encoding, Stored, TensorInfo};
@@ -60,7 +61,8 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
         gguf.tensors.iter().any(|record| matches!(record.type_id, types::TL1 | types::TL2));
     let tiles = if has_tiles { TileTable::beside(file)? } else { TileTable::default() };
     let bytes = source.bytes();
-    let stored = Reader { file, bytes, gguf: &gguf, family, options, tiles }
+    let network = &config.network;
+    let stored = Reader { file, bytes, gguf: &gguf, family, network, options, tiles }
         .stored(architecture, &mut decisions)?;
     let text = ModelText {
         special_tokens: special_tokens(vocabulary.as_ref()),
@@ -141,6 +143,7 @@ struct Reader<'r, 'a> {
     bytes: &'r [u8],
     gguf: &'r Gguf<'a>,
     family: &'static Family,
+    network: &'r Network,
     options: &'r OpenOptions,
     tiles: TileTable,
 }
@@ -152,9 +155,17 @@ impl Reader<'_, '_> {
         // A map, because a linear search for each of 65,536 tensors takes seconds.
         let is_scale = |name: &str| name.ends_with(".scale") || name.ends_with(".weight_scale");
         let scales = self.gguf.tensors.iter().filter(|record| is_scale(&record.name));
-        let scales = scales.map(|record| (record.name.as_str(), record)).collect();
+        let scales: HashMap<_, _> = scales.map(|record| (record.name.as_str(), record)).collect();
         for record in &self.gguf.tensors {
             if rope::is_divisor(&record.name) {
+                continue;
+            }
+            if let Some(experts) = self.experts(record, q2_0)? {
+                stored.extra.extend(experts.is_empty().then(|| record.name.clone()));
+                for mut info in experts {
+                    self.complete(record, architecture, &scales, &mut info)?;
+                    stored.tensors.push(info);
+                }
                 continue;
             }
             let Some(name) = self.family.gguf_tensor(&record.name) else {
@@ -167,18 +178,30 @@ impl Reader<'_, '_> {
             let (offset, source_name) = (record.offset, record.name.clone());
             let shape = (record.rows, record.cols);
             let mut info = TensorInfo::new(name, source_name, shape, encoding, offset, size);
-            info.group_len = self.options.group_len;
-            if name.is_linear() || matches!(encoding, Encoding::Ternary(_)) {
-                info.factor = self.scale_beside(record, &scales)?;
-            }
-            if let (true, Encoding::Float(float)) = (name.is_linear(), encoding) {
-                self.find_trits(record, float, architecture, &mut info)?;
-            }
+            self.complete(record, architecture, &scales, &mut info)?;
             stored.tensors.push(info);
         }
         self.note_order(&stored, decisions);
         self.note_tiles(&stored, decisions);
         Ok(stored)
+    }
+
+    /// Adds to a tensor what its neighbours and its values say: its factor, and trits in floats.
+    fn complete(
+        &self,
+        record: &Record,
+        architecture: &str,
+        scales: &HashMap<&str, &Record>,
+        info: &mut TensorInfo,
+    ) -> Result<(), Error> {
+        info.group_len = self.options.group_len;
+        if info.name.is_linear() || matches!(info.encoding, Encoding::Ternary(_)) {
+            info.factor = self.scale_beside(record, scales)?;
+        }
+        if let (true, Encoding::Float(float)) = (info.name.is_linear(), info.encoding) {
+            self.find_trits(record, float, architecture, info)?;
+        }
+        Ok(())
     }
 
     /// Decides how the weights of a projection in floats are read as trits.
@@ -301,8 +324,10 @@ impl Reader<'_, '_> {
             .strip_suffix(".scale")
             .or_else(|| part.strip_suffix(".weight_scale"))
             .map(|stem| format!("blk.0.{stem}.weight"))
-            .and_then(|weight| self.family.gguf_tensor(&weight))
-            .is_some_and(TensorName::is_linear);
+            .is_some_and(|weight| {
+                let known = self.family.gguf_tensor(&weight);
+                known.is_some_and(TensorName::is_linear) || joined_experts(&weight).is_some()
+            });
         if is_scale || part == "attn_rot_embd" || part == "attn_rot_embd.weight" {
             return Ok(());
         }

@@ -41,8 +41,11 @@ pub(crate) struct Gguf<'a> {
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) name: String,
+    /// Rows of all matrices together.
     pub(crate) rows: usize,
     pub(crate) cols: usize,
+    /// Number of matrices that follow each other: the product of the third and fourth dimension.
+    pub(crate) matrices: usize,
     pub(crate) type_id: u32,
     /// Offset from the start of the file.
     pub(crate) offset: u64,
@@ -166,8 +169,10 @@ fn read_record(cursor: &mut Cursor<'_>, alignment: u64) -> Result<Record, Error>
     }
     // Both are at most i32::MAX.
     let (rows, cols) = (rows as usize, cols as usize);
+    let [_, _, third, fourth] = dims;
+    let matrices = third.saturating_mul(fourth) as usize;
     let space = Space { bytes: 0, last: false, alignment };
-    Ok(Record { name: name.to_owned(), rows, cols, type_id, offset, space })
+    Ok(Record { name: name.to_owned(), rows, cols, matrices, type_id, offset, space })
 }
 
 /// Makes offsets relative to the file, and determines the space of each tensor.

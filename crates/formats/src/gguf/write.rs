@@ -67,15 +67,16 @@ impl GgufWriter {
         self.metadata.push((key.to_owned(), value));
     }
 
-    /// Adds a tensor, and returns the size of its data. `shape` is `[rows, cols]`, or the length of a
-    /// vector.
+    /// Adds a tensor, and returns the size of its data. `shape` is `[rows, cols]`, the length of a
+    /// vector, or `[matrices, rows, cols]`.
     pub fn declare(&mut self, name: &str, shape: &[usize], encoding: Encoding) -> io::Result<u64> {
         let (rows, cols) = match *shape {
             [cols] => (1, cols),
             [rows, cols] => (rows, cols),
+            [matrices, rows, cols] => (matrices.saturating_mul(rows), cols),
             _ => {
                 return Err(invalid(format!(
-                    "{name}: shape {shape:?} is neither a vector nor a matrix"
+                    "{name}: shape {shape:?} must have one to three dimensions"
                 )));
             }
         };

@@ -48,8 +48,9 @@ pub(crate) const ALIGNMENT: u64 = 4096;
 const PREFIX_LEN: u64 = 64;
 /// Bytes of the prefix that the digest covers.
 const COVERED_LEN: u64 = 32;
-/// Maximum length of a header: JSON takes many times its size in memory. That of 30 layers has 60 KB.
-pub(crate) const MAX_HEADER_LEN: u64 = 1024 * 1024;
+/// Maximum length of a header: JSON takes many times its size in memory. That of 30 layers has 60 KB, that
+/// of 48 layers with 128 experts each 3 MB.
+pub(crate) const MAX_HEADER_LEN: u64 = 4 * 1024 * 1024;
 
 /// Returns the offset of the first document or tensor.
 pub(crate) fn data_start(header_len: u64) -> Option<u64> {

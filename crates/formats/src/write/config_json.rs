@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use wf_core::{Activation, ActivationCodes, RopeScaling};
 
-use super::{Target, rope, uniform_blocks};
+use super::{Target, experts, rope, uniform_blocks};
 use crate::encoding::{FloatEncoding, FloatKind};
 use crate::model_file::ModelFile;
 
@@ -21,6 +21,7 @@ pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, 
     let (attention, dense) = uniform_blocks(network);
     let is_llama = attention.sub_norm.is_none() && dense.activation == Activation::Silu;
     let (class, model_type) = match attention.qk_norm {
+        _ if experts(network).is_some() => ("Qwen3MoeForCausalLM", "qwen3_moe"),
         Some(_) => ("Qwen3ForCausalLM", "qwen3"),
         None if is_llama => ("LlamaForCausalLM", "llama"),
         None => ("BitNetForCausalLM", "bitnet"),
@@ -44,6 +45,12 @@ pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, 
     set("vocab_size", json!(network.vocab_len));
     set("hidden_size", json!(network.hidden_len));
     set("intermediate_size", json!(dense.ffn_len));
+    if let Some(experts) = experts(network) {
+        set("moe_intermediate_size", json!(experts.expert.ffn_len));
+        set("num_experts", json!(experts.experts));
+        set("num_experts_per_tok", json!(experts.active));
+        set("norm_topk_prob", json!(experts.renormalize));
+    }
     set("num_hidden_layers", json!(network.layers.len()));
     set("num_attention_heads", json!(attention.heads));
     set("num_key_value_heads", json!(attention.kv_heads));

@@ -5,11 +5,12 @@ use wf_core::{Activation, ActivationCodes, Network, RotaryPairs, Vocabulary};
 use super::copy::Copier;
 use super::file::Staged;
 use super::tokenizer::vocabulary_of;
-use super::{Job, dims, is_plain, rope, uniform_blocks};
+use super::{Job, dims, experts, is_plain, rope, uniform_blocks};
 use crate::config::ModelInfo;
 use crate::encoding::{FloatEncoding, Project, TernaryEncoding};
 use crate::error::Error;
 use crate::gguf::write::{GgufWriter, MetadataValue};
+use crate::names::TensorName;
 use crate::tensor::Encoding;
 
 /// Writes a model as a GGUF file whose projections are `trits`.
@@ -34,8 +35,16 @@ pub(super) fn stage(
         writer.set("tokenizer.chat_template", MetadataValue::String(template.to_owned()));
     }
     for (planned, info) in job.tensors() {
-        let name = planned.name.gguf_in(network);
-        writer.declare(&name, &dims(info), planned.encoding).map_err(io)?;
+        let (name, dims) = match (planned.name, planned.name.gguf_joined()) {
+            // The data of the other experts follows, because the plan lists them in order.
+            (TensorName::Expert(_, 1.., _), _) => continue,
+            (_, Some(joined)) => {
+                let experts = experts(network).map_or(1, |experts| experts.experts);
+                (joined, vec![experts, info.rows, info.cols])
+            }
+            (name, None) => (name.gguf_in(network), dims(info)),
+        };
+        writer.declare(&name, &dims, planned.encoding).map_err(io)?;
     }
     let rope_tensors = rope::gguf_tensors(network);
     for (name, divisors) in &rope_tensors {
@@ -63,6 +72,9 @@ pub(super) fn stage(
 fn architecture(network: &Network, trits: TernaryEncoding) -> (&'static str, RotaryPairs) {
     let of_llama_cpp = trits.is_of(Project::Llama) || trits.is_of(Project::Prism);
     let (attention, dense) = uniform_blocks(network);
+    if experts(network).is_some() {
+        return ("qwen3moe", RotaryPairs::Halves);
+    }
     if !is_plain(network) {
         let arch = if network.embedding.scale.is_some() { "gemma3" } else { "qwen3" };
         return (arch, RotaryPairs::Halves);
@@ -111,6 +123,18 @@ impl GgufWriter {
         ];
         for (key, size) in sizes {
             self.set(&format!("{arch}.{key}"), number(size));
+        }
+        if let Some(experts) = experts(network) {
+            let sizes = [
+                ("expert_count", experts.experts),
+                ("expert_used_count", experts.active),
+                ("expert_feed_forward_length", experts.expert.ffn_len),
+            ];
+            for (key, size) in sizes {
+                self.set(&format!("{arch}.{key}"), number(size));
+            }
+            let renormalize = MetadataValue::Bool(experts.renormalize);
+            self.set(&format!("{arch}.expert_weights_norm"), renormalize);
         }
         let eps = MetadataValue::F32(network.norm.eps);
         self.set(&format!("{arch}.attention.layer_norm_rms_epsilon"), eps);

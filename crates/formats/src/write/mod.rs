@@ -22,10 +22,10 @@ pub use tokenizer::vocabulary_from_tokenizer_json;
 
 use std::path::{Path, PathBuf};
 
-use wf_core::{Attention, Dense, Network};
+use wf_core::{Attention, Dense, Experts, Network};
 
 use crate::companions::directory_of;
-use crate::encoding::{FloatEncoding, Rounding, Scales, TernaryEncoding};
+use crate::encoding::{FloatEncoding, Rounding, ScaleUnit, Scales, TernaryEncoding};
 use crate::encoding::{decode_floats, encode_floats};
 use crate::error::Error;
 use crate::model_file::ModelFile;
@@ -168,7 +168,7 @@ impl Target {
             TableEncoding::Float(float) => float,
             TableEncoding::Source => info.encoding.float().unwrap_or(FloatEncoding::F32),
         };
-        let has_head_type = !info.name.is_norm()
+        let has_head_type = !info.name.is_float()
             || (self.container == Container::Packed && is_exact(source, info, head)?);
         Ok(Encoding::Float(if has_head_type { head } else { FloatEncoding::F32 }))
     }
@@ -208,7 +208,7 @@ impl Target {
                     "has YaRN with \"truncate\": false, which GGUF has no key for: use .wf",
                 );
             }
-            Container::Gguf(_) => {}
+            Container::Gguf(trits) => check_experts(source, trits)?,
             Container::Wf if has_config(network) => {}
             // `transformers` and SGLBITNT have packed trits in BitNet and Llama only.
             Container::Packed | Container::Sglbitnt if is_plain(network) => {}
@@ -257,23 +257,45 @@ fn tensor(source: &ModelFile, name: TensorName) -> &TensorInfo {
     source.tensor(name).expect("an opened model has every tensor of its network")
 }
 
-/// Returns the blocks that all layers share.
+/// Rejects trits and routers that GGUF files with experts cannot have.
+fn check_experts(source: &ModelFile, trits: TernaryEncoding) -> Result<(), Error> {
+    let Some(experts) = experts(source.network()) else { return Ok(()) };
+    if !experts.renormalize {
+        let what = "shares of active experts that are not renormalized, which llama.cpp does not read: use .wf";
+        return Err(Error::unsupported(source.name(), what));
+    }
+    if !matches!(trits.scale_unit(), Some(ScaleUnit::Row | ScaleUnit::Group(_))) {
+        let what = format!(
+            "{trits} stores one scale for a tensor, and the experts of a layer are one tensor of GGUF: use an \
+             encoding with a scale for each row or group, or .wf"
+        );
+        return Err(Error::unsupported(source.name(), what));
+    }
+    Ok(())
+}
+
+/// Returns the mixture of experts that all layers share, if they have one.
+fn experts(network: &Network) -> Option<&Experts> {
+    network.uniform_layer()?.ffn.experts()
+}
+
+/// Returns the blocks that all layers share; of a mixture of experts, the recipe of an expert.
 ///
 /// # Panics
 ///
 /// If layers differ, which [`Target::stage`] rejects.
 fn uniform_blocks(network: &Network) -> (&Attention, &Dense) {
     let layer = network.uniform_layer().expect("layers are all alike");
-    (layer.attention(), layer.ffn.dense().expect("layers are dense"))
+    (layer.attention(), layer.ffn.block())
 }
 
 /// Returns `true` for a BitNet or Llama network: nothing but sub-norms on top of the usual norms.
 fn is_plain(network: &Network) -> bool {
     let (attention, _) = uniform_blocks(network);
-    attention.qk_norm.is_none() && has_config(network)
+    attention.qk_norm.is_none() && experts(network).is_none() && has_config(network)
 }
 
-/// Returns `true` for a network that a `config.json` describes: BitNet, Llama or Qwen3.
+/// Returns `true` for a network that a `config.json` describes: BitNet, Llama, Qwen3 or Qwen3-MoE.
 fn has_config(network: &Network) -> bool {
     let (attention, _) = uniform_blocks(network);
     let norms = [attention.input_norm, attention.output_norm];

@@ -280,7 +280,7 @@ fn rejects_unsupported_settings() {
     );
     rejected(
         set("expert_count", MetadataValue::U32(8)),
-        "expert_count: layer 0 routes to experts, which is not supported",
+        "expert_count: 8, experts are not supported in",
     );
     rejected(
         set("hidden_activation", string("gelu")),

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test whose premise does not hold should stop")]
 
 mod demo;
+mod experts;
 mod hugging_face;
 mod invalid_gguf;
 mod pairs;

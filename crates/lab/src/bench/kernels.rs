@@ -14,7 +14,7 @@ use wf_kernels::{
     AttendScratch, FloatRows, Kernel, KvDtype, KvShape, KvSlot, KvStore, Layout, Pool, QuantBatch,
     Queries, Strip, TernaryMatrix, attend, half, multiply,
 };
-use wf_model::weights::Layer;
+use wf_model::weights::{Ffn, Layer};
 use wf_model::{Forward, Model, PAGE_LEN};
 
 use super::plan::Plan;
@@ -31,8 +31,14 @@ const TOKENS: [usize; 3] = [1, 4, 16];
 type Role = fn(&Layer) -> &TernaryMatrix;
 
 const ROLES: [(&str, Role); 4] = [
-    ("gate", |layer| &layer.mlp.gate),
-    ("down", |layer| &layer.mlp.down),
+    ("gate", |layer| match &layer.ffn {
+        Ffn::Dense(mlp) => &mlp.gate,
+        Ffn::Experts(mixture) => &mixture.experts[0].gate,
+    }),
+    ("down", |layer| match &layer.ffn {
+        Ffn::Dense(mlp) => &mlp.down,
+        Ffn::Experts(mixture) => &mixture.experts[0].down,
+    }),
     ("query", |layer| &layer.attention.query),
     ("key", |layer| &layer.attention.key),
 ];

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use wf_engine::{Limits, Sampler, SamplingParams};
 use wf_kernels::TernaryMatrix;
+use wf_model::weights::Ffn;
 use wf_model::{
     Forward, KvDtype, KvPool, LayerSparsity, Logits, Model, PAGE_LEN, PageId, PhaseTimes, Segment,
     TokenId,
@@ -106,14 +107,28 @@ impl Network {
         };
         skipping
             .map(|(seen, layer)| {
-                skipped(&layer.mlp.up, seen.closed_share())
-                    + skipped(&layer.mlp.down, seen.zero_share())
+                layer.ffn.dense().map_or(0, |mlp| {
+                    skipped(&mlp.up, seen.closed_share()) + skipped(&mlp.down, seen.zero_share())
+                })
             })
             .sum()
     }
 
-    /// Returns the bytes that decoding a token must read: every weight that is not skipped, the head and
-    /// the K/V of all positions, each once.
+    /// Returns the bytes of the experts that are not active for a token.
+    fn idle_expert_bytes(&self) -> usize {
+        let recipes = self.model.network().layers.iter().map(|layer| layer.ffn.experts());
+        let layers = recipes.zip(&self.model.weights().layers).filter_map(|(recipe, layer)| {
+            let (Some(recipe), Ffn::Experts(weights)) = (recipe, &layer.ffn) else { return None };
+            let expert = weights.experts.first()?;
+            let matrices = [&expert.gate, &expert.up, &expert.down];
+            let bytes: usize = matrices.iter().map(|matrix| matrix.size_bytes()).sum();
+            Some(bytes * (recipe.experts - recipe.active))
+        });
+        layers.sum()
+    }
+
+    /// Returns the bytes that decoding a token must read: every weight that is not skipped, the active
+    /// experts only, the head and the K/V of all positions, each once.
     pub(super) fn bytes_per_token(&self, case: DecodeCase) -> usize {
         let weights = self.model.weights();
         let layers = weights.size_bytes()
@@ -121,6 +136,7 @@ impl Network {
             - weights.output.as_ref().map_or(0, |table| table.size_bytes());
         let position = KvPool::size_bytes(self.model.network(), self.kv, 1) / PAGE_LEN;
         let skipped = if case.skips_zeros { self.skipped_bytes() } else { 0 };
+        let skipped = skipped + self.idle_expert_bytes();
         layers - skipped + self.model.head_bytes_per_pick() + position * (case.context + 1)
     }
 

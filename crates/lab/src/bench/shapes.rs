@@ -1,7 +1,9 @@
 //! The shapes of published ternary models, which determine their speed.
 
 use clap::ValueEnum;
-use wf_core::{Activation, ActivationCodes, Attention, Dense, Head, Layer, Network, Norm, Rope};
+use wf_core::{
+    Activation, ActivationCodes, Attention, Dense, Experts, Ffn, Head, Layer, Network, Norm, Rope,
+};
 use wf_formats::ModelInfo;
 
 /// A published model.
@@ -43,6 +45,9 @@ pub enum Shape {
     /// Ternary-Bonsai-8B
     #[value(name = "bonsai-8b")]
     BonsaiOf8b,
+    /// Qwen3-30B-A3B, with 8 of 128 experts for a token
+    #[value(name = "qwen3-moe-30b")]
+    Qwen3MoeOf30b,
 }
 
 impl Shape {
@@ -50,7 +55,7 @@ impl Shape {
         self.to_possible_value().expect("no shape is hidden").get_name().to_owned()
     }
 
-    /// Returns the sizes: vocabulary, hidden, feed-forward, layers, heads, K/V heads, head dimension and
+    /// Returns the sizes: vocabulary, hidden, feed-forward (of an expert), layers, heads, K/V heads, head dimension and
     /// context.
     #[rustfmt::skip]
     fn sizes(self) -> [usize; 8] {
@@ -67,6 +72,7 @@ impl Shape {
             Self::BonsaiOf2b   => [ 151_936, 2_048,  6_144,   28,   16,       8,     128, 32_768],
             Self::BonsaiOf4b   => [ 151_936, 2_560,  9_728,   36,   32,       8,     128, 32_768],
             Self::BonsaiOf8b   => [ 151_936, 4_096, 12_288,   36,   32,       8,     128, 65_536],
+            Self::Qwen3MoeOf30b => [ 151_936, 2_048,   768,   48,   32,       4,     128, 40_960],
         }
     }
 
@@ -76,7 +82,7 @@ impl Shape {
         let bitnet = self.is_bitnet();
         let sub_norm = bitnet.then(Norm::default);
         let rope = Some(Rope { theta: 500_000.0, ..Rope::default() });
-        let qk_norm = self.is_bonsai().then(Norm::default);
+        let qk_norm = (self.is_bonsai() || self.experts().is_some()).then(Norm::default);
         let attention = Attention {
             heads,
             kv_heads,
@@ -88,17 +94,27 @@ impl Shape {
         };
         let activation = if self == Self::Bitnet2b { Activation::Relu2 } else { Activation::Silu };
         let dense = Dense { ffn_len, activation, sub_norm, ..Dense::default() };
+        let mut layer = Layer::new(attention, dense);
+        if let Some((experts, active)) = self.experts() {
+            let mixture = Experts { experts, active, renormalize: true, expert: dense };
+            layer.ffn = Ffn::Experts(mixture);
+        }
         Network {
             vocab_len,
             hidden_len,
-            layers: vec![Layer::new(attention, dense); layers],
+            layers: vec![layer; layers],
             head: Head { tied: bitnet || matches!(self, Self::BonsaiOf2b | Self::BonsaiOf4b) },
-            activations: match self.is_bonsai() {
+            activations: match self.is_bonsai() || self.experts().is_some() {
                 true => ActivationCodes::Int16,
                 false => ActivationCodes::Int8,
             },
             ..Network::default()
         }
+    }
+
+    /// Returns the number of experts of a layer and of those that run for a token.
+    fn experts(self) -> Option<(usize, usize)> {
+        (self == Self::Qwen3MoeOf30b).then_some((128, 8))
     }
 
     /// Returns the name and context length of the model.
@@ -138,6 +154,7 @@ mod tests {
             (Shape::BonsaiOf2b, 1_409),
             (Shape::BonsaiOf4b, 3_633),
             (Shape::BonsaiOf8b, 6_945),
+            (Shape::Qwen3MoeOf30b, 29_896),
         ] {
             assert_eq!(shape.network().trits() / 1_000_000, expected, "{}", shape.name());
         }
@@ -149,8 +166,9 @@ mod tests {
             let network = shape.network();
             assert_eq!(network.check(), Ok(()), "{}", shape.name());
             let query_len = network.layers[0].attention().query_len();
-            // Only here the heads are longer than the hidden state.
-            let expected = if *shape == Shape::BonsaiOf4b { 4_096 } else { network.hidden_len };
+            // Qwen3 may have more heads than fit the hidden state.
+            let wide = [Shape::BonsaiOf4b, Shape::Qwen3MoeOf30b].contains(shape);
+            let expected = if wide { 4_096 } else { network.hidden_len };
             assert_eq!(query_len, expected, "{}", shape.name());
         }
     }

@@ -92,7 +92,9 @@ impl WeightSource for Maker<'_> {
         cols: usize,
     ) -> Result<TernaryMatrix, Infallible> {
         let constant = self.constant;
-        let TensorName::Layer(_, tensor) = name else { unreachable!("a projection of a layer") };
+        let (TensorName::Layer(_, tensor) | TensorName::Expert(_, _, tensor)) = name else {
+            unreachable!("a projection of a layer")
+        };
         Ok(self.edited(rows, cols, |row, trits| match tensor {
             LayerTensor::Gate => trits[..constant].fill(-1),
             LayerTensor::AttnOutput | LayerTensor::Down if row < constant => trits.fill(0),
@@ -105,6 +107,12 @@ impl WeightSource for Maker<'_> {
         match name {
             TensorName::Layer(layer, LayerTensor::FfnNorm) => {
                 weights[..self.constant].fill(norm_weight(layer, len));
+            }
+            TensorName::Layer(_, LayerTensor::Router) => {
+                // Every token has experts of its own.
+                self.tensors += 1;
+                let mut random = Random::new(self.tensors, 0);
+                weights.iter_mut().for_each(|weight| *weight = random.centred());
             }
             TensorName::OutputNorm => {
                 weights.fill(LOGIT_DEVIATION / (len as f32 * EMBEDDING_VARIANCE).sqrt());

@@ -48,7 +48,8 @@ struct Check {
     scans: [(&'static str, Scan, Arc<HeadCounts>); 2],
     scratch: ScanScratch,
     found: Logits,
-    sorted: Vec<f32>,
+    /// Rows of all tokens.
+    rows: [Vec<f32>; 3],
     kept: Vec<Candidate>,
 }
 
@@ -68,8 +69,8 @@ impl Head {
                     scans: [named("scan", Depth::Bytes), named("scan4", Depth::Nibbles)],
                     scratch: scratch(),
                     found: Logits::new(network.vocab_len),
-                    sorted: vec![0.0; network.vocab_len],
-                    kept: Vec::new(),
+                    rows: [(); 3].map(|()| vec![0.0; network.vocab_len]),
+                    kept: Vec::with_capacity(network.vocab_len),
                 }))
             }
         };
@@ -202,6 +203,7 @@ impl Check {
         (exact, first): (&mut Logits, usize),
     ) -> Result<(), Difference> {
         let rows = queries.hidden.len() / table.cols();
+        let [exact_row, found_row, sorted] = &mut self.rows;
         for (name, scan, counts) in &self.scans {
             self.found.resize(rows);
             let context = ScanContext { cx, table, counts };
@@ -209,18 +211,18 @@ impl Check {
             for row in 0..rows {
                 counts.checked.add(1);
                 let query = queries.rows.row(row);
-                let mut exact = exact.row(first + row).to_vec();
-                query.forbid(&mut exact);
+                exact_row.copy_from_slice(exact.row(first + row));
+                query.forbid(exact_row);
                 let found = match (query.scoring, query.draw) {
                     (Scoring::Draw, Some(draw)) => {
                         let found = draw.token(self.found.row_mut(row), &mut self.kept);
-                        let exact = draw.token(LogitsRow::All(&mut exact), &mut self.kept);
+                        let exact = draw.token(LogitsRow::All(exact_row), &mut self.kept);
                         draw_difference(name, found, exact)
                     }
                     (Scoring::Top(k), _) => {
-                        let mut found = self.found.filled_row(row);
-                        query.forbid(&mut found);
-                        difference(name, k, &found, &exact, &mut self.sorted)
+                        self.found.fill_row(row, found_row);
+                        query.forbid(found_row);
+                        difference(name, k, found_row, exact_row, sorted)
                     }
                     (Scoring::Draw | Scoring::All, _) => None,
                 };

@@ -1,6 +1,6 @@
 //! Compares the settings and the tokens of two models.
 
-use wf_core::{Attention, Dense, Rope};
+use wf_core::{Attention, Dense, Experts, Rope};
 use wf_engine::read_text;
 use wf_formats::{ModelFile, TokenizerSource};
 use wf_model::Frequencies;
@@ -11,10 +11,15 @@ const TEXT: &str = "Once upon a time, 12345 dogs' owners said:  \u{201c}h\u{e9},
 type Setting = (&'static str, fn(&ModelFile) -> String);
 
 /// Names and values of the settings that are compared. Layers of a network are alike in them.
-const SETTINGS: [Setting; 22] = [
+const SETTINGS: [Setting; 23] = [
     ("vocabulary", |file| file.network().vocab_len.to_string()),
     ("hidden size", |file| file.network().hidden_len.to_string()),
     ("feed-forward size", |file| dense(file).ffn_len.to_string()),
+    ("experts", |file| {
+        let layer = file.network().layers.first().copied().unwrap_or_default();
+        let of = |experts: &Experts| (experts.experts, experts.active, experts.renormalize);
+        format!("{:?}", layer.ffn.experts().map(of))
+    }),
     ("layers", |file| file.network().layers.len().to_string()),
     ("heads", |file| attention(file).heads.to_string()),
     ("key/value heads", |file| attention(file).kv_heads.to_string()),
@@ -67,7 +72,7 @@ fn frequencies(file: &ModelFile) -> String {
 
 fn dense(file: &ModelFile) -> Dense {
     let layer = file.network().layers.first().copied().unwrap_or_default();
-    layer.ffn.dense().copied().unwrap_or_default()
+    *layer.ffn.block()
 }
 
 /// Returns the tokens of a text, or why there are none.

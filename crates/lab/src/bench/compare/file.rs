@@ -55,6 +55,10 @@ impl Drop for TemporaryFile {
 }
 
 fn write(network: &Network, info: &ModelInfo, path: &Path) -> Result<()> {
+    ensure!(
+        network.max_experts(|experts| experts.experts) == 0,
+        "the file for llama.cpp has no experts: compare a dense shape"
+    );
     let query = network.max_attention(Attention::query_len);
     for cols in [network.hidden_len, network.max_ffn_len(), query] {
         ensure!(

@@ -1,0 +1,53 @@
+//! Mixtures of experts, read from keys that families share.
+
+use wf_core::{Dense, Experts, Ffn, Network};
+
+use super::keys::{Key, Keys};
+use crate::error::Error;
+
+/// The number of experts, which `transformers` writes under another name since version 5.
+const COUNTS: [Key; 2] = [Key::new("expert_count", "num_experts"), Key::json("num_local_experts")];
+const ACTIVE: Key = Key::new("expert_used_count", "num_experts_per_tok");
+const LEN: Key = Key::new("expert_feed_forward_length", "moe_intermediate_size");
+const RENORMALIZE: Key = Key::new("expert_weights_norm", "norm_topk_prob");
+const SHARED: [Key; 3] = [
+    Key::gguf("expert_shared_count"),
+    Key::gguf("expert_shared_feed_forward_length"),
+    Key::json("shared_expert_intermediate_size"),
+];
+
+/// Returns the number of experts and its key, if the file names it.
+pub(super) fn count(keys: &Keys<'_>) -> Result<Option<(Key, usize)>, Error> {
+    for key in COUNTS {
+        if let Some(count) = keys.optional_size(key)? {
+            return Ok(Some((key, count)));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads a mixture of experts; `renormalize` is the value of a file that does not say.
+pub(super) fn experts(keys: &Keys<'_>, expert: Dense, renormalize: bool) -> Result<Ffn, Error> {
+    for key in SHARED {
+        if let Some(value) = keys.optional_size(key)?.filter(|&value| value > 0) {
+            return Err(keys.fault(key, format!("{value}, shared experts are not supported")));
+        }
+    }
+    let [first, _] = COUNTS;
+    let (key, experts) = count(keys)?.ok_or_else(|| keys.fault(first, "missing"))?;
+    let experts = bounded(keys, key, experts, Network::MAX_EXPERTS)?;
+    let ffn_len = bounded(keys, LEN, keys.size(LEN)?, Network::MAX_WIDTH)?;
+    Ok(Ffn::Experts(Experts {
+        experts,
+        active: bounded(keys, ACTIVE, keys.size(ACTIVE)?, experts)?,
+        renormalize: keys.flag(RENORMALIZE)?.unwrap_or(renormalize),
+        expert: Dense { ffn_len, ..expert },
+    }))
+}
+
+fn bounded(keys: &Keys<'_>, key: Key, value: usize, max: usize) -> Result<usize, Error> {
+    if (1..=max).contains(&value) {
+        return Ok(value);
+    }
+    Err(keys.fault(key, format!("{value}, must be between 1 and {max}")))
+}

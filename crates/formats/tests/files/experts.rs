@@ -1,0 +1,116 @@
+//! Mixtures of experts whose keys or tensors do not fit.
+
+use std::path::Path;
+
+use wf_formats::{ModelFile, OpenOptions, TensorName};
+
+const FILE: &str = "../../tests/data/experts/renormalized.gguf";
+
+fn bytes() -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE)).unwrap()
+}
+
+fn open(bytes: &[u8]) -> Result<ModelFile, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("experts.gguf");
+    std::fs::write(&path, bytes).unwrap();
+    ModelFile::open(&path, &OpenOptions::default()).map_err(|error| error.to_string())
+}
+
+/// Returns the position after a text in the file.
+fn after(bytes: &[u8], text: &str) -> usize {
+    let at = bytes.windows(text.len()).position(|window| window == text.as_bytes());
+    at.unwrap_or_else(|| panic!("{text} is not in the file")) + text.len()
+}
+
+#[track_caller]
+fn rejected(bytes: &[u8], expected: &str) {
+    let error = open(bytes).expect_err(expected);
+    assert!(error.contains(expected), "{error}\nmust contain {expected}");
+}
+
+/// Rejects the file with another value of a key, which is a u32 after its type.
+#[track_caller]
+fn key(name: &str, value: u32, expected: &str) {
+    let mut bytes = bytes();
+    let at = after(&bytes, name) + 4;
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    rejected(&bytes, expected);
+}
+
+/// Rejects the file with other dimensions of a tensor.
+#[track_caller]
+fn dimensions<const N: usize>(name: &str, dimensions: [u64; N], expected: &str) {
+    let mut bytes = bytes();
+    let at = after(&bytes, name) + 4;
+    bytes[at..at + 8 * N].copy_from_slice(dimensions.map(u64::to_le_bytes).as_flattened());
+    rejected(&bytes, expected);
+}
+
+#[test]
+fn a_tensor_of_all_experts_is_one_tensor_for_each() {
+    let file = open(&bytes()).unwrap();
+    let experts = *file.network().layers[1].ffn.experts().unwrap();
+    assert_eq!((experts.experts, experts.active, experts.renormalize), (8, 2, true));
+    let down = |expert| {
+        let name = TensorName::Expert(1, expert, wf_formats::LayerTensor::Down);
+        file.tensor(name).unwrap()
+    };
+    assert_eq!(down(7).source_name, "blk.1.ffn_down_exps.weight[7]");
+    assert_eq!((down(7).rows, down(7).cols), (128, 128));
+    assert_eq!(down(7).offset - down(0).offset, 7 * down(0).size);
+}
+
+#[test]
+fn counts_that_do_not_fit_name_the_key_and_the_value() {
+    key("qwen3moe.expert_count", 0, "expert_count: 0, must be between 1 and 4096");
+    key("qwen3moe.expert_count", u32::MAX, "expert_count: 4294967295, must be between 1 and 4096");
+    key("qwen3moe.expert_count", 9, "has 8 matrices, the network has 9 experts");
+    key("qwen3moe.expert_used_count", 0, "expert_used_count: 0, must be between 1 and 8");
+    key("qwen3moe.expert_used_count", 9, "expert_used_count: 9, must be between 1 and 8");
+    let len = "qwen3moe.expert_feed_forward_length";
+    key(len, 0, "expert_feed_forward_length: 0, must be between 1 and 131072");
+    key(len, 256, "ffn_down_exps.weight[0]\" at byte 24320: has shape 128 x 128, the network");
+    key(len, u32::MAX, "expert_feed_forward_length: 4294967295, must be between 1 and 131072");
+}
+
+#[test]
+fn shared_experts_are_rejected() {
+    let mut bytes = bytes();
+    // A key of the same length that no reader needs.
+    let (found, other) = ("qwen3moe.feed_forward_length", "qwen3moe.expert_shared_count");
+    assert_eq!(found.len(), other.len());
+    let end = after(&bytes, found);
+    bytes[end - other.len()..end].copy_from_slice(other.as_bytes());
+    rejected(&bytes, "expert_shared_count: 384, shared experts are not supported");
+}
+
+#[test]
+fn tensors_that_do_not_fit_are_rejected_by_name() {
+    let gate = "blk.0.ffn_gate_exps.weight";
+    dimensions(gate, [128, 64, 16], "has 16 matrices, the network has 8 experts");
+    dimensions(gate, [128, 1, 1024], "has 1024 matrices, the network has 8 experts");
+    dimensions(gate, [256, 64, 8], "has shape 64 x 256, the network requires 128 x 128");
+    dimensions(
+        gate,
+        [128, 128, 1 << 20],
+        "ffn_gate_exps.weight\" at byte 59136: type 42 (Q2_0) with",
+    );
+    dimensions(gate, [128, 128, u64::MAX], "a dimension of 18446744073709551615");
+    let router = "blk.1.ffn_gate_inp.weight";
+    dimensions(router, [128, 7], "has shape 7 x 128, the network requires 8 x 128");
+    dimensions(router, [128, 9], "more than there are before the next tensor");
+    let mut bytes = bytes();
+    let end = after(&bytes, gate);
+    bytes[end - gate.len()..end].copy_from_slice(b"blk.0.ffn_gate_shep.weight");
+    rejected(&bytes, "is not a tensor of this network");
+}
+
+#[test]
+fn experts_in_an_encoding_of_whole_tensors_are_rejected() {
+    let mut bytes = bytes();
+    let at = after(&bytes, "blk.0.ffn_up_exps.weight") + 4 + 8 * 3;
+    // I2_S has one scale behind all trits.
+    bytes[at..at + 4].copy_from_slice(&36u32.to_le_bytes());
+    rejected(&bytes, "stores all experts as one matrix with one scale");
+}

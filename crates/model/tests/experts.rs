@@ -1,0 +1,232 @@
+//! Mixtures of experts against `transformers` in float32 (`tools/golden/experts.py`), and bit for bit
+//! against themselves.
+
+#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
+
+#[expect(dead_code, reason = "other tests read other types")]
+mod reference;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use reference::Reference;
+use wf_core::ActivationCodes;
+use wf_formats::encoding::encode_floats;
+use wf_formats::{
+    Container, FloatEncoding, ModelFile, OpenOptions, SafetensorsWriter, Target, TensorName,
+    TernaryEncoding,
+};
+use wf_model::{
+    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, PageId, Segment, SparseMode,
+    TokenId,
+};
+
+const MODELS: [&str; 2] = ["renormalized", "plain"];
+const PAGES: usize = 16;
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/experts").join(name)
+}
+
+fn open(path: &Path) -> ModelFile {
+    ModelFile::open(path, &OpenOptions::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn gguf(name: &str) -> ModelFile {
+    open(&data(&format!("{name}.gguf")))
+}
+
+fn load(file: &ModelFile, compute: Compute) -> Model {
+    load_with(file, compute, None)
+}
+
+fn load_with(file: &ModelFile, compute: Compute, activations: Option<ActivationCodes>) -> Model {
+    let options = ModelOptions {
+        kv: KvDtype::F32,
+        pages: PAGES,
+        max_batch_tokens: 512,
+        head: HeadMode::Auto,
+        sparse: SparseMode::Auto,
+        context_len: None,
+        activations,
+    };
+    Model::load(file, compute, options, &mut |_| {}).unwrap()
+}
+
+struct Golden {
+    ids: Vec<TokenId>,
+    scored: Vec<usize>,
+    logits: Vec<Vec<f32>>,
+}
+
+fn golden(name: &str) -> Golden {
+    let reference = Reference::open(&data(&format!("{name}.safetensors")));
+    let logits = reference.floats("logits");
+    Golden {
+        ids: reference.tokens("ids"),
+        scored: reference.tokens("scored").into_iter().map(|at| at as usize).collect(),
+        logits: logits.chunks_exact(reference.cols("logits")).map(<[f32]>::to_vec).collect(),
+    }
+}
+
+/// Returns the logits of some positions, read `chunk` tokens at a time.
+fn logits(model: &mut Model, ids: &[TokenId], scored: &[usize], chunk: usize) -> Vec<Vec<f32>> {
+    let pages: Vec<PageId> = (0..PAGES as PageId).rev().collect();
+    let mut out = Logits::new(model.network().vocab_len);
+    let mut rows = Vec::new();
+    for (part, tokens) in ids.chunks(chunk).enumerate() {
+        let start = part * chunk;
+        let here = scored.iter().filter(|at| (start..start + tokens.len()).contains(at));
+        let here: Vec<usize> = here.map(|at| at - start).collect();
+        model.forward(&[Segment::causal(tokens, start, &pages, &here)], &mut out);
+        rows.extend((0..here.len()).map(|row| out.row(row).to_vec()));
+    }
+    rows
+}
+
+fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
+    rows.iter().map(|row| row.iter().map(|logit| logit.to_bits()).collect()).collect()
+}
+
+/// The median and the largest difference of logits, relative to their root mean square.
+fn differences(found: &[Vec<f32>], expected: &[Vec<f32>]) -> (f32, f32) {
+    let pairs = found.iter().flatten().zip(expected.iter().flatten());
+    let mut all: Vec<f32> = pairs.map(|(a, b)| (a - b).abs()).collect();
+    all.sort_by(f32::total_cmp);
+    let squares: f32 = expected.iter().flatten().map(|logit| logit * logit).sum();
+    let size = (squares / all.len() as f32).sqrt();
+    (all[all.len() / 2] / size, all[all.len() - 1] / size)
+}
+
+#[test]
+fn logits_are_those_of_transformers_up_to_the_codes_of_activations() {
+    // By default sixteen bits, because these models are trained with activations in floats.
+    let codes = [(None, 2e-4, 2e-3), (Some(ActivationCodes::Int8), 0.02, 0.2)];
+    for (name, (activations, max_median, max)) in
+        MODELS.into_iter().flat_map(|name| codes.map(|codes| (name, codes)))
+    {
+        let golden = golden(name);
+        let mut model = load_with(&gguf(name), Compute::new(2), activations);
+        let found = logits(&mut model, &golden.ids, &golden.scored, 512);
+        let (median, largest) = differences(&found, &golden.logits);
+        let case = format!("{name}, {activations:?}: median {median}, largest {largest}");
+        println!("{case}");
+        assert!(median < max_median && largest < max, "{case}");
+    }
+}
+
+#[test]
+fn threads_chunks_and_instruction_sets_change_no_bit() {
+    for name in MODELS {
+        let Golden { ids, scored, .. } = golden(name);
+        let file = gguf(name);
+        let expected = bits(&logits(&mut load(&file, Compute::new(1)), &ids, &scored, 512));
+        for isa in Compute::supported() {
+            for (threads, chunk) in [(1, 1), (3, 7), (2, 64), (2, 512)] {
+                let compute = Compute::chosen(Some(isa), threads, None).unwrap();
+                let found = bits(&logits(&mut load(&file, compute), &ids, &scored, chunk));
+                assert_eq!(found, expected, "{name}: {isa} on {threads}, chunks of {chunk}");
+            }
+        }
+    }
+}
+
+#[test]
+fn other_sequences_of_a_batch_change_no_bit() {
+    for name in MODELS {
+        let Golden { ids, .. } = golden(name);
+        let mut model = load(&gguf(name), Compute::new(2));
+        let prompts = [&ids[..50], &ids[50..51], &ids[60..93], &ids[100..190]];
+        let pages: [&[PageId]; 4] = [&[0, 1], &[2], &[3, 4], &[5, 6, 7]];
+        let last = prompts.map(|prompt| [prompt.len() - 1]);
+        let segment = |i: usize| Segment::causal(prompts[i], 0, pages[i], &last[i]);
+        let mut out = Logits::new(model.network().vocab_len);
+        let alone: Vec<Vec<f32>> = (0..4)
+            .map(|i| {
+                model.forward(&[segment(i)], &mut out);
+                out.row(0).to_vec()
+            })
+            .collect();
+        for order in [[0, 1, 2, 3], [3, 1, 0, 2]] {
+            model.forward(&order.map(segment), &mut out);
+            for (row, i) in order.into_iter().enumerate() {
+                assert_eq!(out.row(row), alone[i], "{name}: prompt {i} in {order:?}");
+            }
+        }
+    }
+}
+
+/// Writes the tensors of a model as floats under the names, and with the configuration, that
+/// `transformers` saved.
+fn float_directory(name: &str, file: &ModelFile, folder: &Path) {
+    let names = std::fs::read(data(&format!("{name}.tensors.json"))).unwrap();
+    let mut saved: BTreeMap<String, Vec<usize>> = serde_json::from_slice(&names).unwrap();
+    let mut writer = SafetensorsWriter::new();
+    let all: Vec<TensorName> = TensorName::all(file.network()).collect();
+    for tensor in &all {
+        let source = tensor.hugging_face();
+        let shape = saved.remove(&source).unwrap_or_else(|| panic!("{source} is not saved"));
+        writer.declare(&source, &shape, FloatEncoding::F32).unwrap();
+    }
+    assert!(saved.is_empty(), "other tensors are saved: {saved:?}");
+    let path = folder.join("model.safetensors");
+    let mut body = writer.begin(std::fs::File::create(path).unwrap()).unwrap();
+    for tensor in all {
+        let info = file.tensor(tensor).unwrap();
+        let data = file.read(info).unwrap();
+        let mut values = vec![0.0; info.rows * info.cols];
+        match info.encoding.is_ternary() {
+            true => data.weights(&data.scales().unwrap(), 0..info.rows, &mut values).unwrap(),
+            false => data.floats(0..info.rows, &mut values).unwrap(),
+        }
+        body.append(&encode_floats(FloatEncoding::F32, &values).unwrap()).unwrap();
+    }
+    body.finish().unwrap();
+    std::fs::copy(data(&format!("{name}.config.json")), folder.join("config.json")).unwrap();
+}
+
+#[test]
+fn every_file_gives_the_same_bits() {
+    for name in MODELS {
+        let folder = tempfile::tempdir().unwrap();
+        let Golden { ids, scored, .. } = golden(name);
+        let source = gguf(name);
+        let run = |path: &Path| {
+            let file = open(path);
+            assert_eq!(file.network(), source.network(), "{name}: {}", path.display());
+            bits(&logits(&mut load(&file, Compute::new(2)), &ids, &scored, 512))
+        };
+        let expected = run(&data(&format!("{name}.gguf")));
+        float_directory(name, &source, folder.path());
+        assert_eq!(run(folder.path()), expected, "{name}: a directory of floats");
+        let mut containers = vec![Container::Wf];
+        if name == "renormalized" {
+            use TernaryEncoding as T;
+            containers.extend([T::Q2_0, T::Q2_0_G128, T::PQ2_0, T::PTQ1_0].map(Container::Gguf));
+        }
+        for container in containers {
+            let path = folder.path().join("copy");
+            let head = Target::default_head(&source, container).unwrap();
+            Target::new(container, head).write(&source, &path).unwrap();
+            assert_eq!(run(&path), expected, "{name} in {container:?}");
+        }
+    }
+}
+
+#[test]
+fn formats_without_experts_refuse_them_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |name: &str, container: Container| {
+        let source = gguf(name);
+        let target = Target::new(container, FloatEncoding::F32);
+        target.write(&source, &folder.path().join("copy")).unwrap_err().to_string()
+    };
+    let error = refused("plain", Container::Gguf(TernaryEncoding::Q2_0));
+    assert!(error.contains("not renormalized, which llama.cpp does not read: use .wf"), "{error}");
+    let error = refused("renormalized", Container::Gguf(TernaryEncoding::I2_S));
+    assert!(error.contains("the experts of a layer are one tensor of GGUF"), "{error}");
+    for container in [Container::Packed, Container::Sglbitnt] {
+        let error = refused("renormalized", container);
+        assert!(error.contains("qwen3moe is written to GGUF and .wf only"), "{error}");
+    }
+}
