@@ -1,7 +1,7 @@
 //! Converts a network and its model information to `config.json`.
 
 use serde_json::{Map, Value, json};
-use wf_core::{Activation, ActivationCodes, RopeScaling};
+use wf_core::{Activation, ActivationCodes, Network, RopeScaling};
 
 use super::{Target, experts, rope, uniform_blocks};
 use crate::encoding::{FloatEncoding, FloatKind};
@@ -19,13 +19,7 @@ pub(super) fn config_json(source: &ModelFile, target: &Target) -> String {
 pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, Value> {
     let (network, info) = (source.network(), source.info());
     let (attention, dense) = uniform_blocks(network);
-    let is_llama = attention.sub_norm.is_none() && dense.activation == Activation::Silu;
-    let (class, model_type) = match attention.qk_norm {
-        _ if experts(network).is_some() => ("Qwen3MoeForCausalLM", "qwen3_moe"),
-        Some(_) => ("Qwen3ForCausalLM", "qwen3"),
-        None if is_llama => ("LlamaForCausalLM", "llama"),
-        None => ("BitNetForCausalLM", "bitnet"),
-    };
+    let (class, model_type) = class_and_type(network);
     let mut values = Map::new();
     let mut set = |key: &str, value: Value| {
         values.insert(key.to_owned(), value);
@@ -100,6 +94,18 @@ pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, 
     });
     set("quantization_config", quantization);
     values
+}
+
+/// Returns the class of `transformers` that runs a network, and the name of its type.
+fn class_and_type(network: &Network) -> (&'static str, &'static str) {
+    let (attention, dense) = uniform_blocks(network);
+    let is_llama = attention.sub_norm.is_none() && dense.activation == Activation::Silu;
+    match attention.qk_norm {
+        _ if experts(network).is_some() => ("Qwen3MoeForCausalLM", "qwen3_moe"),
+        Some(_) => ("Qwen3ForCausalLM", "qwen3"),
+        None if is_llama => ("LlamaForCausalLM", "llama"),
+        None => ("BitNetForCausalLM", "bitnet"),
+    }
 }
 
 /// The double that prints as the float does: 1e-5, not 9.99999974e-6.

@@ -94,6 +94,11 @@ pub(super) fn store(tokens: &mut Tokens, values: __m256i) {
     unsafe { _mm256_storeu_si256(tokens.as_mut_ptr().cast(), values) };
 }
 
+/// Returns lines of zeros for at least `bytes` bytes.
+pub(super) fn lines(bytes: usize) -> Lines {
+    Lines::filled(Line([0; 64]), bytes.div_ceil(size_of::<Line>()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,9 +124,4 @@ mod tests {
             }
         }
     }
-}
-
-/// Returns lines of zeros for at least `bytes` bytes.
-pub(super) fn lines(bytes: usize) -> Lines {
-    Lines::filled(Line([0; 64]), bytes.div_ceil(size_of::<Line>()))
 }
