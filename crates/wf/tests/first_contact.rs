@@ -191,9 +191,18 @@ fn examples_run_as_they_are_printed() {
     let shell_line = |line: &str| format!("PATH='{folder_of_wf}':$PATH; {line}");
     // Examples that need minutes, a network, another model or a pager are only parsed.
     let only_parsed = |example: &str| {
-        ["wf bench", "wf load", "wf validate", "wf convert", "wf verify", "--url", "man -l"]
-            .iter()
-            .any(|word| example.contains(word))
+        [
+            "wf bench",
+            "wf load",
+            "wf validate",
+            "wf convert",
+            "wf verify",
+            "bonsai",
+            "--url",
+            "man -l",
+        ]
+        .iter()
+        .any(|word| example.contains(word))
     };
     let mut ran = 0;
     for command in commands() {
