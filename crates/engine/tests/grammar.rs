@@ -250,7 +250,7 @@ fn drafts_change_nothing() {
             }
         }
     }
-    assert!(agreed > 50, "guesses were right {agreed} times");
+    assert!(agreed > 30, "guesses were right {agreed} times");
 }
 
 #[test]

@@ -114,7 +114,7 @@ async fn props_and_metrics_report_decoding_modes() {
     let server = server();
     let (_, props) = call(&server, get("/props")).await;
     assert_eq!(props["decode"]["default"], "autoregressive");
-    assert_eq!(props["decode"]["modes"].as_array().unwrap().len(), 5);
+    assert_eq!(props["decode"]["modes"].as_array().unwrap().len(), 6);
     assert_eq!(props["decode"]["block_size"], 32);
     ask(&server, CHAT, &story(&json!({"decode": "drafted"}))).await;
     let response = tower::ServiceExt::oneshot(server, get("/metrics")).await.unwrap();

@@ -6,7 +6,7 @@
 use anyhow::Result;
 use serde::Serialize;
 use wf_engine::{RunOptions, TokenId, load_model, read_text};
-use wf_formats::ModelFile;
+use wf_formats::{ModelFile, TensorName};
 use wf_lab::eval::{cosine, score};
 use wf_model::{HeadMode, Layout, SparseMode};
 
@@ -20,6 +20,8 @@ const TEXT: &str =
 const ROUNDED: f64 = 0.999;
 /// Minimum cosine if weights were rounded to four bits.
 const COARSE: f64 = 0.99;
+/// Minimum cosine if only one of the output heads is ternary: it multiplies codes of hidden states.
+const OTHER_HEAD: f64 = 0.999_999;
 
 /// The similarity of the logits of two models.
 #[derive(Serialize)]
@@ -71,14 +73,21 @@ pub(super) fn compare(
     let (ours, theirs) = (logits(first, &ids, threads)?, logits(second, &ids, threads)?);
     let rows = || ours.iter().zip(&theirs);
     let bits = |logits: &[f32]| logits.iter().map(|l| l.to_bits()).collect::<Vec<_>>();
-    let bound = if tensors.is_coarse { COARSE } else { ROUNDED };
+    let rounded = if tensors.is_coarse { COARSE } else { ROUNDED };
+    let rounding = tensors.rounding().map(|_| rounded);
+    let same_head = has_ternary_head(first) == has_ternary_head(second);
     Ok(Probe {
         tokens: ids.len(),
         equal: rows().all(|(a, b)| bits(a) == bits(b)),
         cosine: rows().map(|(a, b)| cosine(a, b)).fold(1.0, f64::min),
-        bound: tensors.rounding().map(|_| bound),
+        bound: rounding.or((!same_head).then_some(OTHER_HEAD)),
         same_best: rows().filter(|(a, b)| best(a) == best(b)).count(),
     })
+}
+
+fn has_ternary_head(file: &ModelFile) -> bool {
+    let name = if file.network().head.tied { TensorName::Embedding } else { TensorName::Output };
+    file.tensor(name).is_some_and(|info| info.encoding.is_ternary())
 }
 
 /// Returns the tokens of a text, or else tokens spread over the vocabulary.
