@@ -14,10 +14,10 @@ import tempfile
 import numpy
 import torch
 from safetensors import safe_open
-from safetensors.numpy import save_file
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from gguf_file import byte_tokens, write
+from record import record
 
 HIDDEN, FFN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, CONTEXT = 128, 128, 2, 2, 1, 64, 512
 GROUP = 128
@@ -138,16 +138,7 @@ def main(folder):
         saved = as_saved(model)
         keys = metadata(name, experts, active, renormalize)
         write(folder / f"{name}.gguf", keys, tensors(saved, experts))
-        ids = torch.randint(len(TOKENS), (1, PROMPT))
-        with torch.no_grad():
-            logits = model(input_ids=ids).logits[0]
-        records = {
-            "ids": ids[0].to(torch.int32).numpy(),
-            "scored": numpy.array(SCORED, dtype=numpy.int32),
-            "logits": logits[SCORED].numpy(),
-        }
-        save_file(records, folder / f"{name}.safetensors")
-        (folder / f"{name}.config.json").write_text(json.dumps(config.to_dict(), indent=1) + "\n")
+        record(folder, name, model, PROMPT, SCORED)
         shapes = {name: list(values.shape) for name, values in saved.items()}
         (folder / f"{name}.tensors.json").write_text(json.dumps(shapes, indent=0) + "\n")
 

@@ -6,16 +6,15 @@ as in the Bonsai models. `transformers` runs them as plain floats.
     python tools/golden/weight_only.py tests/data/weight_only
 """
 
-import json
 import pathlib
 import sys
 
 import numpy
 import torch
-from safetensors.numpy import save_file
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from gguf_file import byte_tokens, write
+from record import record
 
 HIDDEN, FFN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, CONTEXT = 256, 256, 2, 4, 2, 64, 512
 GROUP = 128
@@ -129,16 +128,7 @@ def main(folder):
         model = Qwen3ForCausalLM(config).float().eval()
         trits = randomize(model, digits)
         write(folder / f"{name}.gguf", metadata(name, rope), tensors(model, trits, number))
-        ids = torch.randint(len(TOKENS), (1, PROMPT))
-        with torch.no_grad():
-            logits = model(input_ids=ids).logits[0]
-        records = {
-            "ids": ids[0].to(torch.int32).numpy(),
-            "scored": numpy.array(SCORED, dtype=numpy.int32),
-            "logits": logits[SCORED].numpy(),
-        }
-        save_file(records, folder / f"{name}.safetensors")
-        (folder / f"{name}.config.json").write_text(json.dumps(config.to_dict(), indent=1) + "\n")
+        record(folder, name, model, PROMPT, SCORED)
 
 
 main(pathlib.Path(sys.argv[1]))

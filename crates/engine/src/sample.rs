@@ -96,15 +96,18 @@ impl Sampler {
     /// Returns the draw of token `index` of the completion, at `position`, after the tokens `drafted`, which are not
     /// part of the completion yet.
     pub fn draw_query(&self, position: usize, index: usize, drafted: &[TokenId]) -> DrawQuery {
+        DrawQuery { draw: self.draw(position), adjustments: self.adjustments(index, drafted) }
+    }
+
+    fn draw(&self, position: usize) -> Draw {
         let p = &self.params;
-        let draw = Draw {
+        Draw {
             temperature: p.temperature,
             top_k: p.top_k_limit(),
             top_p: p.top_p,
             min_p: p.min_p,
             key: noise_key(p.seed, p.choice, position),
-        };
-        DrawQuery { draw, adjustments: self.adjustments(index, drafted) }
+        }
     }
 
     /// Computes the tokens that the grammar allows next, so that only their logits are needed.
@@ -145,8 +148,7 @@ impl Sampler {
         let confidence = if self.params.temperature == 0.0 {
             confidence(logits, sampled.token, with_entropy)
         } else {
-            let query = self.draw_query(position, index, &[]);
-            query.draw.truncate(finite(logits), &mut self.candidates);
+            self.draw(position).truncate(finite(logits), &mut self.candidates);
             let total: f64 = self.candidates.iter().map(|c| c.weight).sum();
             let share = |c: &Candidate| c.weight / total;
             let own = self.candidates.iter().find(|c| c.token == sampled.token).map_or(0.0, share);

@@ -233,7 +233,7 @@ fn drafts_change_nothing() {
     ];
     let mut agreed = 0;
     for source in &sources {
-        for (seed, temperature) in [(0, 0.0), (1, 0.8), (2, 1.4)] {
+        for (seed, temperature) in [(0, 0.0), (3, 0.8), (4, 1.4)] {
             for ignore_eos in [false, true] {
                 let base = GenerationRequest { ignore_eos, ..generate(source, seed, temperature) };
                 let (text, tokens, finish) = reply(base.clone());
@@ -250,7 +250,7 @@ fn drafts_change_nothing() {
             }
         }
     }
-    assert!(agreed > 30, "guesses were right {agreed} times");
+    assert!(agreed > 50, "guesses were right {agreed} times");
 }
 
 #[test]

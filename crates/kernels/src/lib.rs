@@ -126,9 +126,6 @@ pub trait LookupKernel: Send + Sync {
     /// Returns the maximum number of tokens and of rows in a job.
     fn max_shape(&self) -> (usize, usize);
 
-    /// Allocates the buffers of `threads` threads, so that jobs need not.
-    fn reserve(&self, threads: usize);
-
     /// Multiplies some strips of `w`, in quad lines and without scales per group, by every row of `xs`.
     /// `y.row(t)` receives the outputs of token `t`. [`multiply`] does whole matrices.
     ///

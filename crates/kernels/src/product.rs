@@ -177,7 +177,6 @@ impl<'a> Jobs<'a> {
             let plain = |w: &&TernaryMatrix| !matches!(w.scales(), StripScales::Groups { .. });
             let enough = tokens >= min_tokens && rows >= min_rows;
             if enough && in_quad_lines && matrices.iter().all(plain) {
-                lookups.reserve(pool.threads());
                 let shape = lookup_shape(lookups, (tokens, rows), pool.threads());
                 return Self { kernel, way: Way::Lookups(lookups), xs, shape };
             }

@@ -15,7 +15,7 @@ use wf_kernels::{NoiseKey, math};
 use crate::adjustment::Adjustment;
 use crate::logits::{LogitsRow, TokenLogit};
 
-/// How a token is drawn from logits.
+/// Parameters of a draw.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Draw {
     /// Divisor of the logits; 0 takes the best token.
@@ -33,7 +33,7 @@ pub struct Draw {
 /// A draw from one scored token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DrawQuery {
-    /// How to draw.
+    /// Parameters of the draw.
     pub draw: Draw,
     /// Changes of logits before the draw, by ascending token, each token once.
     pub adjustments: Vec<Adjustment>,
@@ -64,6 +64,12 @@ pub struct Candidate {
     pub logit: f32,
     /// Unnormalised probability; that of the best token is 1.
     pub weight: f64,
+}
+
+impl Candidate {
+    fn row(&self) -> TokenLogit {
+        TokenLogit { token: self.token, logit: self.logit }
+    }
 }
 
 impl Draw {
@@ -100,7 +106,7 @@ impl Draw {
         let finite = logits.filter(|row| row.logit.is_finite());
         let drawn = if self.truncates() {
             self.truncate(finite, kept);
-            self.largest_sum(kept.iter().map(|c| TokenLogit { token: c.token, logit: c.logit }))
+            self.largest_sum(kept.iter().map(Candidate::row))
         } else {
             self.largest_sum(finite)
         };
@@ -152,8 +158,7 @@ impl Draw {
 }
 
 fn rank(a: &Candidate, b: &Candidate) -> Ordering {
-    let of = |c: &Candidate| TokenLogit { token: c.token, logit: c.logit };
-    of(a).rank(&of(b))
+    a.row().rank(&b.row())
 }
 
 fn keep_top_k(kept: &mut Vec<Candidate>, k: Option<usize>) {

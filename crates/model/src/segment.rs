@@ -109,7 +109,7 @@ pub(crate) struct Row {
     pub(crate) position: usize,
 }
 
-/// What the scored rows of neighbouring segments need.
+/// Queries of the scored rows of neighbouring segments.
 #[derive(Clone, Copy)]
 pub(crate) struct RowQueries<'a> {
     segments: &'a [Segment<'a>],
@@ -117,7 +117,7 @@ pub(crate) struct RowQueries<'a> {
     skipped: usize,
 }
 
-/// What a scored row needs.
+/// The query of a scored row: the logits it needs.
 #[derive(Clone, Copy)]
 pub(crate) struct RowQuery<'a> {
     pub(crate) scoring: Scoring,

@@ -3,33 +3,25 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
-#[expect(dead_code, reason = "other tests read other types")]
-mod reference;
+mod recorded;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use reference::Reference;
+use recorded::{Golden, PAGES, bits, differences, logits, open};
 use wf_core::ActivationCodes;
 use wf_formats::encoding::encode_floats;
 use wf_formats::{
-    Container, FloatEncoding, ModelFile, OpenOptions, SafetensorsWriter, Target, TensorName,
-    TernaryEncoding,
+    Container, FloatEncoding, ModelFile, SafetensorsWriter, Target, TensorName, TernaryEncoding,
 };
 use wf_model::{
     Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, PageId, Segment, SparseMode,
-    TokenId,
 };
 
 const MODELS: [&str; 2] = ["renormalized", "plain"];
-const PAGES: usize = 16;
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/experts").join(name)
-}
-
-fn open(path: &Path) -> ModelFile {
-    ModelFile::open(path, &OpenOptions::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn gguf(name: &str) -> ModelFile {
@@ -53,51 +45,6 @@ fn load_with(file: &ModelFile, compute: Compute, activations: Option<ActivationC
     Model::load(file, compute, options, &mut |_| {}).unwrap()
 }
 
-struct Golden {
-    ids: Vec<TokenId>,
-    scored: Vec<usize>,
-    logits: Vec<Vec<f32>>,
-}
-
-fn golden(name: &str) -> Golden {
-    let reference = Reference::open(&data(&format!("{name}.safetensors")));
-    let logits = reference.floats("logits");
-    Golden {
-        ids: reference.tokens("ids"),
-        scored: reference.tokens("scored").into_iter().map(|at| at as usize).collect(),
-        logits: logits.chunks_exact(reference.cols("logits")).map(<[f32]>::to_vec).collect(),
-    }
-}
-
-/// Returns the logits of some positions, read `chunk` tokens at a time.
-fn logits(model: &mut Model, ids: &[TokenId], scored: &[usize], chunk: usize) -> Vec<Vec<f32>> {
-    let pages: Vec<PageId> = (0..PAGES as PageId).rev().collect();
-    let mut out = Logits::new(model.network().vocab_len);
-    let mut rows = Vec::new();
-    for (part, tokens) in ids.chunks(chunk).enumerate() {
-        let start = part * chunk;
-        let here = scored.iter().filter(|at| (start..start + tokens.len()).contains(at));
-        let here: Vec<usize> = here.map(|at| at - start).collect();
-        model.forward(&[Segment::causal(tokens, start, &pages, &here)], &mut out);
-        rows.extend((0..here.len()).map(|row| out.row(row).to_vec()));
-    }
-    rows
-}
-
-fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
-    rows.iter().map(|row| row.iter().map(|logit| logit.to_bits()).collect()).collect()
-}
-
-/// The median and the largest difference of logits, relative to their root mean square.
-fn differences(found: &[Vec<f32>], expected: &[Vec<f32>]) -> (f32, f32) {
-    let pairs = found.iter().flatten().zip(expected.iter().flatten());
-    let mut all: Vec<f32> = pairs.map(|(a, b)| (a - b).abs()).collect();
-    all.sort_by(f32::total_cmp);
-    let squares: f32 = expected.iter().flatten().map(|logit| logit * logit).sum();
-    let size = (squares / all.len() as f32).sqrt();
-    (all[all.len() / 2] / size, all[all.len() - 1] / size)
-}
-
 #[test]
 fn logits_are_those_of_transformers_up_to_the_codes_of_activations() {
     // By default sixteen bits, because these models are trained with activations in floats.
@@ -105,7 +52,7 @@ fn logits_are_those_of_transformers_up_to_the_codes_of_activations() {
     for (name, (activations, max_median, max)) in
         MODELS.into_iter().flat_map(|name| codes.map(|codes| (name, codes)))
     {
-        let golden = golden(name);
+        let golden = Golden::read(&data(name));
         let mut model = load_with(&gguf(name), Compute::new(2), activations);
         let found = logits(&mut model, &golden.ids, &golden.scored, 512);
         let (median, largest) = differences(&found, &golden.logits);
@@ -118,7 +65,7 @@ fn logits_are_those_of_transformers_up_to_the_codes_of_activations() {
 #[test]
 fn threads_chunks_and_instruction_sets_change_no_bit() {
     for name in MODELS {
-        let Golden { ids, scored, .. } = golden(name);
+        let Golden { ids, scored, .. } = Golden::read(&data(name));
         let file = gguf(name);
         let expected = bits(&logits(&mut load(&file, Compute::new(1)), &ids, &scored, 512));
         for isa in Compute::supported() {
@@ -134,7 +81,7 @@ fn threads_chunks_and_instruction_sets_change_no_bit() {
 #[test]
 fn other_sequences_of_a_batch_change_no_bit() {
     for name in MODELS {
-        let Golden { ids, .. } = golden(name);
+        let Golden { ids, .. } = Golden::read(&data(name));
         let mut model = load(&gguf(name), Compute::new(2));
         let prompts = [&ids[..50], &ids[50..51], &ids[60..93], &ids[100..190]];
         let pages: [&[PageId]; 4] = [&[0, 1], &[2], &[3, 4], &[5, 6, 7]];
@@ -189,7 +136,7 @@ fn float_directory(name: &str, file: &ModelFile, folder: &Path) {
 fn every_file_gives_the_same_bits() {
     for name in MODELS {
         let folder = tempfile::tempdir().unwrap();
-        let Golden { ids, scored, .. } = golden(name);
+        let Golden { ids, scored, .. } = Golden::read(&data(name));
         let source = gguf(name);
         let run = |path: &Path| {
             let file = open(path);

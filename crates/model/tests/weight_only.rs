@@ -3,31 +3,24 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
-#[expect(dead_code, reason = "other tests read other types")]
-mod reference;
+mod recorded;
 
 use std::path::{Path, PathBuf};
 
-use reference::Reference;
+use recorded::{Golden, PAGES, bits, differences, logits, open};
 use wf_formats::encoding::encode_floats;
 use wf_formats::{
-    Container, Encoding, FloatEncoding, ModelFile, OpenOptions, SafetensorsWriter, TableEncoding,
-    Target, TensorName, TernaryEncoding,
+    Container, Encoding, FloatEncoding, ModelFile, SafetensorsWriter, TableEncoding, Target,
+    TensorName, TernaryEncoding,
 };
 use wf_model::{
-    ActivationCodes, Compute, Forward, HeadMode, KvDtype, LoadError, Logits, Model, ModelOptions,
-    PageId, Segment, SparseMode, TokenId,
+    ActivationCodes, Compute, HeadMode, KvDtype, LoadError, Model, ModelOptions, SparseMode,
 };
 
 const MODELS: [&str; 2] = ["ternary-yarn", "binary-tied"];
-const PAGES: usize = 16;
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/weight_only").join(name)
-}
-
-fn open(path: &Path) -> ModelFile {
-    ModelFile::open(path, &OpenOptions::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn load(file: &ModelFile, compute: Compute, head: HeadMode) -> Result<Model, LoadError> {
@@ -52,53 +45,8 @@ fn load_with(
     Model::load(file, compute, options, &mut |_| {})
 }
 
-struct Golden {
-    ids: Vec<TokenId>,
-    scored: Vec<usize>,
-    logits: Vec<Vec<f32>>,
-}
-
-fn golden(name: &str) -> Golden {
-    let reference = Reference::open(&data(&format!("{name}.safetensors")));
-    let logits = reference.floats("logits");
-    Golden {
-        ids: reference.tokens("ids"),
-        scored: reference.tokens("scored").into_iter().map(|at| at as usize).collect(),
-        logits: logits.chunks_exact(reference.cols("logits")).map(<[f32]>::to_vec).collect(),
-    }
-}
-
-/// Returns the logits of some positions, read `chunk` tokens at a time.
-fn logits(model: &mut Model, ids: &[TokenId], scored: &[usize], chunk: usize) -> Vec<Vec<f32>> {
-    let pages: Vec<PageId> = (0..PAGES as PageId).rev().collect();
-    let mut out = Logits::new(model.network().vocab_len);
-    let mut rows = Vec::new();
-    for (part, tokens) in ids.chunks(chunk).enumerate() {
-        let start = part * chunk;
-        let here = scored.iter().filter(|at| (start..start + tokens.len()).contains(at));
-        let here: Vec<usize> = here.map(|at| at - start).collect();
-        model.forward(&[Segment::causal(tokens, start, &pages, &here)], &mut out);
-        rows.extend((0..here.len()).map(|row| out.row(row).to_vec()));
-    }
-    rows
-}
-
-fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
-    rows.iter().map(|row| row.iter().map(|logit| logit.to_bits()).collect()).collect()
-}
-
 fn best(row: &[f32]) -> usize {
     (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap()
-}
-
-/// The median and the largest difference of logits, relative to their root mean square.
-fn differences(found: &[Vec<f32>], expected: &[Vec<f32>]) -> (f32, f32) {
-    let pairs = found.iter().flatten().zip(expected.iter().flatten());
-    let mut all: Vec<f32> = pairs.map(|(a, b)| (a - b).abs()).collect();
-    all.sort_by(f32::total_cmp);
-    let squares: f32 = expected.iter().flatten().map(|logit| logit * logit).sum();
-    let size = (squares / all.len() as f32).sqrt();
-    (all[all.len() / 2] / size, all[all.len() - 1] / size)
 }
 
 #[test]
@@ -108,7 +56,7 @@ fn logits_are_those_of_transformers_up_to_the_codes_of_activations() {
     for (name, (activations, max_median, max)) in
         MODELS.into_iter().flat_map(|name| cases.map(|case| (name, case)))
     {
-        let golden = golden(name);
+        let golden = Golden::read(&data(name));
         let file = open(&data(&format!("{name}.gguf")));
         let mut model = load_with(&file, Compute::new(2), HeadMode::Auto, activations).unwrap();
         let found = logits(&mut model, &golden.ids, &golden.scored, 512);
@@ -159,7 +107,7 @@ fn unpack(file: &ModelFile, config: &Path, directory: &Path) {
 #[test]
 fn directories_of_unpacked_floats_give_the_same_bits_and_convert() {
     for name in MODELS {
-        let Golden { ids, scored, .. } = golden(name);
+        let Golden { ids, scored, .. } = Golden::read(&data(name));
         let file = open(&data(&format!("{name}.gguf")));
         let run = |file: &ModelFile| {
             let mut model = load(file, Compute::new(2), HeadMode::Auto).unwrap();
@@ -184,7 +132,7 @@ fn directories_of_unpacked_floats_give_the_same_bits_and_convert() {
 #[test]
 fn threads_chunks_and_instruction_sets_change_no_bit() {
     for (name, codes) in MODELS.into_iter().flat_map(|m| ActivationCodes::ALL.map(|c| (m, c))) {
-        let Golden { ids, scored, .. } = golden(name);
+        let Golden { ids, scored, .. } = Golden::read(&data(name));
         let file = open(&data(&format!("{name}.gguf")));
         let load = |compute, head| load_with(&file, compute, head, Some(codes)).unwrap();
         let mut model = load(Compute::new(1), HeadMode::Full);
@@ -203,7 +151,7 @@ fn threads_chunks_and_instruction_sets_change_no_bit() {
 fn every_encoding_with_groups_gives_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     for name in MODELS {
-        let Golden { ids, scored, .. } = golden(name);
+        let Golden { ids, scored, .. } = Golden::read(&data(name));
         let source = open(&data(&format!("{name}.gguf")));
         let run = |file: &ModelFile| {
             let mut model = load(file, Compute::new(2), HeadMode::Auto).unwrap();

@@ -13,7 +13,7 @@ use super::draft_costs::DraftCosts;
 /// Balance at the start of a sequence, in tokens: what one draft from masks may cost.
 const FIRST_BALANCE: f64 = 1.25;
 
-/// What every token adds to the balance: the share of the time that rejected drafts may take in the long run.
+/// Tokens that every token adds to the balance: the share of the time that rejected drafts may take in the long run.
 const ALLOWANCE: f64 = 0.01;
 
 /// Maximum of the balance: gains of the past pay for few losses.

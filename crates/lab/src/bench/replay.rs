@@ -28,7 +28,7 @@ pub(super) const POSITIONS: usize = 256;
 /// Time of a replay, in budgets of a repeated pass.
 const BUDGETS: u32 = 8;
 
-/// How far a certain token is above all others. With any vocabulary, its probability is close to 1.
+/// Distance of the logit of a certain token from all others. With any vocabulary, its probability is close to 1.
 const CERTAIN: f32 = 30.0;
 
 /// The passes that are still to be replayed.

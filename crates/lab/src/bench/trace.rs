@@ -1,7 +1,7 @@
 //! Acceptance of diffusion, recorded pass by pass from the demo model.
 //!
-//! How many masks a pass fills depends on the training of a model, the time of a pass on its shape. With
-//! a recording of the former, `replay.rs` measures the speed of diffusion on shapes that no one has
+//! The number of masks that a pass fills depends on the training of a model, its time on the shape. With a
+//! recording of the former, `replay.rs` measures the speed of diffusion on shapes that no one has
 //! trained for it.
 
 use std::collections::VecDeque;

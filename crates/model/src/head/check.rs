@@ -4,6 +4,8 @@ use std::fmt;
 
 use wf_core::TokenId;
 
+use crate::logits;
+
 /// A row for which a scan gives something else than the full head.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Difference {
@@ -96,14 +98,10 @@ pub(crate) fn difference(
     Some(Difference { row: 0, scan, kind })
 }
 
+/// Returns the best token and its score; token 0 and −∞ if no score is finite.
 fn best(scores: &[f32]) -> (TokenId, f32) {
-    let mut best = (0, f32::NEG_INFINITY);
-    for (&score, token) in scores.iter().zip(0..) {
-        if score.is_finite() && score > best.1 {
-            best = (token, score);
-        }
-    }
-    best
+    let token = logits::best(scores);
+    token.map_or((0, f32::NEG_INFINITY), |token| (token, scores[token as usize]))
 }
 
 #[cfg(test)]

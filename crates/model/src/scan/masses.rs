@@ -19,7 +19,7 @@ const BUCKETS_PER_E: f64 = 64.0;
 /// More than the relative rounding errors of sums of weights.
 const SLACK: f64 = 1e-9;
 
-/// What bounds tell about a token.
+/// The decision of top-p about a token, as far as bounds allow one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Kept,

@@ -22,29 +22,32 @@
 mod candidates;
 mod draw;
 mod first_depth;
+mod found;
 mod hidden;
 mod masses;
 mod nibbles;
+mod plan;
 mod quantize;
 mod rounding;
 mod row;
 
 use wf_kernels::{
-    Int8Matrix, NoiseKey, PAIR, QuantBatch, QuantRow, RowBounds, ScoreBounds, Strip, int8_pair_dots,
+    Int8Matrix, PAIR, QuantBatch, QuantRow, RowBounds, ScoreBounds, Strip, int8_pair_dots,
 };
 
 use crate::compute::Compute;
 use crate::embed::FloatTable;
 use crate::head::HeadCounts;
-use crate::logits::{Logits, MAX_SHARE, TokenLogit};
-use crate::segment::{RowQueries, RowQuery, Scoring};
-use candidates::{Candidates, TooMany};
-use draw::DrawSearch;
+use crate::logits::{Logits, TokenLogit};
+use crate::segment::RowQueries;
+use candidates::Candidates;
 use first_depth::FirstDepth;
+use found::Found;
 use hidden::{HiddenCodes, State};
 use masses::Masses;
 use nibbles::Nibbles;
-use row::{RowScan, bits_of_strip};
+use plan::RowPlan;
+use row::RowScan;
 
 /// Number of rows in a strip of a matrix of codes.
 const STRIP: usize = 16;
@@ -57,9 +60,6 @@ const STRIPS_PER_PAIR: usize = PAIR / STRIP;
 
 /// Maximum number of hidden states scanned at once, which bounds the size of the buffers.
 pub(crate) const SCANNED_AT_ONCE: usize = 32;
-
-/// Largest error of a candidate, relative to the bound of nibbles, at which that bound is trusted.
-const MAX_TRUSTED_ERROR: f32 = 5.0 / 8.0;
 
 /// Number of bits of the codes that are scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Depth {
     }
 }
 
-/// Hidden states, and what each needs.
+/// Hidden states and their queries.
 #[derive(Clone, Copy)]
 pub(crate) struct ScanQueries<'a> {
     pub(crate) hidden: &'a [f32],
@@ -458,123 +458,6 @@ impl Scan {
             bounds.truncate(width);
         }
         bounds
-    }
-}
-
-/// What the scan of a row needs to know of its query.
-struct RowPlan<'a> {
-    query: RowQuery<'a>,
-    /// Tokens to search among; `None` for all.
-    searched: Option<&'a [u32]>,
-    noise: Option<(NoiseKey, f32)>,
-    keeps_estimates: bool,
-}
-
-impl<'a> RowPlan<'a> {
-    /// Tokens with adjustments are scored apart, so they are not searched; `mask` is for the others.
-    fn new(query: RowQuery<'a>, mask: &'a mut [u32]) -> Self {
-        let draw = query.draw.map(|query| query.draw).filter(|_| query.scoring == Scoring::Draw);
-        let adjusted = query.draw.map_or(&[][..], |query| &query.adjustments);
-        let mut searched = query.allowed;
-        if !adjusted.is_empty() {
-            match query.allowed {
-                Some(allowed) => mask.copy_from_slice(allowed),
-                None => mask.fill(u32::MAX),
-            }
-            for token in adjusted.iter().map(|adjusted| adjusted.token as usize) {
-                mask[token / WORD] &= !(1 << (token % WORD));
-            }
-            searched = Some(mask);
-        }
-        Self {
-            query,
-            searched,
-            noise: draw.map(|draw| (draw.key, draw.factor() as f32)),
-            keeps_estimates: draw.is_some_and(|draw| draw.top_p < 1.0),
-        }
-    }
-
-    /// Returns the largest bounds of a strip.
-    fn bounds(
-        &self,
-        cx: &Compute,
-        strip: usize,
-        mut bounds: ScoreBounds,
-        estimates: &mut [f32; STRIP],
-    ) -> Bounds {
-        if let Some(bits) = self.searched {
-            bounds.keep(bits_of_strip(bits, strip));
-        }
-        let (estimate, upper) = (bounds.best_estimate, bounds.best_upper);
-        let Some((key, factor)) = self.noise else {
-            return Bounds { estimate, upper, ..Bounds::NONE };
-        };
-        if self.keeps_estimates {
-            *estimates = bounds.estimate;
-        }
-        cx.kernel.perturb_bounds(key, (strip * STRIP) as u32, factor, &mut bounds);
-        let (drawn_estimate, drawn_upper) = (bounds.best_estimate, bounds.best_upper);
-        Bounds { estimate, upper, drawn_estimate, drawn_upper }
-    }
-}
-
-/// What the scan of a row found.
-struct Found<'a> {
-    row: RowScan<'a>,
-    strips: &'a [Bounds],
-    estimates: &'a [[f32; STRIP]],
-}
-
-impl Found<'_> {
-    /// Scores the tokens that the row needs.
-    fn score(
-        &self,
-        query: &RowQuery<'_>,
-        (candidates, masses): &mut (Candidates, Masses),
-        out: &mut Vec<TokenLogit>,
-    ) -> Outcome {
-        let RowScan { scan, depth, .. } = self.row;
-        candidates.clear();
-        out.clear();
-        let max = scan.vocab_len / MAX_SHARE;
-        let adjusted = query.draw.map_or(0, |draw| draw.adjustments.len());
-        let is_large = matches!(query.scoring, Scoring::Top(k) if k > max) || adjusted > max;
-        if !self.row.is_finite() || is_large {
-            return Outcome::Whole;
-        }
-        let searched = self.search(query, max, candidates, masses, out);
-        let is_trusted = depth == Depth::Bytes || candidates.max_error <= MAX_TRUSTED_ERROR;
-        match searched {
-            Ok(()) if is_trusted => Outcome::Picked(candidates.known.len()),
-            _ if depth == Depth::Nibbles => Outcome::Widen,
-            _ => Outcome::Whole,
-        }
-    }
-
-    fn search(
-        &self,
-        query: &RowQuery<'_>,
-        max: usize,
-        candidates: &mut Candidates,
-        masses: &mut Masses,
-        out: &mut Vec<TokenLogit>,
-    ) -> Result<(), TooMany> {
-        let (row, strips, estimates) = (&self.row, self.strips, self.estimates);
-        let adjusted = query.draw.iter().flat_map(|draw| &draw.adjustments);
-        let adjusted = adjusted.map(|adjusted| adjusted.token);
-        candidates.add(row, adjusted.filter(|token| query.allows(*token)));
-        match (query.scoring, query.draw) {
-            (Scoring::Top(k), _) => candidates.add_best(row, strips, k, max)?,
-            (Scoring::Draw, Some(query)) => {
-                let search = DrawSearch { row, query, strips, estimates, candidates, max };
-                out.extend(search.find(masses)?);
-                return Ok(());
-            }
-            _ => return Err(TooMany),
-        }
-        out.extend(&candidates.known);
-        out.sort_unstable_by_key(|row| row.token);
-        Ok(())
     }
 }
 

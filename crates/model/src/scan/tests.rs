@@ -1,8 +1,8 @@
 //! Scans agree with the whole table, also on adversarial tables.
 
 use wf_formats::FloatEncoding;
-use wf_kernels::Pool;
 use wf_kernels::half::f32_to_bf16;
+use wf_kernels::{NoiseKey, Pool};
 
 use super::hidden::HiddenCodes;
 use super::*;
@@ -10,7 +10,7 @@ use crate::adjustment::Adjustment;
 use crate::draw::{Draw, DrawQuery};
 use crate::head::difference;
 use crate::logits::LogitsRow;
-use crate::segment::Segment;
+use crate::segment::{Scoring, Segment};
 
 /// SplitMix64.
 struct Random(u64);

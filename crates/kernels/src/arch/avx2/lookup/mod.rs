@@ -25,7 +25,7 @@ use crate::ternary::StripScales;
 use crate::{Layout, LookupKernel, QuantRow, Strip, TernaryMatrix};
 use index::index_line;
 use sums::BandSums;
-use work::Work;
+use work::{Work, with_work};
 
 /// Numbers of sixteen tokens, a register.
 type Tokens = [i16; 16];
@@ -62,10 +62,6 @@ impl LookupKernel for Avx2<Madd> {
         (BLOCK, MAX_ROWS)
     }
 
-    fn reserve(&self, threads: usize) {
-        work::reserve(threads);
-    }
-
     fn multiply_strips(
         &self,
         w: &TernaryMatrix,
@@ -78,10 +74,9 @@ impl LookupKernel for Avx2<Madd> {
         assert_eq!(w.layout(), Layout::QuadLines, "bytes of four trits");
         assert!(xs.len() <= BLOCK && STRIP * strips.len() <= MAX_ROWS, "no more than a block");
         assert!(xs.iter().all(|x| x.codes().len() == w.padded_cols()), "one code per column");
-        let mut work = work::take();
+        let block = Block { w, strips, xs };
         // SAFETY: `self` exists, so the CPU has the features.
-        unsafe { Block { w, strips, xs }.multiply(*self, &mut work, y) };
-        work::give_back(work);
+        with_work(|work| unsafe { block.multiply(*self, work, y) });
     }
 }
 

@@ -1,6 +1,6 @@
-//! The buffers of a job. Threads share them, because a thread that waits for work needs none.
+//! The buffers of a job.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::cell::RefCell;
 
 use super::sums::BandSums;
 use super::tables::lines;
@@ -36,25 +36,11 @@ impl Work {
     }
 }
 
-static UNUSED: Mutex<Vec<Work>> = Mutex::new(Vec::new());
-
-fn unused() -> MutexGuard<'static, Vec<Work>> {
-    UNUSED.lock().unwrap_or_else(PoisonError::into_inner)
+thread_local! {
+    static WORK: RefCell<Option<Work>> = const { RefCell::new(None) };
 }
 
-/// Makes sure that `threads` threads find buffers, so that [`take`] does not allocate in a job.
-pub(super) fn reserve(threads: usize) {
-    let mut unused = unused();
-    while unused.len() < threads {
-        unused.push(Work::new());
-    }
-}
-
-pub(super) fn take() -> Work {
-    let work = unused().pop();
-    work.unwrap_or_else(Work::new)
-}
-
-pub(super) fn give_back(work: Work) {
-    unused().push(work);
+/// Calls `job` with the buffers of this thread, which its first call allocates.
+pub(super) fn with_work(job: impl FnOnce(&mut Work)) {
+    WORK.with_borrow_mut(|work| job(work.get_or_insert_with(Work::new)));
 }
