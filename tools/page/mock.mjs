@@ -19,7 +19,7 @@ const PROPS = {
   architecture: "mock",
   isa: "any",
   threads: 1,
-  kv: "f32",
+  kv: "bf16",
   kv_tokens: 8192,
   system_fingerprint: "mock",
   build_info: "mock",

@@ -38,7 +38,7 @@ def check(binary, source, encoding, directory):
         theirs.eval(ids)
         listed = ",".join(map(str, ids))
         logits = json.loads(
-            wf(binary, "eval", "logits", path, "--ids", listed, "--activation", "silu", "--all", "--json")
+            wf(binary, "eval", "logits", path, "--ids", listed, "--activation", "silu", "--kv", "f32", "--all", "--json")
         )["logits"]
         a, b = np.array(logits), np.array(theirs.scores[len(ids) - 1])
         lowest = min(lowest, a @ b / np.sqrt((a @ a) * (b @ b)))

@@ -46,7 +46,7 @@ def check(binary, source, directory):
             theirs = model(torch.tensor([ids])).logits[0, -1].double().numpy()
             rounded = plain(torch.tensor([ids])).logits[0, -1].double().numpy()
         listed = ",".join(map(str, ids))
-        logits = json.loads(wf(binary, "eval", "logits", path, "--ids", listed, "--all", "--json"))["logits"]
+        logits = json.loads(wf(binary, "eval", "logits", path, "--ids", listed, "--kv", "f32", "--all", "--json"))["logits"]
         a = np.array(logits)
         lowest = min(lowest, a @ theirs / np.sqrt((a @ a) * (theirs @ theirs)))
         assert a.argmax() == theirs.argmax(), f"{text!r}: best token"

@@ -90,7 +90,7 @@ impl Default for RunOptions {
             threads: 1,
             cpus: None,
             layout: None,
-            kv: KvDtype::F32,
+            kv: KvDtype::default(),
             activations: None,
             context_len: None,
             max_batch_tokens: 256,

@@ -10,7 +10,7 @@ use wf_engine::{
     TextEvent, TokenId, load_model, open_model, read_text,
 };
 use wf_formats::{Container, FloatEncoding, ModelFile, OpenOptions, Target, TernaryEncoding};
-use wf_model::{Forward, Logits, Segment, SparseMode};
+use wf_model::{Forward, KvDtype, Logits, Segment, SparseMode};
 use wf_text::ChatMessage;
 
 /// Margin below which float32 cannot distinguish the best two tokens, once a rounding tie has flipped.
@@ -63,7 +63,13 @@ fn demo_path() -> PathBuf {
 }
 
 fn options() -> RunOptions {
-    RunOptions { threads: 2, context_len: Some(128), max_batch_tokens: 64, ..RunOptions::default() }
+    RunOptions {
+        threads: 2,
+        kv: KvDtype::F32,
+        context_len: Some(128),
+        max_batch_tokens: 64,
+        ..RunOptions::default()
+    }
 }
 
 fn demo() -> OpenedModel {

@@ -122,7 +122,12 @@ const SAFE_MARGIN: f32 = 0.05;
 fn each_pass_of_the_reference_decides_as_we_do() {
     let path = repository().join("tests/data/demo-block-passes.json");
     let recorded: Vec<Recorded> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    let options = RunOptions { threads: 2, context_len: Some(256), ..RunOptions::default() };
+    let options = RunOptions {
+        threads: 2,
+        context_len: Some(256),
+        kv: KvDtype::F32,
+        ..RunOptions::default()
+    };
     let file = ModelSource::Path(demo_path()).open(&options.open).unwrap();
     let mut model = load_model(&file, &options, &mut |_| {}).unwrap();
     let mask = model.info().block_diffusion.unwrap().mask_token;

@@ -10,7 +10,7 @@ use wf_engine::{
     EmbeddingRequest, Frontend, ModelSource, Pooling, RunOptions, TokenId, open_model,
 };
 use wf_formats::{Container, FloatEncoding, ModelFile, OpenOptions, Target, TernaryEncoding};
-use wf_model::Compute;
+use wf_model::{Compute, KvDtype};
 
 const FAMILIES: [&str; 2] = ["qwen3", "gemma3"];
 
@@ -51,7 +51,8 @@ fn all_bits(frontend: &Frontend, golden: &[Golden]) -> Vec<Vec<u32>> {
 #[test]
 fn vectors_equal_those_of_transformers() {
     for family in FAMILIES {
-        let frontend = open(data(&format!("{family}.gguf")), &RunOptions::default());
+        let options = RunOptions { kv: KvDtype::F32, ..RunOptions::default() };
+        let frontend = open(data(&format!("{family}.gguf")), &options);
         assert_eq!(frontend.pooling(), Pooling::Last, "as the file says");
         for one in golden(family) {
             assert_eq!(frontend.text().embed_ids(&one.text), one.ids, "{family}: {:?}", one.text);

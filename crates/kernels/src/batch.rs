@@ -67,10 +67,17 @@ impl QuantBatch {
     /// # Panics
     ///
     /// Panics as [`quantize`](Self::quantize) does.
-    pub fn quantize_shifted(&mut self, pool: &Pool, x: &[f32], shifts: &[f32]) {
+    pub fn quantize_shifted(
+        &mut self,
+        kernel: &dyn Kernel,
+        pool: &Pool,
+        x: &[f32],
+        shifts: &[f32],
+    ) {
         let cols = shifts.len();
         self.resize(x.len(), cols);
-        self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), 1, false, |i, _, row| {
+        let tiled = self.uses_tiles(kernel);
+        self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), 1, tiled, |i, _, row| {
             row[0].quantize_shifted(&x[i * cols..][..cols], shifts);
         });
     }

@@ -4,19 +4,19 @@
 //! Hardware conversions are used only where they give the same bits.
 
 /// Converts a float to bf16.
+#[inline]
 pub fn f32_to_bf16(value: f32) -> u16 {
     let bits = value.to_bits();
-    if value.is_nan() {
-        // Dropping the low half could leave an infinity: set the quiet bit.
-        return (bits >> 16) as u16 | 0x0040;
-    }
     // Adding just under half of the last kept bit carries exactly when rounding goes up; the lowest
     // kept bit joins in so that a tie goes to even. The carry out of f32::MAX is infinity, as due.
-    let lowest_kept = bits >> 16 & 1;
-    ((bits + 0x7fff + lowest_kept) >> 16) as u16
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    // Dropping the low half of a NaN could leave an infinity: set the quiet bit.
+    let nan = bits >> 16 | 0x0040;
+    (if value.is_nan() { nan } else { rounded }) as u16
 }
 
 /// Converts bf16 to a float, exactly.
+#[inline]
 pub fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }

@@ -88,8 +88,18 @@ pub fn int8_pair_dots(
     if let Some(tiles) = kernel.tile_kernel().filter(|_| xs.tiles().tiles_per_band() > 0) {
         return tiles.int8_dots(w, pair, xs, y);
     }
+    each_strip(w, pair, y, |strip, y| kernel.int8_dots(w, strip, xs.rows(), y));
+}
+
+/// Calls `dots` for each strip of a pair, with its columns of `y`.
+pub(crate) fn each_strip<P: Packing>(
+    w: &CodeMatrix<P>,
+    pair: usize,
+    y: &mut Strip<'_, i32>,
+    dots: impl Fn(usize, &mut Strip<'_, i32>),
+) {
     for (i, strip) in (2 * pair..w.strips().min(2 * (pair + 1))).enumerate() {
-        kernel.int8_dots(w, strip, xs.rows(), &mut y.columns(STRIP * i, w.strip_height(strip)));
+        dots(strip, &mut y.columns(STRIP * i, w.strip_height(strip)));
     }
 }
 

@@ -38,6 +38,9 @@ pub(crate) trait Simd: Copy {
     /// Loads sixteen bf16 values.
     fn load_bf16(self, values: &[u16; 16]) -> Self::Lanes;
 
+    /// Loads sixteen pairs of bf16 values: the first of each pair, and the second.
+    fn load_bf16_pairs(self, pairs: &[[u16; 2]; 16]) -> [Self::Lanes; 2];
+
     /// Loads sixteen f16 values, with the bits of [`crate::half::f16_to_f32`].
     fn load_f16(self, values: &[u16; 16]) -> Self::Lanes;
 
@@ -283,6 +286,13 @@ pub(crate) mod tests {
             cpu.load_f16(&bits).store(&mut f16);
             assert_eq!(bf16.map(f32::to_bits), bits.map(|bits| bf16_to_f32(bits).to_bits()));
             assert_eq!(f16.map(f32::to_bits), bits.map(|bits| f16_to_f32(bits).to_bits()));
+            let pairs = bits.map(|bits| [bits, !bits]);
+            let [mut first, mut second] = [[0.0; 16]; 2];
+            let [evens, odds] = cpu.load_bf16_pairs(&pairs);
+            evens.store(&mut first);
+            odds.store(&mut second);
+            assert_eq!(first.map(f32::to_bits), bf16.map(f32::to_bits));
+            assert_eq!(second.map(f32::to_bits), bits.map(|bits| bf16_to_f32(!bits).to_bits()));
         }
     }
 

@@ -56,7 +56,9 @@ pub use arch::{
     DotInstruction, Isa, ReadBuffer, ReadMode, dot_instructions, limit_malloc_arenas,
     prefer_huge_pages,
 };
-pub use attend::{AttendScratch, CHUNK, Queries, attend, clear_parts, finish_parts, part_len};
+pub use attend::{
+    AttendScratch, CHUNK, Queries, attend, attend_parts, clear_parts, finish_parts, part_len,
+};
 pub use batch::QuantBatch;
 pub use bounds::{RowBounds, ScoreBounds, VectorBounds};
 pub use codes::CodeRows;
@@ -66,7 +68,7 @@ pub use int8::{Int8Matrix, int8_pair_dots, int8_products};
 pub use isa::UnknownIsa;
 pub use kv::{KvHead, KvRows, KvShape, KvSlot, KvStore, PAGE_LEN};
 pub use layout::Layout;
-pub use nibble::NibbleMatrix;
+pub use nibble::{NibbleMatrix, nibble_pair_dots};
 pub use noise::NoiseKey;
 pub use operations::{AttentionKernel, FloatKernel, TableKernel, TernaryKernel};
 pub use pool::{Pool, Strip};
@@ -172,6 +174,28 @@ pub trait TileKernel: Send + Sync {
     ///
     /// Panics if the shapes do not match, or if `xs` was quantized for a kernel without tiles.
     fn int8_dots(&self, w: &Int8Matrix, pair: usize, xs: &QuantBatch, y: &mut Strip<'_, i32>);
+
+    /// As [`int8_dots`](Self::int8_dots), for codes of four bits.
+    fn nibble_dots(&self, w: &NibbleMatrix, pair: usize, xs: &QuantBatch, y: &mut Strip<'_, i32>);
+
+    /// Returns `true` if tiles multiply numbers in bf16.
+    fn multiplies_bf16(&self) -> bool;
+
+    /// Does what [`AttentionKernel::attend_chunk`] does, with the same bits, for keys and values in bf16.
+    /// [`attend_parts`] does so for every type.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the shapes do not match, if keys and values have another type, or if tiles do not multiply
+    /// bf16.
+    fn attend_chunk(
+        &self,
+        q: &Queries<'_>,
+        kv: &KvHead<'_>,
+        chunk: usize,
+        scratch: &mut AttendScratch,
+        parts: &mut [f32],
+    );
 }
 
 /// Returns the kernels this CPU can run, in ascending order of speed.

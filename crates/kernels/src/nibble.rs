@@ -6,6 +6,8 @@
 
 use crate::code_matrix::{CodeMatrix, Packing};
 use crate::int_lanes::CodeWidth;
+use crate::int8::each_strip;
+use crate::{Kernel, QuantBatch, Strip};
 
 /// Columns in a line.
 pub(crate) const NIBBLE_LINE_COLS: usize = 8;
@@ -41,6 +43,24 @@ impl Packing for Nibbles {
             *code = ((bytes[column % 4] >> (column / 4 * 4)) & 15).cast_signed();
         }
     }
+}
+
+/// As [`int8_pair_dots`](crate::int8_pair_dots), for codes of four bits.
+///
+/// # Panics
+///
+/// Panics if the shapes do not match.
+pub fn nibble_pair_dots(
+    kernel: &dyn Kernel,
+    w: &NibbleMatrix,
+    pair: usize,
+    xs: &QuantBatch,
+    y: &mut Strip<'_, i32>,
+) {
+    if let Some(tiles) = kernel.tile_kernel().filter(|_| xs.tiles().tiles_per_band() > 0) {
+        return tiles.nibble_dots(w, pair, xs, y);
+    }
+    each_strip(w, pair, y, |strip, y| kernel.nibble_dots(w, strip, xs.rows(), y));
 }
 
 impl CodeWidth for Nibbles {

@@ -4,7 +4,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Kernel, Pool, QuantBatch, Scales, TernaryMatrix, multiply};
+use crate::{
+    AttendScratch, Kernel, KvDtype, KvShape, KvSlot, KvStore, PAGE_LEN, Pool, QuantBatch, Queries,
+    Scales, TernaryMatrix, attend_parts, multiply, part_len,
+};
 
 /// Returns `true` if `candidate` multiplies with the same bits as `reference`.
 pub(crate) fn same_bits(candidate: &dyn Kernel, reference: &dyn Kernel) -> bool {
@@ -21,6 +24,30 @@ pub(crate) fn same_bits(candidate: &dyn Kernel, reference: &dyn Kernel) -> bool 
             bits(candidate) == bits(reference)
         })
     })
+}
+
+/// Returns `true` if `candidate` attends over bf16 keys and values with the same bits as `reference`.
+pub(crate) fn same_attention(candidate: &dyn Kernel, reference: &dyn Kernel) -> bool {
+    let (head_dim, heads, visible) = (80, 5, [69, 70, 71, 72_usize]);
+    let pages: Vec<u32> = (0..visible[3].div_ceil(PAGE_LEN) as u32).collect();
+    let shape = KvShape { layers: 1, pages: pages.len(), heads: 1, head_dim };
+    let mut store = KvStore::new(KvDtype::Bf16, shape);
+    for position in 0..visible[3] {
+        let row = |salt: usize| floats((2 * position + salt) * head_dim, head_dim);
+        store.write(reference, KvSlot::new(0, &pages, position), &row(0), &row(1));
+    }
+    let (kv, stride) = (store.head(0, 0, &pages), heads * head_dim);
+    let data = floats(12_345, visible.len() * stride);
+    let q = Queries { data: &data, stride, heads, visible: &visible, window: None, scale: 0.3 };
+    let bits = |kernel| {
+        let queries = visible.len() * heads;
+        let mut scratch = AttendScratch::new(queries, head_dim);
+        let mut parts = vec![0.0; queries * part_len(head_dim)];
+        scratch.prepare(kernel, &q, &kv);
+        attend_parts(kernel, &q, &kv, 0, &mut scratch, &mut parts);
+        parts.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+    };
+    bits(candidate) == bits(reference)
 }
 
 /// Returns `true` if `candidate` is faster than `reference` on a product of some tokens. Takes
@@ -78,6 +105,11 @@ impl Subject {
     }
 }
 
+/// Returns numbers from -1 to 1 that look random.
+fn floats(first: usize, len: usize) -> Vec<f32> {
+    (first..first + len).map(|i| f32::from(mixed(i) as i16) / 32768.0).collect()
+}
+
 /// Returns a number that looks random.
 fn mixed(i: usize) -> u32 {
     (i as u32 ^ 0x5bd1).wrapping_mul(0x9e37_79b9).rotate_left(15).wrapping_mul(0x85eb_ca6b) >> 7
@@ -92,6 +124,7 @@ mod tests {
     fn kernels_that_agree_pass() {
         for kernel in crate::supported() {
             assert!(same_bits(kernel, &crate::arch::Scalar), "{}", kernel.isa());
+            assert!(same_attention(kernel, &crate::arch::Scalar), "{}", kernel.isa());
         }
     }
 

@@ -21,7 +21,7 @@ use wf_kernels::{
 
 /// The hash that all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
 /// changes what models answer: it must be meant, and be announced as new numerics.
-const NUMERICS_V2: u64 = 0x5b28_1cc7_83c7_a8f4;
+const NUMERICS_V3: u64 = 0xcf77_ab70_4381_85c6;
 
 const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
 
@@ -101,7 +101,7 @@ fn a_planted_error_is_caught_by_its_check() {
 fn all_cpus_agree() {
     for kernel in supported() {
         let hash = numerics(kernel);
-        assert_eq!(hash, NUMERICS_V2, "{:#018x} on {}", hash, kernel.isa());
+        assert_eq!(hash, NUMERICS_V3, "{:#018x} on {}", hash, kernel.isa());
     }
 }
 

@@ -7,7 +7,8 @@
 
 use wf_core::{Attention, Network};
 use wf_kernels::{
-    AttendScratch, CHUNK, KvHead, Queries, attend, clear_parts, finish_parts, part_len,
+    AttendScratch, CHUNK, KvHead, Queries, attend, attend_parts, clear_parts, finish_parts,
+    part_len,
 };
 
 use crate::compute::Compute;
@@ -140,7 +141,7 @@ impl<'a> TiledStep<'a> {
                 let parts = &mut slot[(first - start) * row_len..][..run * row_len];
                 if q.chunks().contains(&chunk) {
                     s.prepare(kernel, &q, &kv);
-                    kernel.attend_chunk(&q, &kv, chunk, s, parts);
+                    attend_parts(kernel, &q, &kv, chunk, s, parts);
                 } else {
                     clear_parts(parts);
                 }

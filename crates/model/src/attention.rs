@@ -65,14 +65,15 @@ impl AttentionBlock<'_> {
             norm_heads(cx, of_queries, query, &mut s.heads);
             norm_heads(cx, of_keys, key, &mut s.heads);
         }
-        cx.pool.rows(query, query_len, |row, query| {
-            for head in query.chunks_exact_mut(recipe.head_dim) {
+        cx.pool.row_pairs((query, query_len), (key, kv_len), |row, query, key| {
+            for head in
+                query.chunks_exact_mut(recipe.head_dim).chain(key.chunks_exact_mut(recipe.head_dim))
+            {
                 self.rotate(cx, rows[row].position, head);
             }
         });
         let slot = |row: usize| (batch[rows[row].segment].pages, rows[row].position);
-        let rotate = |row: usize, head: &mut [f32]| self.rotate(cx, rows[row].position, head);
-        kv.write(cx, layer, (key, value), slot, rotate);
+        kv.write(cx, layer, (key, value), slot);
         s.clock.lap(Phase::Rotary);
 
         let heads = &mut s.heads[..rows.len() * query_len];

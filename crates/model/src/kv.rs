@@ -45,21 +45,20 @@ impl KvPool {
     }
 
     /// Writes the keys and values of some tokens to a layer. `slot` returns the pages and the position of
-    /// each; `prepare` changes each head of its key first.
+    /// each.
     pub(crate) fn write<'p>(
         &mut self,
         cx: &Compute,
         layer: usize,
-        (keys, values): (&mut [f32], &[f32]),
+        (keys, values): (&[f32], &[f32]),
         slot: impl Fn(usize) -> (&'p [PageId], usize) + Sync,
-        prepare: impl Fn(usize, &mut [f32]) + Sync,
     ) {
         let slot = |row| {
             let (pages, position) = slot(row);
             KvSlot::new(layer, pages, position)
         };
         let rows = KvRows { keys, values, slot };
-        self.store.write_rows(cx.kernel, &cx.pool, layer, rows, prepare);
+        self.store.write_rows(cx.kernel, &cx.pool, layer, rows);
     }
 
     /// Returns one K/V head of a layer, seen through the pages of a sequence.

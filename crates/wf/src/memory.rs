@@ -150,8 +150,8 @@ mod tests {
         let file = demo::source().open(&options.open).unwrap();
         let need = Need::of(&file, &options);
         assert!((10_000_000..30_000_000).contains(&need.weights), "{need:?}");
-        // 12 layers, 2 heads of 64 elements, keys and values, 4 bytes each.
-        assert_eq!((need.kv, need.tokens), (2048 * 12 * 2 * 64 * 2 * 4, 2048));
+        // 12 layers, 2 heads of 64 elements, keys and values, 2 bytes each.
+        assert_eq!((need.kv, need.tokens), (2048 * 12 * 2 * 64 * 2 * 2, 2048));
         let few =
             RunOptions { context_len: Some(64), kv_capacity: KvCapacity::Bytes(12), ..options };
         assert_eq!(Need::of(&file, &few).kv, 12);

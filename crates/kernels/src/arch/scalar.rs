@@ -39,6 +39,9 @@ impl Simd for Scalar {
         fn load(self, values: &[f32; 16]) -> Array { Array(*values) }
         fn load_i32(self, values: &[i32; 16]) -> Array { Array(values.map(|value| value as f32)) }
         fn load_bf16(self, values: &[u16; 16]) -> Array { Array(values.map(bf16_to_f32)) }
+        fn load_bf16_pairs(self, pairs: &[[u16; 2]; 16]) -> [Array; 2] {
+            [0, 1].map(|i| Array(pairs.map(|pair| bf16_to_f32(pair[i]))))
+        }
         fn load_f16(self, values: &[u16; 16]) -> Array { Array(values.map(f16_to_f32)) }
     }
 }

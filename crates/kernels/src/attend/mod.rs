@@ -10,6 +10,7 @@
 //! no sum crosses a vector. Positions that are not visible to a row may be computed along with their
 //! neighbours, but nothing of them is ever added to anything.
 
+pub(crate) mod bf16;
 mod float;
 mod int8;
 
@@ -18,8 +19,8 @@ use std::ops::Range;
 use crate::KvDtype;
 use crate::float::exp;
 use crate::int_lanes::WeightPair;
-use crate::kv::{KvHead, PAGE_LEN, TILE};
-use crate::lanes::{AsBf16, AsE4m3, AsE5m2, AsF16, AsF32, F32x16, Simd};
+use crate::kv::{BLOCK, KvHead, PAGE_LEN, TILE};
+use crate::lanes::{AsE4m3, AsE5m2, AsF16, AsF32, F32x16, Simd};
 use crate::sums::IntSums;
 use crate::{Kernel, QuantRow, Strip};
 
@@ -45,7 +46,7 @@ pub struct Queries<'a> {
 
 impl<'a> Queries<'a> {
     /// Number of query heads of all rows.
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.heads * self.visible.len()
     }
 
@@ -72,6 +73,14 @@ impl<'a> Queries<'a> {
         &self.data[self.row(query) * self.stride + query % self.heads * head_dim..][..head_dim]
     }
 
+    /// Returns the smallest range with every position of a chunk that is visible to some row.
+    fn positions(&self, chunk: usize) -> Range<usize> {
+        let rows = (0..self.visible.len()).map(|row| self.seen(row, chunk));
+        let first = rows.clone().map(|seen| seen.start).min().unwrap_or(0);
+        let end = rows.map(|seen| seen.end).max().unwrap_or(0);
+        first..end
+    }
+
     /// Returns the positions of a chunk that are visible to a row.
     #[inline(always)]
     fn seen(&self, row: usize, chunk: usize) -> Range<usize> {
@@ -87,6 +96,10 @@ pub struct AttendScratch {
     /// The same weights as integers.
     weights: Vec<WeightPair>,
     codes: Vec<QuantRow>,
+    /// The queries, rounded to bf16.
+    rounded: Vec<f32>,
+    /// The queries or the weights as bf16.
+    bits: Vec<u16>,
     parts: Vec<f32>,
     next: Vec<f32>,
 }
@@ -94,10 +107,13 @@ pub struct AttendScratch {
 impl AttendScratch {
     /// Creates buffers for at most `queries` query heads.
     pub fn new(queries: usize, head_dim: usize) -> Self {
+        let key_len = head_dim.next_multiple_of(BLOCK);
         Self {
             scores: vec![0.0; queries * CHUNK],
             weights: vec![[0; 2]; queries * CHUNK / 2],
             codes: vec![QuantRow::with_capacity(head_dim); queries],
+            rounded: vec![0.0; queries * key_len],
+            bits: vec![0; queries * key_len.max(CHUNK)],
             parts: vec![0.0; queries * part_len(head_dim)],
             next: vec![0.0; queries * part_len(head_dim)],
         }
@@ -140,7 +156,7 @@ pub fn attend(
     let len = q.len() * part_len;
     clear_parts(&mut parts[..len]);
     for chunk in q.chunks() {
-        kernel.attend_chunk(q, kv, chunk, scratch, &mut next[..len]);
+        attend_parts(kernel, q, kv, chunk, scratch, &mut next[..len]);
         kernel.join_chunks(part_len, &mut parts[..len], &next[..len]);
     }
     for row in 0..q.visible.len() {
@@ -148,6 +164,30 @@ pub fn attend(
         finish_parts(parts, kv.head_dim(), out.row(first + row));
     }
     (scratch.parts, scratch.next) = (parts, next);
+}
+
+/// Products of a query head and a position, of keys and of values, below which configuring tiles takes
+/// longer than they save.
+const MIN_TILE_PRODUCTS: usize = 256;
+
+/// Computes the parts of a chunk as [`AttentionKernel::attend_chunk`](crate::AttentionKernel::attend_chunk)
+/// does, on tiles if `kernel` has any and they are faster.
+pub fn attend_parts(
+    kernel: &dyn Kernel,
+    q: &Queries<'_>,
+    kv: &KvHead<'_>,
+    chunk: usize,
+    scratch: &mut AttendScratch,
+    parts: &mut [f32],
+) {
+    let tiles = kernel
+        .tile_kernel()
+        .filter(|tiles| kv.dtype() == KvDtype::Bf16 && tiles.multiplies_bf16())
+        .filter(|_| q.len() * q.positions(chunk).len() >= MIN_TILE_PRODUCTS);
+    match tiles {
+        Some(tiles) => tiles.attend_chunk(q, kv, chunk, scratch, parts),
+        None => kernel.attend_chunk(q, kv, chunk, scratch, parts),
+    }
 }
 
 /// Sets parts to those of no positions: their sums are zero.
@@ -176,13 +216,10 @@ pub(crate) fn attend_chunk<S: IntSums>(
     scratch: &mut AttendScratch,
     parts: &mut [f32],
 ) {
-    assert_eq!(parts.len(), q.len() * part_len(kv.head_dim()), "a part for each head");
-    let job = Job::new(q, kv, chunk);
-    assert!(job.first_page + job.pages() <= kv.pages_len(), "a page for every visible position");
-    clear_parts(parts);
+    let job = Job::start(q, kv, chunk, parts);
     match kv.dtype() {
         KvDtype::F32 => float::attend::<S, AsF32, false>(cpu, &job, scratch, parts),
-        KvDtype::Bf16 => float::attend::<S, AsBf16, false>(cpu, &job, scratch, parts),
+        KvDtype::Bf16 => bf16::attend(cpu, &bf16::InLanes(cpu), &job, scratch, parts),
         KvDtype::F16 => float::attend::<S, AsF16, false>(cpu, &job, scratch, parts),
         KvDtype::Fp8E4m3 => float::attend::<S, AsE4m3, true>(cpu, &job, scratch, parts),
         KvDtype::Fp8E5m2 => float::attend::<S, AsE5m2, true>(cpu, &job, scratch, parts),
@@ -191,21 +228,35 @@ pub(crate) fn attend_chunk<S: IntSums>(
 }
 
 /// The attention of some query heads over one chunk.
-struct Job<'a> {
-    q: &'a Queries<'a>,
-    kv: &'a KvHead<'a>,
+pub(crate) struct Job<'a> {
+    pub(crate) q: &'a Queries<'a>,
+    pub(crate) kv: &'a KvHead<'a>,
     chunk: usize,
-    first_page: usize,
+    pub(crate) first_page: usize,
     /// Smallest range with every position of the chunk that is visible to some row.
     seen: Range<usize>,
 }
 
 impl<'a> Job<'a> {
+    /// Clears the parts of a chunk and returns the job that computes them.
+    pub(crate) fn start(
+        q: &'a Queries<'a>,
+        kv: &'a KvHead<'a>,
+        chunk: usize,
+        parts: &mut [f32],
+    ) -> Self {
+        assert_eq!(parts.len(), q.len() * part_len(kv.head_dim()), "a part for each head");
+        let job = Self::new(q, kv, chunk);
+        assert!(
+            job.first_page + job.pages() <= kv.pages_len(),
+            "a page for every visible position"
+        );
+        clear_parts(parts);
+        job
+    }
+
     fn new(q: &'a Queries<'a>, kv: &'a KvHead<'a>, chunk: usize) -> Self {
-        let rows = (0..q.visible.len()).map(|row| q.seen(row, chunk));
-        let first = rows.clone().map(|seen| seen.start).min().unwrap_or(0);
-        let end = rows.map(|seen| seen.end).max().unwrap_or(0);
-        Self { q, kv, chunk, first_page: chunk * (CHUNK / PAGE_LEN), seen: first..end }
+        Self { q, kv, chunk, first_page: chunk * (CHUNK / PAGE_LEN), seen: q.positions(chunk) }
     }
 
     /// Returns the number of pages up to the last one with visible positions.
@@ -216,14 +267,14 @@ impl<'a> Job<'a> {
 
     /// Returns the pages of the chunk with visible positions.
     #[inline(always)]
-    fn seen_pages(&self) -> Range<usize> {
+    pub(crate) fn seen_pages(&self) -> Range<usize> {
         self.seen.start / PAGE_LEN..self.pages()
     }
 
     /// Prefetches what is read after the keys of a page: the keys of the next and the values of this
     /// one. A page is too short for hardware prefetching to start.
     #[inline(always)]
-    fn prefetch<S: Simd>(&self, cpu: S, page: usize) {
+    pub(crate) fn prefetch<S: Simd>(&self, cpu: S, page: usize) {
         if page + 1 < self.pages() {
             cpu.prefetch(self.kv.keys(self.first_page + page + 1));
         }

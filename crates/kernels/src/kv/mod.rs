@@ -10,12 +10,15 @@
 //!
 //! Keys are stored in the order in which scores are computed, sixteen positions side by side, so that
 //! no sum crosses a vector: element `d` of sixteen positions, then element `d + 1`. Int8 keys have four
-//! elements of each of sixteen positions, for byte dot products (a [`Line`]; see `int8.rs`). Values are
-//! stored in rows, one per position; int8 values pair two positions, element by element, for products
-//! of pairs. Rows are padded to sixteen elements, int8 keys to 64.
+//! elements of each of sixteen positions, for byte dot products (a [`Line`]; see `int8.rs`), and bf16
+//! keys two, for products of pairs. Values are stored in rows, one per position; int8 and bf16 values
+//! pair two positions, element by element. Rows are padded to sixteen elements, int8 keys to 64 and bf16
+//! keys to 32.
 //!
 //! Eight-bit types have a scale for each position and head, of the key and of the value. It is set when
 //! the position is written, from that key or value alone.
+
+mod bf16;
 
 use wf_core::KvDtype;
 
@@ -27,6 +30,9 @@ use crate::lanes::E4M3_LOADED;
 use crate::line::Line;
 use crate::quant::RUN;
 use crate::{Kernel, Pool, prefer_huge_pages};
+
+pub(crate) use bf16::{BLOCK, bf16_operand};
+use bf16::{encode_finite, encode_operands};
 
 /// Positions in a page.
 pub const PAGE_LEN: usize = 32;
@@ -94,7 +100,11 @@ struct PageLayout {
 impl PageLayout {
     fn new(dtype: KvDtype, head_dim: usize) -> Self {
         let row_len = head_dim.next_multiple_of(TILE);
-        let key_len = if dtype == KvDtype::Int8 { head_dim.next_multiple_of(RUN) } else { row_len };
+        let key_len = match dtype {
+            KvDtype::Int8 => head_dim.next_multiple_of(RUN),
+            KvDtype::Bf16 => head_dim.next_multiple_of(BLOCK),
+            _ => row_len,
+        };
         let lines = |len: usize| PAGE_LEN * len * dtype.size() / size_of::<Line>();
         Self { row_len, key_len, key_lines: lines(key_len), head_lines: lines(key_len + row_len) }
     }
@@ -112,17 +122,18 @@ pub struct KvStore {
     codes: Vec<CodeBuffer>,
 }
 
-/// A buffer for the codes of a key or a value, and for their sums.
+/// A buffer for the codes of a key or a value and their sums, or for its bf16 numbers.
 #[derive(Clone)]
 struct CodeBuffer {
     codes: Vec<i8>,
     sums: Vec<i32>,
+    bits: Vec<u16>,
 }
 
 /// Rows of keys and values to be written at once, those of all heads one after another.
 pub struct KvRows<'a, F> {
-    /// Keys, before `prepare`.
-    pub keys: &'a mut [f32],
+    /// Keys.
+    pub keys: &'a [f32],
     /// Values.
     pub values: &'a [f32],
     /// Returns the slot of a row.
@@ -137,7 +148,11 @@ impl KvStore {
         let scales = vec![0.0; if dtype.is_scaled() { heads * 2 * PAGE_LEN } else { 0 }];
         prefer_huge_pages(&scales);
         let codes_len = shape.head_dim.next_multiple_of(RUN);
-        let codes = CodeBuffer { codes: vec![0; codes_len], sums: vec![0; codes_len / RUN] };
+        let codes = CodeBuffer {
+            codes: vec![0; codes_len],
+            sums: vec![0; codes_len / RUN],
+            bits: vec![0; shape.head_dim],
+        };
         Self {
             dtype,
             shape,
@@ -186,9 +201,8 @@ impl KvStore {
         }
     }
 
-    /// Writes rows of keys and values to a layer, head by head on the threads of `pool`. `prepare(i, key)`
-    /// first changes each head of key `i`, for example by rotating it. Rows of the same slot are written
-    /// in order. Does not allocate.
+    /// Writes rows of keys and values to a layer, head by head on the threads of `pool`. Rows of the same slot
+    /// are written in order. Does not allocate.
     ///
     /// # Panics
     ///
@@ -200,7 +214,6 @@ impl KvStore {
         pool: &Pool,
         layer: usize,
         KvRows { keys, values, slot }: KvRows<'_, impl Fn(usize) -> KvSlot + Sync>,
-        prepare: impl Fn(usize, &mut [f32]) + Sync,
     ) {
         let KvShape { layers, pages, heads, head_dim } = self.shape;
         let row_len = heads * head_dim;
@@ -212,12 +225,13 @@ impl KvStore {
         let page_scales = if dtype.is_scaled() { heads * 2 * PAGE_LEN } else { 0 };
         let scales = &mut self.scales[layer * pages * page_scales..][..pages * page_scales];
         let rows = keys.len() / row_len;
-        pool.strips_of_three(
+        pool.strip_pairs_with(
             rows >= MIN_PARALLEL_ROWS,
             heads,
-            ((keys, head_dim), (lines, layout.head_lines), (scales, 2 * PAGE_LEN)),
+            (lines, layout.head_lines),
+            (scales, 2 * PAGE_LEN),
             &mut self.codes,
-            |head, mut keys, mut lines, mut scales, codes| {
+            |head, mut lines, mut scales, codes| {
                 for row in 0..rows {
                     let at = slot(row);
                     assert!(
@@ -225,9 +239,9 @@ impl KvStore {
                         "a slot of a page of the layer"
                     );
                     let page = at.page as usize;
-                    let key = keys.row(row);
-                    prepare(row, key);
-                    let value = &values[row * row_len + head * head_dim..][..head_dim];
+                    let of_head = row * row_len + head * head_dim..;
+                    let [key, value] =
+                        [keys, values].map(|rows| &rows[of_head.clone()][..head_dim]);
                     let scales = if page_scales > 0 { scales.row(page) } else { &mut [] };
                     let (keys, values) = lines.row(page).split_at_mut(layout.key_lines);
                     HeadPage { layout, keys, values, scales, slot: at.slot }
@@ -278,7 +292,7 @@ impl HeadPage<'_> {
     ) {
         match dtype {
             KvDtype::F32 => self.put_floats((key, value), |x| x),
-            KvDtype::Bf16 => self.put_floats((key, value), f32_to_bf16),
+            KvDtype::Bf16 => self.put_bf16(key, value, &mut codes.bits),
             KvDtype::F16 => self.put_floats((key, value), f32_to_f16),
             KvDtype::Fp8E4m3 => self.put_fp8((key, value), (E4M3_MAX, E4M3_LOADED), f32_to_e4m3),
             KvDtype::Fp8E5m2 => self.put_fp8((key, value), (E5M2_MAX, 1.0), f32_to_e5m2),
@@ -306,6 +320,30 @@ impl HeadPage<'_> {
         }
     }
 
+    /// Writes bf16 numbers. If an element of the value is not finite, the key becomes NaN instead, and with
+    /// it the scores of those who see it.
+    fn put_bf16(&mut self, key: &[f32], value: &[f32], bits: &mut [u16]) {
+        let PageLayout { row_len, key_len, .. } = self.layout;
+        let slot = self.slot;
+        let finite = encode_finite(value, bits);
+        let pairs = &mut numbers_mut::<u16>(self.values)[slot / 2 * 2 * row_len..][..2 * row_len];
+        for (pair, element) in pairs.as_chunks_mut::<2>().0.iter_mut().zip(&*bits) {
+            pair[slot % 2] = *element;
+        }
+        if finite {
+            encode_operands(key, bits);
+        } else {
+            bits.fill(f32_to_bf16(f32::NAN));
+        }
+        let tile = &mut numbers_mut::<u16>(self.keys)[slot / TILE * TILE * key_len..];
+        let lines = tile.as_chunks_mut::<{ 2 * TILE }>().0.iter_mut();
+        let (pairs, last) = bits.as_chunks::<2>();
+        let last = last.first().map(|element| [*element, 0]);
+        for (line, pair) in lines.zip(pairs.iter().copied().chain(last)) {
+            line.as_chunks_mut::<2>().0[slot % TILE] = pair;
+        }
+    }
+
     /// Writes fp8 codes. `largest` is the largest number of the type, `loaded` the factor of loaded
     /// lanes.
     fn put_fp8(
@@ -325,7 +363,7 @@ impl HeadPage<'_> {
         &mut self,
         kernel: &dyn Kernel,
         (key, value): (&[f32], &[f32]),
-        CodeBuffer { codes, sums }: &mut CodeBuffer,
+        CodeBuffer { codes, sums, .. }: &mut CodeBuffer,
     ) {
         let PageLayout { row_len, key_len, .. } = self.layout;
         let slot = self.slot;

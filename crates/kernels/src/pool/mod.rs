@@ -245,7 +245,7 @@ impl Pool {
         });
     }
 
-    /// Calls `job(i, …)` for each `i` in `0..strips` with strip `i` of three matrices and scratch `i`. Each
+    /// Calls `job(i, …)` for each `i` in `0..strips` with strip `i` of two matrices and scratch `i`. Each
     /// matrix has rows of `strips` strips and is given with the length of a strip; one without elements
     /// has no rows. Jobs run on this thread alone unless `parallel`.
     ///
@@ -253,31 +253,24 @@ impl Pool {
     ///
     /// Panics if a matrix is not a whole number of rows, if there are fewer scratch values than strips,
     /// or if a job panics.
-    #[expect(clippy::type_complexity, reason = "three matrices and their strips")]
-    pub(crate) fn strips_of_three<T: Send, U: Send, V: Send, S: Send>(
+    pub(crate) fn strip_pairs_with<T: Send, U: Send, S: Send>(
         &self,
         parallel: bool,
         strips: usize,
-        (first, second, third): ((&mut [T], usize), (&mut [U], usize), (&mut [V], usize)),
+        (first, first_len): (&mut [T], usize),
+        (second, second_len): (&mut [U], usize),
         scratch: &mut [S],
-        job: impl Fn(usize, Strip<'_, T>, Strip<'_, U>, Strip<'_, V>, &mut S) + Sync,
+        job: impl Fn(usize, Strip<'_, T>, Strip<'_, U>, &mut S) + Sync,
     ) {
-        let rows_of_first = Rows::new(first.0, strips * first.1);
-        let rows_of_second = Rows::new(second.0, strips * second.1);
-        let rows_of_third = Rows::new(third.0, strips * third.1);
+        let first = Rows::new(first, strips * first_len);
+        let second = Rows::new(second, strips * second_len);
         let scratch = Rows::new(scratch, 1);
         let run = |_: usize, i: usize| {
             // SAFETY: each job number is taken once in a run, so these columns and this scratch are lent
             // once.
-            let (a, b, c, scratch) = unsafe {
-                (
-                    rows_of_first.strip(i, first.1),
-                    rows_of_second.strip(i, second.1),
-                    rows_of_third.strip(i, third.1),
-                    scratch.row(i),
-                )
-            };
-            job(i, a, b, c, &mut scratch[0]);
+            let (a, b, scratch) =
+                unsafe { (first.strip(i, first_len), second.strip(i, second_len), scratch.row(i)) };
+            job(i, a, b, &mut scratch[0]);
         };
         if parallel {
             self.run_numbered(strips, run);

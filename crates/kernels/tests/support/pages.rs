@@ -2,7 +2,7 @@
 
 use wf_kernels::{
     AttendScratch, Kernel, KvDtype, KvHead, KvShape, KvSlot, KvStore, PAGE_LEN, Queries, Strip,
-    attend, part_len,
+    attend, attend_parts, part_len,
 };
 
 use super::{Floats, Random};
@@ -77,7 +77,7 @@ impl Pages {
         let mut scratch = AttendScratch::new(len, kv.head_dim());
         let mut parts = vec![f32::NAN; len * part_len(kv.head_dim())];
         scratch.prepare(kernel, q, &kv);
-        kernel.attend_chunk(q, &kv, chunk, &mut scratch, &mut parts);
+        attend_parts(kernel, q, &kv, chunk, &mut scratch, &mut parts);
         parts
     }
 

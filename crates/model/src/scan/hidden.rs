@@ -62,7 +62,8 @@ impl HiddenCodes {
 
     /// Replaces the states by the rows of `hidden`, for scans of nibbles.
     pub(super) fn quantize_for(&mut self, cx: &Compute, hidden: &[f32], nibbles: &Nibbles) {
-        self.shifted.quantize_shifted(&cx.pool, hidden, nibbles.columns_of_states());
+        let shifts = nibbles.columns_of_states();
+        self.shifted.quantize_shifted(cx.kernel, &cx.pool, hidden, shifts);
         let rows = self.shifted.rows();
         self.states.resize(rows.len(), State::default());
         cx.pool.rows(&mut self.states, 1, |i, state| {

@@ -33,6 +33,7 @@ mod row;
 
 use wf_kernels::{
     Int8Matrix, PAIR, QuantBatch, QuantRow, RowBounds, ScoreBounds, Strip, int8_pair_dots,
+    nibble_pair_dots,
 };
 
 use crate::compute::Compute;
@@ -208,11 +209,10 @@ impl Scan {
         }
     }
 
-    /// Returns the depth of the first scan. Tiles multiply many rows by bytes.
-    fn depth(&self, cx: &Compute, rows: usize, has_top_p: bool) -> Depth {
-        let by_tiles = cx.kernel.tile_kernel().is_some_and(|tiles| rows >= tiles.min_tokens());
+    /// Returns the depth of the first scan.
+    fn depth(&self, has_top_p: bool) -> Depth {
         match self.nibbles {
-            Some(_) if !by_tiles && (!has_top_p || self.first_depth.is_nibbles()) => Depth::Nibbles,
+            Some(_) if !has_top_p || self.first_depth.is_nibbles() => Depth::Nibbles,
             _ => Depth::Bytes,
         }
     }
@@ -229,7 +229,7 @@ impl Scan {
         let cols = context.table.cols();
         let rows = queries.hidden.len() / cols;
         let has_top_p = (0..rows).any(|row| queries.rows.row(row).has_top_p());
-        let depth = self.depth(context.cx, rows, has_top_p);
+        let depth = self.depth(has_top_p);
         self.scan(context, queries, depth, out.some_mut(first, rows), s);
         let is_wide = |outcome: &Outcome| matches!(outcome, Outcome::Widen);
         let widened = s.outcomes[..rows].iter().filter(|outcome| is_wide(outcome)).count();
@@ -388,13 +388,11 @@ impl Scan {
         codes: &QuantBatch,
         out: &mut Strip<'_, i32>,
     ) {
-        if depth == Depth::Bytes {
-            return int8_pair_dots(cx.kernel, &self.bytes, pair, codes, out);
-        }
-        for i in 0..out.width().div_ceil(STRIP) {
-            let width = STRIP.min(out.width() - STRIP * i);
-            let out = &mut out.columns(STRIP * i, width);
-            self.strip_products(cx, depth, STRIPS_PER_PAIR * pair + i, codes.rows(), out);
+        match &self.nibbles {
+            Some(nibbles) if depth == Depth::Nibbles => {
+                nibble_pair_dots(cx.kernel, &nibbles.codes, pair, codes, out);
+            }
+            _ => int8_pair_dots(cx.kernel, &self.bytes, pair, codes, out),
         }
     }
 

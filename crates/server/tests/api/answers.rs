@@ -264,7 +264,7 @@ async fn a_small_kv_cache_delays_completions_and_changes_nothing() {
             open(&RunOptions { kv_capacity, threads: 2, ..RunOptions::default() }),
         ))
     };
-    let token_bytes = 12 << 10;
+    let token_bytes = 6 << 10;
     let (small, large) = (server_with(256 * token_bytes), server_with(8192 * token_bytes));
     let body = json!({"prompt": ["One day", "The dog", "A bird", "Rain", "Tom", "She", "He", "It"],
                       "max_tokens": 100, "seed": 3, "logprobs": 1, "ignore_eos": true});

@@ -97,7 +97,7 @@ pub(crate) struct ComputeArgs {
     pub(crate) layout: Option<Layout>,
 
     /// Type of the K/V cache: f32, bf16, f16, fp8-e4m3, fp8-e5m2 or int8
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    #[arg(long, value_name = "TYPE", default_value_t)]
     pub(crate) kv: KvDtype,
 
     /// Codes of activations: int8, or int16, which is close to floats [default: int8 for models trained

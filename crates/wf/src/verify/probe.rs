@@ -8,7 +8,7 @@ use serde::Serialize;
 use wf_engine::{RunOptions, TokenId, load_model, read_text};
 use wf_formats::{ModelFile, TensorName};
 use wf_lab::eval::{cosine, score};
-use wf_model::{HeadMode, Layout, SparseMode};
+use wf_model::{HeadMode, KvDtype, Layout, SparseMode};
 
 use super::tensors::Tensors;
 
@@ -109,6 +109,8 @@ fn tokens(file: &ModelFile) -> Vec<TokenId> {
 fn logits(file: &ModelFile, ids: &[TokenId], threads: usize) -> Result<Vec<Vec<f32>>> {
     let options = RunOptions {
         threads,
+        // Rounding K and V must not hide a difference.
+        kv: KvDtype::F32,
         context_len: Some(ids.len().max(2)),
         // Not worth measuring which layout is faster.
         layout: Some(Layout::QuadLines),

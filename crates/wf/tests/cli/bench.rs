@@ -22,11 +22,11 @@ fn bench_json_has_all_measurements() {
     assert_eq!(cases("decode", ["context", "threads"]), [[0, 2], [40, 2], [0, 1], [40, 1]]);
     assert_eq!(cases("prefill", ["tokens", "threads"]), [[8, 2], [48, 2], [8, 1]]);
     assert_eq!(cases("batch", ["sequences", "threads"]), [[1, 2], [2, 2], [2, 1]]);
-    // The ternary weights, the norms, the head, and K/V of one position: f32, 12 layers, 2 heads.
+    // The ternary weights, the norms, the head, and K/V of one position: bf16, 12 layers, 2 heads.
     let bytes = |case: usize| found["decode"][case]["bytes_per_token"].as_u64().unwrap();
     assert!((17_000_000..18_500_000).contains(&bytes(0)), "{}", bytes(0));
     assert!(found["sparsity"].is_null(), "the demo fits into a cache: nothing is skipped");
-    assert_eq!(bytes(1) - bytes(0), 40 * (12 * 2 * 64 * 2) * 4);
+    assert_eq!(bytes(1) - bytes(0), 40 * (12 * 2 * 64 * 2) * 2);
 
     let shares: f64 = (found["parts"].as_array().unwrap().iter())
         .filter(|row| row["pass"] == "decode" && row["part"] != "barriers")

@@ -75,7 +75,7 @@ fn disconnecting_clients_leave_nothing_behind() {
 }
 
 /// Memory for 1,696 tokens, fewer than sixteen requests can have.
-const SMALL_POOL: &str = "20M";
+const SMALL_POOL: &str = "10M";
 
 #[cfg(unix)]
 #[test]

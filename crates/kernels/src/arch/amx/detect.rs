@@ -3,6 +3,9 @@
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 
+/// Leaf of `cpuid` with features.
+const FEATURES: u32 = 7;
+
 /// Requests permission to use tiles for all threads of this process, on a CPU with AVX-512. The error is
 /// a sentence without a full stop.
 pub(super) fn request_tiles() -> Result<(), &'static str> {
@@ -23,7 +26,6 @@ pub(super) fn request_tiles() -> Result<(), &'static str> {
 /// Returns `true` if the CPU has AMX-TILE and AMX-INT8 with palette 1: eight tiles of sixteen rows of 64
 /// bytes.
 fn cpu_has_tiles() -> bool {
-    const FEATURES: u32 = 7;
     const AMX_TILE_AND_INT8: u32 = 1 << 24 | 1 << 25;
     const TILES: u32 = 0x1d;
     const PALETTE: u32 = 1;
@@ -35,6 +37,12 @@ fn cpu_has_tiles() -> bool {
     let (tiles, rows) = (palette.ebx >> 16, palette.ecx & 0xffff);
     __cpuid_count(FEATURES, 0).edx & AMX_TILE_AND_INT8 == AMX_TILE_AND_INT8
         && (tiles, tile_bytes, rows, row_bytes) == (8, 1024, 16, 64)
+}
+
+/// Returns `true` if a CPU with tiles has AMX-BF16.
+pub(super) fn cpu_multiplies_bf16() -> bool {
+    const AMX_BF16: u32 = 1 << 22;
+    __cpuid_count(FEATURES, 0).edx & AMX_BF16 != 0
 }
 
 /// Returns `true` if the system saves tiles and their configuration: bits 17 and 18 of XCR0.

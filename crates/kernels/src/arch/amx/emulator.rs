@@ -43,6 +43,12 @@ pub(super) enum Instruction {
         a: usize,
         b: usize,
     },
+    /// Pairs of bf16 numbers.
+    DotBf16 {
+        sums: usize,
+        a: usize,
+        b: usize,
+    },
 }
 
 /// An instruction and its length; nothing if it is none of ours. `code` gives byte after byte.
@@ -70,6 +76,9 @@ pub(super) fn decode(mut code: impl FnMut() -> u8) -> Option<(Instruction, usize
     let instruction = match (opcode, third & 3, mode) {
         (0x5e, 2, 3) if !extend_base && third_tile < 8 => {
             Instruction::Dot { sums: reg, a: rm, b: third_tile }
+        }
+        (0x5c, 2, 3) if !extend_base && third_tile < 8 => {
+            Instruction::DotBf16 { sums: reg, a: rm, b: third_tile }
         }
         (0x49, 3, 3) if rm == 0 && third_tile == 0 => Instruction::Zero { tile: reg },
         (0x49, 0, 3) if reg == 0 && rm == 0 && third_tile == 0 => Instruction::Release,
@@ -191,11 +200,12 @@ impl TileFile {
             }
             Instruction::Zero { tile } => self.used(tile)?.data = [[0; 64]; 16],
             Instruction::Dot { sums, a, b } => {
-                if sums == a || sums == b || a == b {
-                    return Err(Fault("a tile in two roles"));
-                }
-                let (a, b) = (*self.used(a)?, *self.used(b)?);
-                dot(self.used(sums)?, &a, &b)?;
+                let (sums, a, b) = self.operands(sums, a, b)?;
+                dot(sums, &a, &b);
+            }
+            Instruction::DotBf16 { sums, a, b } => {
+                let (sums, a, b) = self.operands(sums, a, b)?;
+                dot_bf16(sums, &a, &b);
             }
         }
         Ok(())
@@ -228,6 +238,24 @@ impl TileFile {
         Ok(file)
     }
 
+    /// The tiles of a product, whose shapes must fit.
+    fn operands(
+        &mut self,
+        sums: usize,
+        a: usize,
+        b: usize,
+    ) -> Result<(&mut TileRegister, TileRegister, TileRegister), Fault> {
+        if sums == a || sums == b || a == b {
+            return Err(Fault("a tile in two roles"));
+        }
+        let (a, b) = (*self.used(a)?, *self.used(b)?);
+        let sums = self.used(sums)?;
+        if sums.rows != a.rows || sums.row_bytes != b.row_bytes || a.row_bytes != 4 * b.rows {
+            return Err(Fault("tiles whose shapes do not fit"));
+        }
+        Ok((sums, a, b))
+    }
+
     /// The tile, which must have been configured.
     fn used(&mut self, tile: usize) -> Result<&mut TileRegister, Fault> {
         let tile = &mut self.tiles[tile];
@@ -242,10 +270,7 @@ impl TileFile {
 }
 
 /// `sums[m][n] += a[m][4k..4k + 4] · b[k][4n..4n + 4]`.
-fn dot(sums: &mut TileRegister, a: &TileRegister, b: &TileRegister) -> Result<(), Fault> {
-    if sums.rows != a.rows || sums.row_bytes != b.row_bytes || a.row_bytes != 4 * b.rows {
-        return Err(Fault("tiles whose shapes do not fit"));
-    }
+fn dot(sums: &mut TileRegister, a: &TileRegister, b: &TileRegister) {
     for (sums, a) in sums.data.iter_mut().zip(&a.data).take(a.rows) {
         for (n, sum) in sums.as_chunks_mut::<4>().0.iter_mut().enumerate().take(b.row_bytes / 4) {
             let mut total = i32::from_le_bytes(*sum);
@@ -260,12 +285,36 @@ fn dot(sums: &mut TileRegister, a: &TileRegister, b: &TileRegister) -> Result<()
         }
         sums[b.row_bytes..].fill(0);
     }
-    Ok(())
+}
+
+/// `sums[m][n] += a[m][2k] * b[k][2n] + a[m][2k + 1] * b[k][2n + 1]`: the even and the odd products of all
+/// `k` are summed up apart, with fused multiply-add. Subnormal operands and results are zero.
+fn dot_bf16(sums: &mut TileRegister, a: &TileRegister, b: &TileRegister) {
+    let flush = |x: f32| if x.is_subnormal() { 0.0_f32.copysign(x) } else { x };
+    let number = |bytes: &[u8; 64], i: usize| {
+        let bits = u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]);
+        flush(f32::from_bits(u32::from(bits) << 16))
+    };
+    for (sums, a) in sums.data.iter_mut().zip(&a.data).take(a.rows) {
+        for (n, sum) in sums.as_chunks_mut::<4>().0.iter_mut().enumerate().take(b.row_bytes / 4) {
+            let mut of_pairs = [0.0_f32; 2];
+            for (k, b) in b.data.iter().enumerate().take(b.rows) {
+                for (i, total) in of_pairs.iter_mut().enumerate() {
+                    let (a, b) = (number(a, 2 * k + i), number(b, 2 * n + i));
+                    let fused = a.mul_add(b, *total);
+                    *total = flush(if PLANTED_ERROR.get() { fused.next_up() } else { fused });
+                }
+            }
+            let total = flush(of_pairs[0] + of_pairs[1]);
+            *sum = flush(flush(f32::from_le_bytes(*sum)) + total).to_le_bytes();
+        }
+        sums[b.row_bytes..].fill(0);
+    }
 }
 
 thread_local! {
     static TILES: RefCell<TileFile> = const { RefCell::new(TileFile::RELEASED) };
-    /// Makes products wrong: activations count as unsigned.
+    /// Makes products wrong: activations count as unsigned, and floats are rounded up.
     static PLANTED_ERROR: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -1,12 +1,15 @@
-//! AMX int8 tiles for products of many tokens, and AVX-512 for everything else.
+//! AMX int8 tiles for products of many tokens, bf16 tiles for attention, and AVX-512 for everything else.
 //!
 //! One instruction multiplies sixteen tokens by sixteen output rows over 64 columns and adds to 32-bit
-//! sums. These are the same integers as in other kernels, so results have the same bits.
+//! sums. These are the same integers as in other kernels, so results have the same bits. In bf16, it
+//! multiplies sixteen query heads by sixteen positions over 32 elements; other kernels add in its order.
 
+mod attend;
 mod detect;
 #[cfg(test)]
 mod emulator;
 mod product;
+mod table;
 #[cfg(test)]
 mod tests;
 mod tiles;
@@ -15,13 +18,18 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::avx512::Avx512;
-use crate::{Int8Matrix, Isa, Kernel, Layout, QuantBatch, Strip, TernaryMatrix, TileKernel, trial};
+use crate::{
+    AttendScratch, Int8Matrix, Isa, Kernel, KvHead, Layout, NibbleMatrix, QuantBatch, Queries,
+    Strip, TernaryMatrix, TileKernel, trial,
+};
 
 /// Proof that the CPU has tiles, that the system permits their use, and that they work. Only
 /// [`Amx::detect`] creates one.
 #[derive(Clone, Copy)]
 pub(super) struct Amx {
     vectors: &'static Avx512,
+    /// Tiles multiply bf16 as well.
+    bf16: bool,
 }
 
 pub(super) fn detect() -> Option<&'static dyn Kernel> {
@@ -35,9 +43,11 @@ impl Amx {
         let found = FOUND.get_or_init(|| {
             let vectors = Self::vectors().ok_or("this CPU has no AMX int8 tiles")?;
             detect::request_tiles()?;
-            let amx = Self { vectors };
+            let amx = Self { vectors, bf16: detect::cpu_multiplies_bf16() };
             let works = trial::same_bits(&amx, vectors);
-            works.then_some(amx).ok_or("the AMX tiles of this CPU do not multiply right")
+            let amx =
+                works.then_some(amx).ok_or("the AMX tiles of this CPU do not multiply right")?;
+            Ok(Self { bf16: amx.bf16 && trial::same_attention(&amx, vectors), ..amx })
         });
         found.as_ref().map_err(|why| *why)
     }
@@ -77,7 +87,26 @@ impl TileKernel for Amx {
     }
 
     fn int8_dots(&self, w: &Int8Matrix, pair: usize, xs: &QuantBatch, y: &mut Strip<'_, i32>) {
-        product::int8_dots(*self, w, pair, xs, y);
+        table::int8_dots(*self, w, pair, xs, y);
+    }
+
+    fn nibble_dots(&self, w: &NibbleMatrix, pair: usize, xs: &QuantBatch, y: &mut Strip<'_, i32>) {
+        table::nibble_dots(*self, w, pair, xs, y);
+    }
+
+    fn multiplies_bf16(&self) -> bool {
+        self.bf16
+    }
+
+    fn attend_chunk(
+        &self,
+        q: &Queries<'_>,
+        kv: &KvHead<'_>,
+        chunk: usize,
+        scratch: &mut AttendScratch,
+        parts: &mut [f32],
+    ) {
+        attend::attend_chunk(*self, q, kv, chunk, scratch, parts);
     }
 }
 

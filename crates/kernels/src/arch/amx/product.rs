@@ -13,14 +13,13 @@ use std::ops::Range;
 
 use super::Amx;
 use super::tiles::{PackedTiles, SumTile, TILE_LINES, Tiles, WeightTiles};
-use crate::int8::BIAS;
 use crate::lanes::{F32x16, Simd};
 use crate::line::{Line, STRIP};
 use crate::product::dot_products;
 use crate::quant::RUN;
 use crate::ternary::StripScales;
 use crate::tiles::{BAND, PAIR, Tile};
-use crate::{Int8Matrix, QuantBatch, QuantRow, Strip, TernaryMatrix};
+use crate::{QuantBatch, QuantRow, Strip, TernaryMatrix};
 
 /// Tiles of a strip that are unpacked at once: those of two strips take 256 KiB.
 const CHUNK: usize = 128;
@@ -74,45 +73,6 @@ pub(super) fn multiply_pair(
             unsafe { pass.multiply(cpu, y, work) };
         }
     });
-}
-
-/// See [`TileKernel::int8_dots`](crate::TileKernel::int8_dots).
-pub(super) fn int8_dots(
-    cpu: Amx,
-    w: &Int8Matrix,
-    pair: usize,
-    xs: &QuantBatch,
-    y: &mut Strip<'_, i32>,
-) {
-    let strips = [2 * pair, (2 * pair + 1).min(w.strips() - 1)];
-    let [left, right] = strips.map(|strip| w.strip_lines(strip).as_chunks().0);
-    let width = w.rows().min(PAIR * (pair + 1)) - PAIR * pair;
-    assert!(y.rows() == xs.rows().len() && y.width() == width, "the strips of w");
-    assert_eq!(xs.tiles().tiles_per_band(), left.len(), "as many tiles of codes as of weights");
-    let tiles = Tiles::configure(cpu, xs.rows().len().min(BAND));
-    for (first, rows) in xs.rows().chunks(2 * BAND).enumerate() {
-        let band = |i: usize| xs.tiles().band(2 * first + i);
-        let mut sums = [[SumTile::ZERO; 2]; 2];
-        if rows.len() > BAND {
-            tiles.add_two_bands(
-                [band(0), band(1)],
-                WeightTiles::Separate([left, right]),
-                &mut sums,
-                true,
-            );
-        } else {
-            tiles.add_band(band(0), WeightTiles::Separate([left, right]), &mut sums[0], true);
-        }
-        for (t, x) in rows.iter().enumerate() {
-            let surplus = i32::from(BIAS) * x.sum();
-            let of_strips = &sums[t / BAND];
-            for (out, sums) in y.row(2 * BAND * first + t).chunks_mut(STRIP).zip(of_strips) {
-                for (out, sum) in out.iter_mut().zip(sums.0[t % BAND]) {
-                    *out = sum.wrapping_sub(surplus);
-                }
-            }
-        }
-    }
 }
 
 /// The product of two strips and at most [`PASS`] tokens.

@@ -4,7 +4,11 @@
 use super::emulator::{self, Address, Fault, Instruction, TileFile, decode};
 use super::*;
 use crate::arch::Scalar;
-use crate::{Pool, Scales, int8_products, multiply, multiply_add, multiply_each, multiply_gated};
+use crate::{
+    CHUNK, KvDtype, KvShape, KvSlot, KvStore, PAGE_LEN, PAIR, Pool, Scales, attend_parts,
+    int8_products, multiply, multiply_add, multiply_each, multiply_gated, nibble_pair_dots,
+    part_len,
+};
 
 /// The kernel, and whether its tiles are emulated; nothing on CPUs without AVX-512.
 fn kernel() -> Option<(Amx, bool)> {
@@ -16,7 +20,7 @@ fn kernel() -> Option<(Amx, bool)> {
         return None;
     };
     emulator::install();
-    Some((Amx { vectors }, true))
+    Some((Amx { vectors, bf16: true }, true))
 }
 
 /// Numbers that look random.
@@ -177,6 +181,21 @@ fn products_with_int8_codes_have_the_bits_of_the_scalar_kernel() {
             y
         };
         assert_eq!(products(&Scalar), products(&amx), "{rows}x{cols}, {tokens} tokens");
+
+        let read = |range: Range<usize>, out: &mut [i8]| {
+            let codes = &codes[range.start * cols..range.end * cols];
+            out.iter_mut().zip(codes).for_each(|(out, code)| *out = code & 15);
+            Ok::<(), ()>(())
+        };
+        let w = NibbleMatrix::read(pool, (rows, cols), read).unwrap();
+        let products = |kernel: &dyn Kernel| {
+            let mut y = vec![i32::MIN; tokens * rows];
+            pool.strips(&mut y, rows, PAIR, |pair, mut y| {
+                nibble_pair_dots(kernel, &w, pair, &xs, &mut y);
+            });
+            y
+        };
+        assert_eq!(products(&Scalar), products(&amx), "{rows}x{cols}, {tokens} tokens, nibbles");
     }
 }
 
@@ -202,12 +221,105 @@ fn few_tokens_are_not_arranged_in_tiles() {
     assert_eq!(xs.tiles().tiles_per_band(), 0);
 }
 
+/// Keys and values of one head, and queries, of any size from 2⁻⁶⁰ to 2⁶⁰.
+struct Attended {
+    store: KvStore,
+    pages: Vec<u32>,
+    queries: Vec<f32>,
+}
+
+impl Attended {
+    fn new(random: &mut Random, head_dim: usize, positions: usize, queries: usize) -> Self {
+        let any_size = |random: &mut Random, len: usize| -> Vec<f32> {
+            let power = random.below(3) as i32 * 60 - 60;
+            let mut floats = random.floats(len);
+            floats.iter_mut().step_by(3).for_each(|x| *x *= 2.0_f32.powi(power));
+            floats
+        };
+        // The pages lie in reverse order.
+        let pages: Vec<u32> = (0..positions.div_ceil(PAGE_LEN) as u32).rev().collect();
+        let shape = KvShape { layers: 1, pages: pages.len(), heads: 1, head_dim };
+        let mut store = KvStore::new(KvDtype::Bf16, shape);
+        for position in 0..positions {
+            let [key, value] = [0, 1].map(|_| any_size(random, head_dim));
+            store.write(&Scalar, KvSlot::new(0, &pages, position), &key, &value);
+        }
+        Self { store, pages, queries: any_size(random, queries * head_dim) }
+    }
+
+    /// The bits of the parts of a chunk. Not a number is one, whatever its payload.
+    fn parts(&self, kernel: &dyn Kernel, q: &Queries<'_>, chunk: usize) -> Vec<u32> {
+        let kv = self.store.head(0, 0, &self.pages);
+        let queries = q.heads * q.visible.len();
+        let mut scratch = AttendScratch::new(queries, kv.head_dim());
+        let mut parts = vec![f32::NAN; queries * part_len(kv.head_dim())];
+        scratch.prepare(kernel, q, &kv);
+        attend_parts(kernel, q, &kv, chunk, &mut scratch, &mut parts);
+        parts.into_iter().map(|x| if x.is_nan() { u32::MAX } else { x.to_bits() }).collect()
+    }
+}
+
+#[test]
+fn attention_has_the_bits_of_the_scalar_kernel() {
+    let Some((amx, _)) = kernel() else { return };
+    assert!(amx.bf16, "CPUs with int8 tiles have bf16 tiles");
+    let random = &mut Random(7);
+    for (head_dim, rows, heads) in
+        [(128, 4, 4), (64, 1, 1), (80, 3, 5), (40, 2, 20), (1, 16, 1), (96, 1, 17), (256, 5, 3)]
+    {
+        let positions = CHUNK + 70;
+        let attended = Attended::new(random, head_dim, positions, rows * heads);
+        for last in [rows, 31, 33, 200, CHUNK, CHUNK + 1, positions] {
+            let visible: Vec<usize> = (0..rows).map(|row| (last + row).min(positions)).collect();
+            for window in [None, Some(1), Some(50)] {
+                let q = Queries {
+                    data: &attended.queries,
+                    stride: heads * head_dim,
+                    heads,
+                    visible: &visible,
+                    window,
+                    scale: 0.125,
+                };
+                for chunk in q.chunks() {
+                    let expected = attended.parts(&Scalar, &q, chunk);
+                    let what = || format!("{head_dim}, {rows}x{heads}, {last}, {window:?}");
+                    assert_eq!(attended.parts(&amx, &q, chunk), expected, "{}", what());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_passes_a_nan_on_to_those_who_see_it() {
+    let Some((amx, _)) = kernel() else { return };
+    let (head_dim, positions) = (64, 40);
+    let mut attended = Attended::new(&mut Random(8), head_dim, positions, 2);
+    let nan = vec![f32::NAN; head_dim];
+    attended.store.write(&Scalar, KvSlot::new(0, &attended.pages, 36), &nan, &nan);
+    let q = Queries {
+        data: &attended.queries,
+        stride: head_dim,
+        heads: 1,
+        visible: &[36, 37],
+        window: None,
+        scale: 0.125,
+    };
+    let parts = attended.parts(&amx, &q, 0);
+    assert_eq!(parts, attended.parts(&Scalar, &q, 0));
+    let (before, after) = parts.split_at(part_len(head_dim));
+    assert!(before.iter().all(|bits| f32::from_bits(*bits).is_finite()));
+    assert!(after[..head_dim].iter().all(|bits| f32::from_bits(*bits).is_nan()));
+}
+
 #[test]
 fn tiles_that_are_wrong_or_slow_are_not_chosen() {
     let Some((amx, emulated)) = kernel() else { return };
     assert!(trial::same_bits(&amx, amx.vectors));
+    assert!(!amx.bf16 || trial::same_attention(&amx, amx.vectors));
     if emulated {
         assert!(!emulator::with_planted_error(|| trial::same_bits(&amx, amx.vectors)));
+        assert!(!emulator::with_planted_error(|| trial::same_attention(&amx, amx.vectors)));
         assert!(!trial::is_faster(&amx, amx.vectors));
     }
 }
@@ -229,6 +341,8 @@ fn known_encodings_are_decoded() {
         (&[0xc4, 0xe2, 0x7b, 0x49, 0xf0], Instruction::Zero { tile: 6 }),
         (&[0xc4, 0xe2, 0x5a, 0x5e, 0xf5], Instruction::Dot { sums: 6, a: 5, b: 4 }),
         (&[0xc4, 0xe2, 0x72, 0x5e, 0xda], Instruction::Dot { sums: 3, a: 2, b: 1 }),
+        (&[0xc4, 0xe2, 0x5a, 0x5c, 0xf5], Instruction::DotBf16 { sums: 6, a: 5, b: 4 }),
+        (&[0xc4, 0xe2, 0x72, 0x5c, 0xda], Instruction::DotBf16 { sums: 3, a: 2, b: 1 }),
         (
             &[0xc4, 0xe2, 0x7b, 0x4b, 0x24, 0x06],
             Instruction::Load { tile: 4, from: at(6, Some(0), 0, 0) },

@@ -16,11 +16,15 @@ use std::marker::PhantomData;
 use super::Amx;
 use crate::layout::quad_lines::LINE_COLS;
 use crate::line::{Line, STRIP};
+use crate::nibble::NIBBLE_LINE_COLS;
 use crate::quant::RUN;
 use crate::tiles::{BAND, Tile};
 
 /// Packed lines that make a tile.
 pub(super) const TILE_LINES: usize = RUN / LINE_COLS;
+
+/// Lines of nibbles that make a tile.
+pub(super) const NIBBLE_TILE_LINES: usize = RUN / NIBBLE_LINE_COLS;
 
 /// Bytes in a row of a tile, and from one row to the next in memory.
 const ROW: usize = 64;
@@ -216,8 +220,13 @@ pub(super) struct Tiles {
 
 impl Tiles {
     /// Configures the registers. Only the first `tokens` (1 to 16) rows of the first band are computed.
-    pub(super) fn configure(_proof: Amx, tokens: usize) -> Self {
-        assert!((1..=BAND).contains(&tokens), "{tokens} tokens in the first band");
+    pub(super) fn configure(proof: Amx, tokens: usize) -> Self {
+        Self::configure_rows(proof, tokens, &[0, 1, 4])
+    }
+
+    /// Configures the registers. The given ones have `rows` (1 to 16) rows, the others sixteen.
+    pub(super) fn configure_rows(_proof: Amx, rows: usize, tiles: &[usize]) -> Self {
+        assert!((1..=BAND).contains(&rows), "{rows} rows of a tile");
         let mut config = Config {
             palette: 1,
             start_row: 0,
@@ -227,8 +236,8 @@ impl Tiles {
         };
         config.row_bytes[..8].fill(ROW as u16);
         config.rows[..8].fill(BAND as u8);
-        for tile in [0, 1, 4] {
-            config.rows[tile] = tokens as u8;
+        for tile in tiles {
+            config.rows[*tile] = rows as u8;
         }
         // SAFETY: an `Amx` exists, so the CPU has tiles and the system permits them. Reads 64 bytes, which
         // describe eight tiles within the limits of palette 1.
@@ -544,6 +553,22 @@ fn unpack(lines: &[Line; TILE_LINES], tile: &mut Tile) {
         ];
         for (row, field) in rows.iter_mut().zip(fields) {
             let codes = _mm512_and_si512(field, field_mask());
+            // SAFETY: a row is 64 writable bytes.
+            unsafe { _mm512_storeu_si512(row.0.as_mut_ptr().cast(), codes) };
+        }
+    }
+}
+
+/// Unpacks the codes of eight lines of nibbles, two rows of the tile each.
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) fn unpack_nibbles(lines: &[Line; NIBBLE_TILE_LINES], tile: &mut Tile) {
+    let mask = _mm512_set1_epi8(15);
+    for (line, rows) in lines.iter().zip(tile.as_chunks_mut::<2>().0) {
+        // SAFETY: a line is 64 readable bytes.
+        let packed = unsafe { _mm512_loadu_si512(line.0.as_ptr().cast()) };
+        // The shift moves bits from byte to byte, which the mask removes.
+        for (row, nibbles) in rows.iter_mut().zip([packed, _mm512_srli_epi16::<4>(packed)]) {
+            let codes = _mm512_and_si512(nibbles, mask);
             // SAFETY: a row is 64 writable bytes.
             unsafe { _mm512_storeu_si512(row.0.as_mut_ptr().cast(), codes) };
         }

@@ -11,11 +11,21 @@ use crate::lanes::{F32x16, Simd};
 #[derive(Clone, Copy)]
 pub(in crate::arch) struct Lanes([__m256; 2]);
 
-impl Lanes {
-    #[inline(always)]
-    fn zip(self, other: Self, f: impl Fn(__m256, __m256) -> __m256) -> Self {
-        Self([f(self.0[0], other.0[0]), f(self.0[1], other.0[1])])
-    }
+/// Evaluates an expression for each half, `i`. Not a closure: in a large function, it might become a function of
+/// its own, compiled without the instruction set, and each intrinsic in it a call.
+macro_rules! both {
+    ($i:ident => $half:expr) => {
+        [
+            {
+                let $i = 0;
+                $half
+            },
+            {
+                let $i = 1;
+                $half
+            },
+        ]
+    };
 }
 
 /// Returns a pointer to each half of sixteen values.
@@ -32,28 +42,42 @@ impl<Dot: Copy> Simd for Avx2<Dot> {
         fn splat(self, value: f32) -> Lanes { Lanes([_mm256_set1_ps(value); 2]) }
 
         fn load(self, values: &[f32; 16]) -> Lanes {
-            Lanes(halves(values).map(|half| _mm256_loadu_ps(half)))
+            Lanes(both!(i => _mm256_loadu_ps(halves(values)[i])))
         }
 
         fn load_i32(self, values: &[i32; 16]) -> Lanes {
-            Lanes(halves(values).map(|half| _mm256_cvtepi32_ps(_mm256_loadu_si256(half))))
+            let halves = halves(values);
+            Lanes(both!(i => _mm256_cvtepi32_ps(_mm256_loadu_si256(halves[i]))))
         }
 
         fn load_i8(self, values: &[i8; 16]) -> Lanes {
-            Lanes(halves(values).map(|half| {
-                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(half)))
+            let halves = halves(values);
+            Lanes(both!(i => {
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(halves[i])))
             }))
         }
 
         fn load_bf16(self, values: &[u16; 16]) -> Lanes {
-            Lanes(halves(values).map(|half| {
-                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(half));
+            let halves = halves(values);
+            Lanes(both!(i => {
+                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves[i]));
                 _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
             }))
         }
 
+        fn load_bf16_pairs(self, pairs: &[[u16; 2]; 16]) -> [Lanes; 2] {
+            let halves = halves(pairs);
+            let bits: [__m256i; 2] = both!(i => _mm256_loadu_si256(halves[i]));
+            let upper = _mm256_set1_epi32(0xffff_0000_u32.cast_signed());
+            [
+                Lanes(both!(i => _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits[i])))),
+                Lanes(both!(i => _mm256_castsi256_ps(_mm256_and_si256(bits[i], upper)))),
+            ]
+        }
+
         fn load_f16(self, values: &[u16; 16]) -> Lanes {
-            Lanes(halves(values).map(|half| _mm256_cvtph_ps(_mm_loadu_si128(half))))
+            let halves = halves(values);
+            Lanes(both!(i => _mm256_cvtph_ps(_mm_loadu_si128(halves[i]))))
         }
 
         fn load_e4m3(self, codes: &[u8; 16]) -> Lanes {
@@ -82,35 +106,36 @@ impl F32x16 for Lanes {
             }
         }
 
-        fn add(self, other: Self) -> Self { self.zip(other, |a, b| _mm256_add_ps(a, b)) }
-        fn sub(self, other: Self) -> Self { self.zip(other, |a, b| _mm256_sub_ps(a, b)) }
-        fn mul(self, other: Self) -> Self { self.zip(other, |a, b| _mm256_mul_ps(a, b)) }
-        fn div(self, other: Self) -> Self { self.zip(other, |a, b| _mm256_div_ps(a, b)) }
-        fn max(self, other: Self) -> Self { self.zip(other, |a, b| _mm256_max_ps(a, b)) }
-        fn min(self, other: Self) -> Self { self.zip(other, |a, b| _mm256_min_ps(a, b)) }
+        fn add(self, other: Self) -> Self { Self(both!(i => _mm256_add_ps(self.0[i], other.0[i]))) }
+        fn sub(self, other: Self) -> Self { Self(both!(i => _mm256_sub_ps(self.0[i], other.0[i]))) }
+        fn mul(self, other: Self) -> Self { Self(both!(i => _mm256_mul_ps(self.0[i], other.0[i]))) }
+        fn div(self, other: Self) -> Self { Self(both!(i => _mm256_div_ps(self.0[i], other.0[i]))) }
+        fn max(self, other: Self) -> Self { Self(both!(i => _mm256_max_ps(self.0[i], other.0[i]))) }
+        fn min(self, other: Self) -> Self { Self(both!(i => _mm256_min_ps(self.0[i], other.0[i]))) }
 
         fn mul_add(self, factor: Self, addend: Self) -> Self {
-            Self([0, 1].map(|i| _mm256_fmadd_ps(self.0[i], factor.0[i], addend.0[i])))
+            Self(both!(i => _mm256_fmadd_ps(self.0[i], factor.0[i], addend.0[i])))
         }
 
         fn max_abs(self, other: Self) -> Self {
             // Magnitudes compare like their bits, and a NaN is above infinity.
-            self.zip(other, |a, b| {
-                let magnitude = _mm256_set1_epi32(0x7fff_ffff);
-                let a = _mm256_and_si256(_mm256_castps_si256(a), magnitude);
-                let b = _mm256_and_si256(_mm256_castps_si256(b), magnitude);
+            let magnitude = _mm256_set1_epi32(0x7fff_ffff);
+            Self(both!(i => {
+                let a = _mm256_and_si256(_mm256_castps_si256(self.0[i]), magnitude);
+                let b = _mm256_and_si256(_mm256_castps_si256(other.0[i]), magnitude);
                 _mm256_castsi256_ps(_mm256_max_epi32(a, b))
-            })
+            }))
         }
 
         fn round(self) -> Self {
             const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-            Self(self.0.map(|half| _mm256_round_ps::<NEAREST>(half)))
+            Self(both!(i => _mm256_round_ps::<NEAREST>(self.0[i])))
         }
 
         fn exp2_of_integer(self) -> Self {
-            Self(self.0.map(|half| {
-                let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(half), _mm256_set1_epi32(127));
+            let bias = _mm256_set1_epi32(127);
+            Self(both!(i => {
+                let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(self.0[i]), bias);
                 _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent))
             }))
         }
@@ -137,7 +162,7 @@ inlined! {
 
     /// Returns sixteen lanes as 16-bit integers.
     fn words(lanes: Lanes) -> __m256i {
-        let [low, high] = lanes.0.map(|half| _mm256_cvtps_epi32(half));
+        let [low, high] = both!(i => _mm256_cvtps_epi32(lanes.0[i]));
         // Packing works within 128-bit halves: [low 0-3, high 0-3 | low 4-7, high 4-7].
         _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(low, high))
     }

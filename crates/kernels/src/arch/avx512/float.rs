@@ -33,6 +33,13 @@ impl<Dot: Copy> Simd for Avx512<Dot> {
             Lanes(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits)))
         }
 
+        fn load_bf16_pairs(self, pairs: &[[u16; 2]; 16]) -> [Lanes; 2] {
+            let bits = _mm512_loadu_si512(pairs.as_ptr().cast());
+            let upper = _mm512_set1_epi32(0xffff_0000_u32.cast_signed());
+            let (even, odd) = (_mm512_slli_epi32::<16>(bits), _mm512_and_si512(bits, upper));
+            [Lanes(_mm512_castsi512_ps(even)), Lanes(_mm512_castsi512_ps(odd))]
+        }
+
         fn load_f16(self, values: &[u16; 16]) -> Lanes {
             Lanes(_mm512_cvtph_ps(_mm256_loadu_si256(values.as_ptr().cast())))
         }

@@ -44,6 +44,15 @@ impl<Dot: Copy> Simd for Neon<Dot> {
             Lanes(quarters(values).map(|quarter| widen(vld1_u16(quarter))))
         }
 
+        fn load_bf16_pairs(self, pairs: &[[u16; 2]; 16]) -> [Lanes; 2] {
+            let bits = quarters(pairs).map(|quarter| vld1q_u32(quarter.cast()));
+            let upper = vdupq_n_u32(0xffff_0000);
+            [
+                Lanes(bits.map(|bits| vreinterpretq_f32_u32(vshlq_n_u32::<16>(bits)))),
+                Lanes(bits.map(|bits| vreinterpretq_f32_u32(vandq_u32(bits, upper)))),
+            ]
+        }
+
         fn load_f16(self, values: &[u16; 16]) -> Lanes {
             Lanes(quarters(values).map(|quarter| widen_f16(vld1_u16(quarter))))
         }
