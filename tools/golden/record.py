@@ -7,8 +7,8 @@ import torch
 from safetensors.numpy import save_file
 
 
-def record(folder, name, model, prompt, scored):
-    """Writes random tokens, the logits of the `scored` positions among them, and the configuration."""
+def record(folder, name, model, prompt, scored, config=None):
+    """Writes random tokens, the logits of the `scored` positions among them, and the configuration, which `config` replaces."""
     ids = torch.randint(model.config.vocab_size, (1, prompt))
     with torch.no_grad():
         logits = model(input_ids=ids).logits[0]
@@ -18,4 +18,4 @@ def record(folder, name, model, prompt, scored):
         "logits": logits[scored].numpy(),
     }
     save_file(records, folder / f"{name}.safetensors")
-    (folder / f"{name}.config.json").write_text(json.dumps(model.config.to_dict(), indent=1) + "\n")
+    (folder / f"{name}.config.json").write_text(json.dumps(config or model.config.to_dict(), indent=1) + "\n")

@@ -15,7 +15,7 @@ mod vocabulary;
 pub use kv_dtype::{KvDtype, UnknownKvDtype};
 pub use network::{
     Activation, ActivationCodes, Attention, Dense, Embedding, Experts, Ffn, Head, InvalidNetwork,
-    Layer, Mixer, Network, Norm,
+    Layer, LayerKinds, Mixer, Network, Norm,
 };
 pub use rotary::{Rope, RopeDivisors, RopeScaling, RotaryPairs, Yarn};
 pub use sampling::{

@@ -4,8 +4,11 @@
 //! differs between families or between the layers of one network is a value here: attention windows,
 //! rotary embeddings, optional norms, the kind of feed-forward block.
 
+mod check;
+
 use std::fmt;
 
+pub use self::check::InvalidNetwork;
 use crate::{Rope, RopeDivisors};
 
 /// A decoder network, layer by layer.
@@ -25,6 +28,8 @@ pub struct Network {
     pub head: Head,
     /// Divisors of the rotary frequencies, for layers that scale by them.
     pub rope_divisors: RopeDivisors,
+    /// Factor of what each block adds to the hidden state.
+    pub residual_scale: Option<f32>,
     /// Codes that the inputs of ternary products are quantized to.
     pub activations: ActivationCodes,
 }
@@ -75,11 +80,13 @@ pub struct Embedding {
 pub struct Head {
     /// True if the head is the embedding table; otherwise it has a table of its own.
     pub tied: bool,
+    /// Divisor of the normed hidden states that the head multiplies.
+    pub divisor: Option<f32>,
 }
 
 impl Default for Head {
     fn default() -> Self {
-        Self { tied: true }
+        Self { tied: true, divisor: None }
     }
 }
 
@@ -102,6 +109,28 @@ impl Layer {
     pub fn attention(&self) -> &Attention {
         let Mixer::Attention(attention) = &self.mixer;
         attention
+    }
+}
+
+/// The kinds of layers of a network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerKinds<'a> {
+    /// A layer that sees the whole sequence.
+    pub full: Option<&'a Layer>,
+    /// A layer that sees a window.
+    pub sliding: Option<&'a Layer>,
+}
+
+impl<'a> LayerKinds<'a> {
+    fn of(&self, sliding: bool) -> Option<&'a Layer> {
+        if sliding { self.sliding } else { self.full }
+    }
+
+    /// Returns a layer that rotates queries and keys, or any layer if none does.
+    pub fn rotated(&self) -> Option<&'a Layer> {
+        let mut layers = self.full.into_iter().chain(self.sliding);
+        let rotated = layers.clone().find(|layer| layer.attention().rope.is_some());
+        rotated.or_else(|| layers.next())
     }
 }
 
@@ -143,6 +172,8 @@ pub struct Attention {
     pub rope: Option<Rope>,
     /// Number of positions a token sees, itself included; `None` sees the whole sequence.
     pub window: Option<usize>,
+    /// Factor of the products of queries and keys; `None` divides them by the root of `head_dim`.
+    pub score_scale: Option<f32>,
     /// Norm of the concatenated heads, before the output projection.
     pub sub_norm: Option<Norm>,
     /// Norm of the block's output, before it is added to the hidden state.
@@ -208,12 +239,16 @@ impl Default for Ffn {
 /// n = norm(h)
 /// h += output_norm( down( sub_norm( activation(gate(n)) · up(n) ) ) )
 /// ```
+///
+/// With a limit, `gate(n)` is at most the limit, and `up(n)` between the limit and its negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Dense {
     /// Number of neurons: length of `gate(n)`.
     pub ffn_len: usize,
     /// Function applied to the gate.
     pub activation: Activation,
+    /// Limit of the gate from above, and of `up` on both sides.
+    pub limit: Option<f32>,
     /// Norm of the block's input.
     pub norm: Norm,
     /// Norm that each of the gate and up projections applies to `n`, with its own weights.
@@ -317,6 +352,26 @@ impl Network {
         others.iter().all(|layer| layer == first).then_some(first)
     }
 
+    /// Returns the kinds of layers, if layers differ in nothing but their windows and rotary embeddings,
+    /// and those with a window are alike, and those without.
+    pub fn layer_kinds(&self) -> Option<LayerKinds<'_>> {
+        let find = |sliding: bool| {
+            self.layers.iter().find(|layer| layer.attention().window.is_some() == sliding)
+        };
+        let kinds = LayerKinds { full: find(false), sliding: find(true) };
+        let positions_apart = |layer: &Layer| {
+            let Mixer::Attention(attention) = layer.mixer;
+            let attention = Attention { window: None, rope: None, ..attention };
+            Layer { mixer: Mixer::Attention(attention), ..*layer }
+        };
+        let alike = match (kinds.full, kinds.sliding) {
+            (Some(full), Some(sliding)) => positions_apart(full) == positions_apart(sliding),
+            _ => true,
+        };
+        let of_a_kind = |layer: &Layer| Some(layer) == kinds.of(layer.attention().window.is_some());
+        (alike && self.layers.iter().all(of_a_kind)).then_some(kinds)
+    }
+
     /// Changes the blocks of every layer; of a mixture of experts, the recipe of an expert.
     pub fn update_layers(&mut self, change: impl Fn(&mut Attention, &mut Dense)) {
         for layer in &mut self.layers {
@@ -353,111 +408,7 @@ impl Network {
         };
         self.hidden_len * self.layers.iter().map(trits).sum::<usize>()
     }
-
-    /// Checks that every size is one that kernels can run.
-    pub fn check(&self) -> Result<(), InvalidNetwork> {
-        check_size("vocabulary size", self.vocab_len, Self::MAX_ROWS)?;
-        check_size("hidden size", self.hidden_len, Self::MAX_WIDTH)?;
-        check_size("number of layers", self.layers.len(), Self::MAX_LAYERS)?;
-        check_norm(self.norm)?;
-        let uniform = self.uniform_layer().is_some();
-        for (index, layer) in self.layers.iter().enumerate() {
-            self.check_layer(layer).map_err(|error| match uniform {
-                true => error,
-                false => InvalidNetwork { key: format!("layer {index}: {}", error.key), ..error },
-            })?;
-            if uniform {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_layer(&self, layer: &Layer) -> Result<(), InvalidNetwork> {
-        let a = layer.attention();
-        check_size("number of heads", a.heads, Self::MAX_WIDTH)?;
-        check_size("number of key/value heads", a.kv_heads, Self::MAX_WIDTH)?;
-        check_size("head size", a.head_dim, Self::MAX_WIDTH)?;
-        if !a.heads.is_multiple_of(a.kv_heads) {
-            let problem = format!("{}, must divide the {} query heads", a.kv_heads, a.heads);
-            return Err(InvalidNetwork::new("number of key/value heads", problem));
-        }
-        if a.rope.is_some() && !a.head_dim.is_multiple_of(2) {
-            let problem = format!("{}, must be even for a rotary embedding", a.head_dim);
-            return Err(InvalidNetwork::new("head size", problem));
-        }
-        if a.query_len() > Self::MAX_WIDTH {
-            let (heads, head_dim, max) = (a.heads, a.head_dim, Self::MAX_WIDTH);
-            let problem = format!("{heads} heads of {head_dim}, must not exceed {max} in all");
-            return Err(InvalidNetwork::new("number of heads", problem));
-        }
-        let first = self.layers.first().map_or(a, Layer::attention);
-        if (a.kv_heads, a.head_dim) != (first.kv_heads, first.head_dim) {
-            let problem = format!(
-                "{} of {}, must equal those of layer 0 ({} of {})",
-                a.kv_heads, a.head_dim, first.kv_heads, first.head_dim
-            );
-            return Err(InvalidNetwork::new("key/value heads", problem));
-        }
-        if a.window == Some(0) {
-            return Err(InvalidNetwork::new(
-                "attention window",
-                "0, must be at least 1".to_owned(),
-            ));
-        }
-        if let Some(rope) = a.rope {
-            let checked = rope.check(&self.rope_divisors, a.head_dim);
-            checked.map_err(|(key, problem)| InvalidNetwork::new(key, problem))?;
-        }
-        if let Some(experts) = layer.ffn.experts() {
-            check_size("number of experts", experts.experts, Self::MAX_EXPERTS)?;
-            check_size("number of active experts", experts.active, experts.experts)?;
-        }
-        let dense = layer.ffn.block();
-        check_size("feed-forward size", dense.ffn_len, Self::MAX_WIDTH)?;
-        let norms = [a.input_norm, a.qk_norm, a.sub_norm, a.output_norm];
-        let ffn_norms = [dense.input_norm, dense.sub_norm, dense.output_norm];
-        let optional = norms.into_iter().chain(ffn_norms).flatten();
-        [a.norm, dense.norm].into_iter().chain(optional).try_for_each(check_norm)
-    }
 }
-
-fn check_size(key: &str, value: usize, max: usize) -> Result<(), InvalidNetwork> {
-    if (1..=max).contains(&value) {
-        return Ok(());
-    }
-    Err(InvalidNetwork::new(key, format!("{value}, must be between 1 and {max}")))
-}
-
-fn check_norm(norm: Norm) -> Result<(), InvalidNetwork> {
-    if norm.eps > 0.0 && norm.eps < 1.0 {
-        return Ok(());
-    }
-    Err(InvalidNetwork::new("norm epsilon", format!("{}, must be between 0 and 1", norm.eps)))
-}
-
-/// Error for a network that cannot be run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidNetwork {
-    /// Setting that is wrong.
-    pub key: String,
-    /// Value found and values allowed.
-    pub problem: String,
-}
-
-impl InvalidNetwork {
-    fn new(key: &str, problem: String) -> Self {
-        Self { key: key.to_owned(), problem }
-    }
-}
-
-impl fmt::Display for InvalidNetwork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.key, self.problem)
-    }
-}
-
-impl std::error::Error for InvalidNetwork {}
 
 #[cfg(test)]
 mod tests {
@@ -476,61 +427,17 @@ mod tests {
         Network { vocab_len: 8, hidden_len: 8, layers, ..Network::default() }
     }
 
-    fn problem(change: impl Fn(&mut Network)) -> String {
-        let mut network = network();
-        change(&mut network);
-        network.check().err().map_or_else(String::new, |error| error.to_string())
-    }
-
-    #[test]
-    fn rejects_rows_too_long_for_exact_sums() {
-        let ffn_len = |len| problem(|n| n.update_layers(|_, dense| dense.ffn_len = len));
-        assert_eq!(ffn_len(1 << 17), "");
-        let expected = "feed-forward size: 131073, must be between 1 and 131072";
-        assert_eq!(ffn_len((1 << 17) + 1), expected);
-        assert_ne!(problem(|n| n.hidden_len = 1 << 18), "");
-        let wide = problem(|n| n.update_layers(|a, _| (a.heads, a.head_dim) = (1 << 12, 64)));
-        assert!(wide.contains("4096 heads of 64, must not exceed 131072"), "{wide}");
-    }
-
-    #[test]
-    fn rejects_layers_whose_kv_heads_differ() {
-        let differ = problem(|n| {
-            let Mixer::Attention(a) = &mut n.layers[1].mixer;
-            a.kv_heads = 2;
-        });
-        let expected = "layer 1: key/value heads: 2 of 4, must equal those of layer 0 (1 of 4)";
-        assert_eq!(differ, expected);
-    }
-
     #[test]
     fn layers_may_differ_in_window_and_rotation() {
         let differ = |network: &mut Network| {
             let Mixer::Attention(a) = &mut network.layers[1].mixer;
             (a.window, a.rope) = (Some(512), None);
         };
-        assert_eq!(problem(differ), "");
         let mut network = network();
         assert!(network.uniform_layer().is_some());
         differ(&mut network);
         assert!(network.uniform_layer().is_none());
-    }
-
-    #[test]
-    fn rejects_experts_that_cannot_be_picked() {
-        let experts = |experts, active| {
-            problem(|n| {
-                for layer in &mut n.layers {
-                    let expert = *layer.ffn.block();
-                    let renormalize = true;
-                    layer.ffn = Ffn::Experts(Experts { experts, active, renormalize, expert });
-                }
-            })
-        };
-        assert_eq!(experts(8, 8), "");
-        assert_eq!(experts(8, 9), "number of active experts: 9, must be between 1 and 8");
-        assert_eq!(experts(8, 0), "number of active experts: 0, must be between 1 and 8");
-        assert_eq!(experts(4097, 1), "number of experts: 4097, must be between 1 and 4096");
+        assert_eq!(network.check(), Ok(()));
     }
 
     #[test]
@@ -545,12 +452,21 @@ mod tests {
     }
 
     #[test]
-    fn rejects_sizes_of_zero() {
-        assert_eq!(
-            problem(|n| n.layers.clear()),
-            "number of layers: 0, must be between 1 and 16384"
-        );
-        assert_ne!(problem(|n| n.update_layers(|a, _| a.kv_heads = 0)), "");
-        assert_ne!(problem(|n| n.update_layers(|a, _| a.window = Some(0))), "");
+    fn layers_of_two_kinds_differ_in_window_and_rotation_only() {
+        let mut network = network();
+        let kinds = network.layer_kinds().unwrap();
+        assert_eq!((kinds.full, kinds.sliding), (network.layers.first(), None));
+        let Mixer::Attention(a) = &mut network.layers[1].mixer;
+        (a.window, a.rope) = (Some(512), None);
+        let kinds = network.layer_kinds().unwrap();
+        assert_eq!((kinds.full, kinds.sliding), (network.layers.first(), network.layers.last()));
+        assert_eq!(kinds.rotated(), network.layers.first());
+        let Mixer::Attention(a) = &mut network.layers[1].mixer;
+        a.heads = 4;
+        assert_eq!(network.layer_kinds(), None, "heads differ");
+        let mut network = self::network();
+        let Mixer::Attention(a) = &mut network.layers[1].mixer;
+        a.rope = None;
+        assert_eq!(network.layer_kinds(), None, "full layers differ");
     }
 }

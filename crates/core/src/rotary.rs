@@ -7,13 +7,15 @@ pub struct Rope {
     pub theta: f64,
     /// Dimensions that rotate together.
     pub pairs: RotaryPairs,
+    /// Number of dimensions that rotate, from the first of a head on; `None` rotates all.
+    pub dims: Option<usize>,
     /// Change of the frequencies for contexts longer than those of pretraining.
     pub scaling: RopeScaling,
 }
 
 impl Default for Rope {
     fn default() -> Self {
-        Self { theta: 10_000.0, pairs: RotaryPairs::Halves, scaling: RopeScaling::None }
+        Self { theta: 10_000.0, pairs: RotaryPairs::Halves, dims: None, scaling: RopeScaling::None }
     }
 }
 
@@ -88,11 +90,11 @@ pub struct RopeDivisors {
 }
 
 impl Rope {
-    /// Returns the setting that cannot be run and why.
+    /// Returns the setting that cannot be run and why; `dims` is the number of dimensions that rotate.
     pub(crate) fn check(
         &self,
         divisors: &RopeDivisors,
-        head_dim: usize,
+        dims: usize,
     ) -> Result<(), (&'static str, String)> {
         positive("rotary base", self.theta)?;
         match self.scaling {
@@ -100,8 +102,8 @@ impl Rope {
             RopeScaling::Linear { factor } => positive("rotary factor", factor),
             RopeScaling::Dynamic { factor, original_len } => {
                 positive("rotary factor", factor)?;
-                if head_dim <= 2 {
-                    let problem = format!("{head_dim}, must exceed 2 for dynamic rotary scaling");
+                if dims <= 2 {
+                    let problem = format!("{dims}, must exceed 2 for dynamic rotary scaling");
                     return Err(("head size", problem));
                 }
                 known_len(original_len)
@@ -119,8 +121,8 @@ impl Rope {
             }
             RopeScaling::Divided { attention_factor, .. } => {
                 positive("rotary attention factor", attention_factor)?;
-                divisors.check("short", &divisors.short, head_dim)?;
-                divisors.check("long", &divisors.long, head_dim)
+                divisors.check("short", &divisors.short, dims)?;
+                divisors.check("long", &divisors.long, dims)
             }
         }
     }
@@ -179,9 +181,9 @@ impl RopeDivisors {
         &self,
         which: &str,
         divisors: &[f32],
-        head_dim: usize,
+        dims: usize,
     ) -> Result<(), (&'static str, String)> {
-        let (found, pairs) = (divisors.len(), head_dim / 2);
+        let (found, pairs) = (divisors.len(), dims / 2);
         if found != pairs {
             let problem = format!("{found} {which} ones, must be {pairs}: one per pair");
             return Err(("rotary divisors", problem));

@@ -96,7 +96,7 @@ thread_local! {
 }
 
 /// Computes `y = activate(xs * gate, xs * up)` for two matrices of one shape, where `activate` works element by
-/// element. The products of a job stay in the cache of its thread. Does not allocate, except when a thread
+/// element on its first argument and may change the second. The products of a job stay in the cache of its thread. Does not allocate, except when a thread
 /// does its largest job so far.
 ///
 /// # Panics
@@ -108,7 +108,7 @@ pub fn multiply_gated(
     (gate, up): (&TernaryMatrix, &TernaryMatrix),
     xs: &QuantBatch,
     y: &mut [f32],
-    activate: impl Fn(&mut [f32], &[f32]) + Sync,
+    activate: impl Fn(&mut [f32], &mut [f32]) + Sync,
 ) {
     assert_eq!(gate.rows(), up.rows(), "two matrices of one shape");
     assert_eq!(y.len(), xs.rows().len() * gate.rows(), "one result per token and row");

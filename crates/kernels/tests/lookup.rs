@@ -113,7 +113,7 @@ fn several_matrices_of_different_sizes_share_their_jobs() {
 
         let mut gate = vec![0.0; tokens * 1500];
         multiply_gated(kernel, &pool, (&large, &second), &xs, &mut gate, |gate, up| {
-            gate.iter_mut().zip(up).for_each(|(gate, up)| *gate += up);
+            gate.iter_mut().zip(&*up).for_each(|(gate, up)| *gate += up);
         });
         let second = product(scalar(), 1, &second, &x);
         let sums = a.iter().zip(second).map(|(a, b)| (a + f32::from_bits(b)).to_bits());

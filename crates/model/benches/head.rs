@@ -159,7 +159,7 @@ fn blocks_cases(vocab_len: usize) -> (Vec<Model>, Vec<Case>) {
 }
 
 fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode) -> Model {
-    let head_recipe = wf_core::Head { tied: false };
+    let head_recipe = wf_core::Head { tied: false, divisor: None };
     let network = Network { vocab_len, hidden_len: COLS, head: head_recipe, ..Network::default() };
     let info = ModelInfo { context_len: 32, ..ModelInfo::default() };
     let states: Vec<u8> =

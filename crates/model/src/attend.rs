@@ -82,7 +82,8 @@ impl AttendStep<'_> {
         let slot_len = tile_rows * sharing(self.recipe) * part_len(self.recipe.head_dim);
         let few = tiles < TILES_PER_THREAD * self.cx.pool.threads();
         // Exact: the correctly rounded root of an integer, and one correctly rounded division.
-        let scale = 1.0 / (self.recipe.head_dim as f32).sqrt();
+        let usual = 1.0 / (self.recipe.head_dim as f32).sqrt();
+        let scale = self.recipe.score_scale.unwrap_or(usual);
         let work = TiledStep { step: *self, scale, tile_rows };
         match parts.get_mut(..tiles * chunks * slot_len) {
             Some(parts) if few && chunks > 1 => {

@@ -19,6 +19,8 @@ pub(crate) struct AttentionBlock<'a> {
     pub(crate) weights: &'a weights::Attention,
     /// Table of the recipe's rotary embedding.
     pub(crate) rotary: Option<&'a RotaryTable>,
+    /// Factor of what the block adds to the hidden states.
+    pub(crate) residual_scale: Option<f32>,
 }
 
 impl AttentionBlock<'_> {
@@ -83,7 +85,7 @@ impl AttentionBlock<'_> {
 
         s.attn_out.maybe_norm_and_quantize(cx, heads, w.sub_norm.as_ref(), query_len);
         s.clock.lap(Phase::Norms);
-        let out = Residual { delta, normed, hidden };
+        let out = Residual { delta, normed, hidden, scale: self.residual_scale };
         s.products.multiply_norm_add(cx, &w.output, w.output_norm.as_ref(), &s.attn_out, out);
         s.clock.lap(Phase::Output);
     }
@@ -91,7 +93,8 @@ impl AttentionBlock<'_> {
     /// Rotates a query or key head by its position.
     fn rotate(&self, cx: &Compute, position: usize, head: &mut [f32]) {
         if let (Some(rope), Some(table)) = (self.recipe.rope, self.rotary) {
-            cx.kernel.rotate(head, table.cos(position), table.sin(position), rope.pairs);
+            let rotated = &mut head[..rope.dims.unwrap_or(self.recipe.head_dim)];
+            cx.kernel.rotate(rotated, table.cos(position), table.sin(position), rope.pairs);
         }
     }
 }

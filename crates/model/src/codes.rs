@@ -116,7 +116,7 @@ impl Products {
         matrices: (&TernaryMatrix, &TernaryMatrix),
         codes: &InputCodes,
         (first, second): (&mut [f32], &mut [f32]),
-        activate: impl Fn(&mut [f32], &[f32]) + Sync,
+        activate: impl Fn(&mut [f32], &mut [f32]) + Sync,
     ) {
         if codes.fine.is_none() {
             return multiply_gated(cx.kernel, &cx.pool, matrices, &codes.batch, first, activate);
@@ -124,10 +124,10 @@ impl Products {
         let len = matrices.0.rows();
         self.multiply_both(cx, matrices.0, codes, first);
         self.multiply_both(cx, matrices.1, codes, second);
-        cx.pool.rows(first, len, |row, first| activate(first, &second[row * len..][..len]));
+        cx.pool.row_pairs((first, len), (second, len), |_, first, second| activate(first, second));
     }
 
-    /// `hidden += norm(codes * matrix)`, where the norm is optional.
+    /// `hidden += scale * norm(codes * matrix)`, where norm and scale are optional.
     pub(crate) fn multiply_norm_add(
         &mut self,
         cx: &Compute,
@@ -136,8 +136,8 @@ impl Products {
         codes: &InputCodes,
         out: Residual<'_>,
     ) {
-        let Residual { delta, normed, hidden } = out;
-        if let (None, None) = (norm, &codes.fine) {
+        let Residual { delta, normed, hidden, scale } = out;
+        if let (None, None, None) = (norm, &codes.fine, scale) {
             return multiply_add(cx.kernel, &cx.pool, matrix, &codes.batch, delta, hidden);
         }
         self.multiply_each(cx, [(matrix, &mut *delta)], codes);
@@ -148,8 +148,7 @@ impl Products {
                 &*normed
             }
         };
-        let len = matrix.rows();
-        cx.pool.rows(hidden, len, |row, hidden| cx.kernel.add(hidden, &added[row * len..][..len]));
+        add_rows(cx, hidden, added, matrix.rows(), scale);
     }
 
     /// Multiplies by both rows of each token, and adds the two.
@@ -164,6 +163,26 @@ impl Products {
         multiply_each(cx.kernel, &cx.pool, [(matrix, &mut *products)], &codes.batch);
         add_pairs(cx, products, matrix.rows(), y);
     }
+}
+
+/// Adds `scale` times each row of `added`, or without a scale the row itself, to that of `hidden`. Rows have
+/// `len` elements.
+pub(crate) fn add_rows(
+    cx: &Compute,
+    hidden: &mut [f32],
+    added: &[f32],
+    len: usize,
+    scale: Option<f32>,
+) {
+    cx.pool.rows(hidden, len, |row, hidden| {
+        let added = &added[row * len..][..len];
+        match scale {
+            None => cx.kernel.add(hidden, added),
+            Some(scale) => {
+                hidden.iter_mut().zip(added).for_each(|(hidden, added)| *hidden += scale * added);
+            }
+        }
+    });
 }
 
 /// Adds rows `2i` and `2i + 1` of `pairs`, which have `len` elements, into row `i` of `out`.
@@ -191,4 +210,6 @@ pub(crate) struct Residual<'a> {
     pub(crate) normed: &'a mut [f32],
     /// Hidden states that the result is added to.
     pub(crate) hidden: &'a mut [f32],
+    /// Factor of the result.
+    pub(crate) scale: Option<f32>,
 }

@@ -4,7 +4,7 @@
 //! token is routed to not at all. A token adds its experts in the order of their indices, whatever the
 //! other tokens of the step are.
 
-use crate::codes::norm_rows;
+use crate::codes::{add_rows, norm_rows};
 use crate::compute::Compute;
 use crate::mlp::activate;
 use crate::phases::Phase;
@@ -14,12 +14,14 @@ use crate::weights::{Expert, Experts};
 pub(crate) struct ExpertsBlock<'a> {
     pub(crate) recipe: &'a wf_core::Experts,
     pub(crate) weights: &'a Experts,
+    /// Factor of what the block adds to the hidden states.
+    pub(crate) residual_scale: Option<f32>,
 }
 
 impl ExpertsBlock<'_> {
     /// Adds the block's output to the hidden states of the rows in `s`.
     pub(crate) fn run(self, cx: &Compute, s: &mut Scratch) {
-        let Self { recipe, weights: w } = self;
+        let Self { recipe, weights: w, residual_scale } = self;
         let hidden_len = w.norm.weight.len();
         let len = s.rows.len() * hidden_len;
         norm_rows(cx, &s.hidden[..len], &w.norm, &mut s.normed[..len]);
@@ -41,9 +43,7 @@ impl ExpertsBlock<'_> {
                 delta
             }
         };
-        cx.pool.rows(hidden, hidden_len, |row, hidden| {
-            cx.kernel.add(hidden, &sum[row * hidden_len..][..hidden_len]);
-        });
+        add_rows(cx, hidden, sum, hidden_len, residual_scale);
         s.clock.lap(Phase::Down);
     }
 }

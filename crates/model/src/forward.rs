@@ -156,20 +156,23 @@ impl Model {
             recipe: self.network.layers[layer].attention(),
             weights: &self.weights.layers[layer].attention,
             rotary: self.rotary[layer].as_deref(),
+            residual_scale: self.network.residual_scale,
         };
         block.run(&self.compute, &mut self.kv, batch, &mut self.scratch);
     }
 
     /// Runs the feed-forward block of a layer on the rows in `scratch.hidden`.
     pub(crate) fn run_ffn(&mut self, layer: usize) {
+        let residual_scale = self.network.residual_scale;
         match (&self.network.layers[layer].ffn, &self.weights.layers[layer].ffn) {
             (wf_core::Ffn::Dense(recipe), Ffn::Dense(weights)) => {
                 let (sparse, step) = (&mut self.sparse.layers[layer], &mut self.sparse.step);
-                let block = MlpBlock { recipe, weights, sparse, step };
+                let block = MlpBlock { recipe, weights, sparse, step, residual_scale };
                 block.run(&self.compute, &mut self.scratch);
             }
             (wf_core::Ffn::Experts(recipe), Ffn::Experts(weights)) => {
-                ExpertsBlock { recipe, weights }.run(&self.compute, &mut self.scratch);
+                ExpertsBlock { recipe, weights, residual_scale }
+                    .run(&self.compute, &mut self.scratch);
             }
             _ => unreachable!("weights are read by the recipe"),
         }
@@ -190,6 +193,9 @@ impl Model {
                     let hidden = &s.hidden[(first_row + index) * len..][..len];
                     let normed = &mut s.normed[scored * len..][..len];
                     cx.kernel.rms_norm(hidden, &norm.weight, norm.eps, normed);
+                    if let Some(divisor) = self.network.head.divisor {
+                        normed.iter_mut().for_each(|value| *value /= divisor);
+                    }
                     scored += 1;
                 }
                 first_row += segment.tokens.len();

@@ -15,12 +15,14 @@ pub(crate) struct MlpBlock<'a> {
     pub(crate) weights: &'a Mlp,
     pub(crate) sparse: &'a mut SparseLayer,
     pub(crate) step: &'a mut SparseStep,
+    /// Factor of what the block adds to the hidden states.
+    pub(crate) residual_scale: Option<f32>,
 }
 
 impl MlpBlock<'_> {
     /// Adds the block's output to the hidden states of the rows in `s`.
     pub(crate) fn run(self, cx: &Compute, s: &mut Scratch) {
-        let Self { recipe, weights: w, sparse, step } = self;
+        let Self { recipe, weights: w, sparse, step, residual_scale: scale } = self;
         let (rows, hidden_len, ffn_len) = (s.rows.len(), w.norm.weight.len(), recipe.ffn_len);
         let hidden = &mut s.hidden[..rows * hidden_len];
         let normed = &mut s.normed[..rows * hidden_len];
@@ -35,8 +37,8 @@ impl MlpBlock<'_> {
                 s.ffn_in.norm_and_quantize(cx, normed, norm);
                 s.products.multiply_each(cx, [(matrix, y)], &s.ffn_in);
             }
-            cx.pool.rows(gate, ffn_len, |row, gate| {
-                activate(cx, recipe, gate, &up[row * ffn_len..][..ffn_len]);
+            cx.pool.row_pairs((&mut *gate, ffn_len), (up, ffn_len), |_, gate, up| {
+                activate(cx, recipe, gate, up);
             });
         } else {
             s.ffn_in.norm_and_quantize(cx, hidden, &w.norm);
@@ -53,16 +55,21 @@ impl MlpBlock<'_> {
 
         s.ffn_mid.maybe_norm_and_quantize(cx, gate, w.sub_norm.as_ref(), ffn_len);
         s.clock.lap(Phase::Norms);
-        if !sparse.down(cx, step, s.ffn_mid.batch(), delta, hidden) {
-            let out = Residual { delta, normed, hidden };
+        if scale.is_some() || !sparse.down(cx, step, s.ffn_mid.batch(), delta, hidden) {
+            let out = Residual { delta, normed, hidden, scale };
             s.products.multiply_norm_add(cx, &w.down, w.output_norm.as_ref(), &s.ffn_mid, out);
         }
         s.clock.lap(Phase::Down);
     }
 }
 
-/// `gate = activation(gate) * up`, element by element.
-pub(crate) fn activate(cx: &Compute, recipe: &Dense, gate: &mut [f32], up: &[f32]) {
+/// `gate = activation(gate) * up`, element by element, both limited first if the recipe says so.
+pub(crate) fn activate(cx: &Compute, recipe: &Dense, gate: &mut [f32], up: &mut [f32]) {
+    if let Some(limit) = recipe.limit {
+        // Written so that a NaN stays one.
+        gate.iter_mut().for_each(|gate| *gate = if *gate > limit { limit } else { *gate });
+        up.iter_mut().for_each(|up| *up = up.clamp(-limit, limit));
+    }
     match recipe.activation {
         Activation::Relu2 => cx.kernel.relu2_mul(gate, up),
         Activation::Silu => cx.kernel.silu_mul(gate, up),

@@ -76,7 +76,9 @@ impl Model {
 /// Returns `true` for a block whose zeros are known from its gates alone.
 fn can_skip(dense: &Dense) -> bool {
     let norms = [dense.input_norm, dense.output_norm];
-    dense.activation == Activation::Relu2 && norms.iter().all(Option::is_none)
+    dense.activation == Activation::Relu2
+        && dense.limit.is_none()
+        && norms.iter().all(Option::is_none)
 }
 
 /// Returns `true` if skipping saves enough. `up` and `down` are of the same size.

@@ -20,16 +20,16 @@ pub(crate) fn tables(
     let mut tables: Vec<Option<Arc<RotaryTable>>> = Vec::with_capacity(network.layers.len());
     let key = |layer: &Layer| {
         let attention = layer.attention();
-        attention.rope.map(|rope| (rope, attention.head_dim))
+        attention.rope.map(|rope| (rope, rope.dims.unwrap_or(attention.head_dim)))
     };
     for layer in &network.layers {
         let earlier =
             network.layers.iter().zip(&tables).find(|(other, _)| key(other) == key(layer));
         let table = match (earlier, key(layer)) {
             (Some((_, table)), _) => table.clone(),
-            (None, Some((rope, head_dim))) => {
+            (None, Some((rope, dims))) => {
                 let frequencies =
-                    Frequencies::new(&rope, &network.rope_divisors, head_dim, context_len);
+                    Frequencies::new(&rope, &network.rope_divisors, dims, context_len);
                 let Frequencies { values, factor } = frequencies;
                 Some(Arc::new(RotaryTable::new(&values, factor, positions)))
             }
@@ -50,15 +50,15 @@ pub struct Frequencies {
 }
 
 impl Frequencies {
-    /// Computes the frequencies of a head for sequences of up to `context_len` tokens.
+    /// Computes the frequencies of `dims` rotated dimensions for sequences of up to `context_len` tokens.
     ///
     /// # Panics
     ///
-    /// If the head has an odd length, or `divisors` has too few for it.
-    pub fn new(rope: &Rope, divisors: &RopeDivisors, head_dim: usize, context_len: usize) -> Self {
+    /// If the number of dimensions is odd, or `divisors` has too few for it.
+    pub fn new(rope: &Rope, divisors: &RopeDivisors, dims: usize, context_len: usize) -> Self {
         // The inverse of a product is not the quotient of the inverse in the last bit.
-        let powers = rotary_powers(head_dim, rope.theta);
-        let mut values = rotary_frequencies(head_dim, rope.theta);
+        let powers = rotary_powers(dims, rope.theta);
+        let mut values = rotary_frequencies(dims, rope.theta);
         let mut factor = 1.0;
         match rope.scaling {
             RopeScaling::None => {}
@@ -68,8 +68,8 @@ impl Frequencies {
             RopeScaling::Dynamic { factor, original_len } => {
                 let len = context_len.max(original_len) as f64;
                 let stretched = factor * len / original_len as f64 - (factor - 1.0);
-                let exponent = head_dim as f64 / (head_dim as f64 - 2.0);
-                values = rotary_frequencies(head_dim, rope.theta * math::pow(stretched, exponent));
+                let exponent = dims as f64 / (dims as f64 - 2.0);
+                values = rotary_frequencies(dims, rope.theta * math::pow(stretched, exponent));
             }
             RopeScaling::Llama3 { factor, low_turns, high_turns, original_len } => {
                 let turns = (low_turns as f32, high_turns as f32);

@@ -3,17 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+mod directory;
 mod recorded;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use directory::float_directory;
 use recorded::{Golden, PAGES, bits, differences, logits, open};
 use wf_core::ActivationCodes;
-use wf_formats::encoding::encode_floats;
-use wf_formats::{
-    Container, FloatEncoding, ModelFile, SafetensorsWriter, Target, TensorName, TernaryEncoding,
-};
+use wf_formats::{Container, FloatEncoding, ModelFile, Target, TensorName, TernaryEncoding};
 use wf_model::{
     Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, PageId, Segment, SparseMode,
 };
@@ -103,35 +101,6 @@ fn other_sequences_of_a_batch_change_no_bit() {
     }
 }
 
-/// Writes the tensors of a model as floats under the names, and with the configuration, that
-/// `transformers` saved.
-fn float_directory(name: &str, file: &ModelFile, folder: &Path) {
-    let names = std::fs::read(data(&format!("{name}.tensors.json"))).unwrap();
-    let mut saved: BTreeMap<String, Vec<usize>> = serde_json::from_slice(&names).unwrap();
-    let mut writer = SafetensorsWriter::new();
-    let all: Vec<TensorName> = TensorName::all(file.network()).collect();
-    for tensor in &all {
-        let source = tensor.hugging_face();
-        let shape = saved.remove(&source).unwrap_or_else(|| panic!("{source} is not saved"));
-        writer.declare(&source, &shape, FloatEncoding::F32).unwrap();
-    }
-    assert!(saved.is_empty(), "other tensors are saved: {saved:?}");
-    let path = folder.join("model.safetensors");
-    let mut body = writer.begin(std::fs::File::create(path).unwrap()).unwrap();
-    for tensor in all {
-        let info = file.tensor(tensor).unwrap();
-        let data = file.read(info).unwrap();
-        let mut values = vec![0.0; info.rows * info.cols];
-        match info.encoding.is_ternary() {
-            true => data.weights(&data.scales().unwrap(), 0..info.rows, &mut values).unwrap(),
-            false => data.floats(0..info.rows, &mut values).unwrap(),
-        }
-        body.append(&encode_floats(FloatEncoding::F32, &values).unwrap()).unwrap();
-    }
-    body.finish().unwrap();
-    std::fs::copy(data(&format!("{name}.config.json")), folder.join("config.json")).unwrap();
-}
-
 #[test]
 fn every_file_gives_the_same_bits() {
     for name in MODELS {
@@ -144,7 +113,7 @@ fn every_file_gives_the_same_bits() {
             bits(&logits(&mut load(&file, Compute::new(2)), &ids, &scored, 512))
         };
         let expected = run(&data(&format!("{name}.gguf")));
-        float_directory(name, &source, folder.path());
+        float_directory(&data(name), &source, folder.path(), TensorName::hugging_face);
         assert_eq!(run(folder.path()), expected, "{name}: a directory of floats");
         let mut containers = vec![Container::Wf];
         if name == "renormalized" {

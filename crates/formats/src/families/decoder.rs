@@ -37,6 +37,12 @@ pub(super) struct Defaults {
     pub(super) activations: ActivationCodes,
 }
 
+impl Defaults {
+    /// The values of Llama.
+    pub(super) const LLAMA: Self =
+        Self { eps: 1e-6, theta: 10_000.0, activations: ActivationCodes::Int8 };
+}
+
 /// Reads a network of equal layers with dense blocks. The optional norms are those whose tensors the file
 /// has.
 pub(super) fn decoder(
@@ -83,10 +89,11 @@ pub(super) fn decoder_with(
         qk_norm,
         rope: Some(rope),
         window: None,
+        score_scale: None,
         sub_norm,
         output_norm,
     };
-    let dense = Dense { ffn_len: 0, activation, norm, input_norm, sub_norm, output_norm };
+    let dense = Dense { activation, norm, input_norm, sub_norm, output_norm, ..Dense::default() };
     let layer = Layer { mixer: Mixer::Attention(attention), ffn: ffn(keys, dense)? };
     Ok(Network {
         vocab_len: keys.evidence.vocab_len,
@@ -94,8 +101,9 @@ pub(super) fn decoder_with(
         embedding: Embedding::default(),
         layers: vec![layer; layers(keys)?],
         norm,
-        head: Head { tied: !keys.evidence.has_output },
+        head: Head { tied: !keys.evidence.has_output, divisor: None },
         rope_divisors,
+        residual_scale: None,
         activations: activations(keys, defaults.activations)?,
     })
 }

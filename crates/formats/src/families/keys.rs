@@ -129,6 +129,11 @@ impl<'a> Keys<'a> {
         self.read(key, Settings::bool)
     }
 
+    /// Returns `true` if the file has this setting.
+    pub(super) fn is_set(&self, key: Key) -> bool {
+        self.name(key).is_some_and(|name| self.settings.get(&name).is_some())
+    }
+
     /// Returns the number of elements of a list.
     pub(super) fn list_len(&self, key: Key) -> Option<usize> {
         let value = self.settings.get(&self.name(key)?)?;
@@ -147,6 +152,16 @@ impl<'a> Keys<'a> {
         let name = self.name(key).unwrap_or_default();
         self.decisions.push(format!("{what} {default}: {name} is not set"));
         Ok(default)
+    }
+
+    /// As [`number_or`](Self::number_or), for a factor, which is positive.
+    pub(super) fn factor_or(&mut self, key: Key, default: f64, what: &str) -> Result<f64, Error> {
+        let factor = self.number_or(key, default, what)?;
+        // Networks have factors in single precision, in which a tiny one is 0.
+        if (factor as f32).is_finite() && factor as f32 > 0.0 {
+            return Ok(factor);
+        }
+        Err(self.fault(key, format!("{factor}, must be a positive number")))
     }
 
     /// Returns the activation that the user set, the file names, or `default` gives with a reason.

@@ -1,6 +1,6 @@
 //! Llama: SiLU, no norms but the two of each layer.
 
-use wf_core::{Activation, ActivationCodes, Network, RotaryPairs};
+use wf_core::{Activation, Network, RotaryPairs};
 
 use super::decoder::{Defaults, decoder};
 use super::{Family, Keys};
@@ -17,10 +17,5 @@ pub(super) fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
     let activation = keys.activation(|keys| Ok(keys.family_default(Activation::Silu)))?;
     // The converter of llama.cpp reorders the rows of query and key for this architecture.
     let pairs = if keys.is_gguf() { RotaryPairs::Adjacent } else { RotaryPairs::Halves };
-    decoder(
-        keys,
-        activation,
-        pairs,
-        Defaults { eps: 1e-6, theta: 10_000.0, activations: ActivationCodes::Int8 },
-    )
+    decoder(keys, activation, pairs, Defaults::LLAMA)
 }

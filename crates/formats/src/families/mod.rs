@@ -11,6 +11,7 @@ mod experts;
 mod gemma3;
 mod keys;
 mod llama;
+mod minicpm;
 mod qwen3;
 mod qwen3_moe;
 mod rope;
@@ -23,8 +24,14 @@ use crate::config::settings::Settings;
 use crate::error::{Error, quote_safely};
 use crate::names::{INPUT_NORMS, STANDARD, Spelling, TensorName};
 
-const FAMILIES: &[Family] =
-    &[bitnet::FAMILY, llama::FAMILY, qwen3::FAMILY, qwen3_moe::FAMILY, gemma3::FAMILY];
+const FAMILIES: &[Family] = &[
+    bitnet::FAMILY,
+    llama::FAMILY,
+    qwen3::FAMILY,
+    qwen3_moe::FAMILY,
+    gemma3::FAMILY,
+    minicpm::FAMILY,
+];
 
 /// Names of architectures that users ask for and that cannot run, with the reason.
 const KNOWN_UNSUPPORTED: &[(&[&str], &str)] = &[(

@@ -27,7 +27,7 @@ fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
         true => ActivationCodes::Int8,
         false => ActivationCodes::Int16,
     };
-    let defaults = Defaults { eps: 1e-6, theta: 10_000.0, activations };
+    let defaults = Defaults { activations, ..Defaults::LLAMA };
     let mut network = decoder(keys, activation, RotaryPairs::Halves, defaults)?;
     norm_heads(&mut network);
     Ok(network)

@@ -26,7 +26,7 @@ fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
     let activation = keys.activation(|keys| Ok(keys.family_default(Activation::Silu)))?;
     // Like Qwen3: published models quantize weights only.
     let activations = ActivationCodes::Int16;
-    let defaults = Defaults { eps: 1e-6, theta: 10_000.0, activations };
+    let defaults = Defaults { activations, ..Defaults::LLAMA };
     // llama.cpp always renormalizes in this architecture, and has no key for it.
     let renormalize = keys.is_gguf();
     let mut network =

@@ -45,7 +45,7 @@ pub(super) fn rope(
     if keys.is_gguf() {
         let (scaling, divisors) = gguf_scaling(keys)?;
         let theta = keys.number_or(THETA, GGUF_THETA, "rotary base")?;
-        return Ok((Rope { theta, pairs, scaling }, divisors));
+        return Ok((Rope { theta, pairs, scaling, ..Rope::default() }, divisors));
     }
     let (mut named, mut scaling) = (None, (RopeScaling::None, RopeDivisors::default()));
     check_partial(keys.settings)?;
@@ -62,7 +62,7 @@ pub(super) fn rope(
         _ => keys.number_or(THETA, theta, "rotary base")?,
     };
     let (scaling, divisors) = scaling;
-    Ok((Rope { theta, pairs, scaling }, divisors))
+    Ok((Rope { theta, pairs, scaling, ..Rope::default() }, divisors))
 }
 
 fn check_partial(settings: &Settings) -> Result<(), Error> {

@@ -1,9 +1,10 @@
 //! Converts a network and its model information to `config.json`.
 
 use serde_json::{Map, Value, json};
-use wf_core::{Activation, ActivationCodes, Network, RopeScaling};
+use wf_core::RopeScaling;
 
-use super::{Target, experts, rope, uniform_blocks};
+use super::family::{WrittenFamily, experts, uniform_blocks};
+use super::{Target, rope};
 use crate::encoding::{FloatEncoding, FloatKind};
 use crate::model_file::ModelFile;
 
@@ -19,7 +20,8 @@ pub(super) fn config_json(source: &ModelFile, target: &Target) -> String {
 pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, Value> {
     let (network, info) = (source.network(), source.info());
     let (attention, dense) = uniform_blocks(network);
-    let (class, model_type) = class_and_type(network);
+    let family = WrittenFamily::of(network);
+    let (class, model_type) = family.class_and_type();
     let mut values = Map::new();
     let mut set = |key: &str, value: Value| {
         values.insert(key.to_owned(), value);
@@ -60,7 +62,16 @@ pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, 
     if let Some(scaling) = rope::json(&scaling, &network.rope_divisors) {
         set("rope_scaling", scaling);
     }
-    if network.activations != ActivationCodes::Int8 || model_type == "qwen3" {
+    if family == WrittenFamily::MiniCpm {
+        // As the class names them: by the number of layers and the hidden size.
+        let (layers, hidden_len) = (network.layers.len() as f64, network.hidden_len as f64);
+        set("scale_emb", json!(network.embedding.scale.map(shortest)));
+        let depth = network.residual_scale.map(|scale| f64::from(scale) * layers.sqrt());
+        set("scale_depth", json!(depth));
+        let base = network.head.divisor.map(|divisor| hidden_len / f64::from(divisor));
+        set("dim_model_base", json!(base));
+    }
+    if family.names_codes(network) {
         set("activation_codes", json!(network.activations.key()));
     }
     set("rms_norm_eps", json!(shortest(network.norm.eps)));
@@ -94,18 +105,6 @@ pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, 
     });
     set("quantization_config", quantization);
     values
-}
-
-/// Returns the class of `transformers` that runs a network, and the name of its type.
-fn class_and_type(network: &Network) -> (&'static str, &'static str) {
-    let (attention, dense) = uniform_blocks(network);
-    let is_llama = attention.sub_norm.is_none() && dense.activation == Activation::Silu;
-    match attention.qk_norm {
-        _ if experts(network).is_some() => ("Qwen3MoeForCausalLM", "qwen3_moe"),
-        Some(_) => ("Qwen3ForCausalLM", "qwen3"),
-        None if is_llama => ("LlamaForCausalLM", "llama"),
-        None => ("BitNetForCausalLM", "bitnet"),
-    }
 }
 
 /// The double that prints as the float does: 1e-5, not 9.99999974e-6.

@@ -1,13 +1,14 @@
 //! Writes a model as GGUF.
 
-use wf_core::{Activation, ActivationCodes, Network, RotaryPairs, Vocabulary};
+use wf_core::{Network, Vocabulary};
 
 use super::copy::Copier;
+use super::family::{WrittenFamily, experts, uniform_blocks};
 use super::file::Staged;
 use super::tokenizer::vocabulary_of;
-use super::{Job, dims, experts, is_plain, rope, uniform_blocks};
+use super::{Job, dims, rope};
 use crate::config::ModelInfo;
-use crate::encoding::{FloatEncoding, Project, TernaryEncoding};
+use crate::encoding::{FloatEncoding, TernaryEncoding};
 use crate::error::Error;
 use crate::gguf::write::{GgufWriter, MetadataValue};
 use crate::names::TensorName;
@@ -22,7 +23,8 @@ pub(super) fn stage(
     let &Job { source, target, out, .. } = job;
     let (network, info) = (source.network(), source.info());
     let io = |e| Error::io(out, e);
-    let (architecture, pairs) = architecture(network, trits);
+    let family = WrittenFamily::of(network);
+    let (architecture, pairs) = family.gguf(network, trits);
     copier.pairs = pairs;
     let mut writer = GgufWriter::new();
     writer.set_network(network, info, architecture, target.name.as_deref());
@@ -65,29 +67,6 @@ pub(super) fn stage(
     })
 }
 
-/// Returns the architecture that other readers know this network by, and its rotary pairs.
-///
-/// bitnet.cpp and ik_llama.cpp call the squared ReLU network `bitnet-b1.58`; llama.cpp has only
-/// `bitnet`.
-fn architecture(network: &Network, trits: TernaryEncoding) -> (&'static str, RotaryPairs) {
-    let of_llama_cpp = trits.is_of(Project::Llama) || trits.is_of(Project::Prism);
-    let (attention, dense) = uniform_blocks(network);
-    if experts(network).is_some() {
-        return ("qwen3moe", RotaryPairs::Halves);
-    }
-    if !is_plain(network) {
-        let arch = if network.embedding.scale.is_some() { "gemma3" } else { "qwen3" };
-        return (arch, RotaryPairs::Halves);
-    }
-    match (attention.sub_norm.is_some(), dense.activation) {
-        (false, Activation::Silu) => ("llama", RotaryPairs::Adjacent),
-        (true, Activation::Silu) => ("bitnet", RotaryPairs::Halves),
-        (true, Activation::Relu2) if of_llama_cpp => ("bitnet", RotaryPairs::Halves),
-        (_, Activation::Relu2) => ("bitnet-b1.58", RotaryPairs::Halves),
-        (_, Activation::GeluTanh) => ("gemma3", RotaryPairs::Halves),
-    }
-}
-
 /// Groups of keys that readers expect together.
 impl GgufWriter {
     /// Sets the keys of a network and its model. `name` replaces the name in `info`.
@@ -102,6 +81,7 @@ impl GgufWriter {
         arch: &str,
         name: Option<&str>,
     ) {
+        let family = WrittenFamily::of(network);
         let (attention, dense) = uniform_blocks(network);
         let text = |text: &str| MetadataValue::String(text.to_owned());
         self.set("general.architecture", text(arch));
@@ -145,7 +125,17 @@ impl GgufWriter {
             }
         }
         self.set(&format!("{arch}.hidden_activation"), text(dense.activation.key()));
-        if network.activations != ActivationCodes::Int8 || arch == "qwen3" {
+        for (key, scale) in [
+            ("embedding_scale", network.embedding.scale),
+            ("residual_scale", network.residual_scale),
+            ("logit_scale", network.head.divisor),
+        ] {
+            // Readers of Gemma3 compute its embedding scale.
+            if let Some(scale) = scale.filter(|_| family == WrittenFamily::MiniCpm) {
+                self.set(&format!("{arch}.{key}"), MetadataValue::F32(scale));
+            }
+        }
+        if family.names_codes(network) {
             self.set(&format!("{arch}.activation_codes"), text(network.activations.key()));
         }
         if !info.eos.is_empty() {

@@ -6,6 +6,7 @@
 mod compatible;
 mod config_json;
 mod copy;
+mod family;
 mod file;
 mod gguf;
 mod packed;
@@ -22,8 +23,6 @@ pub use tokenizer::vocabulary_from_tokenizer_json;
 
 use std::path::{Path, PathBuf};
 
-use wf_core::{Attention, Dense, Experts, Network};
-
 use crate::companions::directory_of;
 use crate::encoding::{FloatEncoding, Rounding, ScaleUnit, Scales, TernaryEncoding};
 use crate::encoding::{decode_floats, encode_floats};
@@ -32,6 +31,7 @@ use crate::model_file::ModelFile;
 use crate::names::TensorName;
 use crate::tensor::{Encoding, TensorInfo};
 use copy::{Copier, Progress};
+use family::{WrittenFamily, experts};
 
 /// The file or directory that a model is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,6 +202,8 @@ impl Target {
         if network.uniform_layer().is_none() {
             return rejected("has layers that differ, which no format has keys for");
         }
+        let family = WrittenFamily::of(network);
+        let has_config = family.has_config(network);
         match self.container {
             Container::Gguf(_) if !rope::fits_gguf(network) => {
                 return rejected(
@@ -209,12 +211,11 @@ impl Target {
                 );
             }
             Container::Gguf(trits) => check_experts(source, trits)?,
-            Container::Wf if has_config(network) => {}
-            // `transformers` and SGLBITNT have packed trits in BitNet and Llama only.
-            Container::Packed | Container::Sglbitnt if is_plain(network) => {}
+            Container::Wf if has_config => {}
+            Container::Packed | Container::Sglbitnt if has_config && family.has_packed_trits() => {}
             Container::Wf => return rejected("is written to GGUF only"),
             Container::Packed | Container::Sglbitnt => {
-                return rejected(if has_config(network) {
+                return rejected(if has_config {
                     "is written to GGUF and .wf only"
                 } else {
                     "is written to GGUF only"
@@ -272,35 +273,6 @@ fn check_experts(source: &ModelFile, trits: TernaryEncoding) -> Result<(), Error
         return Err(Error::unsupported(source.name(), what));
     }
     Ok(())
-}
-
-/// Returns the mixture of experts that all layers share, if they have one.
-fn experts(network: &Network) -> Option<&Experts> {
-    network.uniform_layer()?.ffn.experts()
-}
-
-/// Returns the blocks that all layers share; of a mixture of experts, the recipe of an expert.
-///
-/// # Panics
-///
-/// If layers differ, which [`Target::stage`] rejects.
-fn uniform_blocks(network: &Network) -> (&Attention, &Dense) {
-    let layer = network.uniform_layer().expect("layers are all alike");
-    (layer.attention(), layer.ffn.block())
-}
-
-/// Returns `true` for a BitNet or Llama network: nothing but sub-norms on top of the usual norms.
-fn is_plain(network: &Network) -> bool {
-    let (attention, _) = uniform_blocks(network);
-    attention.qk_norm.is_none() && experts(network).is_none() && has_config(network)
-}
-
-/// Returns `true` for a network that a `config.json` describes: BitNet, Llama, Qwen3 or Qwen3-MoE.
-fn has_config(network: &Network) -> bool {
-    let (attention, _) = uniform_blocks(network);
-    let norms = [attention.input_norm, attention.output_norm];
-    let heads = attention.qk_norm.is_none() || attention.sub_norm.is_none();
-    norms.iter().all(Option::is_none) && heads && network.embedding.scale.is_none()
 }
 
 /// Returns the dimensions of a tensor in a file: norms are vectors.

@@ -1,40 +1,18 @@
 //! Mixtures of experts whose keys or tensors do not fit.
 
-use std::path::Path;
+use wf_formats::TensorName;
 
-use wf_formats::{ModelFile, OpenOptions, TensorName};
-
-const FILE: &str = "../../tests/data/experts/renormalized.gguf";
+use crate::patched::{after, data, open, rejected, rename, set};
 
 fn bytes() -> Vec<u8> {
-    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE)).unwrap()
-}
-
-fn open(bytes: &[u8]) -> Result<ModelFile, String> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("experts.gguf");
-    std::fs::write(&path, bytes).unwrap();
-    ModelFile::open(&path, &OpenOptions::default()).map_err(|error| error.to_string())
-}
-
-/// Returns the position after a text in the file.
-fn after(bytes: &[u8], text: &str) -> usize {
-    let at = bytes.windows(text.len()).position(|window| window == text.as_bytes());
-    at.unwrap_or_else(|| panic!("{text} is not in the file")) + text.len()
-}
-
-#[track_caller]
-fn rejected(bytes: &[u8], expected: &str) {
-    let error = open(bytes).expect_err(expected);
-    assert!(error.contains(expected), "{error}\nmust contain {expected}");
+    data("experts/renormalized.gguf")
 }
 
 /// Rejects the file with another value of a key, which is a u32 after its type.
 #[track_caller]
 fn key(name: &str, value: u32, expected: &str) {
     let mut bytes = bytes();
-    let at = after(&bytes, name) + 4;
-    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    set(&mut bytes, name, &value.to_le_bytes());
     rejected(&bytes, expected);
 }
 
@@ -42,8 +20,7 @@ fn key(name: &str, value: u32, expected: &str) {
 #[track_caller]
 fn dimensions<const N: usize>(name: &str, dimensions: [u64; N], expected: &str) {
     let mut bytes = bytes();
-    let at = after(&bytes, name) + 4;
-    bytes[at..at + 8 * N].copy_from_slice(dimensions.map(u64::to_le_bytes).as_flattened());
+    set(&mut bytes, name, dimensions.map(u64::to_le_bytes).as_flattened());
     rejected(&bytes, expected);
 }
 
@@ -78,10 +55,7 @@ fn counts_that_do_not_fit_name_the_key_and_the_value() {
 fn shared_experts_are_rejected() {
     let mut bytes = bytes();
     // A key of the same length that no reader needs.
-    let (found, other) = ("qwen3moe.feed_forward_length", "qwen3moe.expert_shared_count");
-    assert_eq!(found.len(), other.len());
-    let end = after(&bytes, found);
-    bytes[end - other.len()..end].copy_from_slice(other.as_bytes());
+    rename(&mut bytes, "qwen3moe.feed_forward_length", "qwen3moe.expert_shared_count");
     rejected(&bytes, "expert_shared_count: 384, shared experts are not supported");
 }
 
@@ -101,8 +75,7 @@ fn tensors_that_do_not_fit_are_rejected_by_name() {
     dimensions(router, [128, 7], "has shape 7 x 128, the network requires 8 x 128");
     dimensions(router, [128, 9], "more than there are before the next tensor");
     let mut bytes = bytes();
-    let end = after(&bytes, gate);
-    bytes[end - gate.len()..end].copy_from_slice(b"blk.0.ffn_gate_shep.weight");
+    rename(&mut bytes, gate, "blk.0.ffn_gate_shep.weight");
     rejected(&bytes, "is not a tensor of this network");
 }
 

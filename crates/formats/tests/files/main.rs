@@ -4,9 +4,11 @@
 
 mod demo;
 mod experts;
+mod families;
 mod hugging_face;
 mod invalid_gguf;
 mod pairs;
+mod patched;
 mod peers;
 mod published;
 mod roundtrip;

@@ -103,7 +103,10 @@ impl Shape {
             vocab_len,
             hidden_len,
             layers: vec![layer; layers],
-            head: Head { tied: bitnet || matches!(self, Self::BonsaiOf2b | Self::BonsaiOf4b) },
+            head: Head {
+                tied: bitnet || matches!(self, Self::BonsaiOf2b | Self::BonsaiOf4b),
+                ..Head::default()
+            },
             activations: match self.is_bonsai() || self.experts().is_some() {
                 true => ActivationCodes::Int16,
                 false => ActivationCodes::Int8,

@@ -11,7 +11,7 @@ const TEXT: &str = "Once upon a time, 12345 dogs' owners said:  \u{201c}h\u{e9},
 type Setting = (&'static str, fn(&ModelFile) -> String);
 
 /// Names and values of the settings that are compared. Layers of a network are alike in them.
-const SETTINGS: [Setting; 23] = [
+const SETTINGS: [Setting; 25] = [
     ("vocabulary", |file| file.network().vocab_len.to_string()),
     ("hidden size", |file| file.network().hidden_len.to_string()),
     ("feed-forward size", |file| dense(file).ffn_len.to_string()),
@@ -38,6 +38,8 @@ const SETTINGS: [Setting; 23] = [
         format!("inputs {inputs}, query and key heads {heads}, outputs {outputs}")
     }),
     ("embedding scale", |file| format!("{:?}", file.network().embedding)),
+    ("residual scale", |file| format!("{:?}", file.network().residual_scale)),
+    ("logit scale", |file| format!("{:?}", file.network().head.divisor)),
     ("pooling", |file| format!("{:?}", file.info().pooling)),
     ("tied head", |file| file.network().head.tied.to_string()),
     ("first token", |file| format!("{:?}", file.info().bos)),

@@ -5,6 +5,7 @@
 
 use anyhow::Result;
 use serde::Serialize;
+use wf_core::RotaryPairs;
 use wf_engine::{RunOptions, TokenId, load_model, read_text};
 use wf_formats::{ModelFile, TensorName};
 use wf_lab::eval::{cosine, score};
@@ -18,6 +19,9 @@ const TEXT: &str =
     "Once upon a time, there was a little girl who lived in a big house with her dog.";
 /// Minimum cosine if weights were rounded to eight bits or more.
 const ROUNDED: f64 = 0.999;
+/// Minimum cosine if heads have another order of rotary pairs: sums run in another order, after which codes of
+/// activations round differently.
+const REORDERED: f64 = 0.999;
 /// Minimum cosine if weights were rounded to four bits.
 const COARSE: f64 = 0.99;
 /// Minimum cosine if only one of the output heads is ternary: it multiplies codes of hidden states.
@@ -75,14 +79,19 @@ pub(super) fn compare(
     let bits = |logits: &[f32]| logits.iter().map(|l| l.to_bits()).collect::<Vec<_>>();
     let rounded = if tensors.is_coarse { COARSE } else { ROUNDED };
     let rounding = tensors.rounding().map(|_| rounded);
+    let reordered = (pairs(first) != pairs(second)).then_some(REORDERED);
     let same_head = has_ternary_head(first) == has_ternary_head(second);
     Ok(Probe {
         tokens: ids.len(),
         equal: rows().all(|(a, b)| bits(a) == bits(b)),
         cosine: rows().map(|(a, b)| cosine(a, b)).fold(1.0, f64::min),
-        bound: rounding.or((!same_head).then_some(OTHER_HEAD)),
+        bound: rounding.or(reordered).or((!same_head).then_some(OTHER_HEAD)),
         same_best: rows().filter(|(a, b)| best(a) == best(b)).count(),
     })
+}
+
+fn pairs(file: &ModelFile) -> Option<RotaryPairs> {
+    file.network().layers.iter().find_map(|layer| Some(layer.attention().rope?.pairs))
 }
 
 fn has_ternary_head(file: &ModelFile) -> bool {

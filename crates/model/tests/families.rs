@@ -1,0 +1,166 @@
+//! Families with recipes of their own against logits of another program in float32 (`tools/golden`), from
+//! every kind of file, and bit for bit against themselves.
+
+#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
+
+mod directory;
+mod recorded;
+
+use std::path::{Path, PathBuf};
+
+use directory::float_directory;
+use recorded::{Golden, PAGES, bits, differences, logits, open};
+use wf_core::{ActivationCodes, Network, RopeScaling, RotaryPairs};
+use wf_formats::{Container, ModelFile, Target, TensorName, TernaryEncoding};
+use wf_model::{Compute, HeadMode, KvDtype, Model, ModelOptions, SparseMode};
+
+/// A model, and the names of its tensors in a checkpoint.
+struct Case {
+    path: &'static str,
+    checkpoint: fn(TensorName) -> String,
+}
+
+const CASES: [Case; 2] = [
+    Case { path: "minicpm/longrope", checkpoint: TensorName::hugging_face },
+    Case { path: "minicpm/tied", checkpoint: TensorName::hugging_face },
+];
+
+impl Case {
+    fn data(&self) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(self.path)
+    }
+
+    fn gguf(&self) -> ModelFile {
+        open(&self.data().with_extension("gguf"))
+    }
+}
+
+fn load(file: &ModelFile, compute: Compute, activations: Option<ActivationCodes>) -> Model {
+    let options = ModelOptions {
+        kv: KvDtype::F32,
+        pages: PAGES,
+        max_batch_tokens: 512,
+        head: HeadMode::Auto,
+        sparse: SparseMode::Auto,
+        context_len: None,
+        activations,
+    };
+    Model::load(file, compute, options, &mut |_| {}).unwrap()
+}
+
+#[track_caller]
+fn assert_close(case: &str, found: &[Vec<f32>], golden: &Golden, codes: ActivationCodes) {
+    let (max_median, max) = match codes {
+        ActivationCodes::Int16 => (2e-4, 2e-3),
+        ActivationCodes::Int8 => (0.03, 0.25),
+    };
+    let (median, largest) = differences(found, &golden.logits);
+    let what = format!("{case}, {codes}: median {median}, largest {largest}");
+    println!("{what}");
+    assert!(median < max_median && largest < max, "{what}");
+}
+
+#[test]
+fn logits_are_those_of_the_reference_up_to_the_codes_of_activations() {
+    for case in CASES {
+        let golden = Golden::read(&case.data());
+        let file = case.gguf();
+        assert_eq!(file.network().activations, ActivationCodes::Int16, "{}", case.path);
+        for codes in ActivationCodes::ALL {
+            let mut model = load(&file, Compute::new(2), Some(codes));
+            let found = logits(&mut model, &golden.ids, &golden.scored, 512);
+            assert_close(case.path, &found, &golden, codes);
+        }
+    }
+}
+
+#[test]
+fn threads_chunks_and_instruction_sets_change_no_bit() {
+    for case in CASES {
+        let Golden { ids, scored, .. } = Golden::read(&case.data());
+        let file = case.gguf();
+        let expected = bits(&logits(&mut load(&file, Compute::new(1), None), &ids, &scored, 512));
+        for isa in Compute::supported() {
+            for (threads, chunk) in [(1, 1), (3, 7), (2, 64), (2, 512)] {
+                let compute = Compute::chosen(Some(isa), threads, None).unwrap();
+                let found = bits(&logits(&mut load(&file, compute, None), &ids, &scored, chunk));
+                assert!(found == expected, "{}: {isa} on {threads}, {chunk}", case.path);
+            }
+        }
+    }
+}
+
+/// Returns a network whose attention factors have the precision of GGUF, and of the computation.
+fn in_singles(network: &Network) -> Network {
+    let mut network = network.clone();
+    network.update_layers(|attention, _| {
+        let scaling = attention.rope.as_mut().map(|rope| &mut rope.scaling);
+        if let Some(RopeScaling::Divided { attention_factor, .. }) = scaling {
+            *attention_factor = f64::from(*attention_factor as f32);
+        }
+    });
+    network
+}
+
+fn pairs(file: &ModelFile) -> Option<RotaryPairs> {
+    file.network().layers.iter().find_map(|layer| Some(layer.attention().rope?.pairs))
+}
+
+#[test]
+fn every_file_gives_the_same_bits_up_to_the_order_of_rotary_pairs() {
+    use TernaryEncoding as T;
+    for case in CASES {
+        let folder = tempfile::tempdir().unwrap();
+        let golden = Golden::read(&case.data());
+        let run = |file: &ModelFile, what: &str| {
+            let mut model = load(file, Compute::new(2), None);
+            let found = logits(&mut model, &golden.ids, &golden.scored, 512);
+            assert_close(
+                &format!("{}: {what}", case.path),
+                &found,
+                &golden,
+                ActivationCodes::Int16,
+            );
+            bits(&found)
+        };
+        let gguf = case.gguf();
+        float_directory(&case.data(), &gguf, folder.path(), case.checkpoint);
+        let directory = open(folder.path());
+        let known =
+            [&gguf, &directory].map(|file| (file.network(), pairs(file), run(file, "source")));
+        for source in [&gguf, &directory] {
+            let groups = [T::Q2_0, T::Q2_0_G128, T::PQ2_0, T::PTQ1_0].map(Container::Gguf);
+            for container in groups.into_iter().chain([Container::Wf]) {
+                let path = folder.path().join("copy");
+                let head = Target::default_head(source, container).unwrap();
+                Target::new(container, head).write(source, &path).unwrap();
+                let copy = open(&path);
+                let what = format!("{container:?} of {}", source.info().architecture);
+                let same = known.iter().find(|(_, of, _)| *of == pairs(&copy));
+                let (network, _, expected) = same.expect("pairs of a source");
+                assert_eq!(
+                    in_singles(copy.network()),
+                    in_singles(network),
+                    "{}: {what}",
+                    case.path
+                );
+                assert!(run(&copy, &what) == *expected, "{}: {what}: other bits", case.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn formats_of_packed_trits_refuse_these_families_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for case in CASES {
+        let source = case.gguf();
+        for container in [Container::Packed, Container::Sglbitnt] {
+            let target = Target::new(container, wf_formats::FloatEncoding::F32);
+            let error = target.write(&source, &folder.path().join("copy")).unwrap_err().to_string();
+            let expected =
+                format!("{} is written to GGUF and .wf only", source.info().architecture);
+            assert!(error.contains(&expected), "{error}");
+        }
+    }
+}
