@@ -83,7 +83,9 @@ fn byte_level(v: Vocabulary) -> Result<Parts, TextError> {
     let pre = PRES.iter().find(is_named).ok_or_else(|| {
         let found = v.pre.as_ref().map_or("(missing)".to_owned(), |name| format!("{name:?}"));
         let names: Vec<_> = PRES.iter().flat_map(|pre| pre.names).copied().collect();
-        TextError::unsupported("tokenizer.ggml.pre", &found, &names.join(", "))
+        let advice = "open the model's Hugging Face directory instead, whose tokenizer.json has the expression";
+        let allowed = format!("one of {} ({advice})", names.join(", "));
+        TextError::unsupported("tokenizer.ggml.pre", &found, &allowed)
     })?;
     let merges = v.merges.iter().enumerate().map(|(rank, merge)| {
         let pair = crate::tokenizer_json::split_pair(merge);

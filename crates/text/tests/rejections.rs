@@ -88,6 +88,8 @@ fn unsupported_gguf_vocabularies_are_named() {
         (Vocabulary { model: "bert".into(), ..good.clone() }, "gpt2, llama"),
         (Vocabulary { pre: None, ..good.clone() }, "missing"),
         (Vocabulary { pre: Some("default".into()), ..good.clone() }, "llama-bpe"),
+        (Vocabulary { pre: Some("minicpm5".into()), ..good.clone() }, "ggml.pre is \"minicpm5\""),
+        (Vocabulary { pre: Some("maple".into()), ..good.clone() }, "open the model's Hugging Face"),
         (Vocabulary { token_types: vec![1], ..good.clone() }, "1 token types"),
         (Vocabulary { bos: Some(9), ..good.clone() }, "bos_token_id is 9"),
         (Vocabulary { merges: vec!["ab".into()], ..good.clone() }, "merge 0"),
