@@ -207,7 +207,8 @@ impl Reader<'_> {
         };
         let Entry { name: source_name, file, offset, size, .. } = entry;
         let info = TensorInfo::new(name, source_name, (rows, cols), encoding, offset, size);
-        let mut info = TensorInfo { file, factor, group_len: self.group_len, ..info };
+        let addend = if name.is_norm() { self.family.norm_addend } else { 0.0 };
+        let mut info = TensorInfo { file, factor, addend, group_len: self.group_len, ..info };
         if let Some((float, parts)) = parts {
             info.set_float_trits(float, parts);
         }

@@ -98,6 +98,8 @@ pub struct TensorInfo {
     pub(crate) file: usize,
     /// Factor of its scales: a scale stored as a tensor of its own, or 1.
     pub(crate) factor: f32,
+    /// Number that is added to every float, for norms that a file stores as their difference from it.
+    pub(crate) addend: f32,
     /// Columns of master weights or ternary floats that share a scale; `None` for one scale per tensor.
     pub(crate) group_len: Option<usize>,
     /// Checksum of its bytes, if the file has one.
@@ -114,7 +116,7 @@ impl TensorInfo {
         offset: u64,
         size: u64,
     ) -> Self {
-        let (file, factor, group_len, checksum) = (0, 1.0, None, None);
+        let (file, factor, addend, group_len, checksum) = (0, 1.0, 0.0, None, None);
         Self {
             name,
             source_name,
@@ -125,8 +127,16 @@ impl TensorInfo {
             size,
             file,
             factor,
+            addend,
             group_len,
             checksum,
+        }
+    }
+
+    /// Adds what the network adds to decoded floats.
+    pub(crate) fn add_to(&self, values: &mut [f32]) {
+        if self.addend != 0.0 {
+            values.iter_mut().for_each(|value| *value += self.addend);
         }
     }
 

@@ -33,7 +33,9 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_forward_pass_does_not_allocate() {
-    experts_do_not_allocate();
+    for path in ["experts/renormalized", "maple/windows", "minicpm/longrope", "gemma3/windows"] {
+        recorded_networks_do_not_allocate(&format!("{path}.gguf"));
+    }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wf/assets/demo.gguf");
     let file = ModelFile::open(&path, &OpenOptions::default()).unwrap();
     let kvs = KvDtype::ALL.into_iter().map(|kv| (kv, HeadMode::Scan));
@@ -86,9 +88,9 @@ fn a_forward_pass_does_not_allocate() {
 /// Part of the test above, because tests of one program run at the same time and share the count. One
 /// thread, because the first large job of each thread allocates, and experts have jobs of many sizes.
 #[expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-fn experts_do_not_allocate() {
-    let path = "../../tests/data/experts/renormalized.gguf";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+fn recorded_networks_do_not_allocate(path: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
+    let path = folder.join(path);
     let file = ModelFile::open(&path, &OpenOptions::default()).unwrap();
     let options = ModelOptions {
         kv: KvDtype::F32,
@@ -111,5 +113,5 @@ fn experts_do_not_allocate() {
         model.forward(&[short], &mut logits);
         model.forward(&[long], &mut logits);
     }
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "experts");
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{}", path.display());
 }

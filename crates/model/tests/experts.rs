@@ -8,10 +8,10 @@ mod recorded;
 
 use std::path::{Path, PathBuf};
 
-use directory::float_directory;
+use directory::{USUAL, float_directory};
 use recorded::{Golden, PAGES, bits, differences, logits, open};
 use wf_core::ActivationCodes;
-use wf_formats::{Container, FloatEncoding, ModelFile, Target, TensorName, TernaryEncoding};
+use wf_formats::{Container, FloatEncoding, ModelFile, Target, TernaryEncoding};
 use wf_model::{
     Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, PageId, Segment, SparseMode,
 };
@@ -113,7 +113,7 @@ fn every_file_gives_the_same_bits() {
             bits(&logits(&mut load(&file, Compute::new(2)), &ids, &scored, 512))
         };
         let expected = run(&data(&format!("{name}.gguf")));
-        float_directory(&data(name), &source, folder.path(), TensorName::hugging_face);
+        float_directory(&data(name), &source, folder.path(), &USUAL);
         assert_eq!(run(folder.path()), expected, "{name}: a directory of floats");
         let mut containers = vec![Container::Wf];
         if name == "renormalized" {

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args as ClapArgs;
 use serde_json::{Map, Value, json};
-use wf_core::{Experts, Layer, RopeScaling};
 use wf_engine::read_text;
 use wf_formats::encoding::Scales;
 use wf_formats::{ModelFile, TensorInfo, TokenizerSource};
 
 use crate::args::FileArgs;
-use crate::{open, output};
+use crate::{open, output, recipe};
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
@@ -117,7 +116,7 @@ impl Inspection<'_> {
 
     fn config(&self) -> Value {
         let (network, info) = (self.file.network(), self.file.info());
-        let layer = self.layer();
+        let layer = recipe::typical_layer(network);
         let (attention, dense) = (layer.attention(), layer.ffn.block());
         // Through text, because an f32 as a double would print with more digits.
         let eps: f64 = network.norm.eps.to_string().parse().unwrap_or_default();
@@ -133,7 +132,7 @@ impl Inspection<'_> {
             "vocabulary": network.vocab_len,
             "context": info.context_len,
             "rope_theta": attention.rope.unwrap_or_default().theta,
-            "rope_scaling": rope_scaling(attention.rope.unwrap_or_default().scaling),
+            "rope_scaling": recipe::rope_scaling(attention.rope.unwrap_or_default().scaling),
             "activations": network.activations.key(),
             "scales": self.scales(),
             "norm_eps": eps,
@@ -150,20 +149,13 @@ impl Inspection<'_> {
                 "context": context_kind(b.causal_context),
             })),
         });
-        if let Some(experts) = layer.ffn.experts() {
-            config["experts"] = json!(experts.experts);
-            config["active_experts"] = json!(experts.active);
-            config["renormalized_shares"] = json!(experts.renormalize);
+        for (key, value) in recipe::fields(network) {
+            config[key] = value;
         }
         if let Some(pooling) = info.pooling {
             config["pooling"] = json!(pooling.name());
         }
         config
-    }
-
-    /// Returns the first layer: those of today's families are alike in what is shown.
-    fn layer(&self) -> Layer {
-        self.file.network().layers.first().copied().unwrap_or_default()
     }
 
     /// Describes the parts of the first projection that share a scale; reading them all takes a while.
@@ -199,7 +191,8 @@ impl Inspection<'_> {
 
     fn rows(&self, list_tensors: bool) -> Vec<(&'static str, String)> {
         let (file, format) = (self.file, self.file.format());
-        let (network, info, layer) = (file.network(), file.info(), self.layer());
+        let (network, info) = (file.network(), file.info());
+        let layer = recipe::typical_layer(network);
         let (attention, dense) = (layer.attention(), layer.ffn.block());
         let version = format.version.map_or(String::new(), |version| format!(" version {version}"));
         let mut rows = vec![("format", format!("{}{version}", format.kind))];
@@ -226,10 +219,7 @@ impl Inspection<'_> {
         let (activation, theta) =
             (dense.activation.key(), attention.rope.unwrap_or_default().theta);
         rows.push(("", format!("{activation}, {sub_norms}, {head}, rope θ {theta}")));
-        rows.extend(layer.ffn.experts().map(|experts| ("experts", experts_line(experts))));
-        if let Some(scaling) = rope_scaling(attention.rope.unwrap_or_default().scaling) {
-            rows.push(("rotary scaling", scaling));
-        }
+        rows.extend(recipe::rows(network));
         rows.push(("activations", format!("{} codes", network.activations)));
         rows.extend(self.scales().map(|scales| ("scales", scales)));
         rows.push(("context", format!("{} tokens", info.context_len)));
@@ -262,33 +252,6 @@ impl Inspection<'_> {
         rows.push(("check", check.to_owned()));
         rows
     }
-}
-
-/// Describes a rotary scaling, if there is one.
-fn rope_scaling(scaling: RopeScaling) -> Option<String> {
-    Some(match scaling {
-        RopeScaling::None => return None,
-        RopeScaling::Linear { factor } => format!("linear by {factor}"),
-        RopeScaling::Dynamic { factor, original_len } => {
-            format!("dynamic by {factor}, from {original_len} tokens")
-        }
-        RopeScaling::Llama3 { factor, original_len, .. } => {
-            format!("Llama 3.1 by {factor}, from {original_len} tokens")
-        }
-        RopeScaling::Yarn(yarn) => {
-            format!("YaRN by {}, from {} tokens", yarn.factor, yarn.original_len)
-        }
-        RopeScaling::Divided { original_len, .. } => {
-            format!("by the file's divisors, from {original_len} tokens")
-        }
-    })
-}
-
-/// Describes a mixture of experts.
-fn experts_line(experts: &Experts) -> String {
-    let shares = if experts.renormalize { ", their shares renormalized" } else { "" };
-    let Experts { experts, active, .. } = experts;
-    format!("{experts} in each layer, {active} of them for a token{shares}")
 }
 
 fn context_kind(is_causal: bool) -> &'static str {

@@ -28,6 +28,7 @@ mod models;
 mod open;
 mod output;
 mod progress;
+mod recipe;
 mod run;
 mod serve;
 mod suggest;

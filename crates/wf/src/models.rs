@@ -42,20 +42,25 @@ const FALCON: Option<&str> = Some("TII Falcon-LLM 2.0");
 
 #[rustfmt::skip]
 const PUBLISHED: &[Published] = &[
-    model("bitnet-2b",        "hf:microsoft/bitnet-b1.58-2B-4T-gguf",                                 2.4,  None,       4_096,  MIT),
-    model("bitnet-700m",      "hf:1bitLLM/bitnet_b1_58-large",                                        0.7,  None,       2_048,  MIT),
-    model("bitnet-3b",        "hf:1bitLLM/bitnet_b1_58-3B",                                           3.3,  None,       2_048,  MIT),
-    model("llama3-8b",        "hf:HF1BitLLM/Llama3-8B-1.58-100B-tokens",                              8.0,  None,       8_192,  None),
-    model("falcon3-1b",       "hf:tiiuae/Falcon3-1B-Instruct-1.58bit",                                1.7,  None,       8_192,  FALCON),
-    model("falcon3-3b",       "hf:tiiuae/Falcon3-3B-Instruct-1.58bit",                                3.2,  None,       32_768, FALCON),
-    model("falcon3-7b",       "hf:tiiuae/Falcon3-7B-Instruct-1.58bit",                                7.5,  None,       32_768, FALCON),
-    model("falcon3-10b",      "hf:tiiuae/Falcon3-10B-Instruct-1.58bit",                               10.3, None,       32_768, FALCON),
-    model("bonsai-1.7b",      "hf:prism-ml/Ternary-Bonsai-1.7B-gguf:Ternary-Bonsai-1.7B-Q2_0.gguf",   1.7,  Some(0.46), 32_768, APACHE),
-    model("bonsai-4b",        "hf:prism-ml/Ternary-Bonsai-4B-gguf:Ternary-Bonsai-4B-Q2_0.gguf",       4.0,  Some(1.07), 32_768, APACHE),
-    model("bonsai-8b",        "hf:prism-ml/Ternary-Bonsai-8B-gguf:Ternary-Bonsai-8B-Q2_0.gguf",       8.2,  Some(2.18), 65_536, APACHE),
-    model("bonsai-1bit-1.7b", "hf:prism-ml/Bonsai-1.7B-gguf:Bonsai-1.7B-Q1_0.gguf",                   1.7,  Some(0.24), 32_768, APACHE),
-    model("bonsai-1bit-4b",   "hf:prism-ml/Bonsai-4B-gguf:Bonsai-4B-Q1_0.gguf",                       4.0,  Some(0.57), 32_768, APACHE),
-    model("bonsai-1bit-8b",   "hf:prism-ml/Bonsai-8B-gguf:Bonsai-8B-Q1_0.gguf",                       8.2,  None,       65_536, APACHE),
+    model("bitnet-2b",        "hf:microsoft/bitnet-b1.58-2B-4T-gguf",                                 2.4,  None,       Some(4_096),  MIT),
+    model("bitnet-700m",      "hf:1bitLLM/bitnet_b1_58-large",                                        0.7,  None,       Some(2_048),  MIT),
+    model("bitnet-3b",        "hf:1bitLLM/bitnet_b1_58-3B",                                           3.3,  None,       Some(2_048),  MIT),
+    model("llama3-8b",        "hf:HF1BitLLM/Llama3-8B-1.58-100B-tokens",                              8.0,  None,       Some(8_192),  None),
+    model("falcon3-1b",       "hf:tiiuae/Falcon3-1B-Instruct-1.58bit",                                1.7,  None,       Some(8_192),  FALCON),
+    model("falcon3-3b",       "hf:tiiuae/Falcon3-3B-Instruct-1.58bit",                                3.2,  None,       Some(32_768), FALCON),
+    model("falcon3-7b",       "hf:tiiuae/Falcon3-7B-Instruct-1.58bit",                                7.5,  None,       Some(32_768), FALCON),
+    model("falcon3-10b",      "hf:tiiuae/Falcon3-10B-Instruct-1.58bit",                               10.3, None,       Some(32_768), FALCON),
+    model("bonsai-1.7b",      "hf:prism-ml/Ternary-Bonsai-1.7B-gguf:Ternary-Bonsai-1.7B-Q2_0.gguf",   1.7,  Some(0.46), Some(32_768), APACHE),
+    model("bonsai-4b",        "hf:prism-ml/Ternary-Bonsai-4B-gguf:Ternary-Bonsai-4B-Q2_0.gguf",       4.0,  Some(1.07), Some(32_768), APACHE),
+    model("bonsai-8b",        "hf:prism-ml/Ternary-Bonsai-8B-gguf:Ternary-Bonsai-8B-Q2_0.gguf",       8.2,  Some(2.18), Some(65_536), APACHE),
+    model("bonsai-1bit-1.7b", "hf:prism-ml/Bonsai-1.7B-gguf:Bonsai-1.7B-Q1_0.gguf",                   1.7,  Some(0.24), Some(32_768), APACHE),
+    model("bonsai-1bit-4b",   "hf:prism-ml/Bonsai-4B-gguf:Bonsai-4B-Q1_0.gguf",                       4.0,  Some(0.57), Some(32_768), APACHE),
+    model("maple-20b",        "hf:deepgrove/maple-preview-GGUF:maple-preview-TQ2_0-head-Q4_K.gguf",   20.0, Some(5.5),  Some(131_072), MIT),
+    model("bitcpm4-0.5b",     "hf:openbmb/BitCPM-CANN-0.5B-gguf:bitcpm4-0.5b-tq2_0.gguf",             0.5,  None,       None,   None),
+    model("bitcpm4-1b",       "hf:openbmb/BitCPM-CANN-1B-gguf:bitcpm4-1b-tq2_0.gguf",                 1.0,  None,       None,   None),
+    model("bitcpm4-3b",       "hf:openbmb/BitCPM-CANN-3B-gguf:bitcpm4-3b-tq2_0.gguf",                 3.0,  None,       None,   None),
+    model("bitcpm4-8b",       "hf:openbmb/BitCPM-CANN-8B-gguf:bitcpm4-8b-tq2_0.gguf",                 8.0,  None,       None,   None),
+    model("bonsai-1bit-8b",   "hf:prism-ml/Bonsai-8B-gguf:Bonsai-8B-Q1_0.gguf",                       8.2,  None,       Some(65_536), APACHE),
 ];
 
 const fn model(
@@ -63,10 +68,10 @@ const fn model(
     reference: &'static str,
     parameters: f32,
     gigabytes: Option<f32>,
-    context: usize,
+    context: Option<usize>,
     licence: Option<&'static str>,
 ) -> Published {
-    Published { name, reference, parameters, gigabytes, context: Some(context), licence }
+    Published { name, reference, parameters, gigabytes, context, licence }
 }
 
 pub(crate) fn models(args: &ModelsArgs) -> Result<()> {

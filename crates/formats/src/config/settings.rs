@@ -79,6 +79,29 @@ impl Settings {
         self.typed(key, "a number", Value::as_f64)
     }
 
+    /// Replaces the value of a key.
+    pub(crate) fn replace(&mut self, key: &str, value: Value) {
+        self.values.insert(key.to_owned(), value);
+    }
+
+    /// Reads a list of flags, which may be 0 and 1.
+    pub(crate) fn bools(&self, key: &str) -> Result<Option<Vec<bool>>, Error> {
+        self.typed(key, "a list of flags", |value| {
+            let flag = |value: &Value| match value.as_u64() {
+                Some(number @ (0 | 1)) => Some(number == 1),
+                _ => value.as_bool(),
+            };
+            value.as_array()?.iter().map(flag).collect()
+        })
+    }
+
+    /// Reads a list of strings.
+    pub(crate) fn strings(&self, key: &str) -> Result<Option<Vec<&str>>, Error> {
+        self.typed(key, "a list of strings", |value| {
+            value.as_array()?.iter().map(Value::as_str).collect()
+        })
+    }
+
     /// Reads a list of numbers.
     pub(crate) fn floats(&self, key: &str) -> Result<Option<Vec<f32>>, Error> {
         self.typed(key, "a list of numbers", |value| {

@@ -1,6 +1,6 @@
 //! BitNet b1.58: squared ReLU and sub-norms; models of 2024 have SiLU.
 
-use wf_core::{Activation, ActivationCodes, Network, RotaryPairs};
+use wf_core::{Activation, Network, RotaryPairs};
 
 use super::decoder::{Defaults, decoder};
 use super::{Family, INPUT_NORMS, Keys, STANDARD};
@@ -16,6 +16,7 @@ pub(super) const FAMILY: Family = Family {
                   weights, add {\"quant_method\": \"bitnet\", \"linear_class\": \"autobitlinear\", \
                   \"quantization_mode\": \"online\"}",
     network,
+    ..Family::GGUF_ONLY
 };
 
 /// Names of the sub-norms in checkpoints of 2024 (1bitLLM).
@@ -30,7 +31,7 @@ fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
         keys,
         activation,
         RotaryPairs::Halves,
-        Defaults { eps: 1e-5, theta: 500_000.0, activations: ActivationCodes::Int8 },
+        Defaults { eps: 1e-5, theta: 500_000.0, ..Defaults::LLAMA },
     )
 }
 

@@ -7,7 +7,7 @@ use wf_core::{
 
 use super::experts;
 use super::keys::{Key, Keys};
-use super::rope::rope;
+use super::rope::{ROPE_DIM, rope, rotated_dims};
 use crate::error::{Error, quote_safely};
 use crate::names::LayerTensor as T;
 
@@ -17,7 +17,6 @@ const LAYERS: Key = Key::new("block_count", "num_hidden_layers");
 const HEADS: Key = Key::new("attention.head_count", "num_attention_heads");
 const KV_HEADS: Key = Key::new("attention.head_count_kv", "num_key_value_heads");
 const HEAD_DIM: Key = Key::new("attention.key_length", "head_dim");
-const ROPE_DIM: Key = Key::gguf("rope.dimension_count");
 const VALUE_DIM: Key = Key::gguf("attention.value_length");
 const EPS: Key = Key::new("attention.layer_norm_rms_epsilon", "rms_norm_eps");
 const WINDOW: Key = Key::gguf("attention.sliding_window");
@@ -35,12 +34,21 @@ pub(super) struct Defaults {
     pub(super) theta: f64,
     /// Codes of activations in files that name none.
     pub(super) activations: ActivationCodes,
+    /// True if the family reads windows of layers, which are otherwise rejected.
+    pub(super) windows: bool,
+    /// True if part of a head may rotate.
+    pub(super) partial_rotation: bool,
 }
 
 impl Defaults {
     /// The values of Llama.
-    pub(super) const LLAMA: Self =
-        Self { eps: 1e-6, theta: 10_000.0, activations: ActivationCodes::Int8 };
+    pub(super) const LLAMA: Self = Self {
+        eps: 1e-6,
+        theta: 10_000.0,
+        activations: ActivationCodes::Int8,
+        windows: false,
+        partial_rotation: false,
+    };
 }
 
 /// Reads a network of equal layers with dense blocks. The optional norms are those whose tensors the file
@@ -62,7 +70,7 @@ pub(super) fn decoder_with(
     defaults: Defaults,
     ffn: impl FnOnce(&mut Keys<'_>, Dense) -> Result<Ffn, Error>,
 ) -> Result<Network, Error> {
-    reject_unsupported(keys)?;
+    reject_unsupported(keys, defaults.windows)?;
     let hidden_len = keys.size(HIDDEN)?;
     let heads = keys.size(HEADS)?;
     let eps = if keys.is_gguf() { GGUF_EPS } else { defaults.eps };
@@ -79,11 +87,13 @@ pub(super) fn decoder_with(
     let sub_norm = has(&[T::AttnSubNorm, T::FfnSubNorm]).or(input_norm);
     let output_norm = has(&[T::AttnOutputNorm, T::FfnOutputNorm]);
     let qk_norm = has(&[T::QueryHeadNorm, T::KeyHeadNorm]);
-    let (rope, rope_divisors) = rope(keys, pairs, defaults.theta)?;
+    let head_dim = head_dim(keys, hidden_len, heads)?;
+    let (mut rope, rope_divisors) = rope(keys, pairs, defaults.theta)?;
+    rope.dims = rotated_dims(keys, head_dim, defaults.partial_rotation)?;
     let attention = Attention {
         heads,
         kv_heads: keys.optional_size(KV_HEADS)?.unwrap_or(heads),
-        head_dim: head_dim(keys, hidden_len, heads)?,
+        head_dim,
         norm,
         input_norm,
         qk_norm,
@@ -108,13 +118,14 @@ pub(super) fn decoder_with(
     })
 }
 
-fn reject_unsupported(keys: &Keys<'_>) -> Result<(), Error> {
+fn reject_unsupported(keys: &Keys<'_>, windows: bool) -> Result<(), Error> {
     for name in ["attention_bias", "mlp_bias", "rope_interleaved"] {
         if keys.flag(Key::json(name))? == Some(true) {
             return Err(keys.fault(Key::json(name), "true is not supported"));
         }
     }
-    if let Some(window) = keys.optional_size(WINDOW)?.filter(|&window| window != 0) {
+    let window = keys.optional_size(WINDOW)?.filter(|&window| window != 0);
+    if let Some(window) = window.filter(|_| !windows) {
         return Err(keys.fault(WINDOW, format!("{window}, attention windows are not supported")));
     }
     if !keys.evidence.has_output && keys.flag(TIED)? == Some(false) {
@@ -161,10 +172,8 @@ fn head_dim(keys: &Keys<'_>, hidden_len: usize, heads: usize) -> Result<usize, E
         let what = format!("{heads}, must divide the hidden size {hidden_len}");
         return Err(keys.fault(HEADS, what));
     };
-    for key in [ROPE_DIM, VALUE_DIM] {
-        if let Some(len) = keys.optional_size(key)?.filter(|&len| len != head_dim) {
-            return Err(keys.fault(key, format!("{len}, must equal the head size {head_dim}")));
-        }
+    if let Some(len) = keys.optional_size(VALUE_DIM)?.filter(|&len| len != head_dim) {
+        return Err(keys.fault(VALUE_DIM, format!("{len}, must equal the head size {head_dim}")));
     }
     Ok(head_dim)
 }

@@ -10,10 +10,11 @@ const COUNTS: [Key; 2] = [Key::new("expert_count", "num_experts"), Key::json("nu
 const ACTIVE: Key = Key::new("expert_used_count", "num_experts_per_tok");
 const LEN: Key = Key::new("expert_feed_forward_length", "moe_intermediate_size");
 const RENORMALIZE: Key = Key::new("expert_weights_norm", "norm_topk_prob");
-const SHARED: [Key; 3] = [
+const SHARED: [Key; 4] = [
     Key::gguf("expert_shared_count"),
     Key::gguf("expert_shared_feed_forward_length"),
     Key::json("shared_expert_intermediate_size"),
+    Key::json("num_shared_experts"),
 ];
 
 /// Returns the number of experts and its key, if the file names it.

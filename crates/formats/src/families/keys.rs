@@ -9,6 +9,11 @@ use crate::config::settings::Settings;
 use crate::error::{Error, quote_safely};
 use crate::names::{LayerTensor, TensorName};
 
+/// Settings of GGUF files with a value for each layer, without the architecture in front.
+pub(crate) const LAYER_LISTS: [&str; 2] = ["attention.sliding_window_pattern", "swiglu_clamp_exp"];
+
+const HIDDEN_ACTIVATION: Key = Key::new("hidden_activation", "hidden_activation");
+
 /// The two names of a setting. GGUF names come without the architecture in front.
 #[derive(Clone, Copy)]
 pub(super) struct Key {
@@ -140,6 +145,23 @@ impl<'a> Keys<'a> {
         value.as_array().map(Vec::len)
     }
 
+    /// Returns `true` if a setting is a list. Of a GGUF file, only those of [`LAYER_LISTS`] have elements.
+    pub(super) fn is_list(&self, key: Key) -> bool {
+        self.list_len(key).is_some()
+    }
+
+    pub(super) fn flags(&self, key: Key) -> Result<Option<Vec<bool>>, Error> {
+        self.read(key, Settings::bools)
+    }
+
+    pub(super) fn floats(&self, key: Key) -> Result<Option<Vec<f32>>, Error> {
+        self.read(key, Settings::floats)
+    }
+
+    pub(super) fn texts(&self, key: Key) -> Result<Option<Vec<&'a str>>, Error> {
+        self.read(key, Settings::strings)
+    }
+
     pub(super) fn fault(&self, key: Key, what: impl std::fmt::Display) -> Error {
         self.settings.fault(&self.name(key).unwrap_or_default(), what)
     }
@@ -179,7 +201,7 @@ impl<'a> Keys<'a> {
     }
 
     fn named_activation(&self) -> Result<Option<(Activation, String)>, Error> {
-        for key in [Key::gguf("hidden_activation"), Key::new("hidden_act", "hidden_act")] {
+        for key in [HIDDEN_ACTIVATION, Key::new("hidden_act", "hidden_act")] {
             let Some(name) = self.text(key)? else { continue };
             let Some(activation) = Activation::from_key(name) else {
                 let known = Activation::ALL.map(Activation::key).join(", ");

@@ -11,12 +11,14 @@ mod experts;
 mod gemma3;
 mod keys;
 mod llama;
+mod maple;
 mod minicpm;
 mod qwen3;
 mod qwen3_moe;
 mod rope;
+mod windows;
 
-pub(crate) use keys::{Evidence, Keys};
+pub(crate) use keys::{Evidence, Keys, LAYER_LISTS};
 
 use wf_core::Network;
 
@@ -31,22 +33,29 @@ const FAMILIES: &[Family] = &[
     qwen3_moe::FAMILY,
     gemma3::FAMILY,
     minicpm::FAMILY,
+    maple::FAMILY,
 ];
 
 /// Names of architectures that users ask for and that cannot run, with the reason.
-const KNOWN_UNSUPPORTED: &[(&[&str], &str)] = &[(
-    &[
-        "qwen35",
-        "qwen35moe",
-        "qwen3next",
-        "qwen3_5",
-        "qwen3_5_text",
-        "Qwen3_5ForCausalLM",
-        "Qwen3_5ForConditionalGeneration",
-        "Qwen3NextForCausalLM",
-    ],
-    "three of four layers are recurrent (Gated DeltaNet), which is not supported",
-)];
+const KNOWN_UNSUPPORTED: &[(&[&str], &str)] = &[
+    (
+        &[
+            "qwen35",
+            "qwen35moe",
+            "qwen3next",
+            "qwen3_5",
+            "qwen3_5_text",
+            "Qwen3_5ForCausalLM",
+            "Qwen3_5ForConditionalGeneration",
+            "Qwen3NextForCausalLM",
+        ],
+        "three of four layers are recurrent (Gated DeltaNet), which is not supported",
+    ),
+    (
+        &["Gemma3ForConditionalGeneration"],
+        "it has a vision tower, which is not supported: text-only checkpoints are Gemma3ForCausalLM",
+    ),
+];
 
 fn reason_for(name: &str) -> Option<&'static str> {
     let found = KNOWN_UNSUPPORTED.iter().find(|(names, _)| names.contains(&name));
@@ -64,6 +73,10 @@ pub(crate) struct Family {
     model_types: &'static [&'static str],
     /// Names of the tensors of a layer. A name found in an earlier table hides later ones.
     tensors: &'static [&'static [Spelling]],
+    /// Names in checkpoints of tensors outside the layers, beside the usual ones.
+    outside: &'static [(&'static str, TensorName)],
+    /// Number that a network adds to the weights of norms in a checkpoint; GGUF files have the sums.
+    pub(crate) norm_addend: f32,
     /// Advice for a checkpoint without `quantization_config`.
     pub(crate) unquantized: &'static str,
     network: fn(&mut Keys<'_>) -> Result<Network, Error>,
@@ -76,6 +89,8 @@ impl Family {
         classes: &[],
         model_types: &[],
         tensors: &[STANDARD, INPUT_NORMS],
+        outside: &[],
+        norm_addend: 0.0,
         unquantized: "not a ternary model",
         network: llama::network,
     };
@@ -134,6 +149,9 @@ impl Family {
     }
 
     pub(crate) fn hugging_face_tensor(&self, name: &str) -> Option<TensorName> {
+        if let Some((_, tensor)) = self.outside.iter().find(|(known, _)| *known == name) {
+            return Some(*tensor);
+        }
         let spellings = self.tensors.iter().copied().flatten();
         let spellings = spellings.map(|s| (s.tensor, s.hugging_face));
         TensorName::find(name, TensorName::hugging_face, "model.layers.", spellings)
@@ -162,11 +180,25 @@ mod tests {
             for tensor in LayerTensor::ALL {
                 let name = TensorName::Layer(107, tensor);
                 assert_eq!(family.gguf_tensor(&name.gguf()), Some(name));
-                if !family.classes.is_empty() {
+                // Gemma3 has names of its own, and is not written as a checkpoint.
+                if family.norm_addend == 0.0 {
                     assert_eq!(family.hugging_face_tensor(&name.hugging_face()), Some(name));
                 }
             }
         }
+    }
+
+    #[test]
+    fn norms_of_gemma_checkpoints_have_their_own_names() {
+        use crate::names::LayerTensor;
+        let of = |part: &str| {
+            let name = format!("model.layers.3.{part}.weight");
+            gemma3::FAMILY.hugging_face_tensor(&name)
+        };
+        let layer = |tensor| Some(TensorName::Layer(3, tensor));
+        assert_eq!(of("post_attention_layernorm"), layer(LayerTensor::AttnOutputNorm));
+        assert_eq!(of("pre_feedforward_layernorm"), layer(LayerTensor::FfnNorm));
+        assert_eq!(of("post_feedforward_layernorm"), layer(LayerTensor::FfnOutputNorm));
     }
 
     #[test]

@@ -15,6 +15,11 @@ const CONTEXT: Key = Key::new("context_length", "max_position_embeddings");
 const ORIGINAL_CONTEXT: Key =
     Key::new("rope.scaling.original_context_length", "original_max_position_embeddings");
 const PARTIAL: &str = "partial_rotary_factor";
+/// Objects of `config.json` that have rotary settings.
+const OBJECTS: [&str; 2] = ["rope_scaling", "rope_parameters"];
+/// The part of such an object for layers without a window, if it has parts.
+const FULL: &str = "full_attention";
+pub(super) const ROPE_DIM: Key = Key::gguf("rope.dimension_count");
 
 const SCALING: Key = Key::gguf("rope.scaling.type");
 const FACTOR: Key = Key::gguf("rope.scaling.factor");
@@ -48,10 +53,8 @@ pub(super) fn rope(
         return Ok((Rope { theta, pairs, scaling, ..Rope::default() }, divisors));
     }
     let (mut named, mut scaling) = (None, (RopeScaling::None, RopeDivisors::default()));
-    check_partial(keys.settings)?;
-    for key in ["rope_scaling", "rope_parameters"] {
-        let Some(rope) = keys.settings.object(key)? else { continue };
-        check_partial(&rope)?;
+    for key in OBJECTS {
+        let Some(rope) = rope_object(keys, key)? else { continue };
         named = named.or(rope.number("rope_theta")?);
         if scaling.0 == RopeScaling::None {
             scaling = json_scaling(keys, &rope)?;
@@ -65,13 +68,58 @@ pub(super) fn rope(
     Ok((Rope { theta, pairs, scaling, ..Rope::default() }, divisors))
 }
 
-fn check_partial(settings: &Settings) -> Result<(), Error> {
-    match settings.number(PARTIAL)? {
-        Some(factor) if factor != 1.0 => {
-            Err(settings.fault(PARTIAL, format!("{factor}, only 1.0 is supported")))
-        }
-        _ => Ok(()),
+fn rope_object(keys: &Keys<'_>, key: &str) -> Result<Option<Settings>, Error> {
+    let Some(rope) = keys.settings.object(key)? else { return Ok(None) };
+    Ok(Some(rope.object(FULL)?.unwrap_or(rope)))
+}
+
+/// Reads the number of dimensions of a head that rotate; `None` is all of them. Where part of a head may not
+/// rotate, a file that says so is rejected.
+pub(super) fn rotated_dims(
+    keys: &Keys<'_>,
+    head_dim: usize,
+    may_be_partial: bool,
+) -> Result<Option<usize>, Error> {
+    if keys.is_gguf() {
+        let Some(dims) = keys.optional_size(ROPE_DIM)? else { return Ok(None) };
+        return match dims {
+            dims if dims == head_dim => Ok(None),
+            dims if !may_be_partial => {
+                Err(keys.fault(ROPE_DIM, format!("{dims}, must equal the head size {head_dim}")))
+            }
+            dims if dims.is_multiple_of(2) && (2..head_dim).contains(&dims) => Ok(Some(dims)),
+            dims => {
+                let what = format!("{dims}, must be even and from 2 to the head size {head_dim}");
+                Err(keys.fault(ROPE_DIM, what))
+            }
+        };
     }
+    let mut dims = json_dims(keys.settings, head_dim, may_be_partial)?;
+    for key in OBJECTS {
+        let Some(rope) = rope_object(keys, key)? else { continue };
+        dims = dims.or(json_dims(&rope, head_dim, may_be_partial)?);
+    }
+    Ok(dims)
+}
+
+fn json_dims(
+    settings: &Settings,
+    head_dim: usize,
+    may_be_partial: bool,
+) -> Result<Option<usize>, Error> {
+    let Some(factor) = settings.number(PARTIAL)?.filter(|&factor| factor != 1.0) else {
+        return Ok(None);
+    };
+    if !may_be_partial {
+        return Err(settings.fault(PARTIAL, format!("{factor}, only 1.0 is supported")));
+    }
+    // Truncated, as classes do; the addend undoes the rounding of a quotient.
+    let dims = (head_dim as f64 * factor + 1e-6) as usize;
+    if factor < 1.0 && dims.is_multiple_of(2) && dims >= 2 {
+        return Ok(Some(dims));
+    }
+    let what = format!("{factor}, must be an even number of the {head_dim} dimensions of a head");
+    Err(settings.fault(PARTIAL, what))
 }
 
 /// Reads the scaling of a GGUF file.

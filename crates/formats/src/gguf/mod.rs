@@ -20,7 +20,7 @@ use crate::config::{self, NAIVE_HINT};
 use crate::encoding::absmean::FloatTrits;
 use crate::encoding::{FloatEncoding, TernaryEncoding};
 use crate::error::{Error, quote_safely};
-use crate::families::{Evidence, Family, Keys};
+use crate::families::{Evidence, Family, Keys, LAYER_LISTS};
 use crate::map::SourceFile;
 use crate::names::{LayerTensor, TensorName, joined_experts, layer_and_part};
 use crate::parts::{FormatKind, FormatSummary, OpenOptions, Parts};
@@ -35,11 +35,16 @@ pub(crate) const MAGIC: &[u8] = b"GGUF";
 
 pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, Error> {
     let file = source.name.as_str();
-    let gguf = Gguf::read(file, source.bytes())?;
+    let mut gguf = Gguf::read(file, source.bytes())?;
     let mut decisions = Vec::new();
     let vocabulary = read_vocabulary(&gguf.metadata, &mut decisions)?;
     reject_transforms(&gguf.metadata.settings)?;
     let (family, architecture) = Family::of_gguf(&gguf.metadata.settings)?;
+    let architecture = &architecture.to_owned();
+    for list in LAYER_LISTS {
+        let limit = size::widen(Network::MAX_LAYERS);
+        gguf.metadata.load_list(&format!("{architecture}.{list}"), limit)?;
+    }
     let tensors = gguf.tensors.iter();
     let known = tensors.filter_map(|r| Some((family.gguf_tensor(&r.name)?, r.rows)));
     let mut evidence = Evidence::of(file, "token_embd.weight", known)?;

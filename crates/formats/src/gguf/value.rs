@@ -37,13 +37,14 @@ const TYPES: [(&str, Option<u64>); 13] = [
 const U32: u32 = 4;
 const I32: u32 = 5;
 const F32: u32 = 6;
+const BOOL: u32 = 7;
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
 
 /// All metadata of a file.
 #[derive(Debug)]
 pub(crate) struct Metadata<'a> {
-    /// All values; arrays are empty here.
+    /// All values; arrays are empty here until [`load_list`](Metadata::load_list).
     pub(crate) settings: Settings,
     start: Cursor<'a>,
     arrays: HashMap<&'a str, Array>,
@@ -115,6 +116,19 @@ impl<'a> Metadata<'a> {
         (0..len).map(|_| cursor.f32(key)).collect::<Result<_, _>>().map(Some)
     }
 
+    /// Makes the elements of an array of at most `limit` numbers or flags part of the settings; other values
+    /// stay as they are.
+    pub(crate) fn load_list(&mut self, key: &str, limit: u64) -> Result<(), Error> {
+        let Some(&Array { of, .. }) = self.arrays.get(key) else { return Ok(()) };
+        let Some((len, mut cursor)) = self.array(key, limit, &[U32, I32, F32, BOOL])? else {
+            return Ok(());
+        };
+        let values =
+            (0..len).map(|_| read_value(&mut cursor, key, of)).collect::<Result<_, _>>()?;
+        self.settings.replace(key, Value::Array(values));
+        Ok(())
+    }
+
     fn array(
         &self,
         key: &str,
@@ -167,7 +181,7 @@ fn read_value(cursor: &mut Cursor<'_>, key: &str, type_id: u32) -> Result<Value,
         U32 => cursor.u32(key)?.into(),
         I32 => cursor.u32(key)?.cast_signed().into(),
         F32 => float(cursor.f32(key)?.into()),
-        7 => {
+        BOOL => {
             let start = cursor.clone();
             match cursor.u8(key)? {
                 value @ (0 | 1) => Value::Bool(value == 1),

@@ -33,6 +33,7 @@ pub enum MetadataValue {
     U32(u32),
     F32(f32),
     Bool(bool),
+    Bools(Vec<bool>),
     String(String),
     Strings(Vec<String>),
     I32s(Vec<i32>),
@@ -139,6 +140,10 @@ impl MetadataValue {
             Self::I32s(values) => put_words(out, 5, values.iter().map(|v| v.to_le_bytes())),
             Self::U32s(values) => put_words(out, 4, values.iter().map(|v| v.to_le_bytes())),
             Self::F32s(values) => put_words(out, 6, values.iter().map(|v| v.to_le_bytes())),
+            Self::Bools(values) => {
+                put_array(out, 7, values.len());
+                out.extend(values.iter().map(|&value| u8::from(value)));
+            }
         }
     }
 }

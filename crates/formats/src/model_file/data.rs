@@ -37,7 +37,9 @@ impl TensorData<'_> {
         let Some(float) = self.info.encoding.float() else {
             return Err(self.fault(format!("is {}, not floats", self.info.encoding)));
         };
-        self.float_rows(float, rows, out).map_err(|e| self.fault(e))
+        self.float_rows(float, rows, out).map_err(|e| self.fault(e))?;
+        self.info.add_to(out);
+        Ok(())
     }
 
     /// Decodes rows of a ternary tensor to −1, 0 and 1; `out` holds `cols` trits for each.

@@ -212,7 +212,9 @@ impl ModelFile {
         bytes.resize(len, 0);
         self.read_into(t, first, bytes)?;
         values.resize(rows.len().saturating_mul(t.cols), 0.0);
-        decode_floats(float, bytes, values).map_err(|e| self.fault(t, e))
+        decode_floats(float, bytes, values).map_err(|e| self.fault(t, e))?;
+        t.add_to(values);
+        Ok(())
     }
 
     fn read_into(&self, t: &TensorInfo, start: u64, out: &mut [u8]) -> Result<(), Error> {

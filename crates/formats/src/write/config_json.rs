@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 use wf_core::RopeScaling;
 
-use super::family::{WrittenFamily, experts, uniform_blocks};
-use super::{Target, rope};
+use super::family::{WrittenFamily, blocks, experts};
+use super::{Target, layers, rope};
 use crate::encoding::{FloatEncoding, FloatKind};
 use crate::model_file::ModelFile;
 
@@ -19,7 +19,7 @@ pub(super) fn config_json(source: &ModelFile, target: &Target) -> String {
 /// Returns the configuration of a packed checkpoint, as `transformers` reads it.
 pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, Value> {
     let (network, info) = (source.network(), source.info());
-    let (attention, dense) = uniform_blocks(network);
+    let (attention, dense) = blocks(network);
     let family = WrittenFamily::of(network);
     let (class, model_type) = family.class_and_type();
     let mut values = Map::new();
@@ -62,15 +62,6 @@ pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, 
     if let Some(scaling) = rope::json(&scaling, &network.rope_divisors) {
         set("rope_scaling", scaling);
     }
-    if family == WrittenFamily::MiniCpm {
-        // As the class names them: by the number of layers and the hidden size.
-        let (layers, hidden_len) = (network.layers.len() as f64, network.hidden_len as f64);
-        set("scale_emb", json!(network.embedding.scale.map(shortest)));
-        let depth = network.residual_scale.map(|scale| f64::from(scale) * layers.sqrt());
-        set("scale_depth", json!(depth));
-        let base = network.head.divisor.map(|divisor| hidden_len / f64::from(divisor));
-        set("dim_model_base", json!(base));
-    }
     if family.names_codes(network) {
         set("activation_codes", json!(network.activations.key()));
     }
@@ -104,6 +95,7 @@ pub(super) fn config_values(source: &ModelFile, target: &Target) -> Map<String, 
         "quantization_mode": "offline",
     });
     set("quantization_config", quantization);
+    layers::set_json(&mut values, network, family);
     values
 }
 

@@ -87,7 +87,7 @@ impl<'a> Copier<'a> {
                     self.done += rows_done - before;
                 }
             }
-            if info.encoding == Encoding::Float(encoding) {
+            if info.encoding == Encoding::Float(encoding) && info.addend == 0.0 {
                 write(&bytes)?;
             } else {
                 let share = rows.div_ceil(self.target.threads.max(1)) * info.cols;

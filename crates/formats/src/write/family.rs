@@ -1,6 +1,9 @@
 //! The family by whose names and keys other programs know a network.
 
-use wf_core::{Activation, ActivationCodes, Attention, Dense, Experts, Network, RotaryPairs};
+use wf_core::{
+    Activation, ActivationCodes, Attention, Dense, Experts, LayerKinds, Network, Rope, RopeScaling,
+    RotaryPairs,
+};
 
 use crate::encoding::{Project, TernaryEncoding};
 
@@ -12,18 +15,20 @@ pub(super) enum WrittenFamily {
     MiniCpm,
     Qwen3,
     Qwen3Moe,
+    Maple,
     Gemma3,
 }
 
 impl WrittenFamily {
-    /// Returns the family of a network whose layers are all alike.
+    /// Returns the family of a network whose layers are of one or two kinds.
     pub(super) fn of(network: &Network) -> Self {
-        let (attention, dense) = uniform_blocks(network);
+        let (attention, dense) = blocks(network);
         let norms = [attention.qk_norm, attention.input_norm, attention.output_norm];
         if network.residual_scale.is_some() || network.head.divisor.is_some() {
             Self::MiniCpm
         } else if experts(network).is_some() {
-            Self::Qwen3Moe
+            let of_maple = kinds(network).sliding.is_some() || dense.limit.is_some();
+            if of_maple { Self::Maple } else { Self::Qwen3Moe }
         } else if network.embedding.scale.is_some() {
             Self::Gemma3
         } else if norms.iter().any(Option::is_some) {
@@ -33,6 +38,32 @@ impl WrittenFamily {
         } else {
             Self::BitNet
         }
+    }
+
+    /// Returns what the keys of the family cannot describe of a network, if there is anything.
+    pub(super) fn misfit(self, network: &Network) -> Option<&'static str> {
+        let LayerKinds { full, sliding } = kinds(network);
+        let rope = |layer: Option<&wf_core::Layer>| layer.and_then(|layer| layer.attention().rope);
+        let (of_full, of_sliding) = (rope(full), rope(sliding));
+        let (attention, dense) = blocks(network);
+        let fits = match self {
+            Self::Maple => full.is_none_or(|_| of_full.is_none()) && of_sliding.is_some(),
+            Self::Gemma3 => match (of_full, of_sliding) {
+                (Some(full), Some(sliding)) => {
+                    sliding == Rope { theta: sliding.theta, scaling: RopeScaling::None, ..full }
+                }
+                (full, None) => sliding.is_none() && full.is_some(),
+                (None, Some(_)) => false,
+            },
+            _ => sliding.is_none() && of_full.is_some(),
+        };
+        if !fits {
+            return Some("has windows or layers without rotation that its keys do not describe");
+        }
+        let plain = attention.score_scale.is_none() || self == Self::Gemma3;
+        let whole = attention.rope.is_none_or(|rope| rope.dims.is_none()) || self == Self::Maple;
+        let unlimited = dense.limit.is_none() || self == Self::Maple;
+        (!(plain && whole && unlimited)).then_some("has operations that its keys do not describe")
     }
 
     /// Returns the architecture in GGUF files, and the rotary pairs that its readers expect.
@@ -45,12 +76,13 @@ impl WrittenFamily {
         trits: TernaryEncoding,
     ) -> (&'static str, RotaryPairs) {
         let of_llama_cpp = trits.is_of(Project::Llama) || trits.is_of(Project::Prism);
-        let (attention, dense) = uniform_blocks(network);
+        let (attention, dense) = blocks(network);
         match self {
             Self::Llama => ("llama", RotaryPairs::Adjacent),
             Self::MiniCpm => ("minicpm", RotaryPairs::Adjacent),
             Self::Qwen3 => ("qwen3", RotaryPairs::Halves),
             Self::Qwen3Moe => ("qwen3moe", RotaryPairs::Halves),
+            Self::Maple => ("maple", RotaryPairs::Halves),
             Self::Gemma3 => ("gemma3", RotaryPairs::Halves),
             Self::BitNet => match (attention.sub_norm.is_some(), dense.activation) {
                 (true, Activation::Silu) => ("bitnet", RotaryPairs::Halves),
@@ -60,7 +92,8 @@ impl WrittenFamily {
         }
     }
 
-    /// Returns the class of `transformers` that runs the network, and the name of its type.
+    /// Returns the class that runs the network in `transformers` or in code of its publisher, and the name
+    /// of its type.
     pub(super) fn class_and_type(self) -> (&'static str, &'static str) {
         match self {
             Self::BitNet => ("BitNetForCausalLM", "bitnet"),
@@ -68,6 +101,7 @@ impl WrittenFamily {
             Self::MiniCpm => ("MiniCPMForCausalLM", "minicpm"),
             Self::Qwen3 => ("Qwen3ForCausalLM", "qwen3"),
             Self::Qwen3Moe => ("Qwen3MoeForCausalLM", "qwen3_moe"),
+            Self::Maple => ("MapleForCausalLM", "maple"),
             Self::Gemma3 => ("Gemma3ForCausalLM", "gemma3_text"),
         }
     }
@@ -79,30 +113,40 @@ impl WrittenFamily {
 
     /// Returns `true` if a `config.json` describes the network.
     pub(super) fn has_config(self, network: &Network) -> bool {
-        let (attention, _) = uniform_blocks(network);
-        let norms = [attention.input_norm, attention.output_norm];
-        let heads = attention.qk_norm.is_none() || attention.sub_norm.is_none();
-        self != Self::Gemma3 && norms.iter().all(Option::is_none) && heads
+        let (attention, _) = blocks(network);
+        let Attention { input_norm, qk_norm, sub_norm, output_norm, .. } = attention;
+        let outputs = output_norm.is_none() || self == Self::Gemma3;
+        input_norm.is_none() && outputs && (qk_norm.is_none() || sub_norm.is_none())
     }
 
     /// Returns `true` if a file must name its codes of activations: they are not those that readers assume.
     pub(super) fn names_codes(self, network: &Network) -> bool {
-        let usual = matches!(self, Self::BitNet | Self::Llama | Self::Gemma3);
+        let norms_inputs = blocks(network).0.input_norm.is_some();
+        let usual = match self {
+            Self::BitNet | Self::Llama => true,
+            Self::Gemma3 => norms_inputs,
+            Self::MiniCpm | Self::Qwen3 | Self::Qwen3Moe | Self::Maple => false,
+        };
         !usual || network.activations != ActivationCodes::Int8
     }
 }
 
-/// Returns the mixture of experts that all layers share, if they have one.
-pub(super) fn experts(network: &Network) -> Option<&Experts> {
-    network.uniform_layer()?.ffn.experts()
-}
-
-/// Returns the blocks that all layers share; of a mixture of experts, the recipe of an expert.
+/// Returns the kinds of layers.
 ///
 /// # Panics
 ///
-/// If layers differ, which [`Target::stage`](super::Target::stage) rejects.
-pub(super) fn uniform_blocks(network: &Network) -> (&Attention, &Dense) {
-    let layer = network.uniform_layer().expect("layers are all alike");
+/// If layers differ in more than windows and rotation, which [`Target::stage`](super::Target::stage) rejects.
+pub(super) fn kinds(network: &Network) -> LayerKinds<'_> {
+    network.layer_kinds().expect("layers of one or two kinds")
+}
+
+/// Returns the mixture of experts of every layer, if they have one.
+pub(super) fn experts(network: &Network) -> Option<&Experts> {
+    network.layers.first()?.ffn.experts()
+}
+
+/// Returns the blocks of a layer that rotates; of a mixture of experts, the recipe of an expert.
+pub(super) fn blocks(network: &Network) -> (&Attention, &Dense) {
+    let layer = kinds(network).rotated().expect("a network has layers");
     (layer.attention(), layer.ffn.block())
 }

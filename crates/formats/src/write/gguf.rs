@@ -3,10 +3,10 @@
 use wf_core::{Network, Vocabulary};
 
 use super::copy::Copier;
-use super::family::{WrittenFamily, experts, uniform_blocks};
+use super::family::{WrittenFamily, blocks, experts};
 use super::file::Staged;
 use super::tokenizer::vocabulary_of;
-use super::{Job, dims, rope};
+use super::{Job, dims, layers, rope};
 use crate::config::ModelInfo;
 use crate::encoding::{FloatEncoding, TernaryEncoding};
 use crate::error::Error;
@@ -73,7 +73,7 @@ impl GgufWriter {
     ///
     /// # Panics
     ///
-    /// If the layers of `network` differ.
+    /// If the layers of `network` differ in more than windows and rotation.
     pub fn set_network(
         &mut self,
         network: &Network,
@@ -82,7 +82,8 @@ impl GgufWriter {
         name: Option<&str>,
     ) {
         let family = WrittenFamily::of(network);
-        let (attention, dense) = uniform_blocks(network);
+        let (attention, dense) = blocks(network);
+        let rotated = attention.rope.and_then(|rope| rope.dims).unwrap_or(attention.head_dim);
         let text = |text: &str| MetadataValue::String(text.to_owned());
         self.set("general.architecture", text(arch));
         if let Some(name) = name.or(info.name.as_deref()) {
@@ -99,7 +100,7 @@ impl GgufWriter {
             ("attention.head_count_kv", attention.kv_heads),
             ("attention.key_length", attention.head_dim),
             ("attention.value_length", attention.head_dim),
-            ("rope.dimension_count", attention.head_dim),
+            ("rope.dimension_count", rotated),
         ];
         for (key, size) in sizes {
             self.set(&format!("{arch}.{key}"), number(size));
@@ -134,6 +135,9 @@ impl GgufWriter {
             if let Some(scale) = scale.filter(|_| family == WrittenFamily::MiniCpm) {
                 self.set(&format!("{arch}.{key}"), MetadataValue::F32(scale));
             }
+        }
+        for (key, value) in layers::gguf_keys(network, family) {
+            self.set(&format!("{arch}.{key}"), value);
         }
         if family.names_codes(network) {
             self.set(&format!("{arch}.activation_codes"), text(network.activations.key()));

@@ -9,6 +9,7 @@ mod copy;
 mod family;
 mod file;
 mod gguf;
+mod layers;
 mod packed;
 mod rope;
 mod sglbitnt;
@@ -199,10 +200,13 @@ impl Target {
             let what = format!("architecture {} {what}", source.info().architecture);
             Err(Error::unsupported(out.display(), what))
         };
-        if network.uniform_layer().is_none() {
+        if network.layer_kinds().is_none() {
             return rejected("has layers that differ, which no format has keys for");
         }
         let family = WrittenFamily::of(network);
+        if let Some(what) = family.misfit(network) {
+            return rejected(what);
+        }
         let has_config = family.has_config(network);
         match self.container {
             Container::Gguf(_) if !rope::fits_gguf(network) => {

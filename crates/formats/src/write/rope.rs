@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use wf_core::{Network, Rope, RopeDivisors, RopeScaling, Yarn};
 
+use super::family::blocks;
 use crate::gguf::rope::{ALL, LONG, SHORT};
 use crate::gguf::write::MetadataValue;
 
@@ -58,8 +59,8 @@ pub(super) fn gguf_keys(scaling: &RopeScaling) -> Vec<(&'static str, MetadataVal
 
 /// Returns the GGUF tensors of a network's scaling.
 pub(super) fn gguf_tensors(network: &Network) -> Vec<(&'static str, Vec<f32>)> {
-    let attention = network.layers.first().map(wf_core::Layer::attention);
-    let rope = attention.and_then(|attention| Some((attention.rope?, attention.head_dim)));
+    let (attention, _) = blocks(network);
+    let rope = attention.rope.map(|rope| (rope, rope.dims.unwrap_or(attention.head_dim)));
     let RopeDivisors { short, long } = &network.rope_divisors;
     match rope {
         Some((Rope { scaling: RopeScaling::Divided { .. }, .. }, _)) => {

@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use wf_core::{Network, RopeScaling};
 use wf_formats::{ModelFile, OpenOptions};
 
-use crate::patched::{data, open, rejected, rename, set};
+use crate::patched::{after, data, open, rejected, rename, set};
+
+/// A change of a configuration.
+type Edit = fn(&mut Value);
 
 fn network(path: &str) -> Network {
     open(&data(path)).unwrap().network().clone()
@@ -24,6 +27,7 @@ fn number(path: &str, key: &str, value: f32, expected: &str) {
 fn config(path: &str, change: impl FnOnce(&mut Value)) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut config: Value = serde_json::from_slice(&data(path)).unwrap();
+    config["tie_word_embeddings"] = json!(true);
     change(&mut config);
     std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
     write_embedding(folder.path());
@@ -86,4 +90,127 @@ fn scales_of_minicpm_that_do_not_fit_name_the_key_and_the_value() {
     assert!(error.contains("sparse_config: sparse attention is not supported"), "{error}");
     let error = config("num_experts", json!(8));
     assert!(error.contains("num_experts: 8, experts are not supported in"), "{error}");
+}
+
+#[test]
+fn maple_has_windows_rotation_and_limits_by_layer() {
+    let network = network("maple/windows.gguf");
+    let kinds = network.layer_kinds().unwrap();
+    let (full, sliding) = (kinds.full.unwrap().attention(), kinds.sliding.unwrap().attention());
+    assert_eq!((sliding.window, sliding.rope.unwrap().dims), (Some(48), Some(16)));
+    assert_eq!((full.window, full.rope), (None, None));
+    let windows: Vec<bool> =
+        network.layers.iter().map(|layer| layer.attention().window.is_some()).collect();
+    assert_eq!(windows, [true, true, true, false]);
+    let experts = network.layers[3].ffn.experts().unwrap();
+    assert_eq!((experts.experts, experts.active, experts.renormalize), (8, 3, true));
+    assert_eq!(experts.expert.limit, Some(7.0));
+}
+
+#[test]
+fn keys_of_maple_that_do_not_fit_are_named_with_their_values() {
+    let size = |key: &str, value: u32, expected: &str| {
+        let mut bytes = data("maple/windows.gguf");
+        set(&mut bytes, key, &value.to_le_bytes());
+        rejected(&bytes, expected);
+    };
+    for dims in [0, 3, 34, u32::MAX] {
+        let expected = format!("rope.dimension_count: {dims}, must be even and from 2 to");
+        size("maple.rope.dimension_count", dims, &expected);
+    }
+    size("maple.attention.sliding_window", 0, "window: 0, but some layers have a window");
+    let lists = "pattern: a list of 4, must have one for each of 3 layers";
+    size("maple.block_count", 3, lists);
+    size("maple.block_count", u32::MAX, "block_count: 4294967295, must be between 1 and 16384");
+    let limit = |value: f32, expected: &str| {
+        let mut bytes = data("maple/windows.gguf");
+        // After the types of the array and its elements, and its length.
+        let at = after(&bytes, "maple.swiglu_clamp_exp") + 4 + 4 + 8;
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        rejected(&bytes, expected);
+    };
+    limit(-1.0, "swiglu_clamp_exp: -1, must be a positive number, or 0 for none");
+    limit(f32::NAN, "swiglu_clamp_exp: found [\"NaN\",7.0,7.0,7.0], must be a list of numbers");
+    let config = |key: &str, value: Value| config("maple/windows.config.json", |c| c[key] = value);
+    let cases = [
+        ("nope_on_global_attention", json!(false), "false, rotation in layers without a window"),
+        ("num_shared_experts", json!(1), "1, shared experts are not supported"),
+        ("partial_rotary_factor", json!(0.1), "0.1, must be an even number of the 32 dimensions"),
+        ("partial_rotary_factor", json!(1.5), "1.5, must be an even number of the 32 dimensions"),
+        ("layer_types", json!(["full_attention"]), "a list of 1, must have one for each of 4"),
+        ("layer_types", json!(["a", "b"]), "\"a\", must be sliding_attention or full_attention"),
+        ("sliding_window", Value::Null, "missing, but some layers have a window"),
+        ("num_experts_per_tok", json!(9), "num_experts_per_tok: 9, must be between 1 and 8"),
+    ];
+    for (key, value, expected) in cases {
+        let error = config(key, value);
+        assert!(error.contains(key) && error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn gemma3_has_a_rotary_base_for_layers_with_a_window() {
+    let network = network("gemma3/windows.gguf");
+    let kinds = network.layer_kinds().unwrap();
+    let (full, sliding) = (kinds.full.unwrap().attention(), kinds.sliding.unwrap().attention());
+    assert_eq!((full.window, sliding.window), (None, Some(40)));
+    let (of_full, of_sliding) = (full.rope.unwrap(), sliding.rope.unwrap());
+    assert_eq!((of_full.theta, of_full.scaling), (1e6, RopeScaling::Linear { factor: 4.0 }));
+    assert_eq!((of_sliding.theta, of_sliding.scaling), (1e4, RopeScaling::None));
+    assert_eq!(full.score_scale, Some(0.158_113_88));
+}
+
+#[test]
+fn keys_of_gemma3_that_do_not_fit_are_named_with_their_values() {
+    let path = "gemma3/windows.gguf";
+    number(path, "gemma3.attention.scale", -1.0, "attention.scale: -1, must be a positive number");
+    number(path, "gemma3.rope.freq_base_swa", 0.0, "rotary base: 0, must be a positive number");
+    let mut bytes = data(path);
+    set(&mut bytes, "gemma3.attention.sliding_window_pattern", &0u32.to_le_bytes());
+    rejected(&bytes, "sliding_window_pattern: 0, must be at least 1");
+    let config = |change: Edit| config("gemma3/windows.config.json", change);
+    let cases: [(Edit, &str); 7] = [
+        (|c| c["final_logit_softcapping"] = json!(30.0), "30, soft caps of logits are not"),
+        (|c| c["attn_logit_softcapping"] = json!(50.0), "50, soft caps of logits are not"),
+        (|c| c["use_bidirectional_attention"] = json!(true), "true, tokens see earlier ones only"),
+        (|c| c["query_pre_attn_scalar"] = json!(0), "query_pre_attn_scalar: 0, must be a positive"),
+        (|c| c["layer_types"] = json!(["full_attention"]), "a list of 1, must have one for each"),
+        (
+            |c| c["rope_parameters"]["sliding_attention"]["rope_type"] = json!("yarn"),
+            "rope_parameters.sliding_attention.rope_type: \"yarn\", only default is supported",
+        ),
+        (
+            |c| c["architectures"] = json!(["Gemma3ForConditionalGeneration"]),
+            "it has a vision tower, which is not supported",
+        ),
+    ];
+    for (change, expected) in cases {
+        let error = config(change);
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_gemma3_window_of_zero_is_none() {
+    let mut bytes = data("gemma3/windows.gguf");
+    set(&mut bytes, "gemma3.attention.sliding_window", &0u32.to_le_bytes());
+    let network = open(&bytes).unwrap().network().clone();
+    assert!(network.uniform_layer().is_some());
+}
+
+#[test]
+fn damaged_keys_give_an_error_or_a_network_that_can_run() {
+    for path in ["maple/windows.gguf", "gemma3/windows.gguf", "minicpm/longrope.gguf"] {
+        let sound = data(path);
+        let keys = after(&sound, "tokenizer.ggml.model");
+        for at in (24..keys).step_by(9) {
+            for value in [0, 0xff] {
+                let mut bytes = sound.clone();
+                bytes[at] = value;
+                if let Ok(file) = open(&bytes) {
+                    assert_eq!(file.network().check(), Ok(()), "{path}, byte {at} is {value}");
+                }
+            }
+        }
+    }
 }

@@ -2,9 +2,10 @@
 
 use clap::ValueEnum;
 use wf_core::{
-    Activation, ActivationCodes, Attention, Dense, Experts, Ffn, Head, Layer, Network, Norm, Rope,
+    Activation, ActivationCodes, Attention, Dense, Experts, Ffn, Head, Layer, Mixer, Network, Norm,
+    Rope,
 };
-use wf_formats::ModelInfo;
+use wf_formats::{ModelInfo, ScaleUnit};
 
 /// A published model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,7 +49,14 @@ pub enum Shape {
     /// Qwen3-30B-A3B, with 8 of 128 experts for a token
     #[value(name = "qwen3-moe-30b")]
     Qwen3MoeOf30b,
+    /// Maple 20B-A1B, with 8 of 256 experts for a token
+    #[value(name = "maple-20b")]
+    MapleOf20b,
 }
+
+/// Window of Maple, and the period of its layers without one.
+const MAPLE_WINDOW: usize = 512;
+const MAPLE_PERIOD: usize = 4;
 
 impl Shape {
     pub(crate) fn name(self) -> String {
@@ -73,6 +81,7 @@ impl Shape {
             Self::BonsaiOf4b   => [ 151_936, 2_560,  9_728,   36,   32,       8,     128, 32_768],
             Self::BonsaiOf8b   => [ 151_936, 4_096, 12_288,   36,   32,       8,     128, 65_536],
             Self::Qwen3MoeOf30b => [ 151_936, 2_048,   768,   48,   32,       4,     128, 40_960],
+            Self::MapleOf20b   => [ 151_936, 2_048,    512,   24,   16,       4,     128, 131_072],
         }
     }
 
@@ -99,10 +108,14 @@ impl Shape {
             let mixture = Experts { experts, active, renormalize: true, expert: dense };
             layer.ffn = Ffn::Experts(mixture);
         }
+        let mut layers = vec![layer; layers];
+        if self == Self::MapleOf20b {
+            layers.iter_mut().zip(1..).for_each(|(layer, number)| of_maple(layer, number));
+        }
         Network {
             vocab_len,
             hidden_len,
-            layers: vec![layer; layers],
+            layers,
             head: Head {
                 tied: bitnet || matches!(self, Self::BonsaiOf2b | Self::BonsaiOf4b),
                 ..Head::default()
@@ -117,7 +130,20 @@ impl Shape {
 
     /// Returns the number of experts of a layer and of those that run for a token.
     fn experts(self) -> Option<(usize, usize)> {
-        (self == Self::Qwen3MoeOf30b).then_some((128, 8))
+        match self {
+            Self::Qwen3MoeOf30b => Some((128, 8)),
+            Self::MapleOf20b => Some((256, 8)),
+            _ => None,
+        }
+    }
+
+    /// Returns the weights that share a scale. Where groups do, tables are ternary, too.
+    pub(crate) fn scale_unit(self) -> ScaleUnit {
+        match self {
+            Self::MapleOf20b => ScaleUnit::Row,
+            _ if self.network().activations == ActivationCodes::Int16 => ScaleUnit::Group(128),
+            _ => ScaleUnit::Tensor,
+        }
     }
 
     /// Returns the name and context length of the model.
@@ -141,6 +167,17 @@ impl Shape {
     }
 }
 
+/// Gives a layer the window, the rotation and the limits of Maple, by its number from 1 on.
+fn of_maple(layer: &mut Layer, number: usize) {
+    let Mixer::Attention(attention) = &mut layer.mixer;
+    let sliding = !number.is_multiple_of(MAPLE_PERIOD);
+    attention.window = sliding.then_some(MAPLE_WINDOW);
+    attention.rope = sliding.then(|| Rope { dims: Some(64), ..Rope::default() });
+    if let Ffn::Experts(experts) = &mut layer.ffn {
+        experts.expert.limit = Some(7.0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +195,7 @@ mod tests {
             (Shape::BonsaiOf4b, 3_633),
             (Shape::BonsaiOf8b, 6_945),
             (Shape::Qwen3MoeOf30b, 29_896),
+            (Shape::MapleOf20b, 19_579),
         ] {
             assert_eq!(shape.network().trits() / 1_000_000, expected, "{}", shape.name());
         }

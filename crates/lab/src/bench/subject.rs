@@ -1,9 +1,8 @@
 //! The subject of a benchmark: a model file, the demo model, or random weights.
 
 use anyhow::{Result, ensure};
-use wf_core::{ActivationCodes, Network};
 use wf_engine::{ModelSource, compute, load_model};
-use wf_formats::ModelInfo;
+use wf_formats::{ModelInfo, ScaleUnit};
 use wf_model::{KvPool, Model, ModelOptions, PAGE_LEN, pinned_pool};
 
 use super::Setup;
@@ -85,7 +84,7 @@ fn random_model(
 ) -> Result<Model> {
     let network = shape.network();
     let kv_bytes = KvPool::size_bytes(&network, model_options.kv, model_options.pages);
-    let needed = needed_bytes(&network) + kv_bytes;
+    let needed = needed_bytes(shape) + kv_bytes;
     if let Some(free) = setup.free_bytes {
         ensure!(
             needed <= free,
@@ -99,19 +98,20 @@ fn random_model(
     let compute = compute(options, options.threads)?;
     let pool = pinned_pool(options.cpus.as_ref(), options.threads);
     let layout = compute.layout_for(network.trits());
-    let weights = synthetic::weights(&network, gates, &pool, layout);
+    let weights = synthetic::weights(&network, (gates, shape.scale_unit()), &pool, layout);
     let info = ModelInfo { context_len: model_options.pages * PAGE_LEN, ..shape.info() };
     Ok(Model::from_weights(network, info, weights, compute, model_options))
 }
 
 /// Returns the bytes needed to make random weights: two bits per trit, a table in 16 bits, a
 /// temporary copy of it, and an int8 copy. Where tables are ternary, too, there are no copies, and each
-/// 128 trits have a scale.
-fn needed_bytes(network: &Network) -> usize {
+/// group has a scale. Scales of rows are too few to count.
+fn needed_bytes(shape: Shape) -> usize {
+    let network = shape.network();
     let tables = if network.head.tied { 1 } else { 2 };
-    if network.activations == ActivationCodes::Int16 {
+    if let ScaleUnit::Group(len) = shape.scale_unit() {
         let trits = network.trits() + tables * network.vocab_len * network.hidden_len;
-        return trits / 4 + trits / 128 * 4;
+        return trits / 4 + trits / len * 4;
     }
     let table = network.vocab_len * network.hidden_len * 2;
     network.trits() / 4 + table * tables + table + table / 2
@@ -161,6 +161,6 @@ mod tests {
 
     #[test]
     fn a_2b_shape_fits_into_the_memory_it_requires() {
-        assert!(needed_bytes(&Shape::Bitnet2b.network()) < MEMORY_FOR_2B);
+        assert!(needed_bytes(Shape::Bitnet2b) < MEMORY_FOR_2B);
     }
 }

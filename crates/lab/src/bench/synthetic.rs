@@ -16,9 +16,9 @@
 use std::convert::Infallible;
 
 use clap::ValueEnum;
-use wf_core::{ActivationCodes, Network};
+use wf_core::Network;
 use wf_formats::encoding::FloatEncoding;
-use wf_formats::{LayerTensor, TensorName};
+use wf_formats::{LayerTensor, ScaleUnit, TensorName};
 use wf_kernels::{Layout, Pool, Scales, TernaryMatrix, half};
 use wf_model::weights::{FloatTable, Table, WeightSource, Weights};
 
@@ -62,11 +62,14 @@ fn norm_weight(layer: usize, hidden_len: usize) -> f32 {
     DEVIATIONS * gate_deviation / CONSTANT as f32
 }
 
-pub(super) fn weights(network: &Network, gates: Gates, pool: &Pool, layout: Layout) -> Weights {
+pub(super) fn weights(
+    network: &Network,
+    (gates, unit): (Gates, ScaleUnit),
+    pool: &Pool,
+    layout: Layout,
+) -> Weights {
     let constant = if gates == Gates::Demo { CONSTANT } else { 0 };
-    // Models trained with ternary weights only have scales for groups of 128.
-    let group_len = (network.activations == ActivationCodes::Int16).then_some(128);
-    let mut maker = Maker { pool, layout, group_len, tensors: 0, constant };
+    let mut maker = Maker { pool, layout, unit, tensors: 0, constant };
     let Ok(weights) = Weights::read(network, &mut maker);
     weights
 }
@@ -74,8 +77,8 @@ pub(super) fn weights(network: &Network, gates: Gates, pool: &Pool, layout: Layo
 struct Maker<'a> {
     pool: &'a Pool,
     layout: Layout,
-    /// Columns that share a scale; `None` for one scale per matrix, and tables of floats.
-    group_len: Option<usize>,
+    /// Weights that share a scale. Where groups do, tables are ternary, too.
+    unit: ScaleUnit,
     /// Number of tensors so far; each has its own random numbers.
     tensors: u64,
     /// Number of constant elements of the hidden state.
@@ -124,7 +127,7 @@ impl WeightSource for Maker<'_> {
 
     /// Returns a table as in published models: trits if weights have scales per group, otherwise bf16.
     fn table(&mut self, _: TensorName, rows: usize, cols: usize) -> Result<Table, Infallible> {
-        if self.group_len.is_some() {
+        if matches!(self.unit, ScaleUnit::Group(_)) {
             return Ok(Table::Ternary(self.edited(rows, cols, |_, _| {})));
         }
         self.tensors += 1;
@@ -154,9 +157,10 @@ impl Maker<'_> {
         // Two thirds of the trits are not zero, so outputs are as large as inputs.
         let scale = (1.5 / cols as f32).sqrt();
         let shape = (rows, cols);
-        let scale = match self.group_len {
-            None => Scales::Tensor(scale),
-            Some(len) => Scales::Groups { len, values: vec![scale; rows * cols / len] },
+        let scale = match self.unit {
+            ScaleUnit::Tensor => Scales::Tensor(scale),
+            ScaleUnit::Row => Scales::Rows(vec![scale; rows]),
+            ScaleUnit::Group(len) => Scales::Groups { len, values: vec![scale; rows * cols / len] },
         };
         let Ok(matrix) =
             TernaryMatrix::read(self.pool, self.layout, shape, scale, |rows, trits| {
@@ -179,8 +183,9 @@ mod tests {
         let trits_of = |threads| {
             let pool = Pool::new(threads);
             let layout = Layout::QuadLines;
-            let matrix = Maker { pool: &pool, layout, group_len: None, tensors: 0, constant: 0 }
-                .edited(64, 300, |_, _| {});
+            let matrix =
+                Maker { pool: &pool, layout, unit: ScaleUnit::Tensor, tensors: 0, constant: 0 }
+                    .edited(64, 300, |_, _| {});
             let mut trits = vec![0; 64 * 300];
             for (row, out) in trits.chunks_exact_mut(300).enumerate() {
                 matrix.unpack(row, out);

@@ -7,20 +7,31 @@ use wf_core::RotaryPairs;
 use wf_formats::encoding::encode_floats;
 use wf_formats::{FloatEncoding, LayerTensor, ModelFile, SafetensorsWriter, TensorName};
 
+/// The spelling of a family's checkpoints.
+pub(crate) struct Checkpoint {
+    pub(crate) name: fn(TensorName) -> String,
+    /// Number that the network adds to the weights of norms.
+    pub(crate) norm_addend: f32,
+}
+
+/// Checkpoints of most families.
+pub(crate) const USUAL: Checkpoint =
+    Checkpoint { name: TensorName::hugging_face, norm_addend: 0.0 };
+
 /// Writes the tensors of the model recorded at `path` as floats under the names, and with the configuration,
 /// that `transformers` saved.
 pub(crate) fn float_directory(
     path: &Path,
     file: &ModelFile,
     folder: &Path,
-    name: fn(TensorName) -> String,
+    checkpoint: &Checkpoint,
 ) {
     let names = std::fs::read(path.with_extension("tensors.json")).unwrap();
     let mut saved: BTreeMap<String, Vec<usize>> = serde_json::from_slice(&names).unwrap();
     let mut writer = SafetensorsWriter::new();
     let all: Vec<TensorName> = TensorName::all(file.network()).collect();
     for tensor in &all {
-        let source = name(*tensor);
+        let source = (checkpoint.name)(*tensor);
         let shape = saved.remove(&source).unwrap_or_else(|| panic!("{source} is not saved"));
         writer.declare(&source, &shape, FloatEncoding::F32).unwrap();
     }
@@ -34,6 +45,9 @@ pub(crate) fn float_directory(
         match info.encoding.is_ternary() {
             true => data.weights(&data.scales().unwrap(), 0..info.rows, &mut values).unwrap(),
             false => data.floats(0..info.rows, &mut values).unwrap(),
+        }
+        if tensor.is_norm() {
+            values.iter_mut().for_each(|value| *value -= checkpoint.norm_addend);
         }
         let values = in_halves(file, tensor, values);
         body.append(&encode_floats(FloatEncoding::F32, &values).unwrap()).unwrap();

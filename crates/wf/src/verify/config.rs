@@ -10,8 +10,9 @@ const TEXT: &str = "Once upon a time, 12345 dogs' owners said:  \u{201c}h\u{e9},
 
 type Setting = (&'static str, fn(&ModelFile) -> String);
 
-/// Names and values of the settings that are compared. Layers of a network are alike in them.
-const SETTINGS: [Setting; 25] = [
+/// Names and values of the settings that are compared. Layers of a network are alike in them, but for windows and
+/// rotation.
+const SETTINGS: [Setting; 28] = [
     ("vocabulary", |file| file.network().vocab_len.to_string()),
     ("hidden size", |file| file.network().hidden_len.to_string()),
     ("feed-forward size", |file| dense(file).ffn_len.to_string()),
@@ -26,8 +27,14 @@ const SETTINGS: [Setting; 25] = [
     ("head size", |file| attention(file).head_dim.to_string()),
     ("context", |file| file.info().context_len.to_string()),
     // GGUF stores the base as f32, and files differ in the order of rotary pairs.
-    ("rotary base", |file| format!("{:?}", attention(file).rope.map(|rope| rope.theta as f32))),
+    ("rotary bases", |file| {
+        let base = |attention: &Attention| attention.rope.map(|rope| rope.theta as f32);
+        format!("{:?}", by_layer(file, base))
+    }),
     ("rotary frequencies", frequencies),
+    ("attention windows", |file| format!("{:?}", by_layer(file, |attention| attention.window))),
+    ("attention scale", |file| format!("{:?}", attention(file).score_scale)),
+    ("limit of gates", |file| format!("{:?}", dense(file).limit)),
     ("norm epsilon", |file| file.network().norm.eps.to_string()),
     ("activation", |file| dense(file).activation.to_string()),
     ("activation codes", |file| file.network().activations.to_string()),
@@ -59,17 +66,29 @@ fn attention(file: &ModelFile) -> Attention {
     *file.network().layers.first().copied().unwrap_or_default().attention()
 }
 
-/// Returns the frequencies in contexts of the original and of the full length, which files describe in
+/// Returns a value of each layer.
+fn by_layer<T>(file: &ModelFile, value: impl Fn(&Attention) -> T) -> Vec<T> {
+    file.network().layers.iter().map(|layer| value(layer.attention())).collect()
+}
+
+/// Returns the frequencies of each layer in contexts of the original and of the full length, which files describe in
 /// different ways.
 fn frequencies(file: &ModelFile) -> String {
-    let Attention { rope, head_dim, .. } = attention(file);
     let divisors = &file.network().rope_divisors;
-    let of = |context_len| {
+    let of = |attention: &Attention, context_len| {
         // GGUF stores the base as f32.
-        let rope = rope.map(|rope| Rope { theta: f64::from(rope.theta as f32), ..rope })?;
-        Some(Frequencies::new(&rope, divisors, head_dim, context_len))
+        let rope = attention.rope?;
+        let rope = Rope { theta: f64::from(rope.theta as f32), ..rope };
+        let dims = rope.dims.unwrap_or(attention.head_dim);
+        Some(Frequencies::new(&rope, divisors, dims, context_len))
     };
-    format!("{:?} and {:?}", of(1), of(file.info().context_len))
+    let mut found = by_layer(file, |attention| {
+        format!("{:?} and {:?}", of(attention, 1), of(attention, file.info().context_len))
+    });
+    // Windows tell the layers apart.
+    found.dedup();
+    found.truncate(2);
+    found.join("; ")
 }
 
 fn dense(file: &ModelFile) -> Dense {
