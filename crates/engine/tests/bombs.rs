@@ -129,6 +129,59 @@ fn grammars_in_lark() -> Vec<GrammarSource> {
     all.into_iter().map(GrammarSource::Grammar).collect()
 }
 
+/// Intersections and complements, whose states multiply.
+fn intersections() -> Vec<GrammarSource> {
+    let lark = |body: &str| format!("start: T\nT: {body}");
+    let patterns = |count: usize| -> Vec<Value> {
+        (0..count).map(|i| json!({"pattern": format!("^.*{i}.*$")})).collect()
+    };
+    // Classes that share a letter: every combination of one of each part matches.
+    let classes = |from: char, count: u8| -> String {
+        let one = |i: u8| format!("[a{}].*{}", (from as u8 + i) as char, i % 10);
+        (0..count).map(one).collect::<Vec<_>>().join("|")
+    };
+    let joined = |parts: &[String]| -> String {
+        parts.iter().map(|part| format!("/{part}/")).collect::<Vec<_>>().join(" & ")
+    };
+    let shared: Vec<_> = (0..12).map(|i| format!("({}){{{}}}", classes('b', 20), 9 + i)).collect();
+    let accented: Vec<_> =
+        (0..4).map(|i| format!("([àá].*{i}|[àâ].*|[àã].*x|[àä].*y|[àå]|[àæ]z)*")).collect();
+    let all = [
+        lark(r"/(.|\n)*a(.|\n){20}/ & ~/(.|\n)*b(.|\n){21}/"),
+        lark(r"/(.|\n)*a(.|\n){200}/ & ~/(.|\n)*b(.|\n){201}/ & ~/(.|\n)*c(.|\n){202}/"),
+        lark(r#""x" (/(.|\n)*a(.|\n){20}/ & ~/(.|\n)*b(.|\n){21}/)"#),
+        lark(r#"/x*/ (/(.|\n)*a(.|\n){20}/ & ~/(.|\n)*b(.|\n){21}/)+ "c""#),
+        lark(r"~(/(.|\n)*a(.|\n){20}/ & ~(/(.|\n)*b(.|\n){21}/ & ~/(.|\n)*c(.|\n){22}/))"),
+        lark(&joined(&shared)),
+        lark(&joined(&shared[..2])),
+        lark(&joined(&accented)),
+        lark(&joined(&accented[..2])),
+        lark(&joined(&(0..30).map(|i| format!(".*{i}.*")).collect::<Vec<_>>())),
+        lark(&joined(&(0..8).map(|i| format!("(.*{i}.*){{{}}}", i + 3)).collect::<Vec<_>>())),
+        lark(&joined(
+            &(0..6).map(|i| format!("(.{{{}}})*", [7, 11, 13, 17, 19, 23][i])).collect::<Vec<_>>(),
+        )),
+        lark(r"/(.*a.{30})*/ & /(.*b.{31})*/ & /.{1000,2000}/"),
+        format!("start: %json {}", json!({"type": "string", "allOf": patterns(30)})),
+        format!("start: %json {}", json!({"type": "string", "allOf": patterns(10)})),
+        format!(
+            "start: %json {}",
+            json!({"type": "string", "pattern": "^(.|\\n)*a(.|\\n){20}$", "minLength": 10_000})
+        ),
+    ];
+    let formats =
+        ["uri", "iri", "uri-reference", "iri-reference"].map(|name| json!({"format": name}));
+    let of_schemas = [
+        json!({"type": "string", "allOf": [{"pattern": classes('b', 24)}, {"pattern": classes('c', 22)}]}),
+        json!({"type": "string", "allOf": (0..10).map(|i| json!({"pattern": format!("^(.{{{}}})*$", i + 2)})).collect::<Vec<_>>()}),
+        json!({"type": "object", "patternProperties": {classes('b', 24): {}, classes('c', 22): {}}}),
+        json!({"type": "string", "allOf": formats}),
+        json!({"type": "string", "format": "uri", "allOf": [{"format": "iri-reference"}, {"pattern": "^.*a.{20}$"}]}),
+    ];
+    let grammars = all.into_iter().map(GrammarSource::Grammar);
+    grammars.chain(of_schemas.into_iter().map(GrammarSource::JsonSchema)).collect()
+}
+
 fn schemas() -> Vec<GrammarSource> {
     let mut nested = json!({"type": "boolean"});
     for _ in 0..100 {
@@ -190,6 +243,47 @@ fn choices() -> Vec<GrammarSource> {
         .collect()
 }
 
+/// Returns a random regular expression of some operators.
+fn random_regex(random: &mut impl FnMut(usize) -> usize, depth: usize) -> String {
+    if depth == 0 {
+        let leaves = ["a", "b", ".", "[ab]", "[^a]", "(.|\\n)", "[a-z]", "[àá]", "x", "\\w"];
+        return leaves[random(leaves.len())].to_owned();
+    }
+    let mut inner = || random_regex(random, depth - 1);
+    let (left, right) = (inner(), inner());
+    let count = 1 + random(30);
+    match random(6) {
+        0 => format!("({left}|{right})"),
+        1 => format!("({left})*"),
+        2 => format!("({left}){{{count}}}"),
+        3 => format!("(.|\\n)*{left}({right}){{{count}}}"),
+        4 => format!("({left}){{0,{count}}}{right}"),
+        _ => format!("{left}{right}"),
+    }
+}
+
+/// Returns random intersections and complements of regular expressions.
+fn random_intersections(count: usize, seed: u64) -> impl Iterator<Item = GrammarSource> {
+    let mut state = seed;
+    let mut random = move |below: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    (0..count).map(move |_| {
+        let parts = 2 + random(3);
+        let parts: Vec<String> = (0..parts)
+            .map(|_| {
+                let complement = if random(2) == 0 { "~" } else { "" };
+                let depth = 1 + random(3);
+                format!("{complement}/{}/", random_regex(&mut random, depth))
+            })
+            .collect();
+        let operator = [" & ", " & ", " | ", " "][random(4)];
+        GrammarSource::Grammar(format!("start: T\nT: {}", parts.join(operator)))
+    })
+}
+
 /// Follows a grammar for up to 40 tokens. Returns their number and the longest time of one.
 fn follow(grammar: &Grammar, vocab_len: usize) -> (usize, Duration) {
     let limits = Limits { max_tokens: usize::MAX, ..Limits::default() };
@@ -226,6 +320,13 @@ fn large_legitimate_grammars_are_accepted() {
         list(json!({"anyOf": kinds})),
         list(json!({"enum": ids})),
         list(json!({"type": "string", "format": "date-time"})),
+        list(
+            json!({"type": "string", "pattern": "^[A-Za-zÀ-ÿ]+( [A-Za-zÀ-ÿ]+)*$", "maxLength": 80}),
+        ),
+        list(
+            json!({"type": "string", "pattern": "^\\w+([.-]?\\w+)*@\\w+([.-]?\\w+)*(\\.\\w{2,})+$", "maxLength": 90}),
+        ),
+        list(json!({"type": "string", "format": "email", "minLength": 20, "maxLength": 90})),
     ] {
         let shown: String = schema.to_string().chars().take(60).collect();
         let grammar = grammars.compile(&GrammarSource::JsonSchema(schema));
@@ -241,7 +342,9 @@ fn hostile_grammars_stay_within_limits() {
     let tokenizer = tokenizer();
     let grammars = Grammars::new(&tokenizer, &[]).unwrap();
     let mut wrong = Vec::new();
-    for source in [regexes(), grammars_in_lark(), schemas(), choices()].concat() {
+    let random: Vec<_> = random_intersections(100, 1).collect();
+    let all = [intersections(), regexes(), grammars_in_lark(), schemas(), choices(), random];
+    for source in all.concat() {
         let shown: String = format!("{source:?}").chars().take(70).collect();
         let (compiled, took, bytes) = measured(|| grammars.compile(&source));
         let came = compiled.as_ref().map_or_else(ToString::to_string, |_| "compiled".into());

@@ -333,3 +333,19 @@ fn diffusion_is_rejected() {
     let refused = demo().generate(asked).map(drop).unwrap_err().to_string();
     assert!(refused.contains("grammar does not work with decode diffusion"), "{refused}");
 }
+
+#[test]
+fn many_grammars_at_once_wait_for_each_other() {
+    let start = std::sync::Barrier::new(24);
+    let compile = |number: usize| {
+        start.wait();
+        demo().compile(&GrammarSource::Regex(format!("(word {number}|[a-z]{{1,9}})+")))
+    };
+    let compile = &compile;
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..24).map(|number| scope.spawn(move || compile(number))).collect();
+        for one in all {
+            assert!(one.join().unwrap().is_ok());
+        }
+    });
+}

@@ -17,17 +17,20 @@ use wf_model::TokenId;
 use wf_text::Tokenizer;
 
 use super::bnf::{is_bnf, to_lark};
+use super::bounded::{self, Failure};
 use super::limits;
 use super::narrow::{joins, narrow};
 use super::schema::{check_multiples, drop_idle_keywords};
+use super::slots::Slots;
 use super::{Grammar, GrammarError, GrammarSource};
 
 /// Stack of a compiling thread: `llguidance` recurses into nested sources, and a stack overflow would end the
 /// process. Only touched pages take memory.
 const STACK_BYTES: usize = 256 << 20;
 const COMPILE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Maximum number of grammars that compile at once.
+/// Maximum number of grammars that compile at once, and the longest wait of another.
 const MAX_COMPILING: usize = 4;
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// Maximum number and total size of cached grammars.
 const MAX_CACHED: usize = 256;
 const MAX_CACHED_BYTES: usize = 64 << 20;
@@ -44,8 +47,7 @@ pub struct Grammars {
     pub(super) factory: Arc<ParserFactory>,
     /// Most recently used first. Only callers take this lock, never the engine.
     cached: Mutex<Vec<(GrammarSource, Grammar)>>,
-    /// Cloned by every compiling thread, to count them.
-    slots: Arc<()>,
+    slots: Arc<Slots>,
 }
 
 impl Grammars {
@@ -74,7 +76,7 @@ impl Grammars {
         Ok(Self {
             factory: Arc::new(built.map_err(why)?),
             cached: Mutex::default(),
-            slots: Arc::default(),
+            slots: Slots::new(MAX_COMPILING),
         })
     }
 
@@ -82,7 +84,7 @@ impl Grammars {
     ///
     /// # Errors
     ///
-    /// If the source is invalid or exceeds a limit.
+    /// If the source is invalid or exceeds a limit, or if others take too long to compile.
     pub fn compile(&self, source: &GrammarSource) -> Result<Grammar, GrammarError> {
         if let Some(cached) = self.find(source) {
             return Ok(cached);
@@ -113,11 +115,7 @@ impl Grammars {
     /// Compiles on a thread with a deep stack, up to the time limit. A thread that exceeds it keeps its slot until
     /// it is done, which bounds their number.
     fn compile_on_thread(&self, source: GrammarSource) -> Result<Grammar, GrammarError> {
-        let slot = Arc::clone(&self.slots);
-        // `self` and this call hold one each.
-        if Arc::strong_count(&slot) - 2 >= MAX_COMPILING {
-            return Err(GrammarError::Busy(MAX_COMPILING));
-        }
+        let slot = self.slots.take(MAX_WAIT).ok_or(GrammarError::Busy(MAX_COMPILING))?;
         let factory = Arc::clone(&self.factory);
         let (sender, result) = mpsc::sync_channel(1);
         let run = move || {
@@ -140,7 +138,10 @@ pub(super) fn compile(
     factory: &ParserFactory,
     top: TopLevelGrammar,
 ) -> Result<Grammar, GrammarError> {
-    let parser = factory.create_parser(top).map_err(|error| source_error(&error))?;
+    let parser = bounded::parser(factory, top).map_err(|failure| match failure {
+        Failure::Library(message) => source_error(&message),
+        Failure::Limit(error) => error,
+    })?;
     let size_bytes = parser.parser.lexer_stats().num_bytes;
     let mut matcher = Matcher::new(Ok(parser));
     // Computing a mask also shows whether any text is possible.
@@ -227,7 +228,8 @@ fn reworded(line: &str) -> String {
     if let Some(words) = line.strip_prefix("Unimplemented keys: ") {
         return format!("JSON Schema keywords that are not supported: {words}");
     }
-    if line.starts_with("Unable to determine if regex is empty") {
+    let too_complex = ["Unable to determine if regex is empty", "too many expressions constructed"];
+    if too_complex.iter().any(|message| line.contains(message)) {
         return "its patterns are too complex in combination".into();
     }
     if line.starts_with("oneOf constraints are not supported") {

@@ -1,14 +1,17 @@
 //! Limits of grammars, checked before compiling.
 //!
 //! Compiling cannot be interrupted, so no source may take long by its structure. The limits are measured
-//! (`tests/bombs.rs`): an allowed source compiles within some tens of milliseconds and 16 MiB.
+//! (`tests/bombs.rs`): an allowed source compiles within some tens of milliseconds and 16 MiB. A schema inside of a
+//! Lark grammar has the limits of every schema. Regular expressions have further limits: see `bounded.rs`.
 
 use std::collections::HashMap;
 
 use llguidance::api::ParserLimits;
 use serde_json::{Map, Value};
 
-use super::schema::NAMED;
+use super::bounded::pattern_bits;
+use super::narrow::joins;
+use super::schema::{NAMED, check_multiples};
 use super::{GrammarError, GrammarSource};
 
 /// Maximum size of a schema as JSON, of a grammar, and of a list of choices.
@@ -18,9 +21,13 @@ const MAX_REGEX_BYTES: usize = 4 << 10;
 const MAX_NESTING: usize = 64;
 const MAX_RULES: usize = 500;
 const MAX_CHOICES: usize = 2000;
-/// Maximum number of patterns that one value must match at once: the time to decide whether any text does
+/// Maximum sum of the bits of patterns that one value must match at once: the time to decide whether any text does
 /// doubles with each.
-const MAX_JOINED: usize = 12;
+const MAX_JOINED_BITS: usize = 10;
+/// Bits of a format, whose pattern is built in.
+const FORMAT_BITS: usize = 3;
+/// Keyword of a schema in a Lark grammar.
+const JSON_KEYWORD: &str = "%json";
 /// Maximum number of entries of a list or an object in a schema, by keyword.
 const MAX_ENTRIES: [(&str, usize); 8] = [
     ("properties", 256),
@@ -57,10 +64,11 @@ pub(super) fn check(source: &GrammarSource) -> Result<(), GrammarError> {
             check_len("", text.len(), MAX_BYTES)?;
             check_nesting(&text)?;
             check_entries(schema)?;
-            let joined = Weights { root: schema, known: HashMap::new() }.of(schema);
-            require(joined <= MAX_JOINED, || {
+            let joined = Weights { root: schema, known: HashMap::new() }.of(schema)?;
+            require(joined <= MAX_JOINED_BITS, || {
                 format!(
-                    "allOf: one value must match more than {MAX_JOINED} patterns, which is the limit"
+                    "allOf: the patterns that one value must match have {joined} bits: must be at most \
+                     {MAX_JOINED_BITS}; a pattern has at least 1, a format {FORMAT_BITS}"
                 )
             })
         }
@@ -95,9 +103,23 @@ pub(super) fn check_lark(source: &str) -> Result<(), GrammarError> {
     let rules = definitions.len();
     require(rules <= MAX_RULES, || format!("{rules} rules: must be at most {MAX_RULES}"))?;
     let bodies: HashMap<_, _> = definitions.iter().map(|(name, body)| (*name, body)).collect();
+    check_inner_schemas(source)?;
     let mut lengths = HashMap::new();
     for (name, _) in definitions.iter().filter(|(name, _)| is_terminal(name)) {
         check_len(name, length_of(name, &bodies, &mut lengths), MAX_REGEX_BYTES)?;
+    }
+    Ok(())
+}
+
+/// Checks every schema in a Lark grammar. One that is not valid JSON is rejected later.
+fn check_inner_schemas(source: &str) -> Result<(), GrammarError> {
+    for (at, _) in source.match_indices(JSON_KEYWORD) {
+        let rest = &source[at + JSON_KEYWORD.len()..];
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        if let Some(Ok(schema)) = values.next() {
+            check_multiples(&schema, joins(&schema))?;
+            check(&GrammarSource::JsonSchema(schema))?;
+        }
     }
     Ok(())
 }
@@ -150,7 +172,7 @@ fn check_entries(schema: &Value) -> Result<(), GrammarError> {
     inner.into_iter().try_for_each(check_entries)
 }
 
-/// Computes the maximum number of patterns that one value of a schema must match at once.
+/// Computes the maximum sum of the bits of patterns that one value of a schema must match at once.
 struct Weights<'a> {
     root: &'a Value,
     /// Results by reference; 0 while a reference is being resolved.
@@ -158,39 +180,54 @@ struct Weights<'a> {
 }
 
 impl<'a> Weights<'a> {
-    fn of(&mut self, schema: &'a Value) -> usize {
-        let Value::Object(words) = schema else { return 0 };
+    fn of(&mut self, schema: &'a Value) -> Result<usize, GrammarError> {
+        let Value::Object(words) = schema else { return Ok(0) };
         let (mut own, mut below) = (0_usize, 0);
         for (word, value) in words {
             match (word.as_str(), value) {
-                ("pattern" | "format", Value::String(_)) => own += 1,
-                ("allOf", Value::Array(all)) => {
-                    own = all.iter().fold(own, |sum, one| sum.saturating_add(self.of(one)));
-                }
-                ("anyOf" | "oneOf", Value::Array(all)) => {
-                    own += all.iter().map(|one| self.of(one)).max().unwrap_or(0);
-                }
-                ("$ref", Value::String(path)) => own = own.saturating_add(self.at(path)),
-                (_, Value::Array(all)) => below = all.iter().fold(below, |b, v| b.max(self.of(v))),
+                ("pattern", Value::String(pattern)) => own += pattern_bits(pattern)?,
+                ("format", Value::String(_)) => own += FORMAT_BITS,
+                ("allOf", Value::Array(all)) => own = own.saturating_add(self.sum(all)?),
+                ("anyOf" | "oneOf", Value::Array(all)) => own += self.max(all)?,
+                ("$ref", Value::String(path)) => own = own.saturating_add(self.at(path)?),
+                (_, Value::Array(all)) => below = below.max(self.max(all)?),
                 (word, Value::Object(all)) if NAMED.contains(&word) => {
-                    below = all.values().fold(below, |most, one| most.max(self.of(one)));
+                    if word == "patternProperties" {
+                        below = below.max(largest_pair(all)?);
+                    }
+                    below = below.max(self.max(all.values())?);
                 }
-                (_, value) => below = below.max(self.of(value)),
+                (_, value) => below = below.max(self.of(value)?),
             }
         }
-        own.saturating_add(below)
+        Ok(own.saturating_add(below))
     }
 
-    fn at(&mut self, path: &'a str) -> usize {
+    fn sum(&mut self, all: &'a [Value]) -> Result<usize, GrammarError> {
+        all.iter().try_fold(0, |sum: usize, one| Ok(sum.saturating_add(self.of(one)?)))
+    }
+
+    fn max(&mut self, all: impl IntoIterator<Item = &'a Value>) -> Result<usize, GrammarError> {
+        all.into_iter().try_fold(0, |max: usize, one| Ok(max.max(self.of(one)?)))
+    }
+
+    fn at(&mut self, path: &'a str) -> Result<usize, GrammarError> {
         if let Some(&known) = self.known.get(path) {
-            return known;
+            return Ok(known);
         }
         self.known.insert(path, 0);
         let target = path.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
-        let weight = target.map_or(0, |target| self.of(target));
+        let weight = target.map_or(Ok(0), |target| self.of(target))?;
         self.known.insert(path, weight);
-        weight
+        Ok(weight)
     }
+}
+
+/// Returns the largest sum of the bits of two names: every two are intersected, because a field must match only one.
+fn largest_pair(patterns: &Map<String, Value>) -> Result<usize, GrammarError> {
+    let mut bits = patterns.keys().map(|name| pattern_bits(name)).collect::<Result<Vec<_>, _>>()?;
+    bits.sort_unstable();
+    Ok(bits.iter().rev().take(2).sum())
 }
 
 /// Returns the rules of a Lark grammar: a name at the start of a line, and everything up to the next one.
@@ -289,9 +326,22 @@ mod tests {
             })
             .collect();
         let doubled = json!({"$ref": "#/$defs/d0", "$defs": doubled});
-        assert!(schema(doubled).contains("more than 12 patterns"));
+        let message = schema(doubled);
+        assert!(message.contains("32 bits: must be at most 10"), "{message}");
         let tree = json!({"$ref": "#", "items": {"$ref": "#"}, "pattern": "a"});
         assert_eq!(schema(tree), "", "a recursive reference is counted once");
+    }
+
+    #[test]
+    fn schemas_in_a_grammar_have_the_same_limits() {
+        let message = |schema: &Value| {
+            let lark = format!("start: a | b\na: \"x\"\nb: %json {schema}\n");
+            check_lark(&lark).map_or_else(|error| error.to_string(), |()| String::new())
+        };
+        assert_eq!(message(&json!({"type": "string", "pattern": "a"})), "");
+        let all: Vec<_> = (0..30).map(|i| json!({"pattern": format!("^.*{i}.*$")})).collect();
+        assert!(message(&json!({"allOf": all})).contains("30 bits: must be at most 10"));
+        assert!(message(&json!({"multipleOf": 99_999_989})).contains("too many digits"));
     }
 
     #[test]

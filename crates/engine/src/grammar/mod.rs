@@ -5,12 +5,14 @@
 //! decides which text matches; nothing outside this folder names it.
 
 mod bnf;
+mod bounded;
 mod calls;
 mod compile;
 mod follow;
 mod limits;
 mod narrow;
 mod schema;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -63,8 +65,8 @@ pub enum GrammarError {
     /// The source is invalid or exceeds a limit.
     #[error("{0}")]
     Invalid(String),
-    /// Too many grammars compile at once.
-    #[error("{0} grammars are being compiled, which is the limit: try again later")]
+    /// The grammar waited for others to compile, up to the time limit.
+    #[error("{0} grammars are still being compiled, which is the limit: try again later")]
     Busy(usize),
 }
 
