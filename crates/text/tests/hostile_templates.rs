@@ -81,6 +81,39 @@ fn bombs_end_quickly_in_an_error() {
     }
 }
 
+/// Single steps that would take minutes, or forever. The engine computes constants when it parses a template.
+const ENDLESS_STEPS: &[&str] = &[
+    "{{ ([0]*1000000000) == ([0]*1000000000) }}",
+    "{{ [] * 9223372036854775807 }}",
+    "{% set n = 1000000000 %}{{ ([0]*n) == ([0]*n) }}",
+    "{% set n = 9223372036854775807 %}{{ [] * n }}",
+    "{% set n = 9223372036854775807 %}{{ 1 in [] * n }}",
+];
+
+#[test]
+fn a_step_without_end_is_given_up_once() {
+    std::thread::scope(|scope| {
+        for source in ENDLESS_STEPS {
+            scope.spawn(move || {
+                let expect = |error: TextError| {
+                    let message = error.to_string();
+                    assert!(message.contains("takes longer than the limit"), "{source}: {message}");
+                };
+                let template = match ChatTemplate::new(source) {
+                    Ok(template) => template,
+                    Err(error) => return expect(error),
+                };
+                let render = || template.render(&[], &RenderOptions::default());
+                expect(render().unwrap_err());
+                // A second thread would not end either, so none is started.
+                let start = Instant::now();
+                expect(render().unwrap_err());
+                assert!(start.elapsed() < Duration::from_secs(2), "{source}");
+            });
+        }
+    });
+}
+
 #[test]
 fn a_small_stack_of_the_caller_is_enough() {
     let small = std::thread::Builder::new().stack_size(128 << 10);

@@ -101,3 +101,22 @@ fn unsupported_gguf_vocabularies_are_named() {
         assert!(message.contains(word), "{message}");
     }
 }
+
+#[test]
+fn lists_of_tokenizer_json_have_the_limits_of_other_vocabularies() {
+    let file = |vocab: &str, merges: &str, added: &str| {
+        let json = format!(
+            r#"{{"added_tokens": [{added}], "model": {{"type": "BPE", "vocab": {{{vocab}}}, "merges": [{merges}]}}}}"#
+        );
+        Tokenizer::from_json(json.as_bytes()).unwrap_err().to_string()
+    };
+    let beyond = (1 << 20) + 1;
+    let merges = vec!["\"a b\""; beyond].join(",");
+    assert!(file("", &merges, "").contains("more than 1048576 entries"));
+    let vocab: Vec<_> = (0..beyond).map(|id| format!("\"{id}\":{id}")).collect();
+    assert!(file(&vocab.join(","), "", "").contains("more than 1048576 entries"));
+    let added = vec![r#"{"id":0,"content":"a"}"#; beyond].join(",");
+    assert!(file("", "", &added).contains("more than 1048576 entries"));
+    let long = format!("\"{}\":0", "x".repeat(70_000));
+    assert!(file(&long, "", "").contains("70000 bytes: must be at most 65536"));
+}

@@ -1,6 +1,9 @@
 //! The template engine, sandboxed. The only file that sets up `minijinja`.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use minijinja::{Environment, Error, ErrorKind, Template, Value};
 use serde_json::Map;
@@ -19,11 +22,20 @@ const MAX_PROMPT_BYTES: usize = 32 << 20;
 /// Stack of the rendering thread. Within its steps, a hostile template can nest a list about 10⁵ deep, which the
 /// engine frees recursively. Untouched stack costs nothing.
 const STACK_BYTES: usize = 128 << 20;
+/// Maximum duration of a rendering: one step can compare lists of 10⁹ items, and no step can be interrupted.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Engine {
+    compiled: Arc<Compiled>,
+    /// True after a rendering that did not end in time. Its thread still runs, so there must not be a second one.
+    is_stuck: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Compiled {
     environment: Environment<'static>,
-    pub(super) source: String,
+    source: String,
 }
 
 impl Engine {
@@ -38,14 +50,15 @@ impl Engine {
         environment.add_function("raise_exception", raise_exception);
         // Jinja2 reads every kind of line ending in a template as a line feed.
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
-        let engine = Engine { environment, source: without_generation_tags(&source) };
-        on_own_stack(|| engine.template().map(drop))?;
+        let source = without_generation_tags(&source);
+        let compiled = Arc::new(Compiled { environment, source });
+        let engine = Engine { compiled, is_stuck: AtomicBool::new(false) };
+        engine.on_own_stack(|compiled| compiled.template().map(drop))?;
         Ok(engine)
     }
 
-    fn template(&self) -> Result<Template<'_, '_>, TextError> {
-        let template = self.environment.template_from_str(&self.source);
-        template.map_err(|error| TextError::Template(describe(&error)))
+    pub(super) fn source(&self) -> &str {
+        &self.compiled.source
     }
 
     pub(super) fn render(
@@ -53,10 +66,54 @@ impl Engine {
         variables: Map<String, serde_json::Value>,
         date: Option<Date>,
     ) -> Result<String, TextError> {
-        on_own_stack(|| self.render_here(variables, date))
+        self.on_own_stack(move |compiled| compiled.render(variables, date))
     }
 
-    fn render_here(
+    /// Runs `job` on a thread with a deep stack, up to the time limit. A thread that exceeds it is left alone: it
+    /// does not keep the process alive.
+    fn on_own_stack<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Compiled) -> Result<T, TextError> + Send + 'static,
+    ) -> Result<T, TextError> {
+        let too_slow = || {
+            let seconds = TIMEOUT.as_secs();
+            TextError::Template(format!("rendering takes longer than the limit of {seconds} s"))
+        };
+        if self.is_stuck.load(Ordering::Relaxed) {
+            return Err(too_slow());
+        }
+        let compiled = Arc::clone(&self.compiled);
+        let (sender, result) = mpsc::sync_channel(1);
+        let run = move || {
+            // The receiver is gone after the time limit.
+            let _ = sender.send(job(&compiled));
+        };
+        std::thread::Builder::new()
+            .name("chat-template".into())
+            .stack_size(STACK_BYTES)
+            .spawn(run)
+            .map_err(|e| {
+                TextError::TemplateRender(format!("cannot start the rendering thread: {e}"))
+            })?;
+        result.recv_timeout(TIMEOUT).unwrap_or_else(|why| match why {
+            mpsc::RecvTimeoutError::Timeout => {
+                self.is_stuck.store(true, Ordering::Relaxed);
+                Err(too_slow())
+            }
+            mpsc::RecvTimeoutError::Disconnected => {
+                Err(TextError::Template("the template engine failed".to_owned()))
+            }
+        })
+    }
+}
+
+impl Compiled {
+    fn template(&self) -> Result<Template<'_, '_>, TextError> {
+        let template = self.environment.template_from_str(&self.source);
+        template.map_err(|error| TextError::Template(describe(&error)))
+    }
+
+    fn render(
         &self,
         variables: Map<String, serde_json::Value>,
         date: Option<Date>,
@@ -83,22 +140,6 @@ impl Engine {
         String::from_utf8(output.bytes)
             .map_err(|_| TextError::TemplateRender("output is not UTF-8".into()))
     }
-}
-
-/// Runs `job` on a thread with a deep stack.
-fn on_own_stack<T: Send>(
-    job: impl FnOnce() -> Result<T, TextError> + Send,
-) -> Result<T, TextError> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .name("chat-template".into())
-            .stack_size(STACK_BYTES)
-            .spawn_scoped(scope, job)
-            .map_err(|e| {
-                TextError::TemplateRender(format!("cannot start the rendering thread: {e}"))
-            })?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
 
 /// Function that templates call to reject messages.

@@ -1,7 +1,7 @@
 //! Chat templates: messages to prompt, as Transformers renders them.
 //!
 //! Templates come with model files and are not trusted: they have no loaders, no clock, no environment, and
-//! limits on steps, depth and output. Messages come from users and are not trusted either: text that reads as a
+//! limits on steps, time, depth and output. Messages come from users and are not trusted either: text that reads as a
 //! special token is marked before the template sees it (see [`SpecialTexts`]).
 
 mod date;
@@ -77,7 +77,7 @@ impl ChatTemplate {
     /// Returns the format in which a model with this template writes tool calls.
     pub fn tool_format(&self) -> ToolFormat {
         match self.writes_tools() {
-            true => ToolFormat::from_template(&self.engine.source),
+            true => ToolFormat::from_template(self.engine.source()),
             false => ToolFormat::default(),
         }
     }
@@ -187,7 +187,7 @@ impl ChatTemplate {
     /// Returns a mark that occurs neither in the input nor in the template.
     fn free_mark(&self, input: &Map<String, Value>) -> Result<char, TextError> {
         free_mark(|mark| {
-            let mut used = self.engine.source.contains(mark);
+            let mut used = self.engine.source().contains(mark);
             for_each_string(input, &mut |text| used |= text.contains(mark));
             used
         })

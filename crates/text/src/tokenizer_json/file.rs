@@ -1,6 +1,7 @@
 //! The data in `tokenizer.json`, as types. Its instructions stay JSON and are interpreted in [`super::pipeline`].
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -9,9 +10,15 @@ use serde_json::Value;
 use crate::added::AddedToken;
 use crate::{TextError, TokenId};
 
+/// Maximum number of tokens, and of merges: the limit of GGUF files. A file of merges alone would otherwise take ten
+/// times its size in memory.
+const MAX_ENTRIES: usize = 1 << 20;
+/// Maximum length of the text of a token, as in GGUF files.
+const MAX_TEXT_BYTES: usize = 64 << 10;
+
 #[derive(Deserialize)]
 pub(super) struct File {
-    pub(super) added_tokens: Option<Vec<AddedToken>>,
+    pub(super) added_tokens: Option<List<AddedToken>>,
     pub(super) normalizer: Option<Value>,
     pub(super) pre_tokenizer: Option<Value>,
     pub(super) post_processor: Option<Value>,
@@ -34,7 +41,38 @@ pub(super) struct Model {
     #[serde(default)]
     pub(super) ignore_merges: bool,
     pub(super) vocab: Entries,
-    pub(super) merges: Vec<Pair>,
+    pub(super) merges: List<Pair>,
+}
+
+/// A list with a limited number of entries.
+pub(super) struct List<T>(pub(super) Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ListVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
+            type Value = List<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<T>, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = seq.next_element()? {
+                    entries.push(entry);
+                    check_count(entries.len())?;
+                }
+                Ok(List(entries))
+            }
+        }
+        deserializer.deserialize_seq(ListVisitor(PhantomData))
+    }
+}
+
+fn check_count<E: Error>(count: usize) -> Result<(), E> {
+    if count <= MAX_ENTRIES {
+        return Ok(());
+    }
+    Err(E::custom(format!("a list has more than {MAX_ENTRIES} entries, which is the limit")))
 }
 
 /// `{"text": id, …}` in file order.
@@ -50,8 +88,15 @@ impl<'de> Deserialize<'de> for Entries {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
                 let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
+                while let Some((text, id)) = map.next_entry::<String, _>()? {
+                    if text.len() > MAX_TEXT_BYTES {
+                        return Err(A::Error::custom(format!(
+                            "a token has {} bytes: must be at most {MAX_TEXT_BYTES}",
+                            text.len()
+                        )));
+                    }
+                    entries.push((text, id));
+                    check_count(entries.len())?;
                 }
                 Ok(Entries(entries))
             }

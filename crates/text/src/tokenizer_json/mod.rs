@@ -37,8 +37,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parts, TextError> {
             unknown,
             fuse_unknown: model.fuse_unk,
         },
-        added: added_tokens.unwrap_or_default(),
-        merges: MergeSource::Listed(model.merges.into_iter().map(|Pair(pair)| pair).collect()),
+        added: added_tokens.map_or_else(Vec::new, |added| added.0),
+        merges: MergeSource::Listed(model.merges.0.into_iter().map(|Pair(pair)| pair).collect()),
         entries: model.vocab.0,
     })
 }
