@@ -106,6 +106,9 @@ pub(super) fn write_bytes(path: &Path, if_exists: IfExists, bytes: &[u8]) -> Res
 
 /// The file that the writer of a directory locks.
 const LOCK_NAME: &str = ".lock";
+/// Extensions of temporary paths: of one that is being written, and of one that is being replaced.
+const PARTIAL_EXTENSION: &str = "partial";
+const OLD_EXTENSION: &str = "old";
 
 /// A file or directory that is being written. It is removed unless it is committed.
 #[derive(Debug)]
@@ -160,18 +163,33 @@ impl Partial {
     /// Renames the directory to its final name.
     fn commit_directory(&self, path: &Path) -> io::Result<()> {
         sync_directory(&self.path)?;
-        let old = self.path.with_extension("old");
         let had_old = fs::remove_dir(path).is_err() && path.exists();
         if had_old {
-            fs::rename(path, &old)?;
-        }
-        fs::rename(&self.path, path)?;
-        if had_old {
-            fs::remove_dir_all(&old)?;
+            self.replace_directory(path)?;
+        } else {
+            fs::rename(&self.path, path)?;
         }
         // Last, because a directory without it is taken for a leftover.
         fs::remove_file(path.join(LOCK_NAME))?;
         sync_directory(directory_of(path))
+    }
+
+    /// Puts the directory in the place of another one, at once where the system can: a process that is killed
+    /// meanwhile leaves the old or the new one. Elsewhere, the next writer puts the old one back.
+    fn replace_directory(&self, path: &Path) -> io::Result<()> {
+        // The old one is a leftover from now on, and this process is its writer.
+        let old_lock = File::create(path.join(LOCK_NAME))?;
+        lock(&old_lock)?;
+        if exchange(&self.path, path).is_ok() {
+            return fs::remove_dir_all(&self.path);
+        }
+        let old = self.path.with_extension(OLD_EXTENSION);
+        fs::rename(path, &old)?;
+        if let Err(error) = fs::rename(&self.path, path) {
+            fs::rename(&old, path)?;
+            return Err(error);
+        }
+        fs::remove_dir_all(&old)
     }
 }
 
@@ -217,11 +235,29 @@ fn lock(file: &File) -> io::Result<bool> {
 /// Returns a temporary path in the same directory, so that a rename does not cross file systems.
 fn partial_path(path: &Path, number: u32) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}-{number}.partial", std::process::id()));
+    name.push(format!(".{}-{number}.{PARTIAL_EXTENSION}", std::process::id()));
     path.with_file_name(name)
 }
 
-/// Removes leftovers of killed writers of this path. Errors are ignored.
+/// Exchanges two directories.
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn exchange(_: &Path, _: &Path) -> io::Result<()> {
+    Err(ErrorKind::Unsupported.into())
+}
+
+/// Returns `true` if no process writes or replaces a directory any more.
+fn is_abandoned(directory: &Path) -> bool {
+    let held = OpenOptions::new().write(true).open(directory.join(LOCK_NAME));
+    held.is_ok_and(|held| held.try_lock().is_ok())
+}
+
+/// Removes leftovers of killed writers of this path, and puts back what one was replacing. Errors are ignored.
 fn clear_leftovers(path: &Path) {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
     let entries = fs::read_dir(directory_of(path)).into_iter().flatten().flatten();
@@ -230,13 +266,21 @@ fn clear_leftovers(path: &Path) {
         let Some(rest) = found.to_str().and_then(|found| found.strip_prefix(name)) else {
             continue;
         };
-        let Some(numbers) = rest.strip_prefix('.').and_then(|r| r.strip_suffix(".partial")) else {
+        let Some((numbers, extension)) = rest.strip_prefix('.').and_then(|r| r.rsplit_once('.'))
+        else {
             continue;
         };
-        if !numbers.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
+        if ![PARTIAL_EXTENSION, OLD_EXTENSION].contains(&extension)
+            || !numbers.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
+        {
             continue;
         }
         let left = entry.path();
+        if extension == OLD_EXTENSION && is_abandoned(&left) && !path.exists() {
+            // Its writer was killed between two renames. The lock file in it does no harm.
+            let _ = fs::rename(&left, path);
+            continue;
+        }
         if left.is_dir() {
             let _ = match OpenOptions::new().write(true).open(left.join(LOCK_NAME)) {
                 Ok(held) if held.try_lock().is_ok() => fs::remove_dir_all(&left),
@@ -319,6 +363,59 @@ mod tests {
         write_bytes(&at("m.gguf"), IfExists::Fail, b"new").unwrap();
         let expected = ["m.gguf", "m.gguf.3-0.partial", "m.gguf.notes.partial"];
         assert_eq!(names(directory.path()), expected);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "uses locks and links of the file system")]
+    fn what_a_killed_writer_replaced_is_put_back_or_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let leave = |name: &str| {
+            fs::create_dir(at(name)).unwrap();
+            fs::write(at(name).join("a"), name).unwrap();
+            fs::write(at(name).join(LOCK_NAME), "").unwrap();
+        };
+        leave("m.1-0.old");
+        leave("m.1-0.partial");
+        clear_leftovers(&at("m"));
+        assert_eq!(names(directory.path()), ["m"]);
+        assert_eq!(fs::read(at("m").join("a")).unwrap(), b"m.1-0.old");
+        leave("m.2-0.old");
+        clear_leftovers(&at("m"));
+        assert_eq!(names(directory.path()), ["m"]);
+        assert_eq!(fs::read(at("m").join("a")).unwrap(), b"m.1-0.old", "the new one stays");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "uses locks and links of the file system")]
+    #[cfg(target_os = "linux")]
+    fn a_directory_is_there_while_it_is_replaced() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
+        let write = |text: &str| {
+            Staged::directory(&path, IfExists::Replace, vec!["a"], |partial| {
+                write_bytes(&partial.join("a"), IfExists::Fail, text.as_bytes())
+            })
+            .and_then(Staged::commit)
+            .unwrap();
+        };
+        write("0");
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let missing = scope.spawn(|| {
+                let mut missing = 0;
+                while !is_done.load(Ordering::Relaxed) {
+                    missing += usize::from(fs::read(path.join("a")).is_err());
+                }
+                missing
+            });
+            (0..200).for_each(|number| write(&number.to_string()));
+            is_done.store(true, Ordering::Relaxed);
+            assert_eq!(missing.join().unwrap(), 0, "reads found no directory");
+        });
+        assert_eq!(names(directory.path()), ["model"]);
+        assert_eq!(names(&path), ["a"]);
     }
 
     #[test]
