@@ -4,6 +4,7 @@
 //! ends in `Killed` without a reason.
 
 use std::fs::read_to_string;
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use wf_engine::{KvCapacity, RunOptions};
@@ -101,17 +102,31 @@ pub(crate) fn free() -> Option<usize> {
     Some(of_container().map_or(free, |container| container.min(free)))
 }
 
+/// Files of a cgroup in the versions 2 and 1: directory, limit, use, and the field of the page cache in `memory.stat`.
+const CGROUPS: [[&str; 4]; 2] = [
+    ["", "memory.max", "memory.current", "file "],
+    ["memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache "],
+];
+
 fn of_container() -> Option<usize> {
-    let number = |name: &str| -> Option<usize> {
-        read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse().ok()
-    };
-    // The page cache can be reclaimed.
-    let used = number("memory.current")?;
-    let cached = read_to_string("/sys/fs/cgroup/memory.stat").ok().and_then(|stat| {
-        let line = stat.lines().find_map(|line| line.strip_prefix("file "))?;
-        line.parse::<usize>().ok()
-    });
-    Some(number("memory.max")?.saturating_sub(used.saturating_sub(cached.unwrap_or(0))))
+    of_cgroup(Path::new("/sys/fs/cgroup"))
+}
+
+/// Returns the memory that the limit of a cgroup leaves free.
+fn of_cgroup(root: &Path) -> Option<usize> {
+    CGROUPS.iter().find_map(|[directory, limit, used, cached]| {
+        let directory = root.join(directory);
+        let number = |name: &str| -> Option<usize> {
+            read_to_string(directory.join(name)).ok()?.trim().parse().ok()
+        };
+        // The page cache can be reclaimed.
+        let cached = read_to_string(directory.join("memory.stat")).ok().and_then(|stat| {
+            let line = stat.lines().find_map(|line| line.strip_prefix(cached))?;
+            line.parse::<usize>().ok()
+        });
+        let used = number(used)?.saturating_sub(cached.unwrap_or(0));
+        Some(number(limit)?.saturating_sub(used))
+    })
 }
 
 /// Returns a field of `/proc/meminfo`, in bytes.
@@ -155,6 +170,33 @@ mod tests {
         let few =
             RunOptions { context_len: Some(64), kv_capacity: KvCapacity::Bytes(12), ..options };
         assert_eq!(Need::of(&file, &few).kv, 12);
+    }
+
+    #[test]
+    fn containers_have_limits_in_both_versions_of_cgroups() {
+        let write = |root: &Path, files: &[(&str, &str)]| {
+            for (name, text) in files {
+                std::fs::write(root.join(name), text).unwrap();
+            }
+        };
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(of_cgroup(root.path()), None);
+        let first = root.path().join("memory");
+        std::fs::create_dir(&first).unwrap();
+        write(
+            &first,
+            &[
+                ("memory.limit_in_bytes", "1000000\n"),
+                ("memory.usage_in_bytes", "600000\n"),
+                ("memory.stat", "cache 1\nrss 2\ntotal_cache 500000\n"),
+            ],
+        );
+        assert_eq!(of_cgroup(root.path()), Some(900_000));
+        write(root.path(), &[("memory.current", "5000\n"), ("memory.stat", "anon 1\nfile 3000\n")]);
+        write(root.path(), &[("memory.max", "max\n")]);
+        assert_eq!(of_cgroup(root.path()), Some(900_000), "no limit in the other one");
+        write(root.path(), &[("memory.max", "10000\n")]);
+        assert_eq!(of_cgroup(root.path()), Some(8000));
     }
 
     #[test]

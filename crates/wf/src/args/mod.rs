@@ -15,7 +15,7 @@ use wf_lab::{load, validate};
 pub(crate) use self::compute::{ComputeArgs, EngineArgs, FileArgs, FullHeadArgs};
 pub(crate) use self::constraint::ConstraintArgs;
 pub(crate) use self::decoding::DecodingArgs;
-pub(crate) use self::numbers::{parse_count, parse_threads, parse_whole};
+pub(crate) use self::numbers::{parse_count, parse_seconds, parse_threads, parse_whole};
 pub(crate) use self::positional::{HELP, ModelAndInput};
 pub(crate) use self::sampling::SamplingArgs;
 use crate::{

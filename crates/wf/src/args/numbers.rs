@@ -2,6 +2,8 @@
 
 /// Maximum number of threads: each takes memory and time to start.
 const MAX_THREADS: usize = 1024;
+/// Maximum time limit: a year.
+const MAX_SECONDS: u64 = 365 * 24 * 3600;
 
 pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|&count| count > 0);
@@ -11,6 +13,12 @@ pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
 pub(crate) fn parse_threads(text: &str) -> Result<usize, String> {
     let threads = text.parse().ok().filter(|threads| (1..=MAX_THREADS).contains(threads));
     threads.ok_or_else(|| format!("must be a whole number from 1 to {MAX_THREADS}"))
+}
+
+/// Parses a time limit in seconds. Times beyond a year would not fit into the clocks of some systems.
+pub(crate) fn parse_seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.trim().parse().ok().filter(|seconds| (1..=MAX_SECONDS).contains(seconds));
+    seconds.ok_or_else(|| format!("must be a whole number from 1 to {MAX_SECONDS}"))
 }
 
 /// Parses a whole number that may be 0 and surrounded by spaces.
@@ -25,4 +33,19 @@ pub(crate) fn parse_whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
 /// Parses a float. The engine checks the range of each setting.
 pub(crate) fn parse_number(text: &str) -> Result<f32, String> {
     text.parse().map_err(|_| "must be a number, for example 0.7".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_limits_are_between_a_second_and_a_year() {
+        assert_eq!(parse_seconds("600"), Ok(600));
+        assert_eq!(parse_seconds("31536000"), Ok(MAX_SECONDS));
+        for wrong in ["0", "-1", "1.5", "31536001", "18446744073709551615", "nan"] {
+            let error = parse_seconds(wrong).unwrap_err();
+            assert_eq!(error, "must be a whole number from 1 to 31536000", "{wrong}");
+        }
+    }
 }

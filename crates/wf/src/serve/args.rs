@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use wf_core::SamplingOverrides;
 
-use crate::args::{DecodingArgs, EngineArgs, parse_count, parse_whole};
+use crate::args::{DecodingArgs, EngineArgs, parse_count, parse_seconds, parse_whole};
 
 #[derive(ClapArgs)]
 #[command(
@@ -128,8 +128,8 @@ pub(crate) struct LimitArgs {
     pub(crate) mlock: bool,
 
     /// Maximum duration of a request
-    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = parse_count)]
-    pub(crate) deadline: usize,
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = parse_seconds)]
+    pub(crate) deadline: u64,
 
     /// Time for requests in flight to finish when the server stops
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_whole::<u32>)]

@@ -110,7 +110,7 @@ fn options(args: &ServeArgs, keys: Keys, tls: Option<Tls>, bound: &Listener) -> 
         },
         limits: Limits {
             body_len: limits.max_body,
-            deadline: Duration::from_secs(limits.deadline as u64),
+            deadline: Duration::from_secs(limits.deadline),
             ..Limits::default()
         },
         drain: Duration::from_secs(limits.drain.into()),
