@@ -23,15 +23,6 @@ pub enum FrontendError {
         /// Number of tokens generated before.
         tokens: usize,
     },
-    /// The grammar allows no continuation.
-    #[error(
-        "after {tokens} tokens the grammar allows none of this model's tokens, or exceeds its \
-         complexity limit"
-    )]
-    DeadEnd {
-        /// Number of tokens generated before.
-        tokens: usize,
-    },
     /// The forward step panicked.
     #[error("an internal error ended this request; other requests are not affected")]
     StepFailed,
@@ -47,9 +38,8 @@ impl FinishReason {
     /// Returns the error of a request that failed after so many tokens.
     pub(crate) fn check(self, tokens: usize) -> Result<(), FrontendError> {
         match self {
-            Self::Stop | Self::Length | Self::Deadline => Ok(()),
+            Self::Stop | Self::Length | Self::Deadline | Self::DeadEnd => Ok(()),
             Self::NonFiniteLogits => Err(FrontendError::NonFiniteLogits { tokens }),
-            Self::DeadEnd => Err(FrontendError::DeadEnd { tokens }),
             Self::Failed => Err(FrontendError::StepFailed),
         }
     }

@@ -60,7 +60,8 @@ impl FinishReason {
             Self::Stop => "stop",
             Self::Length => "length",
             Self::Deadline => "deadline",
-            Self::NonFiniteLogits | Self::DeadEnd | Self::Failed => "error",
+            Self::DeadEnd => "grammar_dead_end",
+            Self::NonFiniteLogits | Self::Failed => "error",
         }
     }
 }

@@ -36,7 +36,9 @@ impl Request {
     /// Checks the request against the context and the vocabulary of a model.
     pub(crate) fn check(&self, context_len: usize, vocab_len: usize) -> Result<(), RequestError> {
         let (tokens, limit) = (self.prompt.len(), context_len);
-        if tokens >= limit {
+        // Without tokens to generate, the prompt may fill the context.
+        let has_room = tokens < limit || (tokens == limit && self.limits.max_tokens == 0);
+        if !has_room {
             return Err(RequestError::PromptTooLong { tokens, limit });
         }
         if self.limits.max_tokens == 0 && self.prompt_logprobs.is_none() {

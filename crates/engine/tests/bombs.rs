@@ -284,22 +284,49 @@ fn random_intersections(count: usize, seed: u64) -> impl Iterator<Item = Grammar
     })
 }
 
-/// Follows a grammar for up to 40 tokens. Returns their number and the longest time of one.
-fn follow(grammar: &Grammar, vocab_len: usize) -> (usize, Duration) {
+/// Follows a grammar for up to `max_tokens`. Returns the tokens and the longest time of one.
+fn follow_for(grammar: &Grammar, vocab_len: usize, max_tokens: usize) -> (Vec<u32>, Duration) {
     let limits = Limits { max_tokens: usize::MAX, ..Limits::default() };
     let mut sampler =
         Sampler::new(SamplingParams::default(), &limits, &[]).with_grammar(Some(grammar));
     let mut worst = Duration::ZERO;
-    let picks = (0..40).take_while(|&at| {
+    let tokens = (0..max_tokens).map_while(|at| {
         let mut scores: Vec<f32> = (0..vocab_len)
             .map(|token| ((token * 2_654_435_761 + at * 40_503) % 65_537) as f32)
             .collect();
         let start = Instant::now();
-        let picked = sampler.sample(LogitsRow::All(&mut scores), at).is_some();
+        let picked = sampler.sample(LogitsRow::All(&mut scores), at);
         worst = worst.max(start.elapsed());
-        picked
+        picked.map(|picked| picked.token)
     });
-    (picks.count(), worst)
+    (tokens.collect(), worst)
+}
+
+/// Follows a grammar for up to 40 tokens. Returns their number and the longest time of one.
+fn follow(grammar: &Grammar, vocab_len: usize) -> (usize, Duration) {
+    let (tokens, worst) = follow_for(grammar, vocab_len, 40);
+    (tokens.len(), worst)
+}
+
+#[test]
+fn long_bounded_strings_are_followed() {
+    let _alone = ALONE.lock();
+    let tokenizer = tokenizer();
+    let grammars = Grammars::new(&tokenizer, &[]).expect("a tree");
+    let schema = json!({"type": "string", "minLength": 4000, "maxLength": 5000});
+    let grammar = grammars.compile(&GrammarSource::JsonSchema(schema)).expect("it compiles");
+    let ((tokens, worst), took, bytes) =
+        measured(|| follow_for(&grammar, tokenizer.len(), usize::MAX));
+    let text = tokenizer.decode(&tokens, false);
+    let value: String = serde_json::from_str(&text).expect("a whole string");
+    let len = value.chars().count();
+    println!(
+        "{} tokens in {took:.1?}, the longest in {worst:.1?}, {} KiB",
+        tokens.len(),
+        bytes >> 10
+    );
+    assert!((4000..=5000).contains(&len), "{len}");
+    assert!(worst < TOO_LONG && bytes < 2 * MOST_BYTES, "{worst:?}, {bytes} bytes");
 }
 
 #[test]

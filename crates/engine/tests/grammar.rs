@@ -322,8 +322,10 @@ fn a_stop_token_that_is_text_ends_only_complete_texts() {
     assert!(text.len() % 2 == 1 && !text.ends_with(','), "{text}");
     let commas = GrammarSource::Regex("([0-9],){3}".into());
     let base = GenerationRequest { stop_tokens: vec![comma], ..generate(&commas, 3, 1.5) };
-    let ended = demo().generate(base).unwrap().find_map(Result::err).unwrap();
-    assert!(matches!(ended, FrontendError::DeadEnd { tokens: 1 }), "{ended}");
+    let (text, tokens, finish) = reply(base);
+    assert_eq!(finish.reason, FinishReason::DeadEnd);
+    assert_eq!((text.len(), tokens.len()), (1, 1), "the text up to the dead end is kept");
+    assert_eq!(finish.timings.completion_tokens, 1);
 }
 
 #[test]

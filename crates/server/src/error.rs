@@ -158,9 +158,6 @@ impl From<FrontendError> for ApiError {
             FrontendError::Request(error) => error.into(),
             FrontendError::Text(_) | FrontendError::NoTemplate => Self::field("messages", message),
             FrontendError::NonFiniteLogits { .. } => Self { message, ..Self::internal() },
-            FrontendError::DeadEnd { .. } => {
-                Self { code: "grammar_dead_end", ..Self::invalid(message) }
-            }
             FrontendError::StepFailed => Self::internal(),
             FrontendError::DeadlinePassed => Self::unavailable("deadline", &message),
             FrontendError::EngineStopped => Self::stopping(),

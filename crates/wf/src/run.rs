@@ -82,11 +82,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let grammar = constraint.map(compile).transpose()?;
     let generate = GenerationRequest { decode, grammar, ..generate };
     let stream = model.frontend.generate(generate)?;
-    if args.json {
-        print_json(stream)?
-    } else {
-        print_text(stream, &model)?
-    }
+    let reason = if args.json { print_json(stream)? } else { print_text(stream, &model)? };
+    ensure!(
+        reason != Some(FinishReason::DeadEnd),
+        "the response is not complete: after it, the grammar allows none of this model's tokens, or exceeds \
+         its complexity limit"
+    );
     if head == HeadMode::Check {
         model.head_counts.iter().for_each(|(name, counts)| print_head_counts(name, counts));
     }
@@ -118,8 +119,9 @@ fn prompt_input(args: &RunArgs, prompt: String, frontend: &Frontend) -> PromptIn
     PromptInput::Chat(system.chain([ChatMessage::new("user", &prompt)]).collect())
 }
 
-fn print_text(mut stream: TextStream, model: &OpenedModel) -> Result<()> {
-    let mut ended_line = true;
+/// Prints the text as it comes. Returns the reason of its end.
+fn print_text(mut stream: TextStream, model: &OpenedModel) -> Result<Option<FinishReason>> {
+    let (mut ended_line, mut reason) = (true, None);
     while let Some(piece) = stream.next() {
         match piece? {
             TextEvent::Text { text, .. } => {
@@ -132,11 +134,12 @@ fn print_text(mut stream: TextStream, model: &OpenedModel) -> Result<()> {
                 }
                 let summary = summary(&finish, stream.seed(), model);
                 output::note(&format!("\n{summary}"));
+                reason = Some(finish.reason);
             }
             _ => {}
         }
     }
-    Ok(())
+    Ok(reason)
 }
 
 fn summary(finish: &Finish, seed: u64, model: &OpenedModel) -> String {
@@ -163,32 +166,36 @@ fn passes(t: &Timings) -> String {
     }
 }
 
-fn print_json(mut stream: TextStream) -> Result<()> {
-    let mut text = String::new();
+/// Prints the whole response as JSON. Returns the reason of its end.
+fn print_json(mut stream: TextStream) -> Result<Option<FinishReason>> {
+    let (mut text, mut ended) = (String::new(), None);
     while let Some(piece) = stream.next() {
         match piece? {
             TextEvent::Text { text: piece, .. } => text.push_str(&piece),
-            TextEvent::Done(Finish { reason, timings: t, .. }) => output::json(&json!({
-                "prompt_ids": stream.prompt_ids(),
-                "ids": stream.ids(),
-                "text": text,
-                "finish_reason": reason.name(),
-                "seed": stream.seed(),
-                "timings": {
-                    "prompt_tokens": t.prompt_tokens,
-                    "prompt_ms": t.prompt.as_secs_f64() * 1e3,
-                    "prompt_tokens_per_second": output::rate(t.prompt_tokens, t.prompt),
-                    "reply_tokens": t.completion_tokens,
-                    "reply_ms": t.decode.as_secs_f64() * 1e3,
-                    "reply_tokens_per_second": output::rate(t.timed_tokens, t.decode),
-                    "passes": t.stats.passes,
-                    "rows": t.stats.rows,
-                    "drafted_tokens": t.stats.drafted,
-                    "accepted_tokens": t.stats.accepted,
-                },
-            }))?,
+            TextEvent::Done(Finish { reason, timings: t, .. }) => {
+                ended = Some(reason);
+                output::json(&json!({
+                    "prompt_ids": stream.prompt_ids(),
+                    "ids": stream.ids(),
+                    "text": text,
+                    "finish_reason": reason.name(),
+                    "seed": stream.seed(),
+                    "timings": {
+                        "prompt_tokens": t.prompt_tokens,
+                        "prompt_ms": t.prompt.as_secs_f64() * 1e3,
+                        "prompt_tokens_per_second": output::rate(t.prompt_tokens, t.prompt),
+                        "reply_tokens": t.completion_tokens,
+                        "reply_ms": t.decode.as_secs_f64() * 1e3,
+                        "reply_tokens_per_second": output::rate(t.timed_tokens, t.decode),
+                        "passes": t.stats.passes,
+                        "rows": t.stats.rows,
+                        "drafted_tokens": t.stats.drafted,
+                        "accepted_tokens": t.stats.accepted,
+                    },
+                }))?;
+            }
             _ => {}
         }
     }
-    Ok(())
+    Ok(ended)
 }

@@ -1,5 +1,6 @@
 //! Position of a completion in its grammar, in token ids.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use llguidance::Matcher;
@@ -19,9 +20,19 @@ const USUAL_TIME: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeadEnd;
 
+/// Minimum number of tokens between two restarts.
+const RESTART_INTERVAL: usize = 32;
+/// Number of tokens that are read again between two masks, which refill the fuel of the matcher.
+const REPLAYED_TOKENS: usize = 64;
+
 /// Position of a completion in its grammar.
 pub(crate) struct Follower {
     matcher: Matcher,
+    /// The beginning of the grammar, and the tokens since then.
+    start: Arc<Matcher>,
+    consumed: Vec<TokenId>,
+    /// Number of tokens at the last restart.
+    restarted_at: usize,
     /// True if the completion could have ended where the last mask was computed.
     pub(crate) accepts: bool,
     /// Mask of the tokens that may come next, computed once per position.
@@ -36,6 +47,9 @@ impl Follower {
     pub(crate) fn new(grammar: &Grammar) -> Self {
         Self {
             matcher: grammar.start.deep_clone(),
+            start: Arc::clone(&grammar.start),
+            consumed: Vec::new(),
+            restarted_at: 0,
             accepts: false,
             next: None,
             excess_time: Duration::ZERO,
@@ -89,6 +103,9 @@ impl Follower {
         vocab_len: usize,
         stop_tokens: &[TokenId],
     ) -> Result<Vec<u32>, DeadEnd> {
+        if self.matcher.is_error() {
+            self.restart();
+        }
         self.accepts = self.is_accepting();
         let mut allowed = match self.next_tokens() {
             Some(allowed) => allowed.as_slice().to_vec(),
@@ -116,6 +133,7 @@ impl Follower {
     /// Advances by a token. A token that the mask does not allow leads to a dead end.
     pub(crate) fn consume(&mut self, token: TokenId) {
         self.next = None;
+        self.consumed.push(token);
         // The matcher stays in an error state, which the next mask reports.
         let _ = self.matcher.consume_token(token);
     }
@@ -140,7 +158,30 @@ impl Follower {
     }
 
     fn next_tokens(&mut self) -> Option<SimpleVob> {
-        if self.is_complete() { None } else { self.matcher.compute_mask().ok() }
+        if self.is_complete() {
+            return None;
+        }
+        self.matcher.compute_mask().ok().or_else(|| {
+            self.restart();
+            self.matcher.compute_mask().ok()
+        })
+    }
+
+    /// Reads all tokens again with a new matcher. Masks of a long text visit many more states than the text itself,
+    /// and the number of states is limited: a new matcher has only those of the text. Whether to restart depends
+    /// on the tokens alone, so a completion is always the same.
+    fn restart(&mut self) {
+        if self.consumed.len() < self.restarted_at + RESTART_INTERVAL {
+            return;
+        }
+        self.restarted_at = self.consumed.len();
+        // The old one is dropped first: both together would take twice the memory.
+        self.matcher = self.start.deep_clone();
+        for tokens in self.consumed.chunks(REPLAYED_TOKENS) {
+            // A matcher in an error state stays in it, and the next mask reports it.
+            let _ = self.matcher.consume_tokens(tokens);
+            let _ = self.matcher.compute_mask();
+        }
     }
 
     fn is_text(&self, token: TokenId) -> bool {

@@ -26,6 +26,8 @@ const MAX_CHOICES: usize = 2000;
 const MAX_JOINED_BITS: usize = 10;
 /// Bits of a format, whose pattern is built in.
 const FORMAT_BITS: usize = 3;
+/// Maximum of `minLength`: a text has a lexer state for each of its bytes, and their number is limited.
+const MAX_MIN_LENGTH: f64 = 4000.0;
 /// Keyword of a schema in a Lark grammar.
 const JSON_KEYWORD: &str = "%json";
 /// Maximum number of entries of a list or an object in a schema, by keyword.
@@ -159,6 +161,11 @@ fn check_entries(schema: &Value) -> Result<(), GrammarError> {
                 if let (Some(entries), Some(&(_, max))) = (entries, max) {
                     let problem = || format!("{word}: {entries} entries: must be at most {max}");
                     require(entries <= max, problem)?;
+                }
+                if let ("minLength", Some(len)) = (word.as_str(), value.as_f64()) {
+                    require(len <= MAX_MIN_LENGTH, || {
+                        format!("minLength: {len}: must be at most {MAX_MIN_LENGTH}")
+                    })?;
                 }
                 if let ("pattern", Value::String(pattern)) = (word.as_str(), value) {
                     check_len("pattern", pattern.len(), MAX_REGEX_BYTES)?;
@@ -306,6 +313,8 @@ mod tests {
         assert!(schema(wide).contains("properties: 257 entries: must be at most 256"));
         let long = json!({"anyOf": [{"pattern": "a".repeat(5000)}]});
         assert!(schema(long).contains("pattern: 5000 bytes: must be at most 4096"));
+        let endless = json!({"items": {"minLength": 4001}});
+        assert!(schema(endless).contains("minLength: 4001: must be at most 4000"));
     }
 
     #[test]

@@ -126,6 +126,7 @@ impl MessageWriter {
                 ("stop_sequence", Some(self.stop_strings[*at].clone()))
             }
             (FinishReason::Length, _) => ("max_tokens", None),
+            (FinishReason::DeadEnd, _) => (finish.reason.name(), None),
             // The client may send the message back to have it continued.
             (FinishReason::Deadline, _) => ("pause_turn", None),
             _ if has_calls => ("tool_use", None),
