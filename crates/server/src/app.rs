@@ -11,6 +11,7 @@ use wf_core::{SamplingParams, TokenId};
 use wf_engine::{DecodeMode, Frontend};
 
 use crate::access::Caller;
+use crate::bodies::Bodies;
 use crate::error::ApiError;
 use crate::observe::in_flight::InFlight;
 use crate::observe::metrics::Metrics;
@@ -97,6 +98,7 @@ pub struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) metrics: Metrics,
     pub(crate) in_flight: InFlight,
+    pub(crate) bodies: Arc<Bodies>,
     /// Start of the server, in seconds since 1970.
     pub(crate) created: u64,
     model: OnceLock<Arc<ServedModel>>,
@@ -118,6 +120,7 @@ impl App {
     /// Creates a server that has no model yet.
     pub fn new(options: ServerOptions) -> Self {
         Self(Arc::new(Shared {
+            bodies: Arc::new(Bodies::new(options.limits.bodies_len)),
             options,
             metrics: Metrics::new(),
             in_flight: InFlight::default(),

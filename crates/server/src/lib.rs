@@ -9,6 +9,7 @@
 
 mod access;
 mod app;
+mod bodies;
 mod dialects;
 mod error;
 mod generation;

@@ -32,6 +32,12 @@ pub struct Limits {
     pub body_len: usize,
     /// Maximum nesting depth of JSON.
     pub json_depth: usize,
+    /// Maximum number of arrays, objects, and fields of objects in a body.
+    pub json_parts: usize,
+    /// Maximum number of values in a body.
+    pub json_values: usize,
+    /// Maximum length of all bodies that are being read, in bytes. One caller may have a quarter.
+    pub bodies_len: usize,
     /// Maximum length of a request target in bytes.
     pub uri_len: usize,
     /// Maximum number of header fields.
@@ -40,6 +46,8 @@ pub struct Limits {
     pub head_len: usize,
     /// Time limit for a TLS handshake, for a request head, and for each kilobyte of a body.
     pub read_timeout: Duration,
+    /// Time after which a connection without a request is closed.
+    pub idle_timeout: Duration,
     /// Time after which a client that reads nothing is disconnected.
     pub write_timeout: Duration,
     /// Time limit for a request.
@@ -71,10 +79,14 @@ impl Default for Limits {
         Self {
             body_len: 4 << 20,
             json_depth: 64,
+            json_parts: 64 << 10,
+            json_values: 1 << 20,
+            bodies_len: 256 << 20,
             uri_len: 8 << 10,
             headers: 64,
             head_len: 16 << 10,
             read_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
             deadline: Duration::from_secs(600),
             keep_alive: Duration::from_secs(15),

@@ -5,7 +5,9 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use wf_core::SamplingOverrides;
 
-use super::{JsonObject, Progress, Sampling, Timings, TokenId, ToolCall, ToolCallDelta, Usage};
+use super::{
+    JsonObject, Progress, Sampling, Seed, Timings, TokenId, ToolCall, ToolCallDelta, Usage,
+};
 
 /// Request for a chat completion.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -118,7 +120,8 @@ pub struct ChatCompletion {
     /// Equal requests with equal fingerprints get equal completions.
     pub system_fingerprint: String,
     /// Seed of the request, or the one drawn for it.
-    pub seed: i64,
+    #[schema(value_type = i64)]
+    pub seed: Seed,
     /// Time spent, of the choice that took longest.
     pub timings: Timings,
     /// Token ids of the prompt, with `return_token_ids`.
@@ -209,7 +212,8 @@ pub struct ChatChunk {
     pub usage: Option<Option<Usage>>,
     /// Seed, in the first chunk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seed: Option<i64>,
+    #[schema(value_type = Option<i64>)]
+    pub seed: Option<Seed>,
     /// Token ids of the prompt, in the first chunk, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<TokenId>>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wf_core::SamplingOverrides;
 
-use super::{JsonObject, Progress, Sampling, Timings, TokenId, Usage};
+use super::{JsonObject, Progress, Sampling, Seed, Timings, TokenId, Usage};
 
 /// Request for text completions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -72,7 +72,8 @@ pub struct Completion {
     pub system_fingerprint: String,
     /// Seed of the request, or the one drawn for it; in a stream in the first chunk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seed: Option<i64>,
+    #[schema(value_type = Option<i64>)]
+    pub seed: Option<Seed>,
     /// Prefill progress, in a stream with `return_progress`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_progress: Option<Progress>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::TokenId;
+use super::{Seed, TokenId};
 
 /// Limits, streaming and decoding. Sampling parameters are fields of the requests themselves: a flattened struct
 /// inside another one would leave its fields among the unknown ones.
@@ -14,7 +14,8 @@ pub struct Sampling {
     /// Values added to the logits of tokens, by token id.
     pub logit_bias: Option<BTreeMap<String, f32>>,
     /// Seed of the random numbers. By default a random one, which the response has.
-    pub seed: Option<i64>,
+    #[schema(value_type = Option<i64>)]
+    pub seed: Option<Seed>,
     /// Maximum number of tokens to generate.
     #[schema(minimum = 0)]
     pub max_tokens: Option<u32>,

@@ -16,10 +16,10 @@ pub struct TokenizeRequest {
     pub prompt: Option<String>,
     /// Conversation to tokenize, in place of a text.
     pub messages: Option<Vec<ChatMessage>>,
-    /// Puts the model's BOS token before a text; `false` by default.
+    /// Puts the model's BOS token before a text; `true` by default, as in completions.
     #[serde(alias = "add_special")]
     pub add_special_tokens: Option<bool>,
-    /// Parses names of special tokens in a text as those tokens; `false` by default.
+    /// Parses names of special tokens in a text as those tokens; `true` by default, as in completions.
     pub parse_special: Option<bool>,
     /// Ends a conversation where the assistant's message begins; `true` by default.
     pub add_generation_prompt: Option<bool>,

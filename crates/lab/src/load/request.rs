@@ -50,7 +50,7 @@ impl RequestSpec {
 
     fn sampling(&self, streamed: bool) -> Sampling {
         Sampling {
-            seed: self.seed,
+            seed: self.seed.map(Into::into),
             max_tokens: Some(self.max_tokens),
             stream: Some(streamed),
             stream_options: streamed

@@ -42,7 +42,7 @@ impl Routes {
 async fn generate<D: Dialect>(app: App, request: Request<Body>) -> Result<Response, ApiError> {
     app.check_draining()?;
     let cx = Context::new(&app, &request)?;
-    let request = read_json(request, &app.options.limits).await?;
+    let request = read_json(request, &app).await?;
     let respond = async {
         let (dialect, mut generation) = D::read(request, &cx)?;
         let prompts = generation.tokenize(&cx.model).await?;

@@ -63,7 +63,7 @@ impl ErrorFormat {
 /// A request type that generates text.
 trait Dialect: Sized + Send + 'static {
     /// JSON body of a request.
-    type Request: DeserializeOwned + ToSchema + Send;
+    type Request: DeserializeOwned + ToSchema + Send + 'static;
 
     /// Writer of the responses.
     type Writer: Writer;

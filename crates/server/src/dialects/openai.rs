@@ -1,6 +1,7 @@
 //! Fields that OpenAI's endpoints and SGLang's `/generate` share.
 
 use serde_json::Value;
+use wf_api::wire::Seed;
 use wf_engine::GrammarSource;
 
 use crate::app::now;
@@ -135,7 +136,7 @@ pub(super) struct ResponseMeta {
     pub(super) created: u64,
     pub(super) model: String,
     pub(super) fingerprint: String,
-    pub(super) seed: i64,
+    pub(super) seed: Seed,
     pub(super) include_usage: bool,
     pub(super) token_ids: bool,
     pub(super) progress: bool,

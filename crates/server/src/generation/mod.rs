@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::Request;
-use wf_api::wire::Sampling;
+use wf_api::wire::{Sampling, Seed};
 use wf_core::{SamplingOverrides, SamplingParams, TokenId};
 use wf_engine::{
     ChatOptions, DecodeSettings, FrontendError, GenerationRequest, ModelText, PromptInput,
@@ -102,7 +102,7 @@ pub(crate) struct Generation {
     pub(crate) prompt_field: &'static str,
     /// Engine settings. Their input is set from `prompt`.
     pub(crate) settings: GenerationRequest,
-    pub(crate) seed: i64,
+    pub(crate) seed: Seed,
     pub(crate) choices: u32,
     pub(crate) stream: bool,
     pub(crate) include_usage: bool,
@@ -126,7 +126,7 @@ impl Generation {
         prompt: Prompt,
     ) -> Result<Self, ApiError> {
         let limits = &cx.app.options.limits;
-        let seed = s.seed.unwrap_or_else(|| random_seed() as i64);
+        let seed = s.seed.unwrap_or_else(|| random_seed().into());
         let (max_tokens, min_tokens) = (s.max_tokens, s.min_tokens.unwrap_or(0));
         if max_tokens.is_some_and(|max| min_tokens > max) {
             let message = format!("min_tokens ({min_tokens}) must not exceed max_tokens");
@@ -147,7 +147,7 @@ impl Generation {
             decode: decode
                 .resolve(cx.model.decode)
                 .map_err(|error| ApiError::field("decode", error.to_string()))?,
-            seed: Some(seed.cast_unsigned()),
+            seed: Some(seed.bits()),
             include_specials: !s.skip_special_tokens.unwrap_or(true),
             max_tokens: max_tokens.map(|max| max as usize),
             min_tokens: min_tokens as usize,
@@ -187,8 +187,7 @@ impl Generation {
             let room = context_len.saturating_sub(prompt_len).max(1);
             self.settings.max_tokens = self.settings.max_tokens.map(|max| max.min(room));
         }
-        // There has to be room for one token in any case.
-        let output_len = self.settings.max_tokens.unwrap_or(1).max(1);
+        let output_len = self.settings.max_tokens.unwrap_or(1);
         if prompt_len + output_len <= context_len {
             return Ok(prompts);
         }

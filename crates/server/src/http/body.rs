@@ -1,4 +1,4 @@
-//! Parses JSON bodies. Errors name the field at fault.
+//! Reads and parses JSON bodies. Errors name the field at fault.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
@@ -7,21 +7,28 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
+use super::json::JsonSize;
+use crate::access::Caller;
+use crate::app::App;
+use crate::bodies::Hold;
 use crate::error::ApiError;
 use crate::options::Limits;
 
 /// Bytes that have to arrive within each read timeout.
 const MIN_PROGRESS: usize = 1024;
 
-/// Reads a JSON body, within the limits on size, time and depth.
-pub(crate) async fn read_json<T: DeserializeOwned>(
+/// Reads a JSON body, within the limits on size, time and structure, and on the bodies of all connections.
+pub(crate) async fn read_json<T: DeserializeOwned + Send + 'static>(
     request: Request<Body>,
-    limits: &Limits,
+    app: &App,
 ) -> Result<T, ApiError> {
     let (head, body) = request.into_parts();
     check_type(&head.headers)?;
-    let bytes = read(body, &head.headers, limits).await?;
-    parse(&bytes, limits.json_depth)
+    let caller = head.extensions.get::<Caller>().copied().ok_or_else(ApiError::unauthorized)?;
+    let mut hold = app.bodies.hold(caller);
+    let limits = app.options.limits;
+    let bytes = read(body, &head.headers, &limits, &mut hold).await?;
+    app.bodies.parse(bytes, move |bytes| parse(bytes, &limits)).await
 }
 
 fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
@@ -42,7 +49,12 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-async fn read(mut body: Body, headers: &HeaderMap, limits: &Limits) -> Result<Vec<u8>, ApiError> {
+async fn read(
+    mut body: Body,
+    headers: &HeaderMap,
+    limits: &Limits,
+    hold: &mut Hold,
+) -> Result<Vec<u8>, ApiError> {
     let max = limits.body_len;
     let too_large = || {
         let message = format!("request body is larger than the limit of {max} bytes");
@@ -63,6 +75,7 @@ async fn read(mut body: Body, headers: &HeaderMap, limits: &Limits) -> Result<Ve
                     if bytes.len() + data.len() > max {
                         return Err(too_large());
                     }
+                    hold.add(data.len())?;
                     bytes.extend_from_slice(&data);
                 }
             }
@@ -82,18 +95,34 @@ async fn read(mut body: Body, headers: &HeaderMap, limits: &Limits) -> Result<Ve
 }
 
 /// Parses a JSON object.
-pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], max_depth: usize) -> Result<T, ApiError> {
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], limits: &Limits) -> Result<T, ApiError> {
+    check_size(JsonSize::of(bytes), limits)?;
+    // Most bodies are valid, and need no tree of values.
+    if let Ok(valid) = serde_json::from_slice(bytes) {
+        return Ok(valid);
+    }
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|error| ApiError::invalid(format!("request body is not valid JSON: {error}")))?;
-    if depth(&value) > max_depth {
-        let message = format!("JSON is nested deeper than the limit of {max_depth} levels");
-        return Err(ApiError::invalid(message));
-    }
     let Value::Object(fields) = value else {
         return Err(ApiError::invalid("request body must be a JSON object"));
     };
     let all = serde_path_to_error::deserialize(Value::Object(fields.clone()));
     all.map_err(|error| find_field::<T>(fields, error))
+}
+
+fn check_size(size: JsonSize, limits: &Limits) -> Result<(), ApiError> {
+    let (depth, parts, values) = (limits.json_depth, limits.json_parts, limits.json_values);
+    let problem = match size {
+        size if size.depth > depth => {
+            format!("JSON is nested deeper than the limit of {depth} levels")
+        }
+        size if size.parts > parts => {
+            format!("JSON has more objects, arrays and fields than the limit of {parts}")
+        }
+        size if size.values > values => format!("JSON has more values than the limit of {values}"),
+        _ => return Ok(()),
+    };
+    Err(ApiError::invalid(problem))
 }
 
 /// Finds the field at fault. Serde loses the names of flattened fields, so each field is parsed alone.
@@ -117,15 +146,6 @@ fn find_field<T: DeserializeOwned>(
     ApiError::invalid(error.into_inner().to_string())
 }
 
-/// Returns the nesting depth of arrays and objects. Serde's own limit protects the stack.
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use wf_api::wire::{ChatRequest, CompletionRequest, DetokenizeRequest};
@@ -133,7 +153,7 @@ mod tests {
     use super::*;
 
     fn fault<T: DeserializeOwned + std::fmt::Debug>(json: &str) -> (Option<String>, String) {
-        let error = parse::<T>(json.as_bytes(), 64).unwrap_err();
+        let error = parse::<T>(json.as_bytes(), &Limits::default()).unwrap_err();
         (error.param, error.message)
     }
 
@@ -170,10 +190,25 @@ mod tests {
     fn nesting_is_limited() {
         let nested =
             |depth: usize| format!("{{\"x\":{}{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1));
-        assert!(parse::<ChatRequest>(nested(64).as_bytes(), 64).is_ok());
-        assert!(parse::<ChatRequest>(nested(65).as_bytes(), 64).is_err());
-        assert!(parse::<ChatRequest>("[".repeat(100_000).as_bytes(), 64).is_err());
-        let nested = serde_json::from_str(r#"{"a":"[[[\"[[","b":["]"]}"#).unwrap();
-        assert_eq!(depth(&nested), 2);
+        let parse = |json: String| parse::<ChatRequest>(json.as_bytes(), &Limits::default());
+        assert!(parse(nested(64)).is_ok());
+        assert!(parse(nested(65)).is_err());
+        assert!(parse("[".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn parts_and_values_are_limited() {
+        let limits = Limits { json_parts: 10, json_values: 20, ..Limits::default() };
+        let parse = |metadata: &str| {
+            let json = format!("{{\"metadata\":[{metadata}]}}");
+            let parsed = parse::<ChatRequest>(json.as_bytes(), &limits);
+            parsed.map_or_else(|error| error.message, |_| String::new())
+        };
+        assert_eq!(parse(&["{}"; 7].join(",")), "");
+        assert!(
+            parse(&["{}"; 8].join(",")).contains("objects, arrays and fields than the limit of 10")
+        );
+        assert_eq!(parse(&["0"; 19].join(",")), "");
+        assert!(parse(&["0"; 20].join(",")).contains("more values than the limit of 20"));
     }
 }

@@ -1,6 +1,9 @@
 //! HTTP: connections, the layers around all routes, and bodies.
 
 pub(crate) mod body;
+mod fault;
+mod idle;
+mod json;
 pub(crate) mod layers;
 pub(crate) mod request_id;
 pub(crate) mod routes;

@@ -60,7 +60,7 @@ impl Routes {
     {
         let respond = async move |State(app): State<App>, request: Request<Body>| {
             let cx = Context::new(&app, &request)?;
-            let request = read_json(request, &app.options.limits).await?;
+            let request = read_json(request, &app).await?;
             handler(cx, request).await.map(Json)
         };
         self.route::<T>("post", path, doc, JSON, post(respond)).reading::<R>(path)

@@ -1,5 +1,6 @@
 //! Listens, serves connections, and shuts down gracefully.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,7 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::Response;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,6 +22,8 @@ use tokio::net::UnixListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::fault::FaultBodies;
+use super::idle::{HeadGuard, Requests, RunningBody};
 use super::stall::StallGuard;
 use crate::access::Tls;
 use crate::app::{App, is_on};
@@ -217,14 +223,26 @@ async fn serve_connection(
 ) {
     // A connection accepted during shutdown gets one response, which says so.
     let is_late = *end.borrow();
-    let io = TokioIo::new(StallGuard::new(stream, limits.write_timeout));
+    let requests = Requests::default();
+    let stream = HeadGuard::new(stream, requests.clone(), limits.read_timeout);
+    let io = TokioIo::new(StallGuard::new(FaultBodies::new(stream), limits.write_timeout));
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |request| {
+        let running = requests.start();
+        let response = router.call(request);
+        async move {
+            let response: Response<Body> = response.await?;
+            Ok::<_, Infallible>(response.map(|body| RunningBody { body, _request: running }))
+        }
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .keep_alive(!is_late)
-        .header_read_timeout(limits.read_timeout)
+        // A head that has begun has the limit of `HeadGuard`.
+        .header_read_timeout(limits.idle_timeout)
         .max_headers(limits.headers)
         .max_buf_size(limits.head_len)
-        .serve_connection(io, TowerToHyperService::new(router));
+        .serve_connection(io, service);
     let mut connection = std::pin::pin!(connection);
     let served = tokio::select! {
         served = connection.as_mut() => served,

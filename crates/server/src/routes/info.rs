@@ -112,6 +112,8 @@ enum Number {
 struct PropLimits {
     body_bytes: usize,
     json_depth: usize,
+    json_parts: usize,
+    json_values: usize,
     n: u32,
     stop: usize,
     stop_bytes: usize,
@@ -133,6 +135,8 @@ pub(super) async fn props(app: App) -> Result<Props, ApiError> {
         limits: PropLimits {
             body_bytes: limits.body_len,
             json_depth: limits.json_depth,
+            json_parts: limits.json_parts,
+            json_values: limits.json_values,
             n: limits.choices,
             stop: limits.stop_strings,
             stop_bytes: limits.stop_len,

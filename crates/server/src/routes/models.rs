@@ -1,6 +1,7 @@
 //! `GET /v1/models`.
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use wf_api::wire::{ModelCard, ModelList};
 
@@ -15,8 +16,10 @@ pub(super) async fn models(app: App) -> Result<ModelList, ApiError> {
 
 pub(super) async fn model(
     State(app): State<App>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ModelCard>, ApiError> {
+    let not_text = |_| ApiError::no_such_model("model not found: its name is not UTF-8".to_owned());
+    let Path(name) = name.map_err(not_text)?;
     let model = app.model()?;
     model.check_name(Some(&name))?;
     Ok(Json(card(&app, model, model.names.iter().find(|ours| **ours == name).unwrap_or(&name))))

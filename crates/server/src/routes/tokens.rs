@@ -22,8 +22,9 @@ pub(super) async fn tokenize(
     model.check_name(request.model.as_deref())?;
     let tokens = match (request.prompt, request.messages) {
         (Some(text), None) => {
-            let add_bos = request.add_special_tokens.unwrap_or(false);
-            let parse_specials = request.parse_special.unwrap_or(false);
+            // By default these are the tokens that a completion of the text runs.
+            let add_bos = request.add_special_tokens.unwrap_or(true);
+            let parse_specials = request.parse_special.unwrap_or(true);
             model.run(move |f| f.text().text_ids(&text, add_bos, parse_specials)).await?
         }
         (None, Some(chat)) => {

@@ -136,7 +136,7 @@ async fn completions_take_texts_and_tokens_one_and_many() {
         ask(&server, COMPLETE, &body).await
     };
     let one = ask(json!("Once upon a time")).await;
-    let body = json!({"prompt": "Once upon a time", "add_special_tokens": true});
+    let body = json!({"prompt": "Once upon a time"});
     let (_, tokens) = call(&server, post("/tokenize", body.to_string())).await;
     let of_ids = ask(tokens["tokens"].clone()).await;
     assert_eq!(one["choices"], of_ids["choices"]);
@@ -299,16 +299,43 @@ async fn metrics_agree_with_usage() {
 }
 
 #[tokio::test]
+async fn tokenize_gives_what_a_completion_runs() {
+    let server = server();
+    let text = "Once <|eot_id|> upon";
+    let tokens = ask(&server, "/tokenize", &json!({"prompt": text})).await;
+    let echo = json!({"prompt": text, "max_tokens": 1, "echo": true, "logprobs": 0,
+                      "return_token_ids": true});
+    let echo = ask(&server, COMPLETE, &echo).await;
+    assert_eq!(echo["usage"]["prompt_tokens"], tokens["count"]);
+    assert_eq!(echo["choices"][0]["prompt_token_ids"], tokens["tokens"]);
+}
+
+#[tokio::test]
+async fn an_echo_alone_may_fill_the_context() {
+    let server = server();
+    let context = frontend().context_len();
+    let echo = |tokens: usize, max_tokens: usize| {
+        let body = json!({"prompt": vec![5; tokens], "max_tokens": max_tokens, "echo": true});
+        post(COMPLETE, body.to_string())
+    };
+    let (status, answer) = call(&server, echo(context, 0)).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["usage"]["prompt_tokens"], context);
+    assert_eq!(rejection(&server, echo(context, 1)).await.1, "context_length_exceeded");
+    assert_eq!(rejection(&server, echo(context + 1, 0)).await.1, "context_length_exceeded");
+}
+
+#[tokio::test]
 async fn text_and_tokens_go_there_and_back() {
     let server = server();
-    let body = json!({"content": "A cat: <|eot_id|> 🦀", "with_pieces": true});
+    let body = json!({"content": "A cat: <|eot_id|> 🦀", "with_pieces": true,
+                      "add_special_tokens": false, "parse_special": false});
     let tokens = ask(&server, "/tokenize", &body).await;
     assert_eq!(tokens["count"], tokens["tokens"].as_array().unwrap().len());
     assert_eq!(tokens["token_strs"].as_array().unwrap().len(), tokens["count"]);
     let text = ask(&server, "/detokenize", &json!({"tokens": tokens["tokens"]})).await;
     assert_eq!(text["content"], "A cat: <|eot_id|> 🦀");
-    let named = json!({"content": "A cat: <|eot_id|> 🦀", "parse_special": true});
-    let named = ask(&server, "/tokenize", &named).await;
+    let named = ask(&server, "/tokenize", &json!({"content": "A cat: <|eot_id|> 🦀"})).await;
     assert!(named["count"].as_u64() < tokens["count"].as_u64(), "one token for the name");
     let (_, info) = call(&server, get("/tokenizer_info")).await;
     assert_eq!(info["bos_token"], "<|begin_of_text|>");

@@ -83,7 +83,7 @@ async fn values_out_of_range_are_rejected() {
         ("repetition_penalty", vec![json!(0.01), json!(10)]),
         ("presence_penalty", vec![json!(-2), json!(2)]),
         ("n", vec![json!(1), json!(8)]),
-        ("seed", vec![json!(-1), json!(i64::MAX)]),
+        ("seed", vec![json!(-1), json!(i64::MAX), json!(u64::MAX)]),
         ("stop", vec![json!("x".repeat(256)), json!(vec!["x"; 16]), json!([])]),
         ("stop_token_ids", vec![json!([8191]), json!([])]),
         ("logit_bias", vec![json!({"8191": 100, "0": -100})]),
@@ -206,4 +206,31 @@ async fn invalid_bodies_are_rejected() {
         request.headers_mut().insert(name, value.parse().unwrap());
         assert_eq!(call(&server, request).await.0, expected, "{name}: {value}");
     }
+}
+
+#[tokio::test]
+async fn bodies_of_many_small_values_are_rejected() {
+    let server = server();
+    for (value, expected) in [
+        (format!("[{}]", vec!["{\"a\":0}"; 200_000].join(",")), "objects, arrays and fields"),
+        (format!("[{}]", vec!["0"; 1_500_000].join(",")), "more values than the limit"),
+        (format!("{{{}}}", vec!["\"a\":0"; 300_000].join(",")), "objects, arrays and fields"),
+    ] {
+        let body = format!("{{\"prompt\": \"a\", \"max_tokens\": 1, \"metadata\": {value}}}");
+        let (status, answer) = call(&server, post(COMPLETE, body)).await;
+        assert_eq!(status, 400, "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn bodies_of_all_connections_are_limited() {
+    let limits = Limits { bodies_len: 4000, ..Limits::default() };
+    let server = router(&app(ServerOptions { limits, ..options() }, frontend()));
+    let body = |len: usize| chat("user", &json!("x".repeat(len))).to_string();
+    assert_eq!(call(&server, post(CHAT, body(700))).await.0, 200);
+    let (status, code, _) = rejection(&server, post(CHAT, body(1000))).await;
+    assert_eq!((status, code.as_str()), (429, "queue_full"));
+    assert_eq!(call(&server, post(CHAT, body(700))).await.0, 200, "the bytes are free again");
 }

@@ -101,6 +101,14 @@ async fn heads_that_are_too_large_or_too_slow_end() {
     assert!(server.say(slow).await.starts_with("HTTP/1.1 408"));
 }
 
+/// Checks that an error has a request id and a JSON body.
+fn check_error(answer: &str) {
+    let Some((head, body)) = answer.split_once("\r\n\r\n") else { return };
+    assert!(head.contains("x-request-id: "), "{answer}");
+    let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+    assert!(body["error"]["message"].is_string(), "{answer}");
+}
+
 #[tokio::test]
 async fn protocol_abuse_is_answered_or_closed() {
     let server = start(Limits { read_timeout: SHORT, ..Limits::default() }).await;
@@ -120,9 +128,44 @@ async fn protocol_abuse_is_answered_or_closed() {
     ] {
         let answer = server.say(abuse).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+        check_error(&answer);
+    }
+    let long =
+        format!("GET /livez HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "x".repeat(20_000));
+    let many = format!("GET /livez HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: x\r\n".repeat(100));
+    let not_text = "GET /v1/models/%ff HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    for (request, status) in [(long.as_str(), 431), (many.as_str(), 431), (not_text, 404)] {
+        let answer = server.say(request.as_bytes()).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+        check_error(&answer);
     }
     let fine = server.say(b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     assert!(fine.await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn idle_connections_stay_open_for_longer_than_a_head_may_take() {
+    let idle_timeout = Duration::from_secs(2);
+    let server = start(Limits { read_timeout: SHORT, idle_timeout, ..Limits::default() }).await;
+    let mut stream = server.connect().await;
+    let head = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let begun = std::time::Instant::now();
+    for _ in 0..3 {
+        stream.write_all(head).await.unwrap();
+        let mut bytes = [0; 4096];
+        let len = stream.read(&mut bytes).await.unwrap();
+        assert!(bytes[..len].starts_with(b"HTTP/1.1 200"));
+    }
+    assert!(read_all(&mut stream).await.is_empty());
+    assert!(begun.elapsed() >= idle_timeout, "{:?}", begun.elapsed());
+    // A second head must arrive as soon as a first one.
+    let mut stream = server.connect().await;
+    let begun = std::time::Instant::now();
+    stream.write_all(head).await.unwrap();
+    let _ = stream.read(&mut [0; 4096]).await.unwrap();
+    stream.write_all(&head[..20]).await.unwrap();
+    assert!(read_all(&mut stream).await.is_empty());
+    assert!(begun.elapsed() < idle_timeout, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

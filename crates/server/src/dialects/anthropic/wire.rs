@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use wf_api::wire::{ChatMessage, Content, FlatResponseFormat, JsonObject};
+use wf_api::wire::{ChatMessage, Content, FlatResponseFormat, JsonObject, Seed};
 
 /// Request for a message.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -30,7 +30,8 @@ pub(super) struct MessagesRequest {
     /// Strings that end the message, which does not include them.
     pub(super) stop_sequences: Option<Vec<String>>,
     /// Seed of the random numbers, which Anthropic's own API does not have.
-    pub(super) seed: Option<i64>,
+    #[schema(value_type = Option<i64>)]
+    pub(super) seed: Option<Seed>,
     /// Streams the message as it is generated.
     pub(super) stream: Option<bool>,
     /// Tools that the model may call.

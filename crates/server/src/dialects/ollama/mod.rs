@@ -7,7 +7,7 @@ mod write;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use wf_api::wire::{JsonObject, Sampling};
+use wf_api::wire::{JsonObject, Sampling, Seed};
 use wf_core::SamplingOverrides;
 use wf_engine::{ChatOptions, DecodeSettings, GrammarSource};
 use wf_text::ChatMessage;
@@ -204,7 +204,7 @@ fn sampling(
     OPTIONS.check(&o.extra)?;
     let max_tokens = o.num_predict.filter(|max| *max > 0);
     let sampling = Sampling {
-        seed: o.seed.filter(|seed| *seed != -1),
+        seed: o.seed.filter(|&seed| seed != Seed::from(-1_i64)),
         max_tokens: max_tokens.map(|max| u32::try_from(max).unwrap_or(u32::MAX)),
         stop: o.stop,
         stream: Some(stream.unwrap_or(true)),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
-use wf_api::wire::{ChatMessage, JsonObject, OneOrMany, ToolDefinition};
+use wf_api::wire::{ChatMessage, JsonObject, OneOrMany, Seed, ToolDefinition};
 use wf_core::SamplingOverrides;
 
 /// Request for a chat message.
@@ -110,7 +110,8 @@ pub(super) struct OllamaOptions {
     #[serde(flatten)]
     pub(super) params: SamplingOverrides,
     /// Seed of the random numbers; -1 draws one.
-    pub(super) seed: Option<i64>,
+    #[schema(value_type = Option<i64>)]
+    pub(super) seed: Option<Seed>,
     /// Maximum number of tokens to generate. Values over the room in the context, 0 and negative values mean as
     /// many as fit.
     pub(super) num_predict: Option<i64>,

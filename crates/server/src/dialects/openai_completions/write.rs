@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wf_api::wire::{Completion, CompletionChoice, CompletionLogprobs};
+use wf_api::wire::{Completion, CompletionChoice, CompletionLogprobs, Seed};
 use wf_engine::{Logprobs, SampledToken, TextEvent, TokenId};
 use wf_text::{Detokenizer, Tokenizer};
 
@@ -15,7 +15,7 @@ use crate::generation::{SequenceEvent, Sequences};
 pub(super) struct CompletionWriter {
     meta: ResponseMeta,
     /// Seed, until it is sent with the first frame.
-    seed: Option<i64>,
+    seed: Option<Seed>,
     choices: Vec<ChoiceState>,
     response: Completion,
 }

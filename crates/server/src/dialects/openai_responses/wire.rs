@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 use wf_api::wire::{
-    Content, FlatResponseFormat, FunctionDefinition, JsonObject, PromptTokensDetails,
+    Content, FlatResponseFormat, FunctionDefinition, JsonObject, PromptTokensDetails, Seed,
     ToolChoiceMode,
 };
 
@@ -28,7 +28,8 @@ pub(super) struct ResponsesRequest {
     #[schema(exclusive_minimum = 0.0, maximum = 1.0)]
     pub(super) top_p: Option<f32>,
     /// Seed of the random numbers, which OpenAI's own endpoint does not have.
-    pub(super) seed: Option<i64>,
+    #[schema(value_type = Option<i64>)]
+    pub(super) seed: Option<Seed>,
     /// Streams the response as it is generated.
     pub(super) stream: Option<bool>,
     /// Tools that the model may call.
@@ -116,7 +117,8 @@ pub(super) struct ResponseObject {
     #[schema(value_type = Object)]
     pub(super) metadata: JsonObject,
     /// Seed of the request, or the one drawn for it.
-    pub(super) seed: i64,
+    #[schema(value_type = i64)]
+    pub(super) seed: Seed,
     /// Equal requests with equal fingerprints get equal responses.
     pub(super) system_fingerprint: String,
 }

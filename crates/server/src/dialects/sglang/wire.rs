@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use wf_api::wire::{JsonObject, OneOrMany, StructuredFields, TokenId};
+use wf_api::wire::{JsonObject, OneOrMany, Seed, StructuredFields, TokenId};
 use wf_core::SamplingOverrides;
 
 /// Request to continue a text.
@@ -53,7 +53,8 @@ pub(super) struct GenerateSampling {
     pub(super) skip_special_tokens: Option<bool>,
     /// Seed of the random numbers.
     #[serde(alias = "seed")]
-    pub(super) sampling_seed: Option<i64>,
+    #[schema(value_type = Option<i64>)]
+    pub(super) sampling_seed: Option<Seed>,
     /// Number of responses.
     pub(super) n: Option<u32>,
     /// Fields without a type of their own.
