@@ -104,6 +104,7 @@ impl Frontend {
             prompt_logprobs: request.prompt_logprobs,
             cache_salt: request.cache_salt,
             priority: request.priority,
+            origin: request.origin,
         })?;
         Ok(TextStream::new(Arc::clone(&self.text), events, submitted, options))
     }

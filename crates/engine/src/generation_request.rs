@@ -8,6 +8,7 @@ use wf_model::TokenId;
 use crate::decode::DecodeMode;
 use crate::grammar::Grammar;
 use crate::model_text::PromptInput;
+use crate::schedule::Origin;
 
 /// Request for a completion as text.
 #[derive(Clone, Debug, Default)]
@@ -42,8 +43,10 @@ pub struct GenerationRequest {
     pub prompt_logprobs: Option<usize>,
     /// Salt of the prefix cache: only requests with equal salts share K/V.
     pub cache_salt: u64,
-    /// Scheduling priority: higher runs first.
+    /// Priority among the requests of its caller: higher runs first.
     pub priority: i32,
+    /// Caller and request, between which steps and pages are shared.
+    pub origin: Origin,
     /// Time at which the completion ends, finished or not.
     pub deadline: Option<Instant>,
 }

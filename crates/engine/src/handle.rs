@@ -10,15 +10,16 @@ use wf_model::{BlockDiffusion, Forward, PAGE_LEN, Pooling};
 
 use crate::decode::{Capabilities, DecodeMode, UnsupportedMode};
 use crate::pooling::Pooler;
+use crate::queue::Queue;
 use crate::request::{EmbeddingRequest, Event, Request, RequestError};
 use crate::run::{Engine, Message};
-use crate::sequence::{EventSender, Sequence};
+use crate::sequence::{Sequence, Submission};
 use crate::stats::{Stats, StatsSnapshot};
 
 /// Options of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// Maximum number of sequences that run at once; others wait.
+    /// Maximum number of sequences of a step; others wait.
     pub max_running: usize,
     /// Maximum number of waiting requests; more are rejected.
     pub max_waiting: usize,
@@ -43,7 +44,7 @@ pub struct EngineHandle {
     hidden_len: usize,
     capabilities: Capabilities,
     pages: usize,
-    max_waiting: usize,
+    queue: Arc<Queue>,
     stats: Arc<Stats>,
     arrivals: Arc<AtomicU64>,
 }
@@ -103,7 +104,7 @@ impl EngineHandle {
                 max_batch_tokens: model.max_batch_tokens(),
             },
             pages: model.pages(),
-            max_waiting: options.max_waiting,
+            queue: Arc::new(Queue::new(options.max_waiting)),
             stats: Arc::new(Stats::new(model.pages())),
             arrivals: Arc::default(),
         };
@@ -154,7 +155,8 @@ impl EngineHandle {
         let room = self.context_len - request.prompt.len();
         request.limits.max_tokens = request.limits.max_tokens.min(room);
         let len = self.context_len;
-        self.send(|arrival, events| Sequence::generate(request, decoder, len, arrival, events))
+        let caller = request.origin.caller;
+        self.send(caller, |submission| Sequence::generate(request, decoder, len, submission))
     }
 
     /// Submits a text to embed. Truncating and normalising the vector is up to the caller.
@@ -166,18 +168,20 @@ impl EngineHandle {
         request.check(self.context_len, self.vocab_len)?;
         let pooler = Pooler::new(pooling, request.tokens.len(), self.capabilities)?;
         let len = self.context_len;
-        self.send(|arrival, events| Sequence::embed(request, pooler, len, arrival, events))
+        let caller = request.origin.caller;
+        self.send(caller, |submission| Sequence::embed(request, pooler, len, submission))
     }
 
     fn send(
         &self,
-        sequence: impl FnOnce(u64, EventSender) -> Sequence,
+        caller: u64,
+        sequence: impl FnOnce(Submission) -> Sequence,
     ) -> Result<Events, RequestError> {
-        if !self.stats.enter_queue(self.max_waiting) {
-            return Err(RequestError::QueueFull { waiting: self.max_waiting });
-        }
+        let full = || RequestError::QueueFull { waiting: self.queue.len() };
+        let place = self.queue.enter(caller).ok_or_else(full)?;
         let (events, receiver) = unbounded_channel();
-        let sequence = sequence(self.arrivals.fetch_add(1, Ordering::Relaxed), events);
+        let arrival = self.arrivals.fetch_add(1, Ordering::Relaxed);
+        let sequence = sequence(Submission { arrival, place, events });
         let sent = self.inbox.send(Message::Run(Box::new(sequence)));
         sent.map_err(|_| RequestError::EngineStopped)?;
         Ok(Events { receiver })
@@ -185,7 +189,7 @@ impl EngineHandle {
 
     /// Returns a snapshot of the engine's counters.
     pub fn stats(&self) -> StatsSnapshot {
-        *self.stats.lock()
+        StatsSnapshot { waiting: self.queue.len(), ..*self.stats.lock() }
     }
 
     /// Evicts the prefix cache before the next step.

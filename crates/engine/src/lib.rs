@@ -10,11 +10,13 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 mod block_overrides;
 pub mod decode;
 mod drafter;
 mod embed;
 mod error;
+mod fair;
 mod frontend;
 mod generation;
 mod generation_request;
@@ -27,6 +29,7 @@ mod open;
 mod output;
 mod pooling;
 mod prefix;
+mod queue;
 mod request;
 mod rng;
 mod row_costs;
@@ -57,6 +60,7 @@ pub use open::{OpenedModel, open_model, open_with_draft};
 pub use output::{DecodeStats, FinishReason, Limits, Logprobs, SampledToken};
 pub use request::{EmbeddingRequest, Event, Request, RequestError};
 pub use sample::{Sampler, required_logits};
+pub use schedule::Origin;
 pub use stats::StatsSnapshot;
 pub use text_stream::{Finish, StopCause, TextEvent, TextStream, Timings};
 pub use wf_core::{SamplingError, SamplingParams};

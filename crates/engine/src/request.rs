@@ -8,6 +8,7 @@ use wf_model::{Pooling, TokenId};
 use crate::decode::{DecodeMode, UnsupportedMode};
 use crate::grammar::Grammar;
 use crate::output::{DecodeStats, FinishReason, Limits, Logprobs, SampledToken};
+use crate::schedule::Origin;
 
 /// Request for a completion.
 #[derive(Clone, Debug, Default)]
@@ -28,8 +29,10 @@ pub struct Request {
     pub prompt_logprobs: Option<usize>,
     /// Salt of the prefix cache: only requests with equal salts share K/V.
     pub cache_salt: u64,
-    /// Scheduling priority: higher runs first; equal ones in order of arrival.
+    /// Priority among the requests of its caller: higher runs first; equal ones in order of arrival.
     pub priority: i32,
+    /// Caller and request, between which steps and pages are shared.
+    pub origin: Origin,
 }
 
 impl Request {
@@ -88,8 +91,10 @@ pub struct EmbeddingRequest {
     pub dimensions: Option<usize>,
     /// Salt of the prefix cache: only requests with equal salts share K/V.
     pub cache_salt: u64,
-    /// Scheduling priority: higher runs first.
+    /// Priority among the requests of its caller: higher runs first.
     pub priority: i32,
+    /// Caller and request, between which steps and pages are shared.
+    pub origin: Origin,
     /// Time at which the request is abandoned.
     pub deadline: Option<Instant>,
 }
@@ -97,7 +102,15 @@ pub struct EmbeddingRequest {
 impl EmbeddingRequest {
     /// Creates a request with the model's own pooling and all dimensions.
     pub fn new(tokens: Vec<TokenId>) -> Self {
-        Self { tokens, pooling: None, dimensions: None, cache_salt: 0, priority: 0, deadline: None }
+        Self {
+            tokens,
+            pooling: None,
+            dimensions: None,
+            cache_salt: 0,
+            priority: 0,
+            origin: Origin::default(),
+            deadline: None,
+        }
     }
 
     /// Checks the request against the context and the vocabulary of a model.

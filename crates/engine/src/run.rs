@@ -8,15 +8,20 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use wf_model::{Forward, Logits};
 
+use crate::admission::{Census, Member, Shared};
 use crate::decode::{Plan, Rows};
 use crate::drafter::Drafter;
+use crate::fair::{Capacity, Ledger};
 use crate::generation::Generation;
 use crate::output::FinishReason;
 use crate::row_costs::RowCosts;
-use crate::schedule::{Rank, shares};
+use crate::schedule::Rank;
 use crate::sequence::Sequence;
 use crate::stats::Stats;
 use crate::store::PageStore;
+
+/// Number of sequences that are passed over in one admission because they wait for a prefix.
+const MAX_SKIPS: usize = 64;
 
 pub(crate) enum Message {
     Run(Box<Sequence>),
@@ -31,8 +36,9 @@ pub(crate) struct Engine<F> {
     inbox: UnboundedReceiver<Message>,
     /// Sequences that do not run, including preempted ones, by rank.
     waiting: BTreeMap<Rank, Sequence>,
-    /// Running sequences, by rank.
+    /// Running sequences, in the order in which they keep their pages.
     running: Vec<Sequence>,
+    ledger: Ledger,
     store: PageStore,
     logits: Logits,
     hidden: Vec<f32>,
@@ -55,12 +61,12 @@ impl<F: Forward> Engine<F> {
             store: PageStore::new(model.pages()),
             logits: Logits::new(vocab_len),
             hidden: vec![0.0; model.network().hidden_len],
-            // Each running sequence gets at least one token of a step.
             max_running: max_running.min(model.max_batch_tokens()),
             model,
             inbox,
             waiting: BTreeMap::new(),
             running: Vec::new(),
+            ledger: Ledger::default(),
             costs: RowCosts::default(),
             stats,
         }
@@ -116,11 +122,7 @@ impl<F: Forward> Engine<F> {
             if !sequence.finished && sequence.is_abandoned() {
                 self.stats.lock().cancelled += 1;
             }
-            let is_over = sequence.finished || sequence.is_abandoned();
-            if is_over && !sequence.started {
-                self.stats.lock().waiting -= 1;
-            }
-            is_over
+            sequence.finished || sequence.is_abandoned()
         };
         self.waiting.retain(|_, sequence| !is_over(sequence));
         for mut sequence in self.running.extract_if(.., |sequence| is_over(sequence)) {
@@ -128,44 +130,81 @@ impl<F: Forward> Engine<F> {
         }
     }
 
-    /// Starts waiting sequences, by rank, while there are pages for all of their tokens.
+    /// Starts waiting sequences while there are places, and pages for all of their tokens.
     fn admit(&mut self) {
-        let ranks: Vec<_> = self.waiting.keys().copied().collect();
+        let mut census = self.census();
         let mut promised = 0;
-        for rank in ranks {
-            let next = &self.waiting[&rank];
-            if self.running.len() >= self.max_running {
-                break;
-            }
+        let mut skips = 0;
+        while skips < MAX_SKIPS
+            && let Some(next) = census.next()
+        {
+            let sequence = &self.waiting[&next.rank];
             // A prefix that another sequence is computing is not computed twice.
-            if self.running.iter().any(|running| next.should_wait_for(running, &self.store)) {
+            if self.running.iter().any(|running| sequence.should_wait_for(running, &self.store)) {
+                census.skip(next.rank);
+                skips += 1;
                 continue;
             }
-            let pages = next.pages_needed(&self.store);
-            if promised + pages > self.store.available() {
-                break;
+            let needed = promised + sequence.pages_needed(&self.store);
+            if !self.free_pages(needed, &next, &mut census) {
+                self.waiting.entry(next.rank).and_modify(|next| next.steps_without_pages += 1);
+                if next.is_overdue {
+                    break;
+                }
+                census.skip_caller(next.origin.party());
+                continue;
             }
-            promised += pages;
-            let mut next = self.waiting.remove(&rank).expect("its rank was just listed");
-            let is_new = !next.started;
-            let cached = next.start(&mut self.store);
-            if is_new {
-                let mut stats = self.stats.lock();
-                stats.waiting -= 1;
-                stats.prompt_tokens += next.state.prompt_len as u64;
-                stats.cached_tokens += cached as u64;
-            }
-            let at = self.running.partition_point(|running| running.rank < rank);
-            self.running.insert(at, next);
+            promised = needed;
+            self.start(next.rank);
+            census.admit(next);
         }
+        let standings = census.standings();
+        self.running.sort_by_key(|sequence| standings.get(&sequence.rank).copied());
+    }
+
+    fn census(&self) -> Census {
+        let shared = Shared { sequences: self.max_running, pages: self.model.pages() };
+        let running = self.running.iter().map(Sequence::member).collect();
+        Census::new(shared, running, self.waiting.values().map(Sequence::member).collect())
+    }
+
+    /// Preempts sequences until `pages` are available for `next`. Returns `false` if there are too few that
+    /// have to make room for it.
+    fn free_pages(&mut self, pages: usize, next: &Member, census: &mut Census) -> bool {
+        while pages > self.store.available() {
+            let Some(rank) = census.preempt_for(next) else { return false };
+            let at = self.running.iter().position(|sequence| sequence.rank == rank);
+            let preempted = self.running.remove(at.expect("the census has running sequences"));
+            self.preempt(preempted);
+        }
+        true
+    }
+
+    fn preempt(&mut self, mut sequence: Sequence) {
+        sequence.release(&mut self.store);
+        self.waiting.insert(sequence.rank, sequence);
+        self.stats.lock().preemptions += 1;
+    }
+
+    fn start(&mut self, rank: Rank) {
+        let mut sequence = self.waiting.remove(&rank).expect("it is waiting");
+        let is_new = !sequence.started;
+        let cached = sequence.start(&mut self.store);
+        if is_new {
+            let mut stats = self.stats.lock();
+            stats.prompt_tokens += sequence.state.prompt_len as u64;
+            stats.cached_tokens += cached as u64;
+        }
+        self.running.push(sequence);
     }
 
     fn step(&mut self) {
         let started = Instant::now();
         let sequences = self.running.len();
         self.running.iter_mut().for_each(|sequence| sequence.weigh_drafts(&self.costs, sequences));
-        self.draft();
-        let plans = self.plan();
+        let shares = self.divide();
+        self.draft(&shares);
+        let plans = self.plan(&shares);
         let vocab_len = self.model.network().vocab_len;
         for (sequence, plan) in self.running.iter_mut().zip(&plans) {
             plan.iter().for_each(|plan| sequence.prepare(plan, vocab_len));
@@ -211,11 +250,25 @@ impl<F: Forward> Engine<F> {
         self.running.iter_mut().filter_map(Sequence::generation_mut)
     }
 
+    /// Returns the share of each running sequence in the next step. One whose grammar is slow lets others run
+    /// first.
+    fn divide(&mut self) -> Vec<usize> {
+        let all_in_debt = self.running.iter().all(Sequence::is_in_debt);
+        let takes_part = |sequence: &&Sequence| all_in_debt || !sequence.is_in_debt();
+        let claims: Vec<_> = self.running.iter().filter(takes_part).map(Sequence::claim).collect();
+        let capacity =
+            Capacity { rows: self.model.max_batch_tokens(), sequences: self.max_running };
+        let mut shares = self.ledger.divide(&claims, capacity).into_iter();
+        let share = |sequence: &Sequence| takes_part(&sequence).then(|| shares.next()).flatten();
+        self.running.iter().map(share).map(Option::unwrap_or_default).collect()
+    }
+
     /// Runs the draft model for the sequences that use it.
-    fn draft(&mut self) {
+    fn draft(&mut self, shares: &[usize]) {
         let Some(drafter) = &mut self.drafter else { return };
-        let requests = self.running.iter_mut().filter_map(Sequence::draft_request).collect();
-        let mut drafts = drafter.draft(requests);
+        let running = self.running.iter_mut().zip(shares);
+        let requests = running.filter_map(|(sequence, share)| sequence.draft_request(*share));
+        let mut drafts = drafter.draft(requests.collect());
         self.costs.record_draft(drafter.passes, drafter.time.as_secs_f64());
         for sequence in &mut self.running {
             if let Some(draft) = drafts.remove(&sequence.rank) {
@@ -227,21 +280,14 @@ impl<F: Forward> Engine<F> {
     /// Plans each running sequence that has a share of this step and the pages for it.
     ///
     /// When pages run out, the last sequence is preempted, so the first one always progresses.
-    fn plan(&mut self) -> Vec<Option<Plan>> {
-        let demands: Vec<_> = self.running.iter().map(Sequence::demand).collect();
-        let shares = shares(&demands, self.model.max_batch_tokens());
+    fn plan(&mut self, shares: &[usize]) -> Vec<Option<Plan>> {
         let mut plans = Vec::with_capacity(shares.len());
-        let all_in_debt = self.running.iter().all(Sequence::is_in_debt);
         while plans.len() < self.running.len() {
             let at = plans.len();
-            plans.push(match shares[at] {
-                0 => None,
-                _ if self.running[at].is_in_debt() && !all_in_debt => None,
-                share => {
-                    let plan = self.running[at].plan(share);
-                    self.allocate(at, &plan).then_some(plan)
-                }
-            });
+            let plan = (shares[at] > 0).then(|| self.running[at].plan(shares[at]));
+            let plan = plan.filter(|plan| self.allocate(at, plan));
+            self.running[at].is_moving = plan.is_some();
+            plans.push(plan);
         }
         plans
     }
@@ -250,12 +296,11 @@ impl<F: Forward> Engine<F> {
     fn allocate(&mut self, at: usize, plan: &Plan) -> bool {
         while !self.running[at].allocate(plan, &mut self.store) {
             if self.running.len() == at + 1 {
+                self.running[at].steps_without_pages += 1;
                 return false;
             }
-            let mut last = self.running.pop().expect("a later sequence exists");
-            last.release(&mut self.store);
-            self.waiting.insert(last.rank, last);
-            self.stats.lock().preemptions += 1;
+            let last = self.running.pop().expect("a later sequence exists");
+            self.preempt(last);
         }
         true
     }

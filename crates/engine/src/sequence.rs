@@ -6,21 +6,27 @@ use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 use wf_model::{PAGE_LEN, Scoring, Segment, TokenId, Visibility};
 
+use crate::admission::Member;
 use crate::decode::{Decoder, Plan, Rows, SeqState, TokenDemand};
 use crate::drafter::DraftRequest;
+use crate::fair::Claim;
 use crate::generation::Generation;
 use crate::output::{DecodeStats, FinishReason};
 use crate::pooling::Pooler;
 use crate::prefix::Tree;
+use crate::queue::Place;
 use crate::request::{EmbeddingRequest, Event, Request};
 use crate::row_costs::RowCosts;
-use crate::schedule::Rank;
+use crate::schedule::{Origin, Rank};
 use crate::store::{Held, PageStore};
 
 pub(crate) type EventSender = UnboundedSender<(Instant, Event)>;
 
 pub(crate) struct Sequence {
     pub(crate) rank: Rank,
+    pub(crate) origin: Origin,
+    /// Place in the queue, until it runs for the first time.
+    place: Option<Place>,
     pub(crate) state: SeqState,
     held: Held,
     tree: Tree,
@@ -30,6 +36,21 @@ pub(crate) struct Sequence {
     /// True once it ran, even if it was preempted since.
     pub(crate) started: bool,
     pub(crate) finished: bool,
+    /// Number of steps in which it lacked pages.
+    pub(crate) steps_without_pages: usize,
+    /// True if the last step computed a part of it, or if it has just started.
+    pub(crate) is_moving: bool,
+}
+
+/// Number of steps without pages after which a sequence comes before all others, so that each ends.
+const OVERDUE: usize = 256;
+
+/// Submission of a sequence.
+pub(crate) struct Submission {
+    /// Grows from sequence to sequence.
+    pub(crate) arrival: u64,
+    pub(crate) place: Place,
+    pub(crate) events: EventSender,
 }
 
 /// Purpose of a sequence.
@@ -43,42 +64,72 @@ impl Sequence {
         request: Request,
         decoder: Box<dyn Decoder>,
         context_len: usize,
-        arrival: u64,
-        events: EventSender,
+        submission: Submission,
     ) -> Self {
-        let (rank, salt) = (Rank::new(request.priority, arrival), request.cache_salt);
-        let deadline = request.limits.deadline;
-        let tree = Tree { salt, visibility: decoder.context() };
+        let rank = Rank::new(request.priority, submission.arrival);
+        let (origin, deadline) = (request.origin, request.limits.deadline);
+        let tree = Tree { salt: request.cache_salt, visibility: decoder.context() };
         let max_tokens = request.limits.max_tokens;
         let mut state = SeqState::new(request.prompt.clone(), max_tokens, context_len);
         state.prompt_logprobs = request.prompt_logprobs.filter(|_| state.prompt_len > 1);
         let generation = Generation::new(request, decoder);
-        Self::new(rank, state, tree, Task::Generate(Box::new(generation)), deadline, events)
+        let task = Task::Generate(Box::new(generation));
+        Self { deadline, ..Self::new(rank, origin, state, tree, task, submission) }
     }
 
     pub(crate) fn embed(
         request: EmbeddingRequest,
         pooler: Pooler,
         context_len: usize,
-        arrival: u64,
-        events: EventSender,
+        submission: Submission,
     ) -> Self {
         let tree = Tree { salt: request.cache_salt, visibility: pooler.visibility };
         let state = SeqState::new(request.tokens, 0, context_len);
-        let rank = Rank::new(request.priority, arrival);
-        Self::new(rank, state, tree, Task::Embed(pooler), request.deadline, events)
+        let rank = Rank::new(request.priority, submission.arrival);
+        let (origin, deadline) = (request.origin, request.deadline);
+        let task = Task::Embed(pooler);
+        Self { deadline, ..Self::new(rank, origin, state, tree, task, submission) }
     }
 
     fn new(
         rank: Rank,
+        origin: Origin,
         state: SeqState,
         tree: Tree,
         task: Task,
-        deadline: Option<Instant>,
-        events: EventSender,
+        submission: Submission,
     ) -> Self {
-        let held = Held::nothing(tree);
-        Self { rank, state, held, tree, task, deadline, events, started: false, finished: false }
+        Self {
+            rank,
+            origin,
+            place: Some(submission.place),
+            state,
+            held: Held::nothing(tree),
+            tree,
+            task,
+            deadline: None,
+            events: submission.events,
+            started: false,
+            finished: false,
+            steps_without_pages: 0,
+            is_moving: false,
+        }
+    }
+
+    /// Describes it to admission.
+    pub(crate) fn member(&self) -> Member {
+        Member {
+            origin: self.origin,
+            rank: self.rank,
+            // A block or a draft reaches beyond the tokens.
+            pages: self.pages_for_all().max(self.held.pages().len()),
+            is_overdue: self.steps_without_pages >= OVERDUE,
+        }
+    }
+
+    /// Returns what it can use of a step.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim { origin: self.origin, rank: self.rank, demand: self.demand() }
     }
 
     /// Returns `true` if the receiver of the events is gone.
@@ -95,15 +146,21 @@ impl Sequence {
 
     /// Returns the number of pages it needs, beyond those in the cache, for all its tokens and the next one.
     pub(crate) fn pages_needed(&self, store: &PageStore) -> usize {
-        let tokens = (self.state.tokens.len() + 1).min(self.state.max_len);
-        let pages = tokens.div_ceil(PAGE_LEN);
-        pages - store.matching(self.tree, self.cacheable())
+        self.pages_for_all() - store.matching(self.tree, self.cacheable())
     }
 
-    /// Returns `true` if `other` is about to compute a page that this sequence could then share.
+    /// Returns the number of pages of all its tokens and the next one.
+    fn pages_for_all(&self) -> usize {
+        (self.state.tokens.len() + 1).min(self.state.max_len).div_ceil(PAGE_LEN)
+    }
+
+    /// Returns `true` if `other`, of the same caller, is about to compute a page that this sequence could then
+    /// share. Nobody waits for a caller whose share of a step it does not have.
     pub(crate) fn should_wait_for(&self, other: &Self, store: &PageStore) -> bool {
         let next = (store.matching(self.tree, self.cacheable()) + 1) * PAGE_LEN;
         self.tree == other.tree
+            && self.origin.party() == other.origin.party()
+            && other.is_moving
             && other.state.kv_len < next
             && self.cacheable().len() >= next
             && other.state.tokens.len() >= next
@@ -115,6 +172,8 @@ impl Sequence {
         self.held = store.find(self.tree, self.cacheable());
         self.state.kv_len = self.held.pages().len() * PAGE_LEN;
         let cached = self.state.kv_len.min(self.state.prompt_len);
+        self.is_moving = true;
+        self.place = None;
         if !self.started {
             self.started = true;
             send(&self.events, Event::Started { cached });
@@ -139,7 +198,7 @@ impl Sequence {
         store.release(std::mem::replace(&mut self.held, Held::nothing(self.tree)));
     }
 
-    pub(crate) fn demand(&self) -> TokenDemand {
+    fn demand(&self) -> TokenDemand {
         match &self.task {
             Task::Generate(generation) => generation.decoder.demand(&self.state),
             Task::Embed(pooler) => pooler.demand(&self.state),
@@ -254,10 +313,10 @@ impl Sequence {
         }
     }
 
-    /// Returns its request to the draft model, if it uses one.
-    pub(crate) fn draft_request(&mut self) -> Option<DraftRequest<'_>> {
+    /// Returns its request to the draft model, if it uses one, with `share` rows to verify the draft.
+    pub(crate) fn draft_request(&mut self, share: usize) -> Option<DraftRequest<'_>> {
         let Task::Generate(generation) = &mut self.task else { return None };
-        let len = generation.decoder.draft_len(&self.state)?;
+        let len = generation.decoder.draft_len(&self.state)?.min(share.saturating_sub(1));
         Some(DraftRequest {
             rank: self.rank,
             tree: self.tree,

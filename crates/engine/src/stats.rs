@@ -55,26 +55,4 @@ impl Stats {
     pub(crate) fn lock(&self) -> MutexGuard<'_, StatsSnapshot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Counts one more waiting request, unless there are `limit`. Returns `true` if it was counted.
-    pub(crate) fn enter_queue(&self, limit: usize) -> bool {
-        let mut stats = self.lock();
-        let has_room = stats.waiting < limit;
-        stats.waiting += usize::from(has_room);
-        has_room
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_queue_does_not_exceed_its_limit() {
-        let stats = Stats::new(1);
-        assert!(stats.enter_queue(2) && stats.enter_queue(2) && !stats.enter_queue(2));
-        stats.lock().waiting -= 1;
-        assert!(stats.enter_queue(2));
-        assert_eq!(stats.lock().waiting, 2);
-    }
 }

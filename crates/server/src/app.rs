@@ -1,14 +1,14 @@
 //! State that all requests share: the model, options, metrics, and shutdown.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use wf_core::{SamplingParams, TokenId};
-use wf_engine::{DecodeMode, Frontend};
+use wf_engine::{DecodeMode, Frontend, Origin};
 
 use crate::access::Caller;
 use crate::bodies::Bodies;
@@ -106,6 +106,7 @@ pub struct Shared {
     /// True once sequences must end, finished or not.
     stop: watch::Sender<bool>,
     salts: RandomState,
+    requests: AtomicU64,
 }
 
 impl std::ops::Deref for App {
@@ -129,6 +130,7 @@ impl App {
             draining: AtomicBool::new(false),
             stop: watch::Sender::new(false),
             salts: RandomState::new(),
+            requests: AtomicU64::new(0),
         }))
     }
 
@@ -167,7 +169,16 @@ impl Shared {
     /// Returns the salt that separates the prefix caches of callers. It is keyed anew in every process, so
     /// that no caller can aim at another's cache.
     pub(crate) fn salt(&self, caller: Caller, cache_salt: Option<&str>) -> u64 {
-        self.salts.hash_one((caller, cache_salt))
+        self.salts.hash_one((caller.key(), cache_salt))
+    }
+
+    /// Returns the origin of a new request: its caller, and a number of its own.
+    pub(crate) fn origin(&self, caller: Caller) -> Origin {
+        Origin {
+            caller: self.salts.hash_one((caller.key(), caller.peer())),
+            request: self.requests.fetch_add(1, Ordering::Relaxed),
+            tier: 0,
+        }
     }
 }
 

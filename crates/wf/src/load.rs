@@ -12,6 +12,10 @@ pub(crate) fn load(args: &LoadArgs) -> Result<()> {
     if let Some(tokens) = args.prefix {
         return print_prefix(&load::measure_prefix(args, tokens)?, args.json);
     }
+    if args.fairness {
+        let report = load::measure_fairness(args)?;
+        return if args.json { output::json(&report) } else { output::table(&report.rows()) };
+    }
     let report = load::run(args, prompts(args)?.as_deref())?;
     if !args.shared && !report.has_server_counts() {
         output::note("the server has no /metrics: its counts are not compared");

@@ -26,7 +26,7 @@ pub struct EmbeddingRequest {
     pub add_special_tokens: Option<bool>,
     /// Requests share the prefix cache only if they have the same salt.
     pub cache_salt: Option<String>,
-    /// Requests with a higher priority run first; 0 by default.
+    /// Among the requests of a caller, those with a higher priority run first; 0 by default.
     pub priority: Option<i32>,
     /// Fields without a type of their own.
     #[serde(flatten)]

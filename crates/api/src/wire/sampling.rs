@@ -37,7 +37,7 @@ pub struct Sampling {
     pub stream: Option<bool>,
     /// Options of the stream.
     pub stream_options: Option<StreamOptions>,
-    /// Requests with a higher priority run first; 0 by default.
+    /// Among the requests of a caller, those with a higher priority run first; 0 by default.
     pub priority: Option<i32>,
     /// Requests share the prefix cache only if they have the same salt.
     pub cache_salt: Option<String>,

@@ -27,17 +27,14 @@ impl Mode for Autoregressive {
 
 impl Decoder for Autoregressive {
     fn demand(&self, seq: &SeqState) -> TokenDemand {
-        let tokens = seq.pending().len();
-        TokenDemand { tokens, min_tokens: 1, is_prefill: tokens > 1 }
+        let is_prefill = seq.pending().len() > 1;
+        TokenDemand { tokens: max_run(seq), min_tokens: 1, is_prefill }
     }
 
     fn plan(&mut self, seq: &SeqState, budget: usize) -> Plan {
         let pending = seq.pending();
         let prompt_rows = prompt_rows(seq, pending.len());
-        let run = match prompt_rows {
-            0 => pending.len().min(budget),
-            _ => pending.len().min(budget).min(MAX_PROMPT_LOGPROB_ROWS),
-        };
+        let run = max_run(seq).min(budget);
         let mut scored: Vec<_> = (0..prompt_rows.min(run)).collect();
         if run == pending.len() {
             scored.push(run - 1);
@@ -63,6 +60,15 @@ impl Decoder for Autoregressive {
             outcome.commit.push(sampler.sample(row, seq.tokens.len())?);
         }
         Some(outcome)
+    }
+}
+
+/// Returns the number of pending tokens that one pass can run.
+fn max_run(seq: &SeqState) -> usize {
+    let pending = seq.pending().len();
+    match prompt_rows(seq, pending) {
+        0 => pending,
+        _ => pending.min(MAX_PROMPT_LOGPROB_ROWS),
     }
 }
 

@@ -53,7 +53,8 @@ Examples:
   wf load --requests 5000 --concurrency 64 --cancel 0.5 --check
                                                  half of the clients disconnect at a random moment
   wf load --hold 1000 --max-tokens 64            1000 streams open at once
-  wf load --prefix 1500                          speedup by the prefix cache"
+  wf load --prefix 1500                          speedup by the prefix cache
+  wf load --fairness                             wait of short requests beside greedy ones"
 )]
 pub struct LoadArgs {
     #[command(flatten)]
@@ -94,6 +95,21 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TOKENS", value_parser = parse::count::<usize>,
           help_heading = "Other measurements")]
     pub prefix: Option<usize>,
+
+    /// Measure the time to the first token of short requests beside callers that ask for as much as they can:
+    /// long replies, blocks, drafts, prompts
+    #[arg(long, conflicts_with_all = ["prefix", "hold", "rate"], help_heading = "Other measurements")]
+    pub fairness: bool,
+
+    /// API key of the others in --fairness [default: the same caller]
+    #[arg(
+        long,
+        value_name = "KEY",
+        hide_env_values = true,
+        requires = "fairness",
+        help_heading = "Other measurements"
+    )]
+    pub(super) abuser_key: Option<String>,
 
     /// Print a JSON object instead of a table
     #[arg(long, help_heading = "Report")]

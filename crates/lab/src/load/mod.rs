@@ -9,6 +9,7 @@ mod args;
 pub(crate) mod compare;
 pub(crate) mod counts;
 mod drive;
+pub(crate) mod fairness;
 mod plan;
 mod plot;
 pub(crate) mod prefix;
@@ -28,6 +29,7 @@ pub use self::args::{LoadArgs, ServerArgs};
 pub use self::compare::Difference;
 use self::counts::{Counts, ServerCounts};
 use self::drive::{Driver, Ending, Outcome};
+pub use self::fairness::FairnessReport;
 use self::plan::Job;
 pub use self::prefix::PrefixReport;
 pub use self::report::Report;
@@ -52,6 +54,16 @@ pub fn run(args: &LoadArgs, prompts: Option<&[String]>) -> Result<Report> {
 /// Measures the speedup of the prefix cache with a shared prefix of `tokens` tokens.
 pub fn measure_prefix(args: &LoadArgs, tokens: usize) -> Result<PrefixReport> {
     runtime()?.block_on(prefix::measure(&args.server.client()?, tokens))
+}
+
+/// Measures how long short requests wait beside callers that ask for as much as they can.
+pub fn measure_fairness(args: &LoadArgs) -> Result<FairnessReport> {
+    let client = args.server.client()?;
+    let abuser = match &args.abuser_key {
+        Some(key) => client.clone().with_api_key(key)?,
+        None => client.clone(),
+    };
+    runtime()?.block_on(fairness::measure(&client, &abuser))
 }
 
 /// One thread suffices: it is the server that computes.

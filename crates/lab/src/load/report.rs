@@ -101,7 +101,7 @@ impl Quantiles {
         Self { count: values.len(), p50, p90, p99, max }
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let Self { p50, p90, p99, max, .. } = self;
         match self.count {
             0 => "nothing was measured".to_owned(),

@@ -5,6 +5,8 @@ use subtle::{Choice, ConstantTimeEq};
 
 use axum::http::{HeaderMap, header};
 
+use super::caller::Caller;
+
 /// API keys. Without any, the server is open to everyone.
 #[derive(Clone, Default)]
 pub struct Keys(Vec<[u8; 32]>);
@@ -23,12 +25,12 @@ impl Keys {
     /// Identifies the caller, or returns `None` if the key is missing or wrong.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Option<Caller> {
         if self.is_empty() {
-            return Some(Caller([0; 32]));
+            return Some(Caller::new(None));
         }
         let given = digest(given_key(headers)?);
         // Every key is compared in full, so the time reveals nothing about any of them.
         let known = self.0.iter().fold(Choice::from(0), |known, key| known | key.ct_eq(&given));
-        bool::from(known).then_some(Caller(given))
+        bool::from(known).then_some(Caller::new(Some(given)))
     }
 }
 
@@ -37,10 +39,6 @@ impl std::fmt::Debug for Keys {
         write!(f, "{} keys", self.0.len())
     }
 }
-
-/// Sender of a request. Callers with different keys share no cache.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Caller([u8; 32]);
 
 fn given_key(headers: &HeaderMap) -> Option<&str> {
     let text = |name| headers.get(name)?.to_str().ok();

@@ -52,8 +52,12 @@ pub(crate) async fn embed(
     let tokens = texts.iter().map(|text| text.tokens.len()).sum::<usize>() as u32;
     let deadline = Instant::now() + app.options.limits.deadline;
     let one = |(at, text): (usize, Text)| {
-        let embed =
-            EmbeddingRequest { tokens: text.tokens, deadline: Some(deadline), ..template.clone() };
+        let embed = EmbeddingRequest {
+            tokens: text.tokens,
+            deadline: Some(deadline),
+            origin: cx.origin,
+            ..template.clone()
+        };
         embed_one(cx, embed, at > 0, deadline)
     };
     let vectors = stream::iter(texts.into_iter().enumerate()).map(one).buffered(CONCURRENCY);

@@ -20,7 +20,7 @@ use axum::http::Request;
 use wf_api::wire::{Sampling, Seed};
 use wf_core::{SamplingOverrides, SamplingParams, TokenId};
 use wf_engine::{
-    ChatOptions, DecodeSettings, FrontendError, GenerationRequest, ModelText, PromptInput,
+    ChatOptions, DecodeSettings, FrontendError, GenerationRequest, ModelText, Origin, PromptInput,
     random_seed,
 };
 use wf_text::ChatMessage;
@@ -42,6 +42,8 @@ pub(crate) struct Context {
     pub(crate) app: App,
     pub(crate) model: Arc<ServedModel>,
     pub(crate) caller: Caller,
+    /// Shares of the machine are divided between origins.
+    pub(crate) origin: Origin,
     pub(crate) request_id: String,
 }
 
@@ -52,7 +54,8 @@ impl Context {
         let caller = request.extensions().get::<Caller>().copied();
         let caller = caller.ok_or_else(ApiError::unauthorized)?;
         let request_id = request_id::of(request.extensions());
-        Ok(Self { app: app.clone(), model, caller, request_id })
+        let origin = app.origin(caller);
+        Ok(Self { app: app.clone(), model, caller, origin, request_id })
     }
 }
 
@@ -156,6 +159,7 @@ impl Generation {
             ignore_eos: s.ignore_eos.unwrap_or(false),
             cache_salt: cx.app.salt(cx.caller, s.cache_salt.as_deref()),
             priority: s.priority.unwrap_or(0),
+            origin: cx.origin,
             deadline: Some(Instant::now() + limits.deadline),
             ..GenerationRequest::new(PromptInput::Tokens(Vec::new()))
         };

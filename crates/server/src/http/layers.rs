@@ -13,6 +13,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use tracing::{Instrument, Span};
 
 use super::request_id;
+use crate::access::Peer;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::observe::trace::{record_status, request_span};
@@ -102,8 +103,9 @@ pub(crate) async fn authenticate(
     mut request: Request<Body>,
     next: Next,
 ) -> Response {
+    let peer = request.extensions().get::<Peer>().copied().unwrap_or_default();
     match app.options.keys.check(request.headers()) {
-        Some(caller) => drop(request.extensions_mut().insert(caller)),
+        Some(caller) => drop(request.extensions_mut().insert(caller.at(peer))),
         None if PUBLIC.contains(&request.uri().path()) => {}
         None => return ApiError::unauthorized().into_response(),
     }

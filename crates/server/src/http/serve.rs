@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::Response;
+use axum::http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -25,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::fault::FaultBodies;
 use super::idle::{HeadGuard, Requests, RunningBody};
 use super::stall::StallGuard;
-use crate::access::Tls;
+use crate::access::{Peer, Tls};
 use crate::app::{App, is_on};
 use crate::options::Limits;
 
@@ -109,7 +110,7 @@ pub(crate) async fn serve(
     loop {
         tokio::select! {
             accepted = connections.accept(&bound) => match accepted {
-                Ok((stream, permit)) => connections.spawn(stream, permit),
+                Ok((stream, peer, permit)) => connections.spawn(stream, peer, permit),
                 Err(error) => {
                     tracing::warn!(%error, "accepting a connection failed");
                     sleep(ACCEPT_RETRY).await;
@@ -135,18 +136,18 @@ trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
 
-async fn accept(bound: &Listener) -> io::Result<Stream> {
+async fn accept(bound: &Listener) -> io::Result<(Stream, Peer)> {
     match bound {
         Listener::Tcp(listener) => {
-            let (stream, _) = listener.accept().await?;
+            let (stream, address) = listener.accept().await?;
             // Tokens are small and must not wait for more of them.
             stream.set_nodelay(true)?;
             #[cfg(target_os = "linux")]
             socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(TCP_USER_TIMEOUT))?;
-            Ok(Box::new(stream))
+            Ok((Box::new(stream), Peer::new(address.ip())))
         }
         #[cfg(unix)]
-        Listener::Unix(listener, _) => Ok(Box::new(listener.accept().await?.0)),
+        Listener::Unix(listener, _) => Ok((Box::new(listener.accept().await?.0), Peer::default())),
     }
 }
 
@@ -169,13 +170,14 @@ impl Connections {
     }
 
     /// Accepts the next connection, once the limit permits one more.
-    async fn accept(&self, bound: &Listener) -> io::Result<(Stream, OwnedSemaphorePermit)> {
+    async fn accept(&self, bound: &Listener) -> io::Result<(Stream, Peer, OwnedSemaphorePermit)> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
-        Ok((accept(bound).await?, permit))
+        let (stream, peer) = accept(bound).await?;
+        Ok((stream, peer, permit))
     }
 
     /// Serves a connection in a task of its own, so that a slow handshake delays no other.
-    fn spawn(&self, stream: Stream, permit: OwnedSemaphorePermit) {
+    fn spawn(&self, stream: Stream, peer: Peer, permit: OwnedSemaphorePermit) {
         let (router, limits, tls) = (self.router.clone(), self.limits, self.tls.clone());
         let mut end = self.end.subscribe();
         tokio::spawn(async move {
@@ -185,7 +187,7 @@ impl Connections {
                 Some(tls) => encrypt(&tls, stream, limits.read_timeout, &mut end).await,
             };
             match stream {
-                Ok(stream) => serve_connection(stream, router, &limits, end).await,
+                Ok(stream) => serve_connection(stream, peer, router, &limits, end).await,
                 Err(error) => tracing::debug!(%error, "TLS handshake failed"),
             }
         });
@@ -217,6 +219,7 @@ async fn encrypt(
 
 async fn serve_connection(
     stream: Stream,
+    peer: Peer,
     router: Router,
     limits: &Limits,
     mut end: watch::Receiver<bool>,
@@ -227,7 +230,8 @@ async fn serve_connection(
     let stream = HeadGuard::new(stream, requests.clone(), limits.read_timeout);
     let io = TokioIo::new(StallGuard::new(FaultBodies::new(stream), limits.write_timeout));
     let router = TowerToHyperService::new(router);
-    let service = service_fn(move |request| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
         let running = requests.start();
         let response = router.call(request);
         async move {

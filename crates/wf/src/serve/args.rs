@@ -110,7 +110,7 @@ pub(crate) struct AccessArgs {
 #[derive(ClapArgs)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Maximum number of sequences computed at a time; others wait
+    /// Maximum number of sequences of a step; others wait or take turns
     #[arg(long, visible_alias = "max-sequences", value_name = "N", default_value = "32",
           value_parser = parse_count)]
     pub(crate) max_running: usize,

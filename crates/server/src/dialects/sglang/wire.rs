@@ -25,7 +25,7 @@ pub(super) struct GenerateRequest {
     pub(super) logprob_start_len: Option<i64>,
     /// Id of the request.
     pub(super) rid: Option<String>,
-    /// Requests with a higher priority run first; 0 by default.
+    /// Among the requests of a caller, those with a higher priority run first; 0 by default.
     pub(super) priority: Option<i32>,
     /// Fields without a type of their own.
     #[serde(flatten)]
