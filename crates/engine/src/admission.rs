@@ -16,8 +16,19 @@ pub(crate) struct Member {
     pub(crate) rank: Rank,
     /// Number of pages for all its tokens.
     pub(crate) pages: usize,
+    /// Limit on the pages of its caller, if there is one.
+    pub(crate) quota: Option<Quota>,
     /// True if it lacked pages for so long that it comes before all others.
     pub(crate) is_overdue: bool,
+}
+
+/// Limit on the pages of all running sequences of a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Quota {
+    /// Number of pages that the sequence may come to need.
+    pub(crate) pages: usize,
+    /// Maximum of the sum over the sequences of its caller.
+    pub(crate) max_pages: usize,
 }
 
 /// Numbers of sequences and pages that are shared.
@@ -82,7 +93,18 @@ impl Census {
         let own = self.count(|other| other.origin.party() == party);
         let part = (self.shared.sequences / self.callers).max(1);
         let is_first = || self.count(|other| other.origin == member.origin) == 0;
-        self.running.len() < self.shared.sequences || own < part || (own < 2 * part && is_first())
+        let has_place = self.running.len() < self.shared.sequences
+            || own < part
+            || (own < 2 * part && is_first());
+        has_place && member.quota.is_none_or(|quota| self.is_within(quota, party))
+    }
+
+    /// Returns `true` if the running sequences of a caller leave room for one more. Nothing is taken back from a
+    /// sequence that runs, so each counts as long as it may become.
+    fn is_within(&self, quota: Quota, party: Party) -> bool {
+        let own = self.running.iter().filter(|member| member.origin.party() == party);
+        let used: usize = own.filter_map(|member| member.quota).map(|quota| quota.pages).sum();
+        used + quota.pages <= quota.max_pages
     }
 
     /// Removes a sequence from those that may be next.
@@ -141,7 +163,8 @@ mod tests {
 
     fn member(caller: u64, request: u64, arrival: u64) -> Member {
         let origin = Origin { caller, request, tier: 0 };
-        Member { origin, rank: Rank::new(0, arrival), pages: 1, is_overdue: false }
+        let rank = Rank::new(0, arrival);
+        Member { origin, rank, pages: 1, quota: None, is_overdue: false }
     }
 
     /// Admits until nobody has a place. Returns the arrivals in order.
@@ -202,6 +225,16 @@ mod tests {
         assert_eq!(census.next(), Some(overdue));
         let given_up = std::iter::from_fn(|| census.preempt_for(&overdue)).count();
         assert_eq!(given_up, 3);
+    }
+
+    #[test]
+    fn a_quota_limits_the_pages_of_a_caller() {
+        let limited = |arrival, pages| {
+            let quota = Some(Quota { pages, max_pages: 10 });
+            Member { quota, ..member(1, arrival, arrival) }
+        };
+        let waiting = vec![limited(0, 4), limited(1, 4), limited(2, 4), member(2, 1, 3)];
+        assert_eq!(admit_all(&mut Census::new(SHARED, Vec::new(), waiting)), [0, 3, 1]);
     }
 
     #[test]

@@ -105,6 +105,7 @@ impl Frontend {
             cache_salt: request.cache_salt,
             priority: request.priority,
             origin: request.origin,
+            max_kv_tokens: request.max_kv_tokens,
         })?;
         Ok(TextStream::new(Arc::clone(&self.text), events, submitted, options))
     }

@@ -47,6 +47,8 @@ pub struct GenerationRequest {
     pub priority: i32,
     /// Caller and request, between which steps and pages are shared.
     pub origin: Origin,
+    /// Maximum number of tokens in the K/V cache of all running sequences of the caller.
+    pub max_kv_tokens: Option<usize>,
     /// Time at which the completion ends, finished or not.
     pub deadline: Option<Instant>,
 }

@@ -152,7 +152,7 @@ impl EngineHandle {
     pub fn submit(&self, mut request: Request) -> Result<Events, RequestError> {
         request.check(self.context_len, self.vocab_len)?;
         let decoder = request.decode.decoder(self.capabilities)?;
-        let room = self.context_len - request.prompt.len();
+        let room = request.room(self.context_len) - request.prompt.len();
         request.limits.max_tokens = request.limits.max_tokens.min(room);
         let len = self.context_len;
         let caller = request.origin.caller;

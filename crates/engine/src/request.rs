@@ -33,12 +33,14 @@ pub struct Request {
     pub priority: i32,
     /// Caller and request, between which steps and pages are shared.
     pub origin: Origin,
+    /// Maximum number of tokens in the K/V cache of all running sequences of the caller.
+    pub max_kv_tokens: Option<usize>,
 }
 
 impl Request {
     /// Checks the request against the context and the vocabulary of a model.
     pub(crate) fn check(&self, context_len: usize, vocab_len: usize) -> Result<(), RequestError> {
-        let (tokens, limit) = (self.prompt.len(), context_len);
+        let (tokens, limit) = (self.prompt.len(), self.room(context_len));
         // Without tokens to generate, the prompt may fill the context.
         let has_room = tokens < limit || (tokens == limit && self.limits.max_tokens == 0);
         if !has_room {
@@ -63,6 +65,11 @@ impl Request {
             }
         }
         Ok(self.sampling.check(vocab_len)?)
+    }
+
+    /// Returns the number of tokens that prompt and completion may have in a context.
+    pub(crate) fn room(&self, context_len: usize) -> usize {
+        self.max_kv_tokens.map_or(context_len, |max| max.min(context_len))
     }
 }
 
@@ -95,6 +102,8 @@ pub struct EmbeddingRequest {
     pub priority: i32,
     /// Caller and request, between which steps and pages are shared.
     pub origin: Origin,
+    /// Maximum number of tokens in the K/V cache of all running sequences of the caller.
+    pub max_kv_tokens: Option<usize>,
     /// Time at which the request is abandoned.
     pub deadline: Option<Instant>,
 }
@@ -109,13 +118,15 @@ impl EmbeddingRequest {
             cache_salt: 0,
             priority: 0,
             origin: Origin::default(),
+            max_kv_tokens: None,
             deadline: None,
         }
     }
 
     /// Checks the request against the context and the vocabulary of a model.
     pub(crate) fn check(&self, context_len: usize, vocab_len: usize) -> Result<(), RequestError> {
-        let (tokens, limit) = (self.tokens.len(), context_len);
+        let limit = self.max_kv_tokens.map_or(context_len, |max| max.min(context_len));
+        let tokens = self.tokens.len();
         if tokens > limit {
             return Err(RequestError::TextTooLong { tokens, limit });
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 use wf_model::{PAGE_LEN, Scoring, Segment, TokenId, Visibility};
 
-use crate::admission::Member;
+use crate::admission::{Member, Quota};
 use crate::decode::{Decoder, Plan, Rows, SeqState, TokenDemand};
 use crate::drafter::DraftRequest;
 use crate::fair::Claim;
@@ -27,6 +27,8 @@ pub(crate) struct Sequence {
     pub(crate) origin: Origin,
     /// Place in the queue, until it runs for the first time.
     place: Option<Place>,
+    /// Maximum number of tokens in the K/V cache of all running sequences of its caller.
+    max_kv_tokens: Option<usize>,
     pub(crate) state: SeqState,
     held: Held,
     tree: Tree,
@@ -68,13 +70,14 @@ impl Sequence {
     ) -> Self {
         let rank = Rank::new(request.priority, submission.arrival);
         let (origin, deadline) = (request.origin, request.limits.deadline);
+        let max_kv_tokens = request.max_kv_tokens;
         let tree = Tree { salt: request.cache_salt, visibility: decoder.context() };
         let max_tokens = request.limits.max_tokens;
         let mut state = SeqState::new(request.prompt.clone(), max_tokens, context_len);
         state.prompt_logprobs = request.prompt_logprobs.filter(|_| state.prompt_len > 1);
         let generation = Generation::new(request, decoder);
         let task = Task::Generate(Box::new(generation));
-        Self { deadline, ..Self::new(rank, origin, state, tree, task, submission) }
+        Self { deadline, max_kv_tokens, ..Self::new(rank, origin, state, tree, task, submission) }
     }
 
     pub(crate) fn embed(
@@ -86,9 +89,9 @@ impl Sequence {
         let tree = Tree { salt: request.cache_salt, visibility: pooler.visibility };
         let state = SeqState::new(request.tokens, 0, context_len);
         let rank = Rank::new(request.priority, submission.arrival);
-        let (origin, deadline) = (request.origin, request.deadline);
+        let EmbeddingRequest { origin, deadline, max_kv_tokens, .. } = request;
         let task = Task::Embed(pooler);
-        Self { deadline, ..Self::new(rank, origin, state, tree, task, submission) }
+        Self { deadline, max_kv_tokens, ..Self::new(rank, origin, state, tree, task, submission) }
     }
 
     fn new(
@@ -103,6 +106,7 @@ impl Sequence {
             rank,
             origin,
             place: Some(submission.place),
+            max_kv_tokens: None,
             state,
             held: Held::nothing(tree),
             tree,
@@ -123,6 +127,10 @@ impl Sequence {
             rank: self.rank,
             // A block or a draft reaches beyond the tokens.
             pages: self.pages_for_all().max(self.held.pages().len()),
+            quota: self.max_kv_tokens.map(|max| Quota {
+                pages: self.state.max_len.div_ceil(PAGE_LEN),
+                max_pages: max.div_ceil(PAGE_LEN),
+            }),
             is_overdue: self.steps_without_pages >= OVERDUE,
         }
     }

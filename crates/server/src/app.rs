@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use wf_core::{SamplingParams, TokenId};
 use wf_engine::{DecodeMode, Frontend, Origin};
 
-use crate::access::Caller;
+use crate::access::{Caller, Keys};
 use crate::bodies::Bodies;
 use crate::error::ApiError;
 use crate::observe::in_flight::InFlight;
@@ -101,6 +101,7 @@ pub struct Shared {
     pub(crate) bodies: Arc<Bodies>,
     /// Start of the server, in seconds since 1970.
     pub(crate) created: u64,
+    keys: RwLock<Keys>,
     model: OnceLock<Arc<ServedModel>>,
     draining: AtomicBool,
     /// True once sequences must end, finished or not.
@@ -122,6 +123,7 @@ impl App {
     pub fn new(options: ServerOptions) -> Self {
         Self(Arc::new(Shared {
             bodies: Arc::new(Bodies::new(options.limits.bodies_len)),
+            keys: RwLock::new(options.keys.clone()),
             options,
             metrics: Metrics::new(),
             in_flight: InFlight::default(),
@@ -139,12 +141,22 @@ impl App {
         self.metrics.watch(model.frontend.engine().clone());
         let _ = self.model.set(Arc::new(model));
     }
+
+    /// Replaces the API keys. Those that stay keep what they have used of their limits.
+    pub fn set_keys(&self, keys: Keys) {
+        let mut current = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        *current = current.replaced_by(keys);
+    }
 }
 
 impl Shared {
     pub(crate) fn model(&self) -> Result<&Arc<ServedModel>, ApiError> {
         let loading = || ApiError::unavailable("loading", "the model is still loading");
         self.model.get().ok_or_else(loading)
+    }
+
+    pub(crate) fn keys(&self) -> Keys {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Rejects requests that compute while the server is shutting down.
@@ -168,14 +180,19 @@ impl Shared {
 
     /// Returns the salt that separates the prefix caches of callers. It is keyed anew in every process, so
     /// that no caller can aim at another's cache.
-    pub(crate) fn salt(&self, caller: Caller, cache_salt: Option<&str>) -> u64 {
-        self.salts.hash_one((caller.key(), cache_salt))
+    pub(crate) fn salt(&self, caller: &Caller, cache_salt: Option<&str>) -> u64 {
+        self.salts.hash_one((caller.digest(), cache_salt))
+    }
+
+    /// Returns a number that stands for a caller in this process.
+    pub(crate) fn caller_id(&self, caller: &Caller) -> u64 {
+        self.salts.hash_one((caller.key().is_some(), caller.name()))
     }
 
     /// Returns the origin of a new request: its caller, and a number of its own.
-    pub(crate) fn origin(&self, caller: Caller) -> Origin {
+    pub(crate) fn origin(&self, caller: &Caller) -> Origin {
         Origin {
-            caller: self.salts.hash_one((caller.key(), caller.peer())),
+            caller: self.caller_id(caller),
             request: self.requests.fetch_add(1, Ordering::Relaxed),
             tier: 0,
         }

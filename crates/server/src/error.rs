@@ -8,6 +8,8 @@ use axum::response::{IntoResponse, Response};
 use wf_api::wire::{ErrorBody, ErrorDetail};
 use wf_engine::{FrontendError, RequestError};
 
+use crate::access::Refusal;
+
 /// The reason a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
@@ -80,6 +82,14 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, kind, code, message.into())
     }
 
+    /// Rejects a caller without a key for operators.
+    pub(crate) fn admin_only() -> Self {
+        let message =
+            "this needs a key for operators: start the server with --admin-key and send that key";
+        let (kind, code) = ("permission_error", "admin_key_required");
+        Self::new(StatusCode::FORBIDDEN, kind, code, message.into())
+    }
+
     pub(crate) fn internal() -> Self {
         let message = "internal error; other requests are not affected";
         let (kind, code) = ("server_error", "internal_error");
@@ -89,6 +99,15 @@ impl ApiError {
     pub(crate) fn busy(message: String) -> Self {
         let (status, retry_after) = (StatusCode::TOO_MANY_REQUESTS, Some(RETRY_WHEN_BUSY));
         Self { retry_after, ..Self::new(status, "rate_limit_error", "queue_full", message) }
+    }
+
+    /// Reports a limit of a key that is reached.
+    pub(crate) fn limited(key: &str, refusal: &Refusal) -> Self {
+        let Refusal { code, limit, retry_after } = refusal;
+        let message = format!("the limit of {key} is {limit}: try again in {retry_after} s");
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let retry_after = Some(*retry_after);
+        Self { retry_after, ..Self::new(status, "rate_limit_error", code, message) }
     }
 
     /// Reports a server that cannot serve at the moment.

@@ -23,7 +23,7 @@ use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{PropagateRequestIdLayer, SetRequestIdLayer};
 
-pub use access::{Hosts, Keys, Tls, TlsError};
+pub use access::{Hosts, Key, KeyLimits, Keys, Tls, TlsError};
 pub use app::{App, ServedModel};
 pub use http::layers::PUBLIC;
 pub use http::serve::{Listener, bind};

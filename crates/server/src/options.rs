@@ -9,7 +9,7 @@ use crate::access::{Hosts, Keys, Tls};
 /// Options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// API keys.
+    /// API keys at the start; [`crate::App::set_keys`] replaces them.
     pub keys: Keys,
     /// Host names and origins.
     pub hosts: Hosts,

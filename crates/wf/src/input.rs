@@ -36,7 +36,7 @@ pub(crate) fn read_keys(path: &Path) -> Result<Vec<String>> {
     let text = read_text_file(path).context("--api-key-file")?;
     let lines = text.lines().map(str::trim);
     let keys = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    Ok(keys.map(str::to_owned).collect())
+    Ok(keys.map(|line| wf_server::Key::split(line).0.to_owned()).collect())
 }
 
 pub(crate) fn read_tokenizer_file(path: &Path) -> Result<Vec<u8>> {

@@ -185,3 +185,34 @@ fn one_signal_stops_gracefully_and_two_at_once() {
     server.signal("-INT");
     assert_eq!(server.child.wait().unwrap().code(), Some(130));
 }
+
+#[cfg(unix)]
+#[test]
+fn keys_and_their_limits_are_read_again_on_a_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys");
+    let file = keys.to_str().unwrap();
+    std::fs::write(&keys, "first\n").unwrap();
+    let server = start(&mut command(&["--port", "0", "--api-key-file", file]));
+    let status = |key: &str| {
+        let answer = server.get("/v1/models", &format!("authorization: Bearer {key}\r\n"));
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!((status("first"), status("second")), ("200".into(), "401".into()));
+    std::fs::write(&keys, "second name=bob requests-per-minute=100\n").unwrap();
+    server.signal("-HUP");
+    while status("second") != "200" {
+        std::thread::yield_now();
+    }
+    assert_eq!(status("first"), "401");
+    // A file with an error changes nothing.
+    std::fs::write(&keys, "third requests=none\n").unwrap();
+    server.signal("-HUP");
+    assert_eq!((status("third"), status("second")), ("401".into(), "200".into()));
+    let (code, message) = fails(&mut command(&["--port", "0", "--api-key-file", file]));
+    assert_eq!(code, 1);
+    assert!(
+        message.contains("line 1: requests is \"none\"") && !message.contains("third"),
+        "{message}"
+    );
+}

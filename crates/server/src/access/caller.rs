@@ -1,6 +1,14 @@
 //! The sender of a request: its API key, or else its address.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::http::HeaderMap;
+
+use super::keys::{Key, KnownKey};
+use super::usage::{Permit, Refusal};
 
 /// Address of a client, without the part that the client chooses freely.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,31 +27,52 @@ impl Peer {
     }
 }
 
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(address) => address.fmt(f),
+            None => f.write_str("local"),
+        }
+    }
+}
+
 /// Sender of a request. Callers with different keys share no cache.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Caller {
-    key: Option<[u8; 32]>,
+    known: Option<Arc<KnownKey>>,
     peer: Peer,
 }
 
 impl Caller {
-    /// Creates a caller with the digest of its key, or without a key.
-    pub(super) fn new(key: Option<[u8; 32]>) -> Self {
-        Self { key, peer: Peer::default() }
+    pub(crate) fn new(known: Option<Arc<KnownKey>>, peer: Peer) -> Self {
+        Self { known, peer }
     }
 
-    pub(crate) fn at(self, peer: Peer) -> Self {
-        Self { peer, ..self }
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.known.as_ref().map(|known| &known.key)
     }
 
-    /// Returns the digest of its key.
-    pub(crate) fn key(&self) -> Option<[u8; 32]> {
-        self.key
+    /// Returns the digest of its key, which separates caches.
+    pub(crate) fn digest(&self) -> Option<[u8; 32]> {
+        self.known.as_ref().map(|known| known.digest())
     }
 
-    /// Returns the address of a caller without a key, which stands for it.
-    pub(crate) fn peer(&self) -> Option<Peer> {
-        self.key.is_none().then_some(self.peer)
+    /// Returns its name: that of its key, or else its address.
+    pub(crate) fn name(&self) -> String {
+        self.key().map_or_else(|| self.peer.to_string(), |key| key.name.clone())
+    }
+
+    /// Begins a request if the limits of its key allow one more.
+    pub(crate) fn begin(&self) -> Result<Option<Permit>, Refusal> {
+        let begin = |known: &Arc<KnownKey>| known.usage.begin(&known.key.limits, Instant::now());
+        self.known.as_ref().map(begin).transpose()
+    }
+
+    /// Adds headers that tell how much of its limits is left.
+    pub(crate) fn write_headers(&self, headers: &mut HeaderMap) {
+        if let Some(known) = &self.known {
+            known.usage.write_headers(&known.key.limits, Instant::now(), headers);
+        }
     }
 }
 

@@ -5,8 +5,10 @@ mod hosts;
 mod keys;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
+mod usage;
 
 pub(crate) use caller::{Caller, Peer};
 pub use hosts::Hosts;
-pub use keys::Keys;
+pub use keys::{Key, KeyLimits, Keys};
 pub use tls::{Tls, TlsError};
+pub(crate) use usage::{Permit, Refusal};

@@ -45,7 +45,7 @@ async fn generate<D: Dialect>(app: App, request: Request<Body>) -> Result<Respon
     let request = read_json(request, &app).await?;
     let respond = async {
         let (dialect, mut generation) = D::read(request, &cx)?;
-        let prompts = generation.tokenize(&cx.model).await?;
+        let prompts = generation.tokenize(&cx).await?;
         generation.compile(&cx.model).await?;
         let sequences = Sequences::start(&cx, &generation, prompts)?;
         let writer = dialect.writer(&cx, &generation, &sequences);

@@ -48,14 +48,15 @@ pub(crate) async fn embed(
     let texts = model
         .run(move |frontend| texts(field, input, |text| to_ids(frontend.text(), text)))
         .await?;
-    texts.iter().try_for_each(|text| check(model, text))?;
+    texts.iter().try_for_each(|text| check(cx, text))?;
     let tokens = texts.iter().map(|text| text.tokens.len()).sum::<usize>() as u32;
     let deadline = Instant::now() + app.options.limits.deadline;
     let one = |(at, text): (usize, Text)| {
         let embed = EmbeddingRequest {
             tokens: text.tokens,
             deadline: Some(deadline),
-            origin: cx.origin,
+            origin: cx.origin(template.priority),
+            max_kv_tokens: cx.max_kv_tokens(),
             ..template.clone()
         };
         embed_one(cx, embed, at > 0, deadline)
@@ -76,8 +77,8 @@ async fn embed_one(
     deadline: Instant,
 ) -> Result<Vec<f32>, ApiError> {
     let (app, len) = (&cx.app, embed.tokens.len());
-    let entry = app.in_flight.enter(&cx.request_id, len);
-    app.metrics.count_prompt(len, 1);
+    let entry = cx.enter(len);
+    cx.meter().count_prompt(len, 1);
     let mut ended = Ended { app, reason: "abort" };
     let vector = match start(&cx.model, embed, has_begun, deadline).await {
         Ok(embedding) => {
@@ -145,13 +146,13 @@ fn check_count(app: &App, field: &str, input: &Prompt) -> Result<(), ApiError> {
 }
 
 /// Rejects texts that the engine would reject, under their names in the request and before any is computed.
-fn check(model: &ServedModel, text: &Text) -> Result<(), ApiError> {
+fn check(cx: &Context, text: &Text) -> Result<(), ApiError> {
     let (field, tokens) = (&text.field, &text.tokens);
     if tokens.is_empty() {
         return Err(ApiError::at(field, "must have at least one token"));
     }
-    model.check_tokens(field, tokens)?;
-    let (len, context_len) = (tokens.len(), model.frontend.context_len());
+    cx.model.check_tokens(field, tokens)?;
+    let (len, context_len) = (tokens.len(), cx.context_len());
     if len > context_len {
         let message =
             format!("{field} has {len} tokens, which exceeds the context of {context_len} tokens");

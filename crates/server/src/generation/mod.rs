@@ -13,7 +13,7 @@ pub(crate) mod sequences;
 pub(crate) mod tools;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::Request;
@@ -25,10 +25,11 @@ use wf_engine::{
 };
 use wf_text::ChatMessage;
 
-use crate::access::Caller;
+use crate::access::{Caller, Key, Permit};
 use crate::app::{App, ServedModel};
 use crate::error::ApiError;
 use crate::http::request_id;
+use crate::observe::in_flight::InFlightGuard;
 use crate::options::Limits;
 use constraint::Constraint;
 use fields::{check_count, check_range};
@@ -42,8 +43,10 @@ pub(crate) struct Context {
     pub(crate) app: App,
     pub(crate) model: Arc<ServedModel>,
     pub(crate) caller: Caller,
+    /// Place among the requests of its key, until the last copy is dropped.
+    permit: Option<Arc<Permit>>,
     /// Shares of the machine are divided between origins.
-    pub(crate) origin: Origin,
+    origin: Origin,
     pub(crate) request_id: String,
 }
 
@@ -51,11 +54,75 @@ impl Context {
     /// Rejects the request while the model is loading.
     pub(crate) fn new(app: &App, request: &Request<Body>) -> Result<Self, ApiError> {
         let model = Arc::clone(app.model()?);
-        let caller = request.extensions().get::<Caller>().copied();
+        let caller = request.extensions().get::<Caller>().cloned();
         let caller = caller.ok_or_else(ApiError::unauthorized)?;
+        let limited = |refusal| ApiError::limited(&caller.name(), &refusal);
+        let permit = caller.begin().map_err(limited)?.map(Arc::new);
         let request_id = request_id::of(request.extensions());
-        let origin = app.origin(caller);
-        Ok(Self { app: app.clone(), model, caller, origin, request_id })
+        let origin = app.origin(&caller);
+        Ok(Self { app: app.clone(), model, caller, permit, origin, request_id })
+    }
+}
+
+impl Context {
+    /// Returns the origin of a sequence of this request. A priority counts among all callers if the key may set it.
+    pub(crate) fn origin(&self, priority: i32) -> Origin {
+        let tier =
+            if self.caller.key().is_some_and(|key| key.may_prioritize) { priority } else { 0 };
+        Origin { tier, ..self.origin }
+    }
+
+    /// Adds a sequence to the list of those in flight.
+    pub(crate) fn enter(&self, prompt_tokens: usize) -> InFlightGuard {
+        self.app.in_flight.enter(&self.request_id, self.origin.caller, prompt_tokens)
+    }
+
+    /// Returns the number of tokens that the key may have in the KV cache, if it is limited.
+    pub(crate) fn max_kv_tokens(&self) -> Option<usize> {
+        let share = self.caller.key()?.limits.kv_share?;
+        Some((self.model.frontend.engine().kv_tokens() as f64 * share) as usize)
+    }
+
+    /// Returns the maximum number of tokens of prompt and completion.
+    pub(crate) fn context_len(&self) -> usize {
+        let context_len = self.model.frontend.context_len();
+        self.max_kv_tokens().map_or(context_len, |max| max.min(context_len))
+    }
+
+    /// Returns the counters of what this request uses.
+    pub(crate) fn meter(&self) -> Meter {
+        let key = self.caller.key().map(|key: &Key| key.name.clone());
+        Meter { app: self.app.clone(), key, permit: self.permit.clone() }
+    }
+}
+
+/// Counts the tokens of a request, in total and for its key. The request ends with its last meter.
+#[derive(Clone)]
+pub(crate) struct Meter {
+    pub(crate) app: App,
+    key: Option<String>,
+    permit: Option<Arc<Permit>>,
+}
+
+impl Meter {
+    /// Counts a prompt with `choices` completions.
+    pub(crate) fn count_prompt(&self, tokens: usize, choices: usize) {
+        self.app.metrics.count_prompt(tokens, choices);
+        self.spend(tokens, 0);
+    }
+
+    pub(crate) fn count_token(&self, since_arrival: Duration, since_last: Option<Duration>) {
+        self.app.metrics.count_token(since_arrival, since_last);
+        self.spend(0, 1);
+    }
+
+    fn spend(&self, prompt: usize, completion: usize) {
+        if let Some(permit) = &self.permit {
+            permit.spend_tokens(prompt + completion);
+        }
+        if let Some(key) = &self.key {
+            self.app.metrics.count_key_tokens(key, prompt, completion);
+        }
     }
 }
 
@@ -157,9 +224,10 @@ impl Generation {
             stop: stop_strings(s.stop.map(Vec::from).unwrap_or_default(), limits)?,
             stop_tokens: stop_tokens(&cx.model, s.stop_token_ids.unwrap_or_default(), limits)?,
             ignore_eos: s.ignore_eos.unwrap_or(false),
-            cache_salt: cx.app.salt(cx.caller, s.cache_salt.as_deref()),
+            cache_salt: cx.app.salt(&cx.caller, s.cache_salt.as_deref()),
             priority: s.priority.unwrap_or(0),
-            origin: cx.origin,
+            origin: cx.origin(s.priority.unwrap_or(0)),
+            max_kv_tokens: cx.max_kv_tokens(),
             deadline: Some(Instant::now() + limits.deadline),
             ..GenerationRequest::new(PromptInput::Tokens(Vec::new()))
         };
@@ -180,12 +248,10 @@ impl Generation {
     }
 
     /// Tokenizes the prompts and checks that the context has room for them and for the output.
-    pub(crate) async fn tokenize(
-        &mut self,
-        model: &ServedModel,
-    ) -> Result<Vec<Vec<TokenId>>, ApiError> {
-        let prompts = std::mem::replace(&mut self.prompt, Prompt::Empty).tokenize(model).await?;
-        let context_len = model.frontend.context_len();
+    pub(crate) async fn tokenize(&mut self, cx: &Context) -> Result<Vec<Vec<TokenId>>, ApiError> {
+        let prompt = std::mem::replace(&mut self.prompt, Prompt::Empty);
+        let prompts = prompt.tokenize(&cx.model).await?;
+        let context_len = cx.context_len();
         let prompt_len = prompts.iter().map(Vec::len).max().unwrap_or(0);
         if self.clamp_max_tokens {
             let room = context_len.saturating_sub(prompt_len).max(1);

@@ -10,8 +10,7 @@ use wf_api::wire::{Progress, PromptTokensDetails, Timings, Usage};
 use wf_engine::{Finish, Frontend, FrontendError, TextEvent, TextStream, TokenId};
 use wf_text::{Tokenizer, ToolCallEvent, ToolCallParser};
 
-use super::{Context, Generation};
-use crate::app::App;
+use super::{Context, Generation, Meter};
 use crate::error::ApiError;
 use crate::observe::in_flight::InFlightGuard;
 use crate::observe::trace::record_generation;
@@ -48,7 +47,7 @@ pub(crate) struct Sequences {
 struct Sequence {
     stream: TextStream,
     parser: Option<ToolCallParser>,
-    app: App,
+    meter: Meter,
     entry: InFlightGuard,
     arrived: Instant,
     last_token: Option<Instant>,
@@ -71,13 +70,13 @@ impl Sequences {
         let mut sequences = Vec::with_capacity(prompts.len() * generation.choices as usize);
         for prompt in prompts {
             for choice in 0..generation.choices {
-                let entry = cx.app.in_flight.enter(&cx.request_id, prompt.len());
+                let entry = cx.enter(prompt.len());
                 let mut settings = generation.settings.clone();
                 settings.sampling.choice = choice;
                 sequences.push(Sequence {
                     stream: frontend.generate_from(prompt.clone(), settings)?,
                     parser: generation.tools.as_ref().map(|tools| tools.parser(format)),
-                    app: cx.app.clone(),
+                    meter: cx.meter(),
                     entry,
                     arrived,
                     last_token: None,
@@ -173,23 +172,23 @@ impl Sequence {
             Ok(TextEvent::Started { .. }) => {
                 self.entry.start();
                 if self.counts_prompt {
-                    self.app.metrics.count_prompt(self.stream.prompt_ids().len(), choices);
+                    self.meter.count_prompt(self.stream.prompt_ids().len(), choices);
                 }
             }
             Ok(TextEvent::Text { token: Some(_), .. }) => {
                 let now = Instant::now();
                 let since_last = self.last_token.map(|last| now - last);
-                self.app.metrics.count_token(now - self.arrived, since_last);
+                self.meter.count_token(now - self.arrived, since_last);
                 self.last_token = Some(now);
                 self.entry.count_token();
             }
             Ok(TextEvent::Done(Finish { reason, timings, .. })) => {
                 self.finish_reason = Some(reason.name());
-                self.app.metrics.count_end(reason.name(), Some(timings));
+                self.meter.app.metrics.count_end(reason.name(), Some(timings));
             }
             Err(_) => {
                 self.finish_reason = Some("error");
-                self.app.metrics.count_end("error", None);
+                self.meter.app.metrics.count_end("error", None);
             }
             Ok(_) => {}
         }
@@ -212,7 +211,7 @@ impl Sequence {
 impl Drop for Sequence {
     fn drop(&mut self) {
         if self.finish_reason.is_none() {
-            self.app.metrics.count_end(ABORTED, None);
+            self.meter.app.metrics.count_end(ABORTED, None);
         }
     }
 }

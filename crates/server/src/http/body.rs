@@ -24,8 +24,8 @@ pub(crate) async fn read_json<T: DeserializeOwned + Send + 'static>(
 ) -> Result<T, ApiError> {
     let (head, body) = request.into_parts();
     check_type(&head.headers)?;
-    let caller = head.extensions.get::<Caller>().copied().ok_or_else(ApiError::unauthorized)?;
-    let mut hold = app.bodies.hold(caller);
+    let caller = head.extensions.get::<Caller>().ok_or_else(ApiError::unauthorized)?;
+    let mut hold = app.bodies.hold(caller.name());
     let limits = app.options.limits;
     let bytes = read(body, &head.headers, &limits, &mut hold).await?;
     app.bodies.parse(bytes, move |bytes| parse(bytes, &limits)).await

@@ -13,7 +13,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use tracing::{Instrument, Span};
 
 use super::request_id;
-use crate::access::Peer;
+use crate::access::{Caller, Peer};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::observe::trace::{record_status, request_span};
@@ -104,12 +104,18 @@ pub(crate) async fn authenticate(
     next: Next,
 ) -> Response {
     let peer = request.extensions().get::<Peer>().copied().unwrap_or_default();
-    match app.options.keys.check(request.headers()) {
-        Some(caller) => drop(request.extensions_mut().insert(caller.at(peer))),
-        None if PUBLIC.contains(&request.uri().path()) => {}
-        None => return ApiError::unauthorized().into_response(),
+    let caller = match app.keys().check(request.headers()) {
+        Ok(key) => Caller::new(key, peer),
+        Err(_) if PUBLIC.contains(&request.uri().path()) => return next.run(request).await,
+        Err(_) => return ApiError::unauthorized().into_response(),
+    };
+    request.extensions_mut().insert(caller.clone());
+    let mut response = next.run(request).await;
+    caller.write_headers(response.headers_mut());
+    if let Some(key) = caller.key() {
+        app.metrics.count_key_response(&key.name, response.status().as_u16());
     }
-    next.run(request).await
+    response
 }
 
 pub(crate) async fn unknown_route() -> ApiError {

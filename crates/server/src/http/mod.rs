@@ -9,3 +9,4 @@ pub(crate) mod request_id;
 pub(crate) mod routes;
 pub(crate) mod serve;
 mod stall;
+pub(crate) mod viewer;

@@ -133,6 +133,12 @@ impl Routes {
         self
     }
 
+    /// Adds another path of a route that shows more to operators, which is not described.
+    pub(crate) fn alias_route(mut self, path: &str, handler: MethodRouter<App>) -> Self {
+        self.router = self.router.route(path, handler);
+        self
+    }
+
     pub(crate) fn merge(mut self, other: Self) -> Self {
         self.router = self.router.merge(other.router);
         self.paths.extend(other.paths);

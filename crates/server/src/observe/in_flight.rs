@@ -17,6 +17,8 @@ struct Table {
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) request_id: String,
+    /// Number that stands for the caller.
+    pub(crate) caller: u64,
     pub(crate) prompt_tokens: usize,
     pub(crate) completion_tokens: usize,
     pub(crate) since: Instant,
@@ -57,9 +59,15 @@ impl InFlight {
         self.table().entries.iter().map(|(id, entry)| (*id, entry.clone())).collect()
     }
 
-    pub(crate) fn enter(&self, request_id: &str, prompt_tokens: usize) -> InFlightGuard {
+    pub(crate) fn enter(
+        &self,
+        request_id: &str,
+        caller: u64,
+        prompt_tokens: usize,
+    ) -> InFlightGuard {
         let entry = Entry {
             request_id: request_id.to_owned(),
+            caller,
             prompt_tokens,
             completion_tokens: 0,
             since: Instant::now(),

@@ -39,6 +39,17 @@ struct ResponseLabels {
     status: u16,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KeyLabels {
+    key: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KeyResponseLabels {
+    key: String,
+    status: u16,
+}
+
 /// Name, help text and buckets of each histogram, in the order of [`Observed`].
 const HISTOGRAMS: [(&str, &str, &[f64]); 10] = [
     ("time_to_first_token_seconds", "Time from arrival to the first token", FIRST_TOKEN_SECONDS),
@@ -76,6 +87,9 @@ pub(crate) struct Metrics {
     finished: Family<FinishLabels, Counter>,
     responses: Family<ResponseLabels, Counter>,
     panics: Counter,
+    key_responses: Family<KeyResponseLabels, Counter>,
+    key_prompt_tokens: Family<KeyLabels, Counter>,
+    key_generation_tokens: Family<KeyLabels, Counter>,
     histograms: [Histogram; HISTOGRAMS.len()],
 }
 
@@ -94,6 +108,24 @@ impl Metrics {
                 Family::default,
             ),
             panics: add(r, "panics", "Requests that ended in a panic", Counter::default),
+            key_responses: add(
+                r,
+                "key_requests",
+                "HTTP requests by name of the API key and status",
+                Family::default,
+            ),
+            key_prompt_tokens: add(
+                r,
+                "key_prompt_tokens",
+                "Prompt tokens by name of the API key",
+                Family::default,
+            ),
+            key_generation_tokens: add(
+                r,
+                "key_generation_tokens",
+                "Generated tokens by name of the API key",
+                Family::default,
+            ),
             histograms: HISTOGRAMS.map(|(name, help, buckets)| {
                 add(r, name, help, || Histogram::new(buckets.iter().copied()))
             }),
@@ -121,6 +153,17 @@ impl Metrics {
     pub(crate) fn count_response(&self, handler: &str, status: u16) {
         let responses = ResponseLabels { handler: handler.to_owned(), status };
         self.responses.get_or_create(&responses).inc();
+    }
+
+    pub(crate) fn count_key_response(&self, key: &str, status: u16) {
+        let labels = KeyResponseLabels { key: key.to_owned(), status };
+        self.key_responses.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn count_key_tokens(&self, key: &str, prompt: usize, completion: usize) {
+        let labels = KeyLabels { key: key.to_owned() };
+        self.key_prompt_tokens.get_or_create(&labels).inc_by(prompt as u64);
+        self.key_generation_tokens.get_or_create(&labels).inc_by(completion as u64);
     }
 
     pub(crate) fn count_panic(&self) {

@@ -29,7 +29,7 @@ pub(super) async fn embeddings(
     let template = EmbeddingRequest {
         pooling: request.pooling.as_deref().map(pooling).transpose()?,
         dimensions: request.dimensions.map(|dimensions| dimensions as usize),
-        cache_salt: cx.app.salt(cx.caller, request.cache_salt.as_deref()),
+        cache_salt: cx.app.salt(&cx.caller, request.cache_salt.as_deref()),
         priority: request.priority.unwrap_or(0),
         ..EmbeddingRequest::new(Vec::new())
     };

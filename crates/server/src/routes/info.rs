@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 use wf_core::{SamplingOverrides, SamplingParams};
@@ -9,6 +10,7 @@ use wf_engine::{Capabilities, DecodeMode, MODES, UnmaskRule};
 
 use crate::app::{App, ServedModel};
 use crate::error::ApiError;
+use crate::http::viewer::Viewer;
 
 /// Model, defaults and limits.
 #[derive(Serialize, ToSchema)]
@@ -23,7 +25,7 @@ pub(super) struct Props {
     decode: DecodeInfo,
     /// Maximum number of sequences that run at once.
     total_slots: usize,
-    /// File or directory of the model.
+    /// File or directory of the model, for operators; its name for others.
     model_path: String,
     /// Names of the model.
     model_names: Vec<String>,
@@ -123,10 +125,11 @@ struct PropLimits {
     deadline_seconds: u64,
 }
 
-pub(super) async fn props(app: App) -> Result<Props, ApiError> {
+pub(super) async fn props(viewer: Viewer) -> Result<Json<Props>, ApiError> {
+    let app = &viewer.app;
     let model = app.model()?;
     let (text, limits, defaults) = (model.frontend.text(), &app.options.limits, &model.defaults);
-    Ok(Props {
+    Ok(Json(Props {
         default_generation_settings: Defaults {
             n_ctx: model.frontend.context_len(),
             params: SamplingOverrides::from(defaults),
@@ -147,7 +150,7 @@ pub(super) async fn props(app: App) -> Result<Props, ApiError> {
         },
         decode: decode_info(model),
         total_slots: model.max_running,
-        model_path: model.path.clone(),
+        model_path: viewer.reveal(&model.path, model.name()),
         model_names: model.names.clone(),
         model_digest: model.digest.clone(),
         architecture: model.architecture.clone(),
@@ -160,7 +163,7 @@ pub(super) async fn props(app: App) -> Result<Props, ApiError> {
         kv_tokens: model.frontend.engine().kv_tokens(),
         system_fingerprint: model.fingerprint(),
         build_info: VERSION.to_owned(),
-    })
+    }))
 }
 
 /// Decoding modes.
@@ -218,8 +221,11 @@ pub(super) struct Slot {
     seconds: f64,
 }
 
-pub(super) async fn slots(app: App) -> Result<Vec<Slot>, ApiError> {
-    let slots = app.in_flight.list().into_iter().map(|(id, entry)| Slot {
+pub(super) async fn slots(viewer: Viewer) -> Result<Json<Vec<Slot>>, ApiError> {
+    let (sees_all, caller) = (viewer.is_admin(), viewer.caller_id());
+    let all = viewer.app.in_flight.list().into_iter();
+    let visible = all.filter(|(_, entry)| sees_all || Some(entry.caller) == caller);
+    let slots = visible.map(|(id, entry)| Slot {
         id,
         seconds: entry.since.elapsed().as_secs_f64(),
         request_id: entry.request_id,
@@ -227,7 +233,7 @@ pub(super) async fn slots(app: App) -> Result<Vec<Slot>, ApiError> {
         n_prompt_tokens: entry.prompt_tokens,
         n_decoded: entry.completion_tokens,
     });
-    Ok(slots.collect())
+    Ok(Json(slots.collect()))
 }
 
 /// Version of the server.

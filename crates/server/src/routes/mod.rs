@@ -15,6 +15,7 @@ use wf_api::wire::{ErrorBody, ModelCard};
 
 use crate::app::App;
 use crate::http::routes::{Doc, JSON, Routes};
+use info::{Props, Slot};
 
 /// Returns the routes that the OpenAPI document describes.
 pub(crate) fn api() -> Routes {
@@ -55,7 +56,7 @@ pub(crate) fn api() -> Routes {
 fn operations() -> Routes {
     let ready = "The server is ready; while the model is loading or the server is shutting down, the status is 503";
     let props = "Model, defaults and limits";
-    let slots = "All sequences, oldest first";
+    let slots = "The sequences, oldest first";
     let metrics = "Counters, gauges and histograms";
     Routes::new::<ErrorBody>("Operations")
         .get(
@@ -78,8 +79,20 @@ fn operations() -> Routes {
             "application/openmetrics-text",
             get(health::metrics),
         )
-        .get("/props", Doc("props", "Returns model, defaults and limits.", props), info::props)
-        .get("/slots", Doc("slots", "Lists the sequences in flight.", slots), info::slots)
+        .route::<Props>(
+            "get",
+            "/props",
+            Doc("props", "Returns model, defaults and limits.", props),
+            JSON,
+            get(info::props),
+        )
+        .route::<Vec<Slot>>(
+            "get",
+            "/slots",
+            Doc("slots", "Lists the caller's sequences in flight; for operators, all.", slots),
+            JSON,
+            get(info::slots),
+        )
         .get(
             "/version",
             Doc("version", "Returns the version of the server.", "The version"),

@@ -4,11 +4,12 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 use tower::ServiceExt;
-use wf_server::{App, Hosts, Keys, PUBLIC, ServerOptions, router};
+use wf_engine::{Frontend, KvCapacity, RunOptions};
+use wf_server::{App, Hosts, Key, Keys, PUBLIC, ServerOptions, router};
 
 use crate::support::{
-    CHAT, COMPLETE, METHODS, app, bytes, call, concrete, frontend, get, options, post, rejection,
-    server, with_key,
+    CHAT, COMPLETE, METHODS, app, bytes, call, concrete, frontend, get, open, options, post,
+    rejection, server, with_key,
 };
 
 fn guarded() -> axum::Router {
@@ -169,4 +170,63 @@ async fn a_server_without_a_model_is_loading() {
     }
     let response = server.oneshot(get("/livez")).await.unwrap();
     assert_eq!(response.status(), 200);
+}
+
+/// A model of its own: others need their cached prompts.
+fn own_frontend() -> Frontend {
+    let kv_capacity = KvCapacity::Contexts { count: 1, max_bytes: None };
+    open(&RunOptions { threads: 1, kv_capacity, ..RunOptions::default() })
+}
+
+/// A server with keys of two users and of an operator, and a stream of the first user.
+async fn with_stream_of_alice() -> (axum::Router, axum::http::Response<Body>) {
+    let keys = Keys::from_keys([Key::new("alice"), Key::new("bob"), Key::admin("root")]);
+    let server = router(&app(ServerOptions { keys, ..options() }, own_frontend()));
+    let body = json!({"prompt": [5, 6], "max_tokens": 500, "ignore_eos": true, "stream": true});
+    let stream = with_key(post(COMPLETE, body.to_string()), "alice");
+    let stream = server.clone().oneshot(stream).await.unwrap();
+    assert_eq!(stream.status(), 200);
+    (server, stream)
+}
+
+#[tokio::test]
+async fn sequences_are_shown_to_their_caller_and_to_operators() {
+    let (server, _stream) = with_stream_of_alice().await;
+    for (key, count) in [("alice", 1), ("bob", 0), ("root", 1)] {
+        let (status, slots) = call(&server, with_key(get("/slots"), key)).await;
+        assert_eq!((status, slots.as_array().unwrap().len()), (200, count), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn only_operators_flush_the_cache_and_see_paths() {
+    let (server, _stream) = with_stream_of_alice().await;
+    let (status, code, _) = rejection(&server, with_key(post("/flush_cache", ""), "bob")).await;
+    assert_eq!((status, code.as_str()), (403, "admin_key_required"));
+    let flush = with_key(post("/flush_cache", ""), "root");
+    assert_eq!(server.clone().oneshot(flush).await.unwrap().status(), 200);
+    for path in ["/props", "/server_info", "/get_server_info", "/model_info", "/get_model_info"] {
+        let model_path = async |key| {
+            let (status, info) = call(&server, with_key(get(path), key)).await;
+            assert_eq!(status, 200);
+            info["model_path"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(
+            (model_path("bob").await.as_str(), model_path("root").await.as_str()),
+            ("demo", "demo.gguf")
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_open_server_trusts_its_own_machine_only() {
+    let flush = async |options: ServerOptions| {
+        let server = router(&app(options, own_frontend()));
+        server.oneshot(post("/flush_cache", "")).await.unwrap().status().as_u16()
+    };
+    assert_eq!(flush(options()).await, 200);
+    let hosts = Hosts { bound: Some(([0, 0, 0, 0], 30000).into()), ..Hosts::default() };
+    assert_eq!(flush(ServerOptions { hosts, ..options() }).await, 403);
+    let keys = Keys::from_keys([Key::admin("root")]);
+    assert_eq!(flush(ServerOptions { keys, ..options() }).await, 403);
 }

@@ -8,6 +8,7 @@ mod anthropic;
 mod decoding;
 mod embeddings;
 mod fields;
+mod limits;
 mod ollama;
 mod page;
 mod responses;

@@ -90,9 +90,13 @@ pub(crate) struct AccessArgs {
     #[arg(long, value_name = "KEY", value_delimiter = ',', hide_env_values = true)]
     pub(crate) api_key: Vec<String>,
 
-    /// File with one API key per line
+    /// File with one API key per line, followed by its limits (docs/operations.md); read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
+
+    /// API key for operators: flushes the cache, and sees the requests of all callers; can be repeated
+    #[arg(long, value_name = "KEY", value_delimiter = ',', hide_env_values = true)]
+    pub(crate) admin_key: Vec<String>,
 
     /// Accept requests without an API key on an address that other machines can reach
     #[arg(long)]

@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 pub(crate) mod config;
+mod keys;
 #[cfg(all(test, feature = "otlp"))]
 #[expect(dead_code, reason = "compiled for its test only")]
 mod no_otlp;
@@ -14,7 +15,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
 use tracing_subscriber::layer::SubscriberExt;
@@ -28,9 +29,10 @@ use wf_server::{
 };
 
 use crate::output::UsageError;
-use crate::serve::args::{AccessArgs, DefaultsArgs, ListenArgs, LogArgs, LogFormat, ServeArgs};
+use crate::serve::args::{DefaultsArgs, ListenArgs, LogArgs, LogFormat, ServeArgs};
+use crate::serve::keys::KeySource;
 use crate::serve::otlp::Traces;
-use crate::{demo, input, memory, open, output};
+use crate::{demo, memory, open, output};
 
 /// Number of threads for connections. The engine has its own.
 const IO_THREADS: usize = 2;
@@ -39,15 +41,10 @@ const TEXT_THREADS: usize = 4;
 
 pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     wf_kernels::limit_malloc_arenas();
-    let keys = keys(&args.access)?;
-    let tls = tls(&args.listen)?;
     let is_public = args.listen.socket.is_none() && !args.listen.host.is_loopback();
-    ensure!(
-        !is_public || !keys.is_empty() || args.access.no_key,
-        "{} is reachable from other machines: require an API key with --api-key-file, or allow \
-         requests without one with --no-key",
-        args.listen.host
-    );
+    let source = KeySource::new(&args.access, is_public && !args.access.no_key);
+    let keys = source.read()?;
+    let tls = tls(&args.listen)?;
     let runtime = Builder::new_multi_thread()
         .worker_threads(IO_THREADS)
         .max_blocking_threads(TEXT_THREADS + 1)
@@ -58,14 +55,14 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     let traces = args.log.otlp.as_deref().map(Traces::start);
     let traces = traces.transpose()?;
     start_log(&args.log, traces.as_ref())?;
-    let served = runtime.block_on(run(args, keys, tls));
+    let served = runtime.block_on(run(args, source, keys, tls));
     if let Some(Err(error)) = traces.map(|traces| traces.finish()) {
         output::note(&format!("warning: {}", output::explain(&error)));
     }
     served
 }
 
-async fn run(args: &ServeArgs, keys: Keys, tls: Option<Tls>) -> Result<()> {
+async fn run(args: &ServeArgs, source: KeySource, keys: Keys, tls: Option<Tls>) -> Result<()> {
     let address = SocketAddr::new(args.listen.host, args.listen.port);
     let bound = wf_server::bind(address, args.listen.socket.clone()).await;
     let bound = bound.map_err(|error| match &args.listen.socket {
@@ -74,6 +71,11 @@ async fn run(args: &ServeArgs, keys: Keys, tls: Option<Tls>) -> Result<()> {
     })?;
     let app = App::new(options(args, keys, tls, &bound));
     let url = url(args, &bound);
+    // Without a file there is nothing to read again, and the signal ends the process as usual.
+    if args.access.api_key_file.is_some() {
+        let app = app.clone();
+        signals::on_hangup(move || source.reload(&app))?;
+    }
     // Requests during loading are answered with an error that says so.
     let serving = tokio::spawn(wf_server::serve(bound, app.clone(), signals::listen()?));
     let (path, options) = (model_path(args).map(Path::to_owned), run_options(args));
@@ -222,18 +224,6 @@ fn tls(args: &ListenArgs) -> Result<Option<Tls>> {
             Tls::from_files(certificate, key).map(Some).context("--tls-cert, --tls-key")
         }
     }
-}
-
-/// Returns the API keys of the flag, the variable and the file.
-fn keys(args: &AccessArgs) -> Result<Keys> {
-    let file = args.api_key_file.as_deref().map(input::read_keys).transpose()?;
-    let given = args.api_key.iter().map(|key| key.trim()).filter(|key| !key.is_empty());
-    let keys = Keys::new(given.chain(file.iter().flatten().map(String::as_str)));
-    ensure!(
-        !keys.is_empty() || (args.api_key.is_empty() && file.is_none()),
-        "--api-key and --api-key-file have no key"
-    );
-    Ok(keys)
 }
 
 fn start_log(args: &LogArgs, traces: Option<&Traces>) -> Result<()> {

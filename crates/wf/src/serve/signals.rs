@@ -1,4 +1,4 @@
-//! Signals that stop a server.
+//! Signals to a server: two that stop it, and one that makes it read its keys again.
 
 use std::process::exit;
 
@@ -26,6 +26,24 @@ pub(crate) fn listen() -> Result<impl Future<Output = ()>> {
         // A dropped sender is a reason to stop, too.
         let _ = receiver.await;
     })
+}
+
+/// Calls `act` at every SIGHUP, from now on.
+#[cfg(unix)]
+pub(crate) fn on_hangup(act: impl Fn() + Send + 'static) -> Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut hangups = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            act();
+        }
+    });
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn on_hangup(_act: impl Fn() + Send + 'static) -> Result<()> {
+    Ok(())
 }
 
 #[cfg(unix)]

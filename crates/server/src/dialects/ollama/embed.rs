@@ -71,7 +71,7 @@ async fn vectors(
     truncates: bool,
     template: EmbeddingRequest,
 ) -> Result<Embedded, ApiError> {
-    let max_len = if truncates { cx.model.frontend.context_len() } else { usize::MAX };
+    let max_len = if truncates { cx.context_len() } else { usize::MAX };
     let to_ids = move |model: &ModelText, text: &str| {
         let mut ids = model.embed_ids(text);
         let end = model.tokenizer.prompt_suffix();
@@ -82,7 +82,7 @@ async fn vectors(
         }
         ids
     };
-    let cache_salt = cx.app.salt(cx.caller, None);
+    let cache_salt = cx.app.salt(&cx.caller, None);
     embed(cx, field, Prompt::Texts(texts), to_ids, EmbeddingRequest { cache_salt, ..template })
         .await
 }

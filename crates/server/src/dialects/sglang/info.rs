@@ -1,11 +1,12 @@
 //! The routes by which a router gets to know a worker.
 
-use axum::extract::State;
+use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::error::ApiError;
+use crate::http::viewer::Viewer;
 
 /// Properties of a worker.
 #[derive(Serialize, ToSchema)]
@@ -25,14 +26,15 @@ pub(super) struct ServerInfo {
     disaggregation_mode: &'static str,
 }
 
-pub(super) async fn server_info(app: App) -> Result<ServerInfo, ApiError> {
-    let model = app.model()?;
+pub(super) async fn server_info(viewer: Viewer) -> Result<Json<ServerInfo>, ApiError> {
+    let model = viewer.app.model()?;
+    let path = viewer.reveal(&model.path, model.name());
     let kv_tokens = model.frontend.engine().kv_tokens();
-    Ok(ServerInfo {
-        model_path: model.path.clone(),
+    Ok(Json(ServerInfo {
+        model_path: path.clone(),
         served_model_name: model.name().to_owned(),
         model_id: model.name().to_owned(),
-        tokenizer_path: model.path.clone(),
+        tokenizer_path: path,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         tp_size: 1,
         dp_size: 1,
@@ -42,7 +44,7 @@ pub(super) async fn server_info(app: App) -> Result<ServerInfo, ApiError> {
         context_length: model.frontend.context_len(),
         is_embedding: false,
         disaggregation_mode: "null",
-    })
+    }))
 }
 
 /// Properties of the model.
@@ -57,21 +59,23 @@ pub(super) struct ModelInfo {
     weight_version: &'static str,
 }
 
-pub(super) async fn model_info(app: App) -> Result<ModelInfo, ApiError> {
-    let model = app.model()?;
-    Ok(ModelInfo {
-        model_path: model.path.clone(),
+pub(super) async fn model_info(viewer: Viewer) -> Result<Json<ModelInfo>, ApiError> {
+    let model = viewer.app.model()?;
+    let path = viewer.reveal(&model.path, model.name());
+    Ok(Json(ModelInfo {
+        model_path: path.clone(),
         served_model_name: model.name().to_owned(),
-        tokenizer_path: model.path.clone(),
+        tokenizer_path: path,
         is_generation: true,
         model_type: model.architecture.clone(),
         architectures: vec![model.architecture.clone()],
         weight_version: "default",
-    })
+    }))
 }
 
-pub(super) async fn flush_cache(State(app): State<App>) -> Result<&'static str, ApiError> {
-    app.model()?.frontend.engine().flush_cache();
+pub(super) async fn flush_cache(viewer: Viewer) -> Result<&'static str, ApiError> {
+    viewer.require_admin()?;
+    viewer.app.model()?.frontend.engine().flush_cache();
     Ok("Cache flushed.\n")
 }
 

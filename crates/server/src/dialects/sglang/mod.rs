@@ -5,7 +5,7 @@ mod info;
 mod wire;
 mod write;
 
-use axum::routing::post;
+use axum::routing::{get, post};
 use wf_api::wire::{ErrorBody, Sampling};
 use wf_engine::DecodeSettings;
 
@@ -14,8 +14,8 @@ use super::{Dialect, Registration};
 use crate::error::ApiError;
 use crate::generation::decoding::add_forwarded;
 use crate::generation::{Context, Generation, Prompt, Sequences};
-use crate::http::routes::{Doc, Routes};
-use info::{flush_cache, loads, model_info, server_info};
+use crate::http::routes::{Doc, JSON, Routes};
+use info::{ModelInfo, ServerInfo, flush_cache, loads, model_info, server_info};
 use wire::{GenerateRequest, GenerateResponse, MetaInfo};
 use write::SglangWriter;
 
@@ -29,15 +29,19 @@ fn routes() -> Routes {
             "/generate",
             Doc("generate", "Continues a text.", response),
         )
-        .get(
+        .route::<ServerInfo>(
+            "get",
             "/server_info",
             Doc("server_info", "Describes the server.", "Names and limits"),
-            server_info,
+            JSON,
+            get(server_info),
         )
-        .get(
+        .route::<ModelInfo>(
+            "get",
             "/model_info",
             Doc("model_info", "Describes the model.", "Names of the model"),
-            model_info,
+            JSON,
+            get(model_info),
         )
         .route::<String>(
             "post",
@@ -52,8 +56,8 @@ fn routes() -> Routes {
             loads,
         )
         // Routers of other versions use these names.
-        .alias("/get_server_info", server_info)
-        .alias("/get_model_info", model_info)
+        .alias_route("/get_server_info", get(server_info))
+        .alias_route("/get_model_info", get(model_info))
 }
 
 /// SGLang's default of `max_new_tokens`.
