@@ -10,8 +10,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use wf_kernels::{
-    Kernel, NonZeros, Pool, QuantBatch, QuantRow, Scales, TernaryColumns, TernaryMatrix,
-    TernaryRows, best, multiply_add, multiply_add_columns, multiply_gated, relu2_neurons,
+    GatedScratch, Kernel, NonZeros, Pool, QuantBatch, QuantRow, Scales, TernaryColumns,
+    TernaryMatrix, TernaryRows, best, multiply_add, multiply_add_columns, multiply_gated,
+    relu2_neurons,
 };
 
 const HIDDEN: usize = 2560;
@@ -70,10 +71,12 @@ fn measure(kernel: &dyn Kernel, pool: &Pool, layers: &[Layer], zeros: f64) -> [f
     let mid = quantized(kernel, pool, &neurons);
     let (mut gate, mut y) = (vec![0.0; FFN], vec![0.0; HIDDEN]);
     let (mut non_zeros, mut total) = (NonZeros::with_capacity(FFN), vec![0.0; HIDDEN]);
+    let mut scratch = GatedScratch::new(pool.threads());
     let dense_up = time(|| {
         for layer in layers {
             let matrices = (&layer.gate, &layer.up);
-            multiply_gated(kernel, pool, matrices, black_box(&x), &mut gate, |gate, up| {
+            let out = (&mut gate[..], &mut scratch);
+            multiply_gated(kernel, pool, matrices, black_box(&x), out, |gate, up| {
                 kernel.relu2_mul(gate, up);
             });
         }

@@ -72,7 +72,7 @@ pub use nibble::{NibbleMatrix, nibble_pair_dots};
 pub use noise::NoiseKey;
 pub use operations::{AttentionKernel, FloatKernel, TableKernel, TernaryKernel};
 pub use pool::{Pool, Strip};
-pub use product::{multiply, multiply_add, multiply_each, multiply_gated};
+pub use product::{GatedScratch, multiply, multiply_add, multiply_each, multiply_gated};
 pub use quant::QuantRow;
 pub use rotary::{RotaryTable, rotary_frequencies, rotary_powers};
 pub use sparse::{

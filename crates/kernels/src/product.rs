@@ -8,7 +8,6 @@
 //! - one scale per group: `acc = fma(d_group as f32, scale_group, acc)` for the groups in order,
 //!   starting at 0, and then `acc * x_scale`.
 
-use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
 use crate::lanes::{F32x16, Simd};
@@ -90,43 +89,53 @@ pub fn multiply_add(
     });
 }
 
-thread_local! {
-    /// The results of the job of [`multiply_gated`] that a thread works on.
-    static GATED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+/// Buffers of [`multiply_gated`], one for each thread, for the products of a job.
+pub struct GatedScratch(Vec<Vec<f32>>);
+
+impl GatedScratch {
+    /// Creates empty buffers.
+    pub fn new(threads: usize) -> Self {
+        Self(vec![Vec::new(); threads])
+    }
+
+    /// Makes room for `len` products in each buffer.
+    fn reserve(&mut self, len: usize) {
+        for buffer in &mut self.0 {
+            buffer.resize(buffer.len().max(len), 0.0);
+        }
+    }
 }
 
 /// Computes `y = activate(xs * gate, xs * up)` for two matrices of one shape, where `activate` works element by
-/// element on its first argument and may change the second. The products of a job stay in the cache of its thread. Does not allocate, except when a thread
-/// does its largest job so far.
+/// element on its first argument and may change the second. The products of a job stay in the cache of its
+/// thread. Does not allocate if a product of this shape was computed before.
 ///
 /// # Panics
 ///
-/// Panics if the shapes do not match.
+/// Panics if the shapes do not match, or if there are fewer buffers than threads.
 pub fn multiply_gated(
     kernel: &dyn Kernel,
     pool: &Pool,
     (gate, up): (&TernaryMatrix, &TernaryMatrix),
     xs: &QuantBatch,
-    y: &mut [f32],
+    (y, scratch): (&mut [f32], &mut GatedScratch),
     activate: impl Fn(&mut [f32], &mut [f32]) + Sync,
 ) {
     assert_eq!(gate.rows(), up.rows(), "two matrices of one shape");
     assert_eq!(y.len(), xs.rows().len() * gate.rows(), "one result per token and row");
     let jobs = Jobs::new(kernel, pool, xs, &[gate, up]);
-    pool.tiles_of_each([(y, gate.rows())], jobs.shape, |_, block, i, mut y| {
+    let (tokens, rows) = jobs.shape;
+    scratch.reserve(2 * tokens.min(xs.rows().len()) * rows.min(gate.rows()));
+    let out = (y, gate.rows());
+    pool.tiles_with(out, jobs.shape, &mut scratch.0, |block, i, mut y, products| {
         let (width, len) = (y.width(), y.rows() * y.width());
-        GATED.with_borrow_mut(|results| {
-            if results.len() < 2 * len {
-                results.resize(2 * len, 0.0);
-            }
-            let (first, second) = results[..2 * len].split_at_mut(len);
-            jobs.multiply(gate, block, i, &mut Strip::new(first, width, width, 0));
-            jobs.multiply(up, block, i, &mut Strip::new(second, width, width, 0));
-            activate(first, second);
-            for (token, results) in first.chunks_exact(width).enumerate() {
-                y.row(token).copy_from_slice(results);
-            }
-        });
+        let (first, second) = products[..2 * len].split_at_mut(len);
+        jobs.multiply(gate, block, i, &mut Strip::new(first, width, width, 0));
+        jobs.multiply(up, block, i, &mut Strip::new(second, width, width, 0));
+        activate(first, second);
+        for (token, results) in first.chunks_exact(width).enumerate() {
+            y.row(token).copy_from_slice(results);
+        }
     });
 }
 

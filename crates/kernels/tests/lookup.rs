@@ -5,8 +5,8 @@ mod support;
 
 use support::{Floats, Random, matrix};
 use wf_kernels::{
-    Isa, Kernel, Layout, Pool, QuantBatch, Scales, TernaryMatrix, kernel, multiply, multiply_each,
-    multiply_gated, supported,
+    GatedScratch, Isa, Kernel, Layout, Pool, QuantBatch, Scales, TernaryMatrix, kernel, multiply,
+    multiply_each, multiply_gated, supported,
 };
 
 /// Rows, columns and tokens: below and above the sizes from which on lookups are used, tails of strips, of
@@ -112,7 +112,8 @@ fn several_matrices_of_different_sizes_share_their_jobs() {
         assert_eq!(bits(&b), product(scalar(), 1, &small, &x), "{}", kernel.isa());
 
         let mut gate = vec![0.0; tokens * 1500];
-        multiply_gated(kernel, &pool, (&large, &second), &xs, &mut gate, |gate, up| {
+        let out = (&mut gate[..], &mut GatedScratch::new(2));
+        multiply_gated(kernel, &pool, (&large, &second), &xs, out, |gate, up| {
             gate.iter_mut().zip(&*up).for_each(|(gate, up)| *gate += up);
         });
         let second = product(scalar(), 1, &second, &x);

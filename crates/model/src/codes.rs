@@ -4,7 +4,9 @@
 //! or sixteen as two rows of eight, the second for what the first leaves; its two products are added.
 
 use wf_core::ActivationCodes;
-use wf_kernels::{QuantBatch, TernaryMatrix, multiply_add, multiply_each, multiply_gated};
+use wf_kernels::{
+    GatedScratch, QuantBatch, TernaryMatrix, multiply_add, multiply_each, multiply_gated,
+};
 
 use crate::compute::Compute;
 use crate::weights::Norm;
@@ -81,16 +83,26 @@ impl InputCodes {
     }
 }
 
-/// Products of both rows of sixteen-bit codes, before they are added; empty for eight bits.
-pub(crate) struct Products(Vec<f32>);
+/// Buffers of products.
+pub(crate) struct Products {
+    /// Products of both rows of sixteen-bit codes, before they are added; empty for eight bits.
+    both: Vec<f32>,
+    gated: GatedScratch,
+}
 
 impl Products {
     /// Creates a buffer for matrices of up to `max_outputs` rows.
-    pub(crate) fn new(activations: ActivationCodes, max_rows: usize, max_outputs: usize) -> Self {
-        Self(match activations {
+    pub(crate) fn new(
+        activations: ActivationCodes,
+        max_rows: usize,
+        max_outputs: usize,
+        threads: usize,
+    ) -> Self {
+        let both = match activations {
             ActivationCodes::Int8 => Vec::new(),
             ActivationCodes::Int16 => vec![0.0; 2 * max_rows * max_outputs],
-        })
+        };
+        Self { both, gated: GatedScratch::new(threads) }
     }
 
     /// Multiplies matrices by the same rows.
@@ -119,7 +131,8 @@ impl Products {
         activate: impl Fn(&mut [f32], &mut [f32]) + Sync,
     ) {
         if codes.fine.is_none() {
-            return multiply_gated(cx.kernel, &cx.pool, matrices, &codes.batch, first, activate);
+            let out = (first, &mut self.gated);
+            return multiply_gated(cx.kernel, &cx.pool, matrices, &codes.batch, out, activate);
         }
         let len = matrices.0.rows();
         self.multiply_both(cx, matrices.0, codes, first);
@@ -159,7 +172,7 @@ impl Products {
         codes: &InputCodes,
         y: &mut [f32],
     ) {
-        let products = &mut self.0[..2 * y.len()];
+        let products = &mut self.both[..2 * y.len()];
         multiply_each(cx.kernel, &cx.pool, [(matrix, &mut *products)], &codes.batch);
         add_pairs(cx, products, matrix.rows(), y);
     }

@@ -65,7 +65,7 @@ impl Scratch {
             attn_out: codes(query),
             ffn_in: codes(hidden),
             ffn_mid: codes(ffn),
-            products: Products::new(network.activations, max_rows, outputs),
+            products: Products::new(network.activations, max_rows, outputs, threads),
             expert_in: InputCodes::new(network.activations, expert_rows, hidden),
             routes: Routes::new(network, max_rows),
             attend: AttendScratchPool::new(network, max_rows, positions, threads),

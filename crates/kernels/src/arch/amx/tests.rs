@@ -5,9 +5,9 @@ use super::emulator::{self, Address, Fault, Instruction, TileFile, decode};
 use super::*;
 use crate::arch::Scalar;
 use crate::{
-    CHUNK, KvDtype, KvShape, KvSlot, KvStore, PAGE_LEN, PAIR, Pool, Scales, attend_parts,
-    int8_products, multiply, multiply_add, multiply_each, multiply_gated, nibble_pair_dots,
-    part_len,
+    CHUNK, GatedScratch, KvDtype, KvShape, KvSlot, KvStore, PAGE_LEN, PAIR, Pool, Scales,
+    attend_parts, int8_products, multiply, multiply_add, multiply_each, multiply_gated,
+    nibble_pair_dots, part_len,
 };
 
 /// The kernel, and whether its tiles are emulated; nothing on CPUs without AVX-512.
@@ -150,9 +150,16 @@ fn products_in_one_run_have_the_bits_of_the_scalar_kernel() {
         let (mut y, mut total) = (room(), each.clone());
         multiply_add(kernel, pool, &c, &xs, &mut y, &mut total);
         let mut gate = room();
-        multiply_gated(kernel, pool, (&a, &c), &xs, &mut gate, |gate, up| {
-            kernel.relu2_mul(gate, up);
-        });
+        multiply_gated(
+            kernel,
+            pool,
+            (&a, &c),
+            &xs,
+            (&mut gate, &mut GatedScratch::new(2)),
+            |gate, up| {
+                kernel.relu2_mul(gate, up);
+            },
+        );
         let bits = [each, other, y, total, gate].concat().into_iter().map(f32::to_bits);
         bits.collect::<Vec<_>>()
     };
