@@ -172,6 +172,22 @@ impl EngineHandle {
         self.send(caller, |submission| Sequence::embed(request, pooler, len, submission))
     }
 
+    /// Checks that the queue has room for `count` sequences of one request.
+    ///
+    /// # Errors
+    ///
+    /// If it is too full, or if so many would not even fit an empty queue.
+    pub fn check_queue(&self, caller: u64, count: usize) -> Result<(), RequestError> {
+        let limit = self.queue.max_waiting();
+        if count > limit {
+            return Err(RequestError::TooManySequences { count, limit });
+        }
+        match self.queue.has_room(caller, count) {
+            true => Ok(()),
+            false => Err(RequestError::QueueFull { waiting: self.queue.len() }),
+        }
+    }
+
     fn send(
         &self,
         caller: u64,

@@ -16,6 +16,16 @@ struct Counts {
     by_caller: BTreeMap<u64, usize>,
 }
 
+impl Counts {
+    /// A full queue still has room for callers with less than an equal part of it, up to twice its size.
+    fn have_room(&self, caller: u64, count: usize, max: usize) -> bool {
+        let own = self.by_caller.get(&caller).copied().unwrap_or(0);
+        let callers = self.by_caller.len() + usize::from(own == 0);
+        let is_owed_room = own + count <= (max / callers).max(1);
+        self.total + count <= max || (is_owed_room && self.total + count <= 2 * max)
+    }
+}
+
 /// Place of a sequence in the queue, which it leaves on drop.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -38,16 +48,20 @@ impl Queue {
         self.counts().total
     }
 
+    /// Returns the number of sequences that an empty queue has room for.
+    pub(crate) fn max_waiting(&self) -> usize {
+        self.max_waiting
+    }
+
+    /// Returns `true` if there are places for `count` more sequences of `caller`.
+    pub(crate) fn has_room(&self, caller: u64, count: usize) -> bool {
+        self.counts().have_room(caller, count, self.max_waiting)
+    }
+
     /// Takes a place for a sequence of `caller`, or returns `None` if there is none.
-    ///
-    /// A full queue still has room for callers with less than an equal part of it, up to twice its size.
     pub(crate) fn enter(self: &Arc<Self>, caller: u64) -> Option<Place> {
         let mut counts = self.counts();
-        let own = counts.by_caller.get(&caller).copied().unwrap_or(0);
-        let callers = counts.by_caller.len() + usize::from(own == 0);
-        let has_room = counts.total < self.max_waiting;
-        let is_owed_room = own < (self.max_waiting / callers).max(1);
-        if !has_room && !(is_owed_room && counts.total < 2 * self.max_waiting) {
+        if !counts.have_room(caller, 1, self.max_waiting) {
             return None;
         }
         counts.total += 1;

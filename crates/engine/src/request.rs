@@ -207,6 +207,14 @@ pub enum RequestError {
         /// Number of waiting requests.
         waiting: usize,
     },
+    /// The request has more sequences than an empty queue has room for.
+    #[error("the request has {count} sequences: the queue has room for {limit}")]
+    TooManySequences {
+        /// Number of sequences.
+        count: usize,
+        /// Maximum number of waiting sequences.
+        limit: usize,
+    },
     /// A sampling parameter is out of range.
     #[error(transparent)]
     Sampling(#[from] SamplingError),

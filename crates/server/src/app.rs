@@ -143,7 +143,7 @@ impl App {
     }
 
     /// Replaces the API keys. Those that stay keep what they have used of their limits.
-    pub fn set_keys(&self, keys: Keys) {
+    pub fn set_keys(&self, keys: &Keys) {
         let mut current = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         *current = current.replaced_by(keys);
     }

@@ -165,6 +165,9 @@ impl From<RequestError> for ApiError {
             RequestError::UnsupportedMode(_) => Self::field("decode", message),
             RequestError::Sampling(bad) => Self::field(bad.field, message),
             RequestError::QueueFull { .. } => Self::busy(message),
+            RequestError::TooManySequences { .. } => {
+                Self { code: "too_many_sequences", ..Self::field("prompt", message) }
+            }
             RequestError::EngineStopped => Self::stopping(),
         }
     }

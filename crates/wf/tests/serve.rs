@@ -56,6 +56,19 @@ impl Server {
         answer
     }
 
+    fn post(&self, path: &str, head: &str, body: &str) -> String {
+        let len = body.len();
+        let head = format!("content-type: application/json\r\ncontent-length: {len}\r\n{head}");
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{head}\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
     #[cfg(unix)]
     fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
@@ -214,5 +227,41 @@ fn keys_and_their_limits_are_read_again_on_a_signal() {
     assert!(
         message.contains("line 1: requests is \"none\"") && !message.contains("third"),
         "{message}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn each_request_is_one_line_of_the_log_without_its_text() {
+    let flags = ["--port", "0", "--api-key", "sesame", "--log-format", "json"];
+    let mut server = start(&mut command(&flags));
+    let key = "authorization: Bearer sesame\r\n";
+    let body = r#"{"prompt": "whisper", "max_tokens": 3, "ignore_eos": true, "stream": true}"#;
+    assert!(server.post("/v1/completions", key, body).contains("[DONE]"));
+    assert!(
+        server.post("/v1/completions", key, r#"{"prompt": "whisper", "n": 0}"#).contains("400")
+    );
+    assert!(server.get("/v1/models", "").contains("401"));
+    server.signal("-TERM");
+    server.child.wait().unwrap();
+    let mut text = String::new();
+    server.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(!text.contains("whisper") && !text.contains("sesame"), "{text}");
+    let lines =
+        text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let lines: Vec<_> = lines.filter(|line| line["message"] == "request").collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    let [stream, refused, stranger] = &lines[..] else { panic!("{text}") };
+    assert_eq!((&stream["status"], &stream["completion_tokens"]), (&200.into(), &3.into()));
+    assert!(stream["caller"].as_str().unwrap().starts_with("key-"));
+    for time in ["queue_ms", "first_token_ms", "ms"] {
+        assert!(stream[time].is_number(), "{time}: {stream}");
+    }
+    assert!(stream["prompt_tokens"].as_u64() > Some(0) && stream["id"].is_string());
+    assert!(stream.get("code").is_none());
+    assert_eq!((&refused["status"], &refused["code"]), (&400.into(), &"invalid_value".into()));
+    assert_eq!(
+        (&stranger["code"], &stranger["caller"]),
+        (&"invalid_api_key".into(), &"127.0.0.1".into())
     );
 }

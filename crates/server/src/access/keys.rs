@@ -169,7 +169,7 @@ impl Keys {
     }
 
     /// Replaces the keys. Those that stay keep what they have used.
-    pub(crate) fn replaced_by(&self, new: Self) -> Self {
+    pub(crate) fn replaced_by(&self, new: &Self) -> Self {
         let keep_usage = |new: &Arc<KnownKey>| {
             let old = self.0.iter().find(|old| old.digest() == new.digest());
             let usage = &old.unwrap_or(new).usage;
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn keys_that_stay_keep_what_they_used() {
         let old = Keys::new(["one", "two"]);
-        let new = old.replaced_by(Keys::from_keys([Key::parse("two requests=1").unwrap()]));
+        let new = old.replaced_by(&Keys::from_keys([Key::parse("two requests=1").unwrap()]));
         assert!(Arc::ptr_eq(&old.0[1].usage, &new.0[0].usage));
         assert_eq!(new.0[0].key.limits.requests, Some(1));
     }

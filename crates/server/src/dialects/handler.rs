@@ -145,6 +145,7 @@ impl<W: Writer> ResponseStream<W> {
 
     fn fail(&mut self, error: &ApiError) -> String {
         self.has_ended = true;
+        self.sequences.note_error(error);
         self.writer.error(error) + W::END
     }
 }

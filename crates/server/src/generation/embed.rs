@@ -78,15 +78,12 @@ async fn embed_one(
 ) -> Result<Vec<f32>, ApiError> {
     let (app, len) = (&cx.app, embed.tokens.len());
     let entry = cx.enter(len);
+    // A text that is refused has not begun, and so has no end.
+    let embedding = start(&cx.model, embed, has_begun, deadline).await?;
+    entry.start();
     cx.meter().count_prompt(len, 1);
     let mut ended = Ended { app, reason: "abort" };
-    let vector = match start(&cx.model, embed, has_begun, deadline).await {
-        Ok(embedding) => {
-            entry.start();
-            embedding.vector().await
-        }
-        Err(error) => Err(error),
-    };
+    let vector = embedding.vector().await;
     ended.reason = if vector.is_ok() { "stop" } else { "error" };
     Ok(vector?)
 }

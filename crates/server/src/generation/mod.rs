@@ -21,7 +21,7 @@ use wf_api::wire::{Sampling, Seed};
 use wf_core::{SamplingOverrides, SamplingParams, TokenId};
 use wf_engine::{
     ChatOptions, DecodeSettings, FrontendError, GenerationRequest, ModelText, Origin, PromptInput,
-    random_seed,
+    Timings, random_seed,
 };
 use wf_text::ChatMessage;
 
@@ -30,6 +30,7 @@ use crate::app::{App, ServedModel};
 use crate::error::ApiError;
 use crate::http::request_id;
 use crate::observe::in_flight::InFlightGuard;
+use crate::observe::log::RequestLog;
 use crate::options::Limits;
 use constraint::Constraint;
 use fields::{check_count, check_range};
@@ -45,6 +46,7 @@ pub(crate) struct Context {
     pub(crate) caller: Caller,
     /// Place among the requests of its key, until the last copy is dropped.
     permit: Option<Arc<Permit>>,
+    log: Option<RequestLog>,
     /// Shares of the machine are divided between origins.
     origin: Origin,
     pub(crate) request_id: String,
@@ -58,9 +60,10 @@ impl Context {
         let caller = caller.ok_or_else(ApiError::unauthorized)?;
         let limited = |refusal| ApiError::limited(&caller.name(), &refusal);
         let permit = caller.begin().map_err(limited)?.map(Arc::new);
+        let log = request.extensions().get::<RequestLog>().cloned();
         let request_id = request_id::of(request.extensions());
         let origin = app.origin(&caller);
-        Ok(Self { app: app.clone(), model, caller, permit, origin, request_id })
+        Ok(Self { app: app.clone(), model, caller, permit, log, origin, request_id })
     }
 }
 
@@ -92,28 +95,45 @@ impl Context {
     /// Returns the counters of what this request uses.
     pub(crate) fn meter(&self) -> Meter {
         let key = self.caller.key().map(|key: &Key| key.name.clone());
-        Meter { app: self.app.clone(), key, permit: self.permit.clone() }
+        let (permit, log) = (self.permit.clone(), self.log.clone());
+        Meter { app: self.app.clone(), key, permit, log }
     }
 }
 
 /// Counts the tokens of a request, in total and for its key. The request ends with its last meter.
 #[derive(Clone)]
 pub(crate) struct Meter {
-    pub(crate) app: App,
+    app: App,
     key: Option<String>,
     permit: Option<Arc<Permit>>,
+    log: Option<RequestLog>,
 }
 
 impl Meter {
     /// Counts a prompt with `choices` completions.
     pub(crate) fn count_prompt(&self, tokens: usize, choices: usize) {
         self.app.metrics.count_prompt(tokens, choices);
+        self.log.iter().for_each(|log| log.count_prompt(tokens));
         self.spend(tokens, 0);
     }
 
     pub(crate) fn count_token(&self, since_arrival: Duration, since_last: Option<Duration>) {
         self.app.metrics.count_token(since_arrival, since_last);
+        self.log.iter().for_each(|log| log.count_token(since_arrival));
         self.spend(0, 1);
+    }
+
+    /// Counts the end of a sequence.
+    pub(crate) fn count_end(&self, finish_reason: &'static str, timings: Option<&Timings>) {
+        self.app.metrics.count_end(finish_reason, timings);
+        if let (Some(log), Some(timings)) = (&self.log, timings) {
+            log.note_queue(timings.queued);
+        }
+    }
+
+    /// Notes the error that ended a response after its head.
+    pub(crate) fn note_error(&self, error: &ApiError) {
+        self.log.iter().for_each(|log| log.set_error(error.code));
     }
 
     fn spend(&self, prompt: usize, completion: usize) {

@@ -18,6 +18,9 @@ use crate::observe::trace::record_generation;
 /// Finish reason of a sequence whose client disconnected.
 const ABORTED: &str = "abort";
 
+/// Finish reason of a sequence whose request was refused with another one.
+const REFUSED: &str = "refused";
+
 /// Progress of one sequence.
 pub(crate) struct SequenceEvent {
     /// New text and tool calls. At the end, those that were held back.
@@ -67,14 +70,21 @@ impl Sequences {
         let (arrived, span, frontend) = (Instant::now(), Span::current(), &cx.model.frontend);
         span.record("gen_ai.request.model", cx.model.name());
         let format = frontend.text().tool_format();
-        let mut sequences = Vec::with_capacity(prompts.len() * generation.choices as usize);
+        let count = prompts.len() * generation.choices as usize;
+        frontend.engine().check_queue(generation.settings.origin.caller, count)?;
+        let mut sequences: Vec<Sequence> = Vec::with_capacity(count);
         for prompt in prompts {
             for choice in 0..generation.choices {
                 let entry = cx.enter(prompt.len());
                 let mut settings = generation.settings.clone();
                 settings.sampling.choice = choice;
+                let stream = frontend.generate_from(prompt.clone(), settings);
+                let stream = stream.inspect_err(|_| {
+                    // A refusal is none of the ends that are counted, and nobody disconnected.
+                    sequences.iter_mut().for_each(|one| one.finish_reason = Some(REFUSED));
+                })?;
                 sequences.push(Sequence {
-                    stream: frontend.generate_from(prompt.clone(), settings)?,
+                    stream,
                     parser: generation.tools.as_ref().map(|tools| tools.parser(format)),
                     meter: cx.meter(),
                     entry,
@@ -115,6 +125,11 @@ impl Sequences {
             if all_ended { Poll::Ready(None) } else { Poll::Pending }
         })
         .await
+    }
+
+    /// Notes the error that ended the response after its head.
+    pub(crate) fn note_error(&self, error: &ApiError) {
+        self.sequences.iter().take(1).for_each(|one| one.meter.note_error(error));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -184,11 +199,11 @@ impl Sequence {
             }
             Ok(TextEvent::Done(Finish { reason, timings, .. })) => {
                 self.finish_reason = Some(reason.name());
-                self.meter.app.metrics.count_end(reason.name(), Some(timings));
+                self.meter.count_end(reason.name(), Some(timings));
             }
             Err(_) => {
                 self.finish_reason = Some("error");
-                self.meter.app.metrics.count_end("error", None);
+                self.meter.count_end("error", None);
             }
             Ok(_) => {}
         }
@@ -211,7 +226,7 @@ impl Sequence {
 impl Drop for Sequence {
     fn drop(&mut self) {
         if self.finish_reason.is_none() {
-            self.meter.app.metrics.count_end(ABORTED, None);
+            self.meter.count_end(ABORTED, None);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Layers around all routes: request ids, logs and metrics, access checks, CORS, and panics.
 
 use std::any::Any;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, State};
@@ -16,6 +16,7 @@ use super::request_id;
 use crate::access::{Caller, Peer};
 use crate::app::App;
 use crate::error::ApiError;
+use crate::observe::log::RequestLog;
 use crate::observe::trace::{record_status, request_span};
 
 /// Paths that need no key.
@@ -26,10 +27,9 @@ const UNLOGGED: [&str; 3] = ["/health", "/livez", "/metrics"];
 
 pub(crate) async fn observe(
     State(app): State<App>,
-    request: Request<Body>,
+    mut request: Request<Body>,
     next: Next,
 ) -> Response {
-    let start = Instant::now();
     let id = request_id::of(request.extensions());
     let method = request.method().clone();
     // Unknown paths share one label, however many a client makes up.
@@ -40,13 +40,18 @@ pub(crate) async fn observe(
         true => request_span(&method, &route, &id, request.headers()),
         false => Span::none(),
     };
+    let peer = request.extensions().get::<Peer>().copied().unwrap_or_default();
+    let log = is_logged.then(|| RequestLog::new(method, route.clone(), id, peer.to_string()));
+    if let Some(log) = &log {
+        request.extensions_mut().insert(log.clone());
+    }
     let response = next.run(request).instrument(span.clone()).await;
     let status = response.status().as_u16();
     app.metrics.count_response(&route, status);
     record_status(&span, status);
-    if is_logged {
-        let ms = start.elapsed().as_secs_f64() * 1e3;
-        tracing::info!(%method, route, status, ms, id, "request");
+    if let Some(log) = log {
+        log.set_status(status);
+        response.extensions().get::<ApiError>().iter().for_each(|error| log.set_error(error.code));
     }
     response
 }
@@ -109,6 +114,9 @@ pub(crate) async fn authenticate(
         Err(_) if PUBLIC.contains(&request.uri().path()) => return next.run(request).await,
         Err(_) => return ApiError::unauthorized().into_response(),
     };
+    if let Some(log) = request.extensions().get::<RequestLog>() {
+        log.set_caller(caller.name());
+    }
     request.extensions_mut().insert(caller.clone());
     let mut response = next.run(request).await;
     caller.write_headers(response.headers_mut());

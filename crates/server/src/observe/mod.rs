@@ -1,5 +1,6 @@
-//! Metrics, traces and the list of requests in flight.
+//! Metrics, logs, traces and the list of requests in flight.
 
 pub(crate) mod in_flight;
+pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod trace;

@@ -235,23 +235,29 @@ async fn a_prompt_that_starts_alike_is_not_computed_again() {
 
 #[tokio::test]
 async fn a_full_queue_refuses_and_says_when_to_come_back() {
-    let few = RunOptions { max_running: 1, max_waiting: 1, threads: 1, ..RunOptions::default() };
+    let few = RunOptions { max_running: 1, max_waiting: 3, threads: 1, ..RunOptions::default() };
     let server = router(&app(options(), open(&few)));
-    // Three replies do not fit one place that runs and one that waits.
-    let body = json!({"prompt": ["a", "b", "c"], "max_tokens": 500, "ignore_eos": true});
-    let request = post(COMPLETE, body.to_string());
-    let response = tower::ServiceExt::oneshot(server.clone(), request).await.unwrap();
+    let send = async |prompts: &[&str]| {
+        let body =
+            json!({"prompt": prompts, "max_tokens": 500, "ignore_eos": true, "stream": true});
+        let request = post(COMPLETE, body.to_string());
+        tower::ServiceExt::oneshot(server.clone(), request).await.unwrap()
+    };
+    let health_is = async |running: usize, waiting: usize| {
+        let (_, health) = call(&server, get("/health")).await;
+        health["running"] == running && health["waiting"] == waiting
+    };
+    let taken = send(&["a", "b", "c"]).await;
+    while !health_is(1, 2).await {}
+    // Two more replies do not fit the one place that is left.
+    let response = send(&["d", "e"]).await;
     assert_eq!(response.status(), 429);
     assert_eq!(response.headers()["retry-after"], "1");
     let error: Value = serde_json::from_slice(&bytes(response).await).unwrap();
     assert_eq!(error["error"]["code"], "queue_full");
-    // The two that were taken are gone with the request.
-    loop {
-        let (_, health) = call(&server, get("/health")).await;
-        if health["running"] == 0 && health["waiting"] == 0 {
-            break;
-        }
-    }
+    // Those that were taken are gone with their request.
+    drop(taken);
+    while !health_is(0, 0).await {}
     ask(&server, COMPLETE, &json!({"prompt": "a", "max_tokens": 2})).await;
 }
 

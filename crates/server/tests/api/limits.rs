@@ -1,13 +1,14 @@
-//! Limits of API keys.
+//! Limits of API keys and of the queue.
 
 use axum::Router;
 use axum::http::Response;
 use serde_json::{Value, json};
 use tower::ServiceExt;
+use wf_engine::{KvCapacity, RunOptions};
 use wf_server::{App, Key, Keys, ServerOptions, router};
 
 use crate::support::{
-    COMPLETE, app, bytes, call, frontend, get, options, post, rejection, with_key,
+    COMPLETE, app, bytes, call, frontend, get, open, options, post, rejection, with_key,
 };
 
 fn server(lines: &[&str]) -> (App, Router) {
@@ -94,7 +95,7 @@ async fn keys_can_be_replaced_while_the_server_runs() {
     let (app, server) = server(&["alpha requests-per-minute=1", "beta"]);
     assert_eq!(ask(&server, "alpha").await.status(), 200);
     let line = |line: &str| Key::parse(line).unwrap();
-    app.set_keys(Keys::from_keys([line("alpha requests-per-minute=2"), line("gamma")]));
+    app.set_keys(&Keys::from_keys([line("alpha requests-per-minute=2"), line("gamma")]));
     assert_eq!(ask(&server, "gamma").await.status(), 200);
     assert_eq!(ask(&server, "beta").await.status(), 401);
     assert_eq!(ask(&server, "alpha").await.status(), 200);
@@ -119,4 +120,25 @@ async fn metrics_count_by_name_of_the_key() {
         assert!(text.contains(line), "{line}: {text}");
     }
     assert!(!text.contains("alpha") && !text.contains("beta"));
+}
+
+#[tokio::test]
+async fn refusals_are_counted_neither_as_aborts_nor_as_errors() {
+    let kv_capacity = KvCapacity::Contexts { count: 1, max_bytes: None };
+    let frontend =
+        open(&RunOptions { threads: 1, kv_capacity, max_waiting: 4, ..RunOptions::default() });
+    let server = router(&app(options(), frontend.clone()));
+    let prompts =
+        |count: usize| json!({"prompt": vec![[5, 6]; count], "max_tokens": 2}).to_string();
+    // It could never fit, so it is not told to try again.
+    let response = server.clone().oneshot(post(COMPLETE, prompts(5))).await.unwrap();
+    assert_eq!((response.status().as_u16(), response.headers().get("retry-after")), (400, None));
+    let error: Value = serde_json::from_slice(&bytes(response).await).unwrap();
+    assert_eq!(error["error"]["code"], "too_many_sequences");
+    assert!(error["error"]["message"].as_str().unwrap().contains("room for 4"), "{error}");
+    let response = server.clone().oneshot(get("/metrics")).await.unwrap();
+    let text = String::from_utf8(bytes(response).await).unwrap();
+    assert!(!text.contains("finished_reason"), "{text}");
+    assert!(text.contains("wf:cancelled_requests_total 0"), "{text}");
+    assert_eq!(call(&server, post(COMPLETE, prompts(4))).await.0, 200);
 }

@@ -70,7 +70,7 @@ impl KeySource {
         match self.read() {
             Ok(keys) => {
                 tracing::info!(?keys, "API keys read again");
-                app.set_keys(keys);
+                app.set_keys(&keys);
             }
             Err(error) => tracing::error!("API keys not read again, the old ones stay: {error:#}"),
         }

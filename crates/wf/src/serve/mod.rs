@@ -8,6 +8,7 @@ mod keys;
 mod no_otlp;
 #[cfg_attr(not(feature = "otlp"), path = "no_otlp.rs")]
 mod otlp;
+mod panics;
 mod signals;
 
 use std::io::IsTerminal;
@@ -239,6 +240,7 @@ fn start_log(args: &LogArgs, traces: Option<&Traces>) -> Result<()> {
     };
     let layers: Vec<_> = [log].into_iter().chain(traces.map(Traces::layer)).collect();
     tracing_subscriber::registry().with(layers).init();
+    panics::log();
     Ok(())
 }
 
