@@ -142,7 +142,7 @@ fn of(caller: u64, request: u64) -> Origin {
 
 /// Returns the steps to the first token of a short request beside `abusers`, first of another caller, then of the
 /// same.
-fn beside(abusers: Vec<Request>, pages: usize) -> [usize; 2] {
+fn beside(abusers: &[Request], pages: usize) -> [usize; 2] {
     let options = EngineOptions { max_running: 32, ..EngineOptions::default() };
     [2, 1].map(|caller| {
         let stepper = Stepper::new(pages, options);
@@ -156,22 +156,22 @@ fn beside(abusers: Vec<Request>, pages: usize) -> [usize; 2] {
 
 #[test]
 fn blocks_that_fill_every_step_delay_others_by_one_step() {
-    let abusers = (0..4).map(|at| endless_diffusion(of(1, at))).collect();
-    let steps = beside(abusers, 1024);
+    let abusers: Vec<_> = (0..4).map(|at| endless_diffusion(of(1, at))).collect();
+    let steps = beside(&abusers, 1024);
     assert!(steps.iter().all(|steps| *steps <= 2), "{steps:?}");
 }
 
 #[test]
 fn drafts_delay_others_by_one_step() {
-    let abusers = (0..4).map(|at| many_drafts(of(1, at))).collect();
-    let steps = beside(abusers, 1024);
+    let abusers: Vec<_> = (0..4).map(|at| many_drafts(of(1, at))).collect();
+    let steps = beside(&abusers, 1024);
     assert!(steps.iter().all(|steps| *steps <= 2), "{steps:?}");
 }
 
 #[test]
 fn a_request_of_256_long_prompts_delays_others_by_one_step() {
-    let abusers = (0..256).map(|at| long_prompt(of(1, 0), at)).collect();
-    let steps = beside(abusers, 4096);
+    let abusers: Vec<_> = (0..256).map(|at| long_prompt(of(1, 0), at)).collect();
+    let steps = beside(&abusers, 4096);
     assert!(steps.iter().all(|steps| *steps <= 2), "{steps:?}");
 }
 

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::usage::Usage;
+use super::usage::{KeyLimits, Usage};
 
 /// An API key and what it may use.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,19 +23,6 @@ pub struct Key {
 }
 
 type KeyDigest = [u8; 32];
-
-/// Limits of a key. Absent ones do not limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct KeyLimits {
-    /// Maximum number of requests at once.
-    pub requests: Option<usize>,
-    /// Maximum number of requests a minute.
-    pub requests_per_minute: Option<u32>,
-    /// Maximum number of tokens a minute, of prompts and completions.
-    pub tokens_per_minute: Option<u32>,
-    /// Maximum share of the KV cache.
-    pub kv_share: Option<f64>,
-}
 
 /// Options that may follow a key in a file.
 const OPTIONS: [&str; 7] = [

@@ -9,6 +9,7 @@ mod usage;
 
 pub(crate) use caller::{Caller, Peer};
 pub use hosts::Hosts;
-pub use keys::{Key, KeyLimits, Keys};
+pub use keys::{Key, Keys};
 pub use tls::{Tls, TlsError};
+pub use usage::KeyLimits;
 pub(crate) use usage::{Permit, Refusal};

@@ -5,9 +5,20 @@ use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::keys::KeyLimits;
-
 const MINUTE: Duration = Duration::from_secs(60);
+
+/// Limits of a key. Absent ones do not limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KeyLimits {
+    /// Maximum number of requests at once.
+    pub requests: Option<usize>,
+    /// Maximum number of requests a minute.
+    pub requests_per_minute: Option<u32>,
+    /// Maximum number of tokens a minute, of prompts and completions.
+    pub tokens_per_minute: Option<u32>,
+    /// Maximum share of the KV cache.
+    pub kv_share: Option<f64>,
+}
 
 /// Why a request is refused, and when it may be sent again.
 #[derive(Clone, Debug, PartialEq, Eq)]
