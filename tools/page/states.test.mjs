@@ -79,16 +79,20 @@ test("the page retries while the queue is full", async (t) => {
   const server = await startServer(["--max-running", "1", "--max-waiting", "1"]);
   t.after(() => server.kill());
   const page = await visit(server.url);
+  // A second request of a caller takes turns with the first; a third one waits.
   const first = occupy(server);
   await waitForLoad(server, 1, 0);
   const second = occupy(server);
-  await waitForLoad(server, 1, 1);
+  await waitForLoad(server, 2, 0);
+  const third = occupy(server);
+  await waitForLoad(server, 2, 1);
   await page.getByLabel("Message", { exact: true }).fill("Tell me a story");
   await page.keyboard.press("Enter");
   await page.getByText(/The queue is full. Retrying in \d+ s/).waitFor();
   await screenshot(page, "queue-full");
   first();
   second();
+  third();
   await responded(page);
   assert.ok((await lastResponse(page).innerText()).length > 0);
   assert.deepEqual(page.problems, []);
