@@ -414,7 +414,7 @@ impl Network {
 mod tests {
     use super::*;
 
-    fn network() -> Network {
+    pub(super) fn network() -> Network {
         let attention = Attention {
             heads: 2,
             kv_heads: 1,

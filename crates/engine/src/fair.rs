@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::decode::TokenDemand;
 use crate::schedule::{Origin, Party, Rank};
 
-/// What a sequence can use of a step.
+/// Rows that a sequence can use of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     pub(crate) origin: Origin,
@@ -261,7 +261,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Whether a turn may exceed its rows.
+/// Permission of a turn to exceed its rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overdraft {
     No,

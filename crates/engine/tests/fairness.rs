@@ -1,4 +1,4 @@
-//! What one caller asks for does not keep others waiting: a short request is computed within two steps,
+//! No caller keeps others waiting, whatever it asks for: a short request is computed within two steps,
 //! beside every kind of abuser.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]

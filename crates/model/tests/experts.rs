@@ -9,12 +9,10 @@ mod recorded;
 use std::path::{Path, PathBuf};
 
 use directory::{USUAL, float_directory};
-use recorded::{Golden, PAGES, bits, differences, logits, open};
+use recorded::{Golden, bits, differences, logits, open, options};
 use wf_core::ActivationCodes;
 use wf_formats::{Container, FloatEncoding, ModelFile, Target, TernaryEncoding};
-use wf_model::{
-    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, PageId, Segment, SparseMode,
-};
+use wf_model::{Compute, Forward, Logits, Model, PageId, Segment};
 
 const MODELS: [&str; 2] = ["renormalized", "plain"];
 
@@ -26,21 +24,8 @@ fn gguf(name: &str) -> ModelFile {
     open(&data(&format!("{name}.gguf")))
 }
 
-fn load(file: &ModelFile, compute: Compute) -> Model {
-    load_with(file, compute, None)
-}
-
-fn load_with(file: &ModelFile, compute: Compute, activations: Option<ActivationCodes>) -> Model {
-    let options = ModelOptions {
-        kv: KvDtype::F32,
-        pages: PAGES,
-        max_batch_tokens: 512,
-        head: HeadMode::Auto,
-        sparse: SparseMode::Auto,
-        context_len: None,
-        activations,
-    };
-    Model::load(file, compute, options, &mut |_| {}).unwrap()
+fn load(file: &ModelFile, compute: Compute, activations: Option<ActivationCodes>) -> Model {
+    Model::load(file, compute, options(activations), &mut |_| {}).unwrap()
 }
 
 #[test]
@@ -51,7 +36,7 @@ fn logits_are_those_of_transformers_up_to_the_codes_of_activations() {
         MODELS.into_iter().flat_map(|name| codes.map(|codes| (name, codes)))
     {
         let golden = Golden::read(&data(name));
-        let mut model = load_with(&gguf(name), Compute::new(2), activations);
+        let mut model = load(&gguf(name), Compute::new(2), activations);
         let found = logits(&mut model, &golden.ids, &golden.scored, 512);
         let (median, largest) = differences(&found, &golden.logits);
         let case = format!("{name}, {activations:?}: median {median}, largest {largest}");
@@ -65,11 +50,11 @@ fn threads_chunks_and_instruction_sets_change_no_bit() {
     for name in MODELS {
         let Golden { ids, scored, .. } = Golden::read(&data(name));
         let file = gguf(name);
-        let expected = bits(&logits(&mut load(&file, Compute::new(1)), &ids, &scored, 512));
+        let expected = bits(&logits(&mut load(&file, Compute::new(1), None), &ids, &scored, 512));
         for isa in Compute::supported() {
             for (threads, chunk) in [(1, 1), (3, 7), (2, 64), (2, 512)] {
                 let compute = Compute::chosen(Some(isa), threads, None).unwrap();
-                let found = bits(&logits(&mut load(&file, compute), &ids, &scored, chunk));
+                let found = bits(&logits(&mut load(&file, compute, None), &ids, &scored, chunk));
                 assert_eq!(found, expected, "{name}: {isa} on {threads}, chunks of {chunk}");
             }
         }
@@ -80,7 +65,7 @@ fn threads_chunks_and_instruction_sets_change_no_bit() {
 fn other_sequences_of_a_batch_change_no_bit() {
     for name in MODELS {
         let Golden { ids, .. } = Golden::read(&data(name));
-        let mut model = load(&gguf(name), Compute::new(2));
+        let mut model = load(&gguf(name), Compute::new(2), None);
         let prompts = [&ids[..50], &ids[50..51], &ids[60..93], &ids[100..190]];
         let pages: [&[PageId]; 4] = [&[0, 1], &[2], &[3, 4], &[5, 6, 7]];
         let last = prompts.map(|prompt| [prompt.len() - 1]);
@@ -110,7 +95,7 @@ fn every_file_gives_the_same_bits() {
         let run = |path: &Path| {
             let file = open(path);
             assert_eq!(file.network(), source.network(), "{name}: {}", path.display());
-            bits(&logits(&mut load(&file, Compute::new(2)), &ids, &scored, 512))
+            bits(&logits(&mut load(&file, Compute::new(2), None), &ids, &scored, 512))
         };
         let expected = run(&data(&format!("{name}.gguf")));
         float_directory(&data(name), &source, folder.path(), &USUAL);

@@ -9,10 +9,10 @@ mod recorded;
 use std::path::{Path, PathBuf};
 
 use directory::{Checkpoint, USUAL, float_directory};
-use recorded::{Golden, PAGES, bits, differences, logits, open};
+use recorded::{Golden, bits, differences, logits, open, options};
 use wf_core::{ActivationCodes, Network, RopeScaling, RotaryPairs};
 use wf_formats::{Container, LayerTensor, ModelFile, Target, TensorName, TernaryEncoding};
-use wf_model::{Compute, HeadMode, KvDtype, Model, ModelOptions, SparseMode};
+use wf_model::{Compute, Model};
 
 /// A recorded model, and the spelling of its checkpoint.
 struct Case {
@@ -53,16 +53,7 @@ impl Case {
 }
 
 fn load(file: &ModelFile, compute: Compute, activations: Option<ActivationCodes>) -> Model {
-    let options = ModelOptions {
-        kv: KvDtype::F32,
-        pages: PAGES,
-        max_batch_tokens: 512,
-        head: HeadMode::Auto,
-        sparse: SparseMode::Auto,
-        context_len: None,
-        activations,
-    };
-    Model::load(file, compute, options, &mut |_| {}).unwrap()
+    Model::load(file, compute, options(activations), &mut |_| {}).unwrap()
 }
 
 /// Returns the differences of logits, which the codes of activations explain.

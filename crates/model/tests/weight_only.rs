@@ -7,15 +7,13 @@ mod recorded;
 
 use std::path::{Path, PathBuf};
 
-use recorded::{Golden, PAGES, bits, differences, logits, open};
+use recorded::{Golden, bits, differences, logits, open, options};
 use wf_formats::encoding::encode_floats;
 use wf_formats::{
     Container, Encoding, FloatEncoding, ModelFile, SafetensorsWriter, TableEncoding, Target,
     TensorName, TernaryEncoding,
 };
-use wf_model::{
-    ActivationCodes, Compute, HeadMode, KvDtype, LoadError, Model, ModelOptions, SparseMode,
-};
+use wf_model::{ActivationCodes, Compute, HeadMode, LoadError, Model, ModelOptions, SparseMode};
 
 const MODELS: [&str; 2] = ["ternary-yarn", "binary-tied"];
 
@@ -33,15 +31,7 @@ fn load_with(
     head: HeadMode,
     activations: Option<ActivationCodes>,
 ) -> Result<Model, LoadError> {
-    let options = ModelOptions {
-        kv: KvDtype::F32,
-        pages: PAGES,
-        max_batch_tokens: 512,
-        head,
-        sparse: SparseMode::Off,
-        context_len: None,
-        activations,
-    };
+    let options = ModelOptions { head, sparse: SparseMode::Off, ..options(activations) };
     Model::load(file, compute, options, &mut |_| {})
 }
 

@@ -143,20 +143,8 @@ impl std::error::Error for InvalidNetwork {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Attention, Dense, Experts, Ffn, Mixer};
-
-    fn network() -> Network {
-        let attention = Attention {
-            heads: 2,
-            kv_heads: 1,
-            head_dim: 4,
-            rope: Some(Rope::default()),
-            ..Attention::default()
-        };
-        let dense = Dense { ffn_len: 8, ..Dense::default() };
-        let layers = vec![Layer::new(attention, dense); 2];
-        Network { vocab_len: 8, hidden_len: 8, layers, ..Network::default() }
-    }
+    use crate::network::tests::network;
+    use crate::{Experts, Ffn, Mixer};
 
     fn problem(change: impl Fn(&mut Network)) -> String {
         let mut network = network();

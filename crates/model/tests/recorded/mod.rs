@@ -7,14 +7,30 @@ mod reference;
 use std::path::Path;
 
 use reference::Reference;
+use wf_core::ActivationCodes;
 use wf_formats::{ModelFile, OpenOptions};
-use wf_model::{Forward, Logits, Model, PageId, Segment, TokenId};
+use wf_model::{
+    Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, PageId, Segment, SparseMode, TokenId,
+};
 
 /// Pages that a model needs for [`logits`].
-pub(crate) const PAGES: usize = 16;
+const PAGES: usize = 16;
 
 pub(crate) fn open(path: &Path) -> ModelFile {
     ModelFile::open(path, &OpenOptions::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Options with K/V as computed. Codes of activations are those of the family unless given.
+pub(crate) fn options(activations: Option<ActivationCodes>) -> ModelOptions {
+    ModelOptions {
+        kv: KvDtype::F32,
+        pages: PAGES,
+        max_batch_tokens: 512,
+        head: HeadMode::Auto,
+        sparse: SparseMode::Auto,
+        context_len: None,
+        activations,
+    }
 }
 
 /// Tokens and the logits of some of them, by `transformers`.

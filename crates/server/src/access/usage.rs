@@ -1,4 +1,4 @@
-//! What a key has used of its limits: requests at once, requests and tokens of the last minute.
+//! Usage of a key against its limits: requests at once, requests and tokens of the last minute.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub struct KeyLimits {
     pub kv_share: Option<f64>,
 }
 
-/// Why a request is refused, and when it may be sent again.
+/// Refusal of a request: the limit that it would exceed, and the time until it may be sent again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) code: &'static str,

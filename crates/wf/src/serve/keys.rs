@@ -8,7 +8,7 @@ use wf_server::{App, Key, Keys};
 use crate::input;
 use crate::serve::args::AccessArgs;
 
-/// Where keys come from.
+/// Origin of the keys: flags and a file.
 #[derive(Clone)]
 pub(crate) struct KeySource {
     given: Vec<String>,

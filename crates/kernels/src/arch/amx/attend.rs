@@ -176,113 +176,86 @@ impl QueryTiles {
         let whole = columns - columns % COLUMNS_AT_ONCE;
         for column in (0..whole).step_by(COLUMNS_AT_ONCE) {
             // SAFETY: `column` and the next three are columns, the rest was checked.
-            unsafe { self.multiply_four(weights, starts, (row_len, column), parts, part_len) };
+            unsafe { multiply_four(weights, starts, (row_len, column), parts, part_len) };
         }
         for column in whole..columns {
             // SAFETY: `column` is one, the rest was checked.
-            unsafe { self.multiply_one(weights, starts, (row_len, column), parts, part_len) };
+            unsafe { multiply_one(weights, starts, (row_len, column), parts, part_len) };
         }
     }
+}
 
-    /// Computes 64 elements of the weighted values, from `16 * column` on.
-    ///
-    /// # Safety
-    ///
-    /// The row of each head has room for them, `part_len` elements from the row before. There are pages,
-    /// each has sixteen rows of `row_len` pairs, and each head has 32 weights for each.
-    unsafe fn multiply_four(
-        &self,
-        weights: &[u16],
-        pages: &[*const u16],
-        (row_len, column): (usize, usize),
-        parts: &mut [f32],
-        part_len: usize,
-    ) {
-        // SAFETY: the tiles are configured, and their shapes fit: `tmm0` to `tmm4` have a row for each
-        // head, of 32 weights or sixteen sums, `tmm6` and `tmm7` sixteen rows of sixteen pairs. The caller
-        // has checked the bounds.
-        unsafe {
-            asm!(
-                "tilezero tmm0",
-                "tilezero tmm1",
-                "tilezero tmm2",
-                "tilezero tmm3",
-                "2:",
-                "mov {values}, [{pages}]",
-                "add {values}, {column}",
-                "tileloadd tmm4, [{weights} + {weight_row}*1]",
-                "tileloadd tmm6, [{values} + {row}*1]",
-                "tileloadd tmm7, [{values} + {row}*1 + 64]",
-                "tdpbf16ps tmm0, tmm4, tmm6",
-                "tileloadd tmm6, [{values} + {row}*1 + 128]",
-                "tdpbf16ps tmm1, tmm4, tmm7",
-                "tileloadd tmm7, [{values} + {row}*1 + 192]",
-                "tdpbf16ps tmm2, tmm4, tmm6",
-                "tdpbf16ps tmm3, tmm4, tmm7",
-                "add {weights}, 64",
-                "add {pages}, 8",
-                "dec {steps}",
-                "jnz 2b",
-                "tilestored [{parts} + {part}*1], tmm0",
-                "tilestored [{parts} + {part}*1 + 64], tmm1",
-                "tilestored [{parts} + {part}*1 + 128], tmm2",
-                "tilestored [{parts} + {part}*1 + 192], tmm3",
-                values = out(reg) _,
-                pages = inout(reg) pages.as_ptr() => _,
-                steps = inout(reg) pages.len() => _,
-                column = in(reg) column * ROW,
-                weights = inout(reg) weights.as_ptr() => _,
-                weight_row = in(reg) CHUNK * size_of::<u16>(),
-                row = in(reg) row_len * size_of::<[u16; 2]>(),
-                parts = in(reg) parts.as_mut_ptr().add(column * TILE),
-                part = in(reg) part_len * size_of::<f32>(),
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm6") _, out("tmm7") _,
-                options(nostack)
-            );
+/// Defines a function that computes sixteen elements of the weighted values for each of some tiles of sums, from
+/// `16 * column` on.
+macro_rules! weighted_values {
+    ($name:ident: zero [$($zero:literal)*], multiply [$($multiply:literal)*], store [$($store:literal)*]) => {
+        /// # Safety
+        ///
+        /// The tiles are configured as [`QueryTiles`] says. The row of each head has room for the elements,
+        /// `part_len` elements from the row before. There are pages, each has sixteen rows of `row_len` pairs,
+        /// and each head has 32 weights for each.
+        unsafe fn $name(
+            weights: &[u16],
+            pages: &[*const u16],
+            (row_len, column): (usize, usize),
+            parts: &mut [f32],
+            part_len: usize,
+        ) {
+            // SAFETY: the shapes of the tiles fit: `tmm0` to `tmm4` have a row for each head, of 32 weights or
+            // sixteen sums, `tmm6` and `tmm7` sixteen rows of sixteen pairs. The caller has checked the bounds.
+            unsafe {
+                asm!(
+                    $($zero,)*
+                    "2:",
+                    "mov {values}, [{pages}]",
+                    "add {values}, {column}",
+                    "tileloadd tmm4, [{weights} + {weight_row}*1]",
+                    $($multiply,)*
+                    "add {weights}, 64",
+                    "add {pages}, 8",
+                    "dec {steps}",
+                    "jnz 2b",
+                    $($store,)*
+                    values = out(reg) _,
+                    pages = inout(reg) pages.as_ptr() => _,
+                    steps = inout(reg) pages.len() => _,
+                    column = in(reg) column * ROW,
+                    weights = inout(reg) weights.as_ptr() => _,
+                    weight_row = in(reg) CHUNK * size_of::<u16>(),
+                    row = in(reg) row_len * size_of::<[u16; 2]>(),
+                    parts = in(reg) parts.as_mut_ptr().add(column * TILE),
+                    part = in(reg) part_len * size_of::<f32>(),
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack)
+                );
+            }
         }
-    }
+    };
+}
 
-    /// Computes sixteen elements of the weighted values, from `16 * column` on.
-    ///
-    /// # Safety
-    ///
-    /// As of [`multiply_four`](Self::multiply_four).
-    unsafe fn multiply_one(
-        &self,
-        weights: &[u16],
-        pages: &[*const u16],
-        (row_len, column): (usize, usize),
-        parts: &mut [f32],
-        part_len: usize,
-    ) {
-        // SAFETY: as above.
-        unsafe {
-            asm!(
-                "tilezero tmm0",
-                "2:",
-                "mov {values}, [{pages}]",
-                "add {values}, {column}",
-                "tileloadd tmm4, [{weights} + {weight_row}*1]",
-                "tileloadd tmm6, [{values} + {row}*1]",
-                "tdpbf16ps tmm0, tmm4, tmm6",
-                "add {weights}, 64",
-                "add {pages}, 8",
-                "dec {steps}",
-                "jnz 2b",
-                "tilestored [{parts} + {part}*1], tmm0",
-                values = out(reg) _,
-                pages = inout(reg) pages.as_ptr() => _,
-                steps = inout(reg) pages.len() => _,
-                column = in(reg) column * ROW,
-                weights = inout(reg) weights.as_ptr() => _,
-                weight_row = in(reg) CHUNK * size_of::<u16>(),
-                row = in(reg) row_len * size_of::<[u16; 2]>(),
-                parts = in(reg) parts.as_mut_ptr().add(column * TILE),
-                part = in(reg) part_len * size_of::<f32>(),
-                out("tmm0") _, out("tmm4") _, out("tmm6") _,
-                options(nostack)
-            );
-        }
-    }
+weighted_values! { multiply_four:
+    zero ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"],
+    multiply [
+        "tileloadd tmm6, [{values} + {row}*1]"
+        "tileloadd tmm7, [{values} + {row}*1 + 64]"
+        "tdpbf16ps tmm0, tmm4, tmm6"
+        "tileloadd tmm6, [{values} + {row}*1 + 128]"
+        "tdpbf16ps tmm1, tmm4, tmm7"
+        "tileloadd tmm7, [{values} + {row}*1 + 192]"
+        "tdpbf16ps tmm2, tmm4, tmm6"
+        "tdpbf16ps tmm3, tmm4, tmm7"
+    ],
+    store [
+        "tilestored [{parts} + {part}*1], tmm0"
+        "tilestored [{parts} + {part}*1 + 64], tmm1"
+        "tilestored [{parts} + {part}*1 + 128], tmm2"
+        "tilestored [{parts} + {part}*1 + 192], tmm3"
+    ]
+}
+
+weighted_values! { multiply_one:
+    zero ["tilezero tmm0"],
+    multiply ["tileloadd tmm6, [{values} + {row}*1]" "tdpbf16ps tmm0, tmm4, tmm6"],
+    store ["tilestored [{parts} + {part}*1], tmm0"]
 }
