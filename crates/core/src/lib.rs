@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attention_mode;
 mod kv_dtype;
 mod network;
 mod rotary;
@@ -12,10 +13,11 @@ mod sampling;
 mod scales;
 mod vocabulary;
 
+pub use attention_mode::{AttentionMode, InvalidAttentionMode};
 pub use kv_dtype::{KvDtype, UnknownKvDtype};
 pub use network::{
-    Activation, ActivationCodes, Attention, Dense, Embedding, Experts, Ffn, Head, InvalidNetwork,
-    Layer, LayerKinds, Mixer, Network, Norm,
+    Activation, ActivationCodes, Attention, DeltaNet, Dense, Embedding, Experts, Ffn, Head,
+    InvalidNetwork, Layer, LayerKinds, Mixer, Network, Norm, SharedExpert, ValueHeadOrder,
 };
 pub use rotary::{Rope, RopeDivisors, RopeScaling, RotaryPairs, Yarn};
 pub use sampling::{

@@ -5,10 +5,12 @@
 //! rotary embeddings, optional norms, the kind of feed-forward block.
 
 mod check;
+mod delta_net;
 
 use std::fmt;
 
 pub use self::check::InvalidNetwork;
+pub use self::delta_net::{DeltaNet, ValueHeadOrder};
 use crate::{Rope, RopeDivisors};
 
 /// A decoder network, layer by layer.
@@ -34,25 +36,31 @@ pub struct Network {
     pub activations: ActivationCodes,
 }
 
-/// Integer codes of the inputs of ternary products, with one scale per token.
+/// Codes of the inputs of ternary products.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ActivationCodes {
-    /// Eight bits, as BitNet models are trained with.
+    /// Eight bits with one scale per token, as BitNet models are trained with.
     #[default]
     Int8,
-    /// Sixteen bits, as two rows of eight: for models whose training quantized weights only.
+    /// Eight bits with a scale for each group of 128 columns of a token.
+    Int8Group,
+    /// Sixteen bits with one scale per token, as two rows of eight.
     Int16,
+    /// No codes: single precision. The reference for the others, and slow.
+    F32,
 }
 
 impl ActivationCodes {
     /// All codes.
-    pub const ALL: [Self; 2] = [Self::Int8, Self::Int16];
+    pub const ALL: [Self; 4] = [Self::Int8, Self::Int8Group, Self::Int16, Self::F32];
 
     /// Name on the command line and in files.
     pub fn key(self) -> &'static str {
         match self {
             Self::Int8 => "int8",
+            Self::Int8Group => "int8-group",
             Self::Int16 => "int16",
+            Self::F32 => "f32",
         }
     }
 
@@ -105,31 +113,66 @@ impl Layer {
         Self { mixer: Mixer::Attention(attention), ffn: Ffn::Dense(dense) }
     }
 
-    /// Returns the attention block of the layer.
-    pub fn attention(&self) -> &Attention {
-        let Mixer::Attention(attention) = &self.mixer;
-        attention
+    /// Returns the attention block of the layer, or `None` if its mixer is recurrent.
+    pub fn attention(&self) -> Option<&Attention> {
+        match &self.mixer {
+            Mixer::Attention(attention) => Some(attention),
+            Mixer::DeltaNet(_) => None,
+        }
+    }
+
+    /// Returns the attention block of the layer, or `None` if its mixer is recurrent.
+    pub fn attention_mut(&mut self) -> Option<&mut Attention> {
+        match &mut self.mixer {
+            Mixer::Attention(attention) => Some(attention),
+            Mixer::DeltaNet(_) => None,
+        }
+    }
+
+    /// Returns the recurrent mixer of the layer, or `None` if it has attention.
+    pub fn delta_net(&self) -> Option<&DeltaNet> {
+        match &self.mixer {
+            Mixer::Attention(_) => None,
+            Mixer::DeltaNet(delta_net) => Some(delta_net),
+        }
+    }
+
+    /// Number of positions that the layer sees; `None` if it sees all of them.
+    pub fn window(&self) -> Option<usize> {
+        self.attention()?.window
+    }
+
+    /// Rotary embedding of the layer's queries and keys, if they rotate.
+    pub fn rope(&self) -> Option<Rope> {
+        self.attention()?.rope
     }
 }
 
 /// The kinds of layers of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerKinds<'a> {
-    /// A layer that sees the whole sequence.
+    /// A layer whose attention sees the whole sequence.
     pub full: Option<&'a Layer>,
-    /// A layer that sees a window.
+    /// A layer whose attention sees a window.
     pub sliding: Option<&'a Layer>,
+    /// A layer with a recurrent mixer.
+    pub recurrent: Option<&'a Layer>,
 }
 
 impl<'a> LayerKinds<'a> {
-    fn of(&self, sliding: bool) -> Option<&'a Layer> {
-        if sliding { self.sliding } else { self.full }
+    /// Returns the layer of the same kind as `layer`.
+    fn like(&self, layer: &Layer) -> Option<&'a Layer> {
+        match (&layer.mixer, layer.window()) {
+            (Mixer::DeltaNet(_), _) => self.recurrent,
+            (_, Some(_)) => self.sliding,
+            (_, None) => self.full,
+        }
     }
 
     /// Returns a layer that rotates queries and keys, or any layer if none does.
     pub fn rotated(&self) -> Option<&'a Layer> {
         let mut layers = self.full.into_iter().chain(self.sliding);
-        let rotated = layers.clone().find(|layer| layer.attention().rope.is_some());
+        let rotated = layers.clone().find(|layer| layer.rope().is_some());
         rotated.or_else(|| layers.next())
     }
 }
@@ -139,6 +182,8 @@ impl<'a> LayerKinds<'a> {
 pub enum Mixer {
     /// Softmax attention over the KV cache.
     Attention(Attention),
+    /// A recurrence over a state of fixed size.
+    DeltaNet(DeltaNet),
 }
 
 impl Default for Mixer {
@@ -154,6 +199,9 @@ impl Default for Mixer {
 /// q, k, v = query(n), key(n), value(n)
 /// h += output_norm( output( sub_norm( attend(rope(qk_norm(q)), rope(qk_norm(k)), v) ) ) )
 /// ```
+///
+/// With a gate, `query(n)` has a query and a gate for each head, side by side, and the heads are multiplied by
+/// the sigmoid of their gates before the output projection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Attention {
     /// Number of query heads.
@@ -174,6 +222,8 @@ pub struct Attention {
     pub window: Option<usize>,
     /// Factor of the products of queries and keys; `None` divides them by the root of `head_dim`.
     pub score_scale: Option<f32>,
+    /// True if every head has a gate, which comes with its query.
+    pub gated: bool,
     /// Norm of the concatenated heads, before the output projection.
     pub sub_norm: Option<Norm>,
     /// Norm of the block's output, before it is added to the hidden state.
@@ -181,6 +231,11 @@ pub struct Attention {
 }
 
 impl Attention {
+    /// Number of rows of the query projection: those of all query heads, and of their gates.
+    pub fn query_rows(&self) -> usize {
+        self.query_len().saturating_mul(if self.gated { 2 } else { 1 })
+    }
+
     /// Length of all query heads of a token together.
     pub fn query_len(&self) -> usize {
         self.heads.saturating_mul(self.head_dim)
@@ -216,6 +271,12 @@ impl Ffn {
             Self::Dense(_) => None,
             Self::Experts(experts) => Some(experts),
         }
+    }
+
+    /// Returns the number of neurons of the shared expert; 0 without one.
+    pub fn shared_len(&self) -> usize {
+        let shared = self.experts().and_then(|experts| experts.shared);
+        shared.map_or(0, |shared| shared.ffn_len)
     }
 
     /// Returns the recipe of the dense block, or of each expert.
@@ -264,8 +325,10 @@ pub struct Dense {
 /// ```text
 /// n = norm(h)
 /// p = softmax(router(n)), and of it the `active` largest, equal ones by lower index
-/// h += output_norm( Σ p[e] · expert[e](n) )          where expert[e] is a gated block without these norms
+/// h += output_norm( Σ p[e] · expert[e](n) + s · shared(n) )
 /// ```
+///
+/// Each expert, and the shared one that some networks have, is a gated block without these norms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Experts {
     /// Number of experts.
@@ -276,6 +339,18 @@ pub struct Experts {
     pub renormalize: bool,
     /// Recipe of one expert.
     pub expert: Dense,
+    /// Block that every token runs beside its experts.
+    pub shared: Option<SharedExpert>,
+}
+
+/// A block like an expert that runs for every token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedExpert {
+    /// Number of neurons.
+    pub ffn_len: usize,
+    /// True if its share in the output is `sigmoid(gate(n))`, where the gate is a row of floats; otherwise it
+    /// is 1.
+    pub gated: bool,
 }
 
 /// A root-mean-square norm with one weight per element.
@@ -352,30 +427,34 @@ impl Network {
         others.iter().all(|layer| layer == first).then_some(first)
     }
 
-    /// Returns the kinds of layers, if layers differ in nothing but their windows and rotary embeddings,
-    /// and those with a window are alike, and those without.
+    /// Returns the kinds of layers, if each kind is alike, and layers with and without a window differ in
+    /// nothing but that and their rotary embeddings.
     pub fn layer_kinds(&self) -> Option<LayerKinds<'_>> {
-        let find = |sliding: bool| {
-            self.layers.iter().find(|layer| layer.attention().window.is_some() == sliding)
+        let find = |is_kind: fn(&Layer) -> bool| self.layers.iter().find(|layer| is_kind(layer));
+        let kinds = LayerKinds {
+            full: find(|layer| layer.attention().is_some() && layer.window().is_none()),
+            sliding: find(|layer| layer.window().is_some()),
+            recurrent: find(|layer| layer.delta_net().is_some()),
         };
-        let kinds = LayerKinds { full: find(false), sliding: find(true) };
         let positions_apart = |layer: &Layer| {
-            let Mixer::Attention(attention) = layer.mixer;
-            let attention = Attention { window: None, rope: None, ..attention };
-            Layer { mixer: Mixer::Attention(attention), ..*layer }
+            let mut layer = *layer;
+            if let Some(attention) = layer.attention_mut() {
+                (attention.window, attention.rope) = (None, None);
+            }
+            layer
         };
         let alike = match (kinds.full, kinds.sliding) {
             (Some(full), Some(sliding)) => positions_apart(full) == positions_apart(sliding),
             _ => true,
         };
-        let of_a_kind = |layer: &Layer| Some(layer) == kinds.of(layer.attention().window.is_some());
+        let of_a_kind = |layer: &Layer| Some(layer) == kinds.like(layer);
         (alike && self.layers.iter().all(of_a_kind)).then_some(kinds)
     }
 
-    /// Changes the blocks of every layer; of a mixture of experts, the recipe of an expert.
+    /// Changes the blocks of every layer with attention; of a mixture of experts, the recipe of an expert.
     pub fn update_layers(&mut self, change: impl Fn(&mut Attention, &mut Dense)) {
         for layer in &mut self.layers {
-            let Mixer::Attention(attention) = &mut layer.mixer;
+            let Mixer::Attention(attention) = &mut layer.mixer else { continue };
             match &mut layer.ffn {
                 Ffn::Dense(dense) => change(attention, dense),
                 Ffn::Experts(experts) => change(attention, &mut experts.expert),
@@ -383,14 +462,30 @@ impl Network {
         }
     }
 
+    /// Returns the attention blocks of the layers that have one.
+    pub fn attentions(&self) -> impl Iterator<Item = &Attention> {
+        self.layers.iter().filter_map(Layer::attention)
+    }
+
+    /// Returns `true` if a layer has a recurrent mixer, so that a sequence has a state beside its K and V.
+    pub fn is_recurrent(&self) -> bool {
+        self.layers.iter().any(|layer| layer.delta_net().is_some())
+    }
+
     /// Largest value of `size` over the attention blocks of all layers.
     pub fn max_attention(&self, size: impl Fn(&Attention) -> usize) -> usize {
-        self.layers.iter().map(|layer| size(layer.attention())).max().unwrap_or(0)
+        self.attentions().map(size).max().unwrap_or(0)
+    }
+
+    /// Largest value of `size` over the recurrent mixers of all layers; 0 without any.
+    pub fn max_delta_net(&self, size: impl Fn(&DeltaNet) -> usize) -> usize {
+        self.layers.iter().filter_map(Layer::delta_net).map(size).max().unwrap_or(0)
     }
 
     /// Length of the longest feed-forward block.
     pub fn max_ffn_len(&self) -> usize {
-        self.layers.iter().map(|layer| layer.ffn.block().ffn_len).max().unwrap_or(0)
+        let len = |layer: &Layer| layer.ffn.block().ffn_len.max(layer.ffn.shared_len());
+        self.layers.iter().map(len).max().unwrap_or(0)
     }
 
     /// Largest value of `size` over the mixtures of experts of all layers; 0 without any.
@@ -401,10 +496,12 @@ impl Network {
     /// Number of trits in all projections.
     pub fn trits(&self) -> usize {
         let trits = |layer: &Layer| {
-            let attention = layer.attention();
+            let mixer = match &layer.mixer {
+                Mixer::Attention(a) => a.query_rows() + a.query_len() + 2 * a.kv_len(),
+                Mixer::DeltaNet(delta_net) => delta_net.trit_rows(),
+            };
             let blocks = layer.ffn.experts().map_or(1, |experts| experts.experts);
-            2 * (attention.query_len() + attention.kv_len())
-                + 3 * blocks * layer.ffn.block().ffn_len
+            mixer + 3 * (blocks * layer.ffn.block().ffn_len + layer.ffn.shared_len())
         };
         self.hidden_len * self.layers.iter().map(trits).sum::<usize>()
     }
@@ -430,7 +527,7 @@ mod tests {
     #[test]
     fn layers_may_differ_in_window_and_rotation() {
         let differ = |network: &mut Network| {
-            let Mixer::Attention(a) = &mut network.layers[1].mixer;
+            let a = network.layers[1].attention_mut().unwrap();
             (a.window, a.rope) = (Some(512), None);
         };
         let mut network = network();
@@ -445,9 +542,14 @@ mod tests {
         let mut network = network();
         let dense = network.trits();
         let expert = *network.layers[1].ffn.block();
-        let experts = Experts { experts: 5, active: 2, renormalize: false, expert };
+        let mut experts =
+            Experts { experts: 5, active: 2, renormalize: false, expert, shared: None };
         network.layers[1].ffn = Ffn::Experts(experts);
         assert_eq!(network.trits(), dense + 8 * 4 * 3 * 8);
+        experts.shared = Some(SharedExpert { ffn_len: 20, gated: true });
+        network.layers[1].ffn = Ffn::Experts(experts);
+        assert_eq!(network.trits(), dense + 8 * 3 * (4 * 8 + 20));
+        assert_eq!(network.max_ffn_len(), 20);
         assert_eq!(network.max_experts(|experts| experts.active), 2);
     }
 
@@ -456,16 +558,16 @@ mod tests {
         let mut network = network();
         let kinds = network.layer_kinds().unwrap();
         assert_eq!((kinds.full, kinds.sliding), (network.layers.first(), None));
-        let Mixer::Attention(a) = &mut network.layers[1].mixer;
+        let a = network.layers[1].attention_mut().unwrap();
         (a.window, a.rope) = (Some(512), None);
         let kinds = network.layer_kinds().unwrap();
         assert_eq!((kinds.full, kinds.sliding), (network.layers.first(), network.layers.last()));
         assert_eq!(kinds.rotated(), network.layers.first());
-        let Mixer::Attention(a) = &mut network.layers[1].mixer;
+        let a = network.layers[1].attention_mut().unwrap();
         a.heads = 4;
         assert_eq!(network.layer_kinds(), None, "heads differ");
         let mut network = self::network();
-        let Mixer::Attention(a) = &mut network.layers[1].mixer;
+        let a = network.layers[1].attention_mut().unwrap();
         a.rope = None;
         assert_eq!(network.layer_kinds(), None, "full layers differ");
     }

@@ -118,9 +118,15 @@ impl SamplingParams {
 
     /// Returns `true` if logits depend on the tokens that came before.
     pub fn penalizes(&self) -> bool {
-        self.repetition_penalty != 1.0
+        let has_penalty = self.repetition_penalty != 1.0
             || self.presence_penalty != 0.0
-            || self.frequency_penalty != 0.0
+            || self.frequency_penalty != 0.0;
+        has_penalty && self.repeat_last_n != 0
+    }
+
+    /// Returns the number of last tokens that penalties consider; `None` for all.
+    pub fn penalty_window(&self) -> Option<usize> {
+        usize::try_from(self.repeat_last_n).ok()
     }
 }
 
@@ -264,6 +270,8 @@ sampling_params! {
     presence_penalty: f32 = 0.0, ParamRange::between(-2.0, 2.0), "X";
     /// Subtract X from the logit of a token for each time it is in the completion; 0 disables it
     frequency_penalty: f32 = 0.0, ParamRange::between(-2.0, 2.0), "X";
+    /// Apply penalties to the last N tokens of prompt and completion only; -1 means all, 0 none
+    repeat_last_n: i64 = -1, ParamRange::at_least(-1.0), "N";
 }
 
 #[cfg(test)]

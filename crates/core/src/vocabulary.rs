@@ -34,6 +34,11 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
+    /// Maximum number of tokens and of merges. Keeps the memory of a vocabulary below 64 MiB.
+    pub const MAX_ENTRIES: usize = 1 << 20;
+    /// Maximum length of the text of a token in bytes.
+    pub const MAX_TOKEN_LEN: usize = 64 << 10;
+
     /// Returns the id of the token with this text.
     pub fn find(&self, text: &str) -> Option<TokenId> {
         self.tokens.iter().position(|token| token == text).and_then(|at| at.try_into().ok())

@@ -4,12 +4,19 @@ use crate::quant::RUN;
 use crate::tiles::{BAND, TiledCodes, copy_codes};
 use crate::{Kernel, Pool, QuantRow};
 
-/// A reusable buffer for rows of activations as int8 codes.
+/// Maximum number of rows that one thread copies in less time than several threads take to start.
+const MAX_ROWS_ALONE: usize = 32;
+
+/// A reusable buffer for the activations of some tokens: as int8 codes in one or two rows for each token, or
+/// as they are.
 #[derive(Clone, Debug)]
 pub struct QuantBatch {
     rows: Vec<QuantRow>,
     rows_len: usize,
+    rows_per_token: usize,
     cols: usize,
+    /// Activations of all tokens, if they have no codes.
+    floats: Vec<f32>,
     /// The rows in tiles, if the kernel uses them.
     tiles: TiledCodes,
 }
@@ -18,7 +25,24 @@ impl QuantBatch {
     /// Creates a buffer for `max_rows` rows of at most `max_cols` columns.
     pub fn new(max_rows: usize, max_cols: usize) -> Self {
         let rows = vec![QuantRow::with_capacity(max_cols); max_rows];
-        Self { rows, rows_len: 0, cols: 0, tiles: TiledCodes::default() }
+        let (floats, tiles) = (Vec::new(), TiledCodes::default());
+        Self { rows, rows_len: 0, rows_per_token: 1, cols: 0, floats, tiles }
+    }
+
+    /// Creates a buffer for activations without codes.
+    pub fn of_floats(max_tokens: usize, max_cols: usize) -> Self {
+        Self { floats: Vec::with_capacity(max_tokens * max_cols), ..Self::new(0, 0) }
+    }
+
+    /// Replaces the activations by `x`, which has `cols` columns, as they are.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `x` is not a whole number of rows.
+    pub fn copy_floats(&mut self, x: &[f32], cols: usize) {
+        self.resize(0, cols);
+        assert!(x.len().is_multiple_of(cols), "whole rows of {cols} columns");
+        self.floats.extend_from_slice(x);
     }
 
     /// Replaces the rows by those of `x`, which has `cols` columns.
@@ -50,6 +74,7 @@ impl QuantBatch {
     ) {
         assert_eq!(x.len(), errors.len(), "an error for each value");
         self.resize(2 * x.len(), cols);
+        self.rows_per_token = 2;
         let tiled = self.uses_tiles(kernel);
         self.quantize_rows(pool, (errors, cols), 2, tiled, |i, errors, rows| {
             let [coarse, fine] = rows else { unreachable!("two rows in a job") };
@@ -59,6 +84,19 @@ impl QuantBatch {
                 *error = *x - f32::from(code) * coarse.scale();
             }
             fine.quantize(kernel, errors);
+        });
+    }
+
+    /// As [`quantize`](Self::quantize), with a scale for each group of 128 columns.
+    ///
+    /// # Panics
+    ///
+    /// Panics as [`quantize`](Self::quantize) does.
+    pub fn quantize_groups(&mut self, kernel: &dyn Kernel, pool: &Pool, x: &[f32], cols: usize) {
+        self.resize(x.len(), cols);
+        let tiled = self.uses_tiles(kernel);
+        self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), 1, tiled, |i, _, row| {
+            row[0].quantize_groups(kernel, &x[i * cols..][..cols]);
         });
     }
 
@@ -103,37 +141,58 @@ impl QuantBatch {
         });
     }
 
-    /// Replaces the rows by those of `from` with these indices, each of which counts `len` adjacent rows.
+    /// Replaces the tokens by those of `from` with these indices, also in tiles if `tiled` and the kernel uses
+    /// them.
     ///
     /// # Panics
     ///
-    /// Panics if `from` has no such row, or if the rows exceed the capacity.
+    /// Panics if `from` has no such token, or if they exceed the capacity.
     pub fn gather(
         &mut self,
         kernel: &dyn Kernel,
         pool: &Pool,
         from: &Self,
-        (rows, len): (&[usize], usize),
+        (tokens, tiled): (&[usize], bool),
     ) {
-        self.resize(rows.len() * len * from.cols, from.cols);
-        let tiled = self.uses_tiles(kernel);
+        let (cols, len) = (from.cols, from.rows_per_token);
+        if from.has_floats() {
+            self.resize(0, cols);
+            let rows = tokens.iter().map(|token| &from.floats[token * cols..][..cols]);
+            return rows.for_each(|row| self.floats.extend_from_slice(row));
+        }
+        self.resize(tokens.len() * len * cols, cols);
+        self.rows_per_token = len;
+        let copy = |i: usize, row: &mut QuantRow| {
+            row.copy_from(&from.rows()[tokens[i / len] * len + i % len]);
+        };
+        let tiled = tiled && self.uses_tiles(kernel);
+        if !tiled && self.rows_len <= MAX_ROWS_ALONE {
+            self.tiles.clear();
+            let rows = self.rows[..self.rows_len].iter_mut();
+            return rows.enumerate().for_each(|(i, row)| copy(i, row));
+        }
         self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), 1, tiled, |i, _, row| {
-            row[0].copy_from(&from.rows()[rows[i / len] * len + i % len]);
+            copy(i, &mut row[0]);
         });
     }
 
-    /// As [`quantize`](Self::quantize), also to tiles, however few the rows.
+    /// As [`quantize`](Self::quantize), or with `groups` as [`quantize_groups`](Self::quantize_groups), also to
+    /// tiles, however few the rows.
     #[cfg(test)]
     pub(crate) fn quantize_to_tiles(
         &mut self,
         kernel: &dyn Kernel,
         pool: &Pool,
-        x: &[f32],
+        (x, groups): (&[f32], bool),
         cols: usize,
     ) {
         self.resize(x.len(), cols);
         self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), 1, true, |i, _, row| {
-            row[0].quantize(kernel, &x[i * cols..][..cols]);
+            let x = &x[i * cols..][..cols];
+            match groups {
+                false => row[0].quantize(kernel, x),
+                true => row[0].quantize_groups(kernel, x),
+            }
         });
     }
 
@@ -173,11 +232,39 @@ impl QuantBatch {
 
     fn resize(&mut self, len: usize, cols: usize) {
         assert!(cols > 0 && len.is_multiple_of(cols), "whole rows of {cols} columns");
-        self.rows_len = len / cols;
-        self.cols = cols;
+        (self.rows_len, self.rows_per_token, self.cols) = (len / cols, 1, cols);
+        self.floats.clear();
     }
 
-    /// Returns the rows of the last [`quantize`](Self::quantize).
+    /// Returns the number of tokens.
+    pub fn tokens(&self) -> usize {
+        match self.has_floats() {
+            true => self.floats.len() / self.cols,
+            false => self.rows_len / self.rows_per_token,
+        }
+    }
+
+    /// Returns the number of rows of codes of each token.
+    pub fn rows_per_token(&self) -> usize {
+        self.rows_per_token
+    }
+
+    /// Returns `true` if the activations have no codes.
+    pub fn has_floats(&self) -> bool {
+        !self.floats.is_empty()
+    }
+
+    /// Returns the activations, if they have no codes.
+    pub(crate) fn floats(&self) -> &[f32] {
+        &self.floats
+    }
+
+    /// Returns `true` if codes have a scale for each group of columns.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.rows().first().is_some_and(|row| row.group_scales().is_some())
+    }
+
+    /// Returns the rows of the last [`quantize`](Self::quantize); none if activations have no codes.
     pub fn rows(&self) -> &[QuantRow] {
         &self.rows[..self.rows_len]
     }
@@ -203,7 +290,7 @@ mod tests {
         let x: Vec<f32> = (0..5 * 100).map(|i| (i * 41 % 255) as f32 - 127.0).collect();
         let (mut all, mut some) = (QuantBatch::new(5, 100), QuantBatch::new(8, 130));
         all.quantize(best(), &pool, &x, 100);
-        some.gather(best(), &pool, &all, (&[4, 0, 4], 1));
+        some.gather(best(), &pool, &all, (&[4, 0, 4], true));
         assert_eq!((some.rows().len(), some.cols()), (3, 100));
         for (found, from) in some.rows().iter().zip([4, 0, 4]) {
             let expected = &all.rows()[from];
@@ -219,7 +306,7 @@ mod tests {
         for (tokens, cols) in [(37, 200), (1, 64), (16, 65), (40, 256)] {
             let x: Vec<f32> = (0..tokens * cols).map(|i| (i * 41 % 255) as f32 - 127.0).collect();
             let mut batch = QuantBatch::new(40, 256);
-            batch.quantize_to_tiles(best(), &pool, &x, cols);
+            batch.quantize_to_tiles(best(), &pool, (&x, false), cols);
             for (token, row) in batch.rows().iter().enumerate() {
                 for (tile, run) in row.codes().as_chunks::<RUN>().0.iter().enumerate() {
                     let found = batch.tiles().band(token / BAND)[tile][token % BAND].0;

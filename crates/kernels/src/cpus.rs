@@ -5,8 +5,6 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::Pool;
-
 /// The highest supported CPU number.
 const MAX_CPU: usize = 1023;
 
@@ -75,22 +73,11 @@ impl FromStr for CpuList {
     type Err = CpuListError;
 
     fn from_str(text: &str) -> Result<Self, CpuListError> {
-        let mut cpus = Vec::new();
-        for part in text.split(',') {
-            let syntax_error = || {
-                CpuListError(format!(
-                    "{part:?} is no CPU: use numbers up to {MAX_CPU} and ranges, for example 0-3,8"
-                ))
-            };
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let number =
-                |text: &str| text.trim().parse::<usize>().ok().filter(|&cpu| cpu <= MAX_CPU);
-            let (first, last) = number(first).zip(number(last)).ok_or_else(syntax_error)?;
-            if first > last {
-                return Err(syntax_error());
-            }
-            cpus.extend(first..=last);
-        }
+        let cpus = parse_ranges(text).map_err(|part| {
+            CpuListError(format!(
+                "{part:?} is no CPU: use numbers up to {MAX_CPU} and ranges, for example 0-3,8"
+            ))
+        })?;
         let mut seen = HashSet::new();
         if let Some(&cpu) = cpus.iter().find(|cpu| !seen.insert(**cpu)) {
             let message = format!("CPU {cpu} is there twice: each thread needs one of its own");
@@ -107,31 +94,27 @@ impl FromStr for CpuList {
     }
 }
 
-/// Creates a pool of `threads` threads, pinning worker `i` to the `i`-th of `cpus`.
-///
-/// The calling thread is worker 0 and is not pinned; neither are workers beyond the end of the list.
-pub fn pinned_pool(cpus: Option<&CpuList>, threads: usize) -> Pool {
-    let cpus = cpus.map_or(Vec::new(), |list| list.0.clone());
-    Pool::with_thread_start(threads, move |worker| {
-        cpus.get(worker).copied().into_iter().for_each(pin_thread);
-    })
-}
-
-/// Pins the calling thread to one CPU. If the system rejects it, the thread stays where it was: no
-/// result depends on it.
-pub fn pin_thread(cpu: usize) {
-    system::pin(&[cpu]);
-}
-
-/// Runs `f` with the calling thread pinned to `cpu`, if given, and then restores its affinity.
-pub fn with_pinned_thread<R>(cpu: Option<usize>, f: impl FnOnce() -> R) -> R {
-    let before = cpu.and_then(|_| system::allowed());
-    cpu.into_iter().for_each(pin_thread);
-    let result = f();
-    if let Some(before) = before {
-        system::pin(&before);
+/// Lets the calling thread run on `cpus` only; on any, if there are none. If the system rejects it, the thread
+/// stays where it was.
+pub(crate) fn bind_thread(cpus: &[usize]) {
+    if !cpus.is_empty() {
+        system::bind(cpus);
     }
-    result
+}
+
+/// Parses numbers and ranges, `0-3,8`. The error is the part that is neither.
+pub(crate) fn parse_ranges(text: &str) -> Result<Vec<usize>, &str> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<usize>().ok().filter(|&cpu| cpu <= MAX_CPU);
+        let (first, last) = number(first).zip(number(last)).ok_or(part)?;
+        if first > last {
+            return Err(part);
+        }
+        cpus.extend(first..=last);
+    }
+    Ok(cpus)
 }
 
 #[cfg(target_os = "linux")]
@@ -143,7 +126,7 @@ mod system {
         Some((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
     }
 
-    pub(super) fn pin(cpus: &[usize]) {
+    pub(super) fn bind(cpus: &[usize]) {
         let mut set = CpuSet::new();
         cpus.iter().for_each(|&cpu| set.set(cpu));
         // A CPU may have gone offline since it was chosen; the system then places the thread.
@@ -157,7 +140,7 @@ mod system {
         None
     }
 
-    pub(super) fn pin(_: &[usize]) {}
+    pub(super) fn bind(_: &[usize]) {}
 }
 
 #[cfg(test)]
@@ -181,19 +164,11 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_pinned_thread_stays_on_its_cpu() {
+    fn cpus_that_may_not_be_used_are_named() {
         let allowed = CpuList::allowed().unwrap();
         assert!((1..=allowed.cpus().len()).contains(&allowed.cores()));
         let last = *allowed.cpus().last().unwrap();
         assert_eq!(last.to_string().parse(), Ok(CpuList(vec![last])));
-        std::thread::spawn(move || {
-            let inside = with_pinned_thread(Some(last), system::allowed);
-            assert_eq!(inside, Some(vec![last]));
-            assert_eq!(CpuList::allowed(), Some(allowed), "as before");
-        })
-        .join()
-        .unwrap();
-        let allowed = CpuList::allowed().unwrap();
         let beyond = (0..=MAX_CPU).rev().find(|cpu| !allowed.0.contains(cpu)).unwrap();
         let error = beyond.to_string().parse::<CpuList>().unwrap_err().to_string();
         assert_eq!(error, format!("this process may not run on CPU {beyond}, but on {allowed}"));

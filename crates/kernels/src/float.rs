@@ -205,7 +205,7 @@ pub(crate) fn silu_mul<S: Simd>(cpu: S, gate: &mut [f32], up: &[f32]) {
 }
 
 #[inline(always)]
-fn silu<S: Simd>(cpu: S, x: S::Lanes) -> S::Lanes {
+pub(crate) fn silu<S: Simd>(cpu: S, x: S::Lanes) -> S::Lanes {
     let e = exp(cpu, cpu.splat(0.0).sub(x));
     x.div(cpu.splat(1.0).add(e))
 }

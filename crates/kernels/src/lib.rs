@@ -22,6 +22,7 @@ mod bounds;
 mod code_matrix;
 mod codes;
 mod cpus;
+mod delta;
 mod first_error;
 mod float;
 pub mod fp8;
@@ -37,6 +38,7 @@ pub mod math;
 mod nibble;
 mod noise;
 mod operations;
+mod placement;
 #[expect(unsafe_code, reason = "lends stack data to threads and splits slices between jobs")]
 mod pool;
 mod product;
@@ -58,21 +60,27 @@ pub use arch::{
 };
 pub use attend::{
     AttendScratch, CHUNK, Queries, attend, attend_parts, clear_parts, finish_parts, part_len,
+    split_len,
 };
 pub use batch::QuantBatch;
 pub use bounds::{RowBounds, ScoreBounds, VectorBounds};
 pub use codes::CodeRows;
-pub use cpus::{CpuList, CpuListError, pin_thread, pinned_pool, with_pinned_thread};
+pub use cpus::{CpuList, CpuListError};
+pub use delta::DeltaInputs;
 pub use first_error::FirstError;
 pub use int8::{Int8Matrix, int8_pair_dots, int8_products};
 pub use isa::UnknownIsa;
-pub use kv::{KvHead, KvRows, KvShape, KvSlot, KvStore, PAGE_LEN};
+pub use kv::{KvHead, KvRows, KvShape, KvSlot, KvStore, PAGE_LEN, PAGE_VERSION};
 pub use layout::Layout;
 pub use nibble::{NibbleMatrix, nibble_pair_dots};
 pub use noise::NoiseKey;
 pub use operations::{AttentionKernel, FloatKernel, TableKernel, TernaryKernel};
-pub use pool::{Pool, Strip};
-pub use product::{GatedScratch, multiply, multiply_add, multiply_each, multiply_gated};
+pub use placement::Placement;
+pub use pool::{Pool, Strip, Upcoming};
+pub use product::{
+    GatedScratch, multiply, multiply_add, multiply_each, multiply_gated, multiply_gated_slices,
+    multiply_slices, slice_alignment,
+};
 pub use quant::QuantRow;
 pub use rotary::{RotaryTable, rotary_frequencies, rotary_powers};
 pub use sparse::{

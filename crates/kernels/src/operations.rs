@@ -134,6 +134,20 @@ macro_rules! operations {
             /// `gate = gate / 2 * (1 + tanh(√(2/π) * (gate + 0.044715 * gate³))) * up`.
             fn gelu_mul(gate: &mut [f32], up: &[f32]) = $crate::float::gelu_mul;
 
+            /// `x = x / (1 + exp(-gate))`.
+            fn sigmoid_mul(x: &mut [f32], gate: &[f32]) = $crate::delta::sigmoid_mul;
+
+            /// `out = silu(Σ inputs[i] * weights[i])`, element by element, where `weights` has a row of
+            /// the length of `out` for each input.
+            fn convolve(inputs: &[&[f32]], weights: &[f32], out: &mut [f32])
+                = $crate::delta::convolve;
+
+            /// Runs the gated delta rule of one head over the tokens of `inputs`, for which `out` has a
+            /// row each: the state `S`, a row for each element of a key, becomes
+            /// `α S + k ⊗ β (v − kᵀ α S)`, and a row of `out` becomes `qᵀ S`.
+            fn delta_rule(inputs: &DeltaInputs<'_>, state: &mut [f32], out: &mut Strip<'_, f32>)
+                = $crate::delta::delta_rule;
+
             /// `x += y`.
             fn add(x: &mut [f32], y: &[f32]) = $crate::float::add;
 
@@ -161,15 +175,21 @@ macro_rules! operations {
             /// `next`. [`attend`](crate::attend) does all chunks.
             fn join_chunks(part_len: usize, parts: &mut [f32], next: &[f32])
                 = $crate::attend::join_chunks;
+
+            /// Computes an upper bound on the scores of each page of `kv` from `first_page` on, for
+            /// each of the [split](AttendScratch::split_queries) query heads: `out` has as many pages
+            /// of the first head, then of the next. A page whose keys have no bounds gives infinity.
+            fn bound_pages(queries: &[f32], kv: &KvHead<'_>, first_page: usize, out: &mut [f32])
+                = $crate::attend::bound_pages;
         }
     } };
 }
 pub(crate) use operations;
 
 use crate::{
-    AttendScratch, CodeRows, FloatRows, Int8Matrix, KvHead, NibbleMatrix, NoiseKey, NonZeros,
-    QuantRow, Queries, RotaryPairs, RowBounds, ScoreBounds, Strip, TernaryColumns, TernaryMatrix,
-    TernaryRows, VectorBounds,
+    AttendScratch, CodeRows, DeltaInputs, FloatRows, Int8Matrix, KvHead, NibbleMatrix, NoiseKey,
+    NonZeros, QuantRow, Queries, RotaryPairs, RowBounds, ScoreBounds, Strip, TernaryColumns,
+    TernaryMatrix, TernaryRows, VectorBounds,
 };
 
 macro_rules! define {

@@ -1,4 +1,5 @@
-//! Quantization of activations to int8: one scale per row, rounded half to even as Transformers does.
+//! Quantization of activations to int8: one scale per row, rounded half to even as Transformers does, or one
+//! for each group of columns.
 
 use crate::Kernel;
 use crate::float::norm_factor;
@@ -6,6 +7,9 @@ use crate::lanes::{F32x16, Simd};
 
 /// Codes in a run. Each run has its own sum, so that the sum of any group of columns is known.
 pub(crate) const RUN: usize = 64;
+
+/// Columns of a group of activations that has a scale of its own.
+pub(crate) const GROUP: usize = 128;
 
 /// Smallest magnitude that a row is scaled by, as in the reference: a row of zeros stays zero.
 const SMALLEST_ABSMAX: f32 = 1e-5;
@@ -163,6 +167,10 @@ pub struct QuantRow {
     run_sums: Vec<i32>,
     sum: i32,
     scale: f32,
+    /// Scales of the groups, of which the first `groups` count.
+    group_scales: Vec<f32>,
+    /// Number of groups; zero if the row has one scale.
+    groups: usize,
     padded_len: usize,
 }
 
@@ -174,8 +182,23 @@ impl QuantRow {
             run_sums: vec![0; padded_len / RUN],
             sum: 0,
             scale: 0.0,
+            group_scales: vec![0.0; max_cols.div_ceil(GROUP)],
+            groups: 0,
             padded_len: 0,
         }
+    }
+
+    /// Creates a row from codes, with a scale for each group of 128 columns.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is another number of groups than of scales.
+    pub fn from_group_codes(codes: &[i8], scales: &[f32]) -> Self {
+        assert_eq!(scales.len(), codes.len().div_ceil(GROUP), "one scale per group");
+        let mut row = Self::from_codes(codes, 1.0);
+        row.group_scales.copy_from_slice(scales);
+        row.groups = scales.len();
+        row
     }
 
     /// Creates a row from codes.
@@ -195,12 +218,27 @@ impl QuantRow {
         self.fill(x.len(), |codes, sums| kernel.quantize(x, codes, sums));
     }
 
+    /// As [`quantize`](Self::quantize), each group of columns on its own.
+    pub(crate) fn quantize_groups(&mut self, kernel: &dyn Kernel, x: &[f32]) {
+        self.fill(x.len(), |_, _| 1.0);
+        self.groups = x.len().div_ceil(GROUP);
+        let groups = x.chunks(GROUP).zip(self.codes.chunks_mut(GROUP));
+        let sums = self.run_sums.chunks_mut(GROUP / RUN);
+        for ((scale, sums), (x, codes)) in self.group_scales.iter_mut().zip(sums).zip(groups) {
+            let len = x.len().next_multiple_of(RUN);
+            *scale = kernel.quantize(x, &mut codes[..len], &mut sums[..len / RUN]);
+        }
+        self.sum = self.run_sums().iter().sum();
+    }
+
     /// Makes it a copy of another row, which may have room for another number of columns.
     pub(crate) fn copy_from(&mut self, from: &Self) {
-        let Self { codes: _, run_sums: _, sum, scale, padded_len } = *from;
+        let Self { codes: _, run_sums: _, group_scales: _, sum, scale, groups, padded_len } = *from;
         self.codes[..padded_len].copy_from_slice(from.codes());
         self.run_sums[..padded_len / RUN].copy_from_slice(from.run_sums());
-        (self.sum, self.scale, self.padded_len) = (sum, scale, padded_len);
+        self.group_scales[..groups].copy_from_slice(&from.group_scales[..groups]);
+        (self.sum, self.scale, self.groups) = (sum, scale, groups);
+        self.padded_len = padded_len;
     }
 
     pub(crate) fn norm_and_quantize(
@@ -218,7 +256,7 @@ impl QuantRow {
 
     /// Sets the codes of `len` columns. `quantize` writes them and their sums and returns the scale.
     fn fill(&mut self, len: usize, quantize: impl FnOnce(&mut [i8], &mut [i32]) -> f32) {
-        self.padded_len = len.next_multiple_of(RUN);
+        (self.padded_len, self.groups) = (len.next_multiple_of(RUN), 0);
         let run_sums = &mut self.run_sums[..self.padded_len / RUN];
         self.scale = quantize(&mut self.codes[..self.padded_len], run_sums);
         self.sum = run_sums.iter().sum();
@@ -234,9 +272,14 @@ impl QuantRow {
         &self.codes[..self.padded_len]
     }
 
-    /// Returns the factor from codes to values.
+    /// Returns the factor from codes to values; 1 if each group has its own.
     pub fn scale(&self) -> f32 {
         self.scale
+    }
+
+    /// Returns the factors of the groups of 128 columns, or `None` if all codes have the same.
+    pub fn group_scales(&self) -> Option<&[f32]> {
+        (self.groups > 0).then(|| &self.group_scales[..self.groups])
     }
 
     /// Returns the sum of all codes.

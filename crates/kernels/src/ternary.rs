@@ -4,11 +4,11 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::arch::Lines;
+use crate::arch::{Lines, numbers};
 use crate::code_matrix::packed;
 use crate::layout::quad_lines::are_trits;
 use crate::line::{Line, MAX_COLS, STRIP};
-use crate::quant::RUN;
+use crate::quant::{GROUP, RUN};
 use crate::{FirstError, Layout, Pool, Scales};
 
 /// [`Scales`] in the order in which kernels read them, with those of the sixteen rows of a strip side
@@ -40,6 +40,30 @@ impl StripScales {
                 Self::Groups { len, values: side_by_side(&values, groups) }
             }
         }
+    }
+
+    /// Returns the number of columns in which neither the scales of weights change nor those of activations
+    /// in groups.
+    pub(crate) fn piece_len(&self) -> usize {
+        match self {
+            Self::Tensor(_) | Self::Rows(_) => GROUP,
+            Self::Groups { len, .. } => GROUP.min(*len),
+        }
+    }
+}
+
+/// The scales of a strip by piece of columns: several pieces may share them.
+#[derive(Clone, Copy)]
+pub(crate) struct PieceScales<'a> {
+    values: &'a [[f32; STRIP]],
+    /// Binary logarithm of the number of pieces that share scales, or large if all do.
+    shift: u32,
+}
+
+impl PieceScales<'_> {
+    #[inline(always)]
+    pub(crate) fn at(&self, piece: usize) -> &[f32; STRIP] {
+        &self.values[piece >> self.shift]
     }
 }
 
@@ -190,6 +214,11 @@ impl TernaryMatrix {
         self.layout
     }
 
+    /// Returns the packed trits, padding included.
+    pub fn packed(&self) -> &[u8] {
+        numbers(&self.lines)
+    }
+
     /// Returns the size of the packed trits in bytes, padding included, without scales.
     pub fn bytes_len(&self) -> usize {
         size_of_val(&*self.lines)
@@ -294,6 +323,30 @@ impl TernaryMatrix {
 
     pub(crate) fn scales(&self) -> &StripScales {
         &self.scales
+    }
+
+    /// Returns the scales of a strip by piece of [`StripScales::piece_len`] columns. `same` is room for those of
+    /// a matrix with one scale.
+    #[inline(always)]
+    pub(crate) fn piece_scales<'a>(
+        &'a self,
+        strip: usize,
+        same: &'a mut [f32; STRIP],
+    ) -> PieceScales<'a> {
+        match &self.scales {
+            StripScales::Tensor(scale) => {
+                *same = [*scale; STRIP];
+                PieceScales { values: std::slice::from_ref(same), shift: u32::BITS - 1 }
+            }
+            StripScales::Rows(values) => {
+                PieceScales { values: &values[strip..=strip], shift: u32::BITS - 1 }
+            }
+            StripScales::Groups { len, values } => {
+                let groups = self.cols.div_ceil(*len);
+                let values = &values[strip * groups..][..groups];
+                PieceScales { values, shift: (len / self.scales.piece_len()).ilog2() }
+            }
+        }
     }
 
     /// Returns the rows of a strip, without padding.

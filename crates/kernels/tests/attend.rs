@@ -8,11 +8,13 @@ use support::{Floats, Random};
 use wf_kernels::fp8::{E4M3_MAX, E5M2_MAX, e4m3_to_f32, e5m2_to_f32, f32_to_e4m3, f32_to_e5m2};
 use wf_kernels::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use wf_kernels::{
-    CHUNK, Kernel, KvDtype, KvShape, PAGE_LEN, Pool, clear_parts, finish_parts, part_len, supported,
+    AttendScratch, CHUNK, Kernel, KvDtype, KvShape, KvStore, PAGE_LEN, Pool, Queries, clear_parts,
+    finish_parts, part_len, split_len, supported,
 };
 
 const HEAD_DIM: usize = 40;
 const HEADS: usize = 3;
+const SMALL: KvShape = KvShape { layers: 1, pages: 1, heads: 1, head_dim: 1 };
 const WIDTH: usize = HEADS * HEAD_DIM;
 
 /// Every type on every kernel.
@@ -197,4 +199,65 @@ fn a_position_without_a_page_is_refused() {
     let kernel = supported().next().expect("scalar");
     let kv = Pages::new(KvDtype::F32, HEAD_DIM, rows(PAGE_LEN), 0, kernel);
     kv.attend(kernel, &queries(&query(1), HEADS, &[PAGE_LEN + 1]));
+}
+
+/// Returns the bounds of all pages for the heads of one row, and the scores of every position.
+fn bounds_and_scores(kv: &Pages, kernel: &dyn Kernel, q: &[f32]) -> (Vec<f32>, Vec<Vec<f32>>) {
+    let positions = kv.keys.len() / HEAD_DIM;
+    let pages = positions / PAGE_LEN;
+    let visible = [positions];
+    let q = queries(q, HEADS, &visible);
+    let mut scratch = AttendScratch::new(HEADS, HEAD_DIM);
+    scratch.prepare(kernel, &q, &kv.head());
+    let mut split = vec![f32::NAN; HEADS * split_len(HEAD_DIM)];
+    scratch.split_queries(&q, &kv.head(), &mut split);
+    let mut bounds = vec![f32::NAN; HEADS * pages];
+    kernel.bound_pages(&split, &kv.head(), 0, &mut bounds);
+    // A row that sees one position has its score as the largest.
+    let score = |position: usize| {
+        let visible = [position + 1];
+        let q = Queries { visible: &visible, window: Some(1), ..q };
+        let parts = kv.parts(kernel, &q, position / CHUNK);
+        parts.chunks_exact(part_len(HEAD_DIM)).map(|part| part[part.len() - 2]).collect()
+    };
+    (bounds, (0..positions).map(score).collect())
+}
+
+#[test]
+fn no_score_exceeds_the_bound_of_its_page() {
+    let positions = CHUNK + 2 * PAGE_LEN;
+    let pages: Vec<u32> = (0..(positions / PAGE_LEN) as u32).collect();
+    let q = query(1);
+    each(|dtype, kernel| {
+        let mut kv = Pages::new(dtype, HEAD_DIM, rows(positions), 3, kernel);
+        kv.store = std::mem::replace(&mut kv.store, KvStore::new(dtype, SMALL)).with_summaries();
+        kv.store.summarize(&Pool::new(2), 1, &pages);
+        let (bounds, scores) = bounds_and_scores(&kv, kernel, &q);
+        let mut closest = f32::INFINITY;
+        for (position, scores) in scores.iter().enumerate() {
+            for (head, score) in scores.iter().enumerate() {
+                let bound = bounds[head * pages.len() + position / PAGE_LEN];
+                assert!(*score <= bound, "{dtype}: {score} of {position} is above {bound}");
+                closest = closest.min(bound - score);
+            }
+        }
+        assert!(closest.is_finite(), "{dtype}: bounds say something");
+    });
+}
+
+#[test]
+fn a_page_with_a_key_that_is_not_finite_has_no_bound() {
+    let pages: Vec<u32> = (0..4).collect();
+    each(|dtype, kernel| {
+        for hostile in [f32::NAN, f32::INFINITY] {
+            let mut kv = Pages::new(dtype, HEAD_DIM, rows(4 * PAGE_LEN), 0, kernel);
+            kv.store =
+                std::mem::replace(&mut kv.store, KvStore::new(dtype, SMALL)).with_summaries();
+            kv.write(kernel, 2 * PAGE_LEN + 5, &[hostile; HEAD_DIM], &[0.0; HEAD_DIM]);
+            kv.store.summarize(&Pool::new(2), 1, &pages);
+            let (bounds, _) = bounds_and_scores(&kv, kernel, &query(1));
+            let unbounded: Vec<bool> = bounds.iter().map(|bound| *bound == f32::INFINITY).collect();
+            assert_eq!(unbounded, [false, false, true, false].repeat(HEADS), "{dtype}, {hostile}");
+        }
+    });
 }

@@ -10,13 +10,14 @@ mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use checks::delta::{check_convolve, check_delta_rule, check_sigmoid_mul};
 use checks::{check_bound_scores, check_code_dots, check_nibble_dots, check_perturb_bounds};
 use planted::{Op, Planted};
 use support::pages::{Pages, queries};
 use support::{Floats, LAYOUTS, Random, Rows, int8_matrix, matrix, quant_rows};
 use wf_kernels::{
-    Int8Matrix, Isa, Kernel, KvDtype, Layout, QuantRow, Queries, RotaryPairs, Scales, Strip,
-    TernaryMatrix, kernel, part_len, supported,
+    Int8Matrix, Isa, Kernel, KvDtype, KvShape, KvSlot, KvStore, Layout, PAGE_LEN, Pool, QuantRow,
+    Queries, RotaryPairs, Scales, Strip, TernaryMatrix, kernel, part_len, split_len, supported,
 };
 
 /// The hash that all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
@@ -27,7 +28,7 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
 
 type Check = fn(&dyn Kernel);
 
-const CHECKS: [(Op, Check); 19] = [
+const CHECKS: [(Op, Check); 23] = [
     (Op::Quantize, check_quantize),
     (Op::NormAndQuantize, check_norm_and_quantize),
     (Op::Multiply, check_multiply),
@@ -43,10 +44,14 @@ const CHECKS: [(Op, Check); 19] = [
     (Op::Relu2Mul, check_relu2_mul),
     (Op::SiluMul, check_silu_mul),
     (Op::GeluMul, check_gelu_mul),
+    (Op::SigmoidMul, check_sigmoid_mul),
+    (Op::Convolve, check_convolve),
+    (Op::DeltaRule, check_delta_rule),
     (Op::Add, check_add),
     (Op::Softmax, check_softmax),
     (Op::AttendChunk, check_attend_chunk),
     (Op::JoinChunks, check_join_chunks),
+    (Op::BoundPages, check_bound_pages),
 ];
 
 fn scalar() -> &'static dyn Kernel {
@@ -346,6 +351,30 @@ fn check_attend_chunk(kernel: &dyn Kernel) {
                     (kv.parts(scalar(), &q, chunk), kv.parts(kernel, &q, chunk));
                 assert_same(context, &expected, &found);
             }
+        }
+    }
+}
+
+fn check_bound_pages(kernel: &dyn Kernel) {
+    for head_dim in [1, 15, 16, 17, 64, 67, 128] {
+        let random = &mut Random(head_dim as u64);
+        let shape = KvShape { layers: 1, pages: 3, heads: 1, head_dim };
+        let mut store = KvStore::new(KvDtype::F32, shape).with_summaries();
+        for position in 0..3 * PAGE_LEN {
+            let row = random.floats(head_dim, Floats::Plain);
+            let slot = KvSlot::new(0, &[0, 1, 2], position);
+            store.write(scalar(), slot, &row, &row);
+        }
+        store.summarize(&Pool::new(1), 0, &[0, 1, 2]);
+        let kv = store.head(0, 0, &[2, 0, 1]);
+        for heads in 1..=6 {
+            let queries = random.floats(heads * split_len(head_dim), Floats::Plain);
+            let bounds = |kernel: &dyn Kernel| {
+                in_place(&vec![f32::NAN; heads * 2], |out| {
+                    kernel.bound_pages(&queries, &kv, 1, out)
+                })
+            };
+            assert_same(|| format!("{heads} of {head_dim}"), &bounds(scalar()), &bounds(kernel));
         }
     }
 }

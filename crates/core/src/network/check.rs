@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Layer, Network, Norm};
+use super::{Attention, DeltaNet, Layer, Mixer, Network, Norm};
 use crate::Rope;
 
 impl Network {
@@ -29,7 +29,25 @@ impl Network {
     }
 
     fn check_layer(&self, layer: &Layer) -> Result<(), InvalidNetwork> {
-        let a = layer.attention();
+        match &layer.mixer {
+            Mixer::Attention(attention) => self.check_attention(attention)?,
+            Mixer::DeltaNet(delta_net) => check_delta_net(delta_net)?,
+        }
+        if let Some(experts) = layer.ffn.experts() {
+            check_size("number of experts", experts.experts, Self::MAX_EXPERTS)?;
+            check_size("number of active experts", experts.active, experts.experts)?;
+            if let Some(shared) = experts.shared {
+                check_size("size of the shared expert", shared.ffn_len, Self::MAX_WIDTH)?;
+            }
+        }
+        let dense = layer.ffn.block();
+        check_size("feed-forward size", dense.ffn_len, Self::MAX_WIDTH)?;
+        check_factor("limit of gates", dense.limit)?;
+        let optional = [dense.input_norm, dense.sub_norm, dense.output_norm].into_iter().flatten();
+        [dense.norm].into_iter().chain(optional).try_for_each(check_norm)
+    }
+
+    fn check_attention(&self, a: &Attention) -> Result<(), InvalidNetwork> {
         check_size("number of heads", a.heads, Self::MAX_WIDTH)?;
         check_size("number of key/value heads", a.kv_heads, Self::MAX_WIDTH)?;
         check_size("head size", a.head_dim, Self::MAX_WIDTH)?;
@@ -46,11 +64,16 @@ impl Network {
             let problem = format!("{heads} heads of {head_dim}, must not exceed {max} in all");
             return Err(InvalidNetwork::new("number of heads", problem));
         }
-        let first = self.layers.first().map_or(a, Layer::attention);
+        let first = self.attentions().next().unwrap_or(a);
         if (a.kv_heads, a.head_dim) != (first.kv_heads, first.head_dim) {
+            let at = self.layers.iter().position(|layer| layer.attention().is_some());
             let problem = format!(
-                "{} of {}, must equal those of layer 0 ({} of {})",
-                a.kv_heads, a.head_dim, first.kv_heads, first.head_dim
+                "{} of {}, must equal those of layer {} ({} of {})",
+                a.kv_heads,
+                a.head_dim,
+                at.unwrap_or(0),
+                first.kv_heads,
+                first.head_dim
             );
             return Err(InvalidNetwork::new("key/value heads", problem));
         }
@@ -64,18 +87,31 @@ impl Network {
             let checked = rope.check(&self.rope_divisors, rope.dims.unwrap_or(a.head_dim));
             checked.map_err(|(key, problem)| InvalidNetwork::new(key, problem))?;
         }
-        if let Some(experts) = layer.ffn.experts() {
-            check_size("number of experts", experts.experts, Self::MAX_EXPERTS)?;
-            check_size("number of active experts", experts.active, experts.experts)?;
-        }
-        let dense = layer.ffn.block();
-        check_size("feed-forward size", dense.ffn_len, Self::MAX_WIDTH)?;
-        check_factor("limit of gates", dense.limit)?;
-        let norms = [a.input_norm, a.qk_norm, a.sub_norm, a.output_norm];
-        let ffn_norms = [dense.input_norm, dense.sub_norm, dense.output_norm];
-        let optional = norms.into_iter().chain(ffn_norms).flatten();
-        [a.norm, dense.norm].into_iter().chain(optional).try_for_each(check_norm)
+        let optional = [a.input_norm, a.qk_norm, a.sub_norm, a.output_norm].into_iter().flatten();
+        [a.norm].into_iter().chain(optional).try_for_each(check_norm)
     }
+}
+
+fn check_delta_net(d: &DeltaNet) -> Result<(), InvalidNetwork> {
+    check_size("number of linear key heads", d.key_heads, Network::MAX_WIDTH)?;
+    check_size("number of linear value heads", d.value_heads, Network::MAX_WIDTH)?;
+    check_size("linear key head size", d.key_dim, Network::MAX_WIDTH)?;
+    check_size("linear value head size", d.value_dim, Network::MAX_WIDTH)?;
+    check_size("length of the convolution", d.conv_len, DeltaNet::MAX_CONV_LEN)?;
+    if !d.value_heads.is_multiple_of(d.key_heads) {
+        let problem =
+            format!("{}, must be a multiple of the {} key heads", d.value_heads, d.key_heads);
+        return Err(InvalidNetwork::new("number of linear value heads", problem));
+    }
+    let max = Network::MAX_WIDTH;
+    if d.channels() > max {
+        let problem = format!(
+            "{} key heads of {} and {} value heads of {}, must not exceed {max} channels in all",
+            d.key_heads, d.key_dim, d.value_heads, d.value_dim
+        );
+        return Err(InvalidNetwork::new("linear heads", problem));
+    }
+    [d.norm, d.head_norm].into_iter().try_for_each(check_norm)
 }
 
 fn check_size(key: &str, value: usize, max: usize) -> Result<(), InvalidNetwork> {
@@ -144,7 +180,7 @@ impl std::error::Error for InvalidNetwork {}
 mod tests {
     use super::*;
     use crate::network::tests::network;
-    use crate::{Experts, Ffn, Mixer};
+    use crate::{Experts, Ffn, Mixer, SharedExpert, ValueHeadOrder};
 
     fn problem(change: impl Fn(&mut Network)) -> String {
         let mut network = network();
@@ -166,8 +202,7 @@ mod tests {
     #[test]
     fn rejects_layers_whose_kv_heads_differ() {
         let differ = problem(|n| {
-            let Mixer::Attention(a) = &mut n.layers[1].mixer;
-            a.kv_heads = 2;
+            n.layers[1].attention_mut().unwrap().kv_heads = 2;
         });
         let expected = "layer 1: key/value heads: 2 of 4, must equal those of layer 0 (1 of 4)";
         assert_eq!(differ, expected);
@@ -179,8 +214,9 @@ mod tests {
             problem(|n| {
                 for layer in &mut n.layers {
                     let expert = *layer.ffn.block();
-                    let renormalize = true;
-                    layer.ffn = Ffn::Experts(Experts { experts, active, renormalize, expert });
+                    let (renormalize, shared) = (true, None);
+                    layer.ffn =
+                        Ffn::Experts(Experts { experts, active, renormalize, expert, shared });
                 }
             })
         };
@@ -188,6 +224,16 @@ mod tests {
         assert_eq!(experts(8, 9), "number of active experts: 9, must be between 1 and 8");
         assert_eq!(experts(8, 0), "number of active experts: 0, must be between 1 and 8");
         assert_eq!(experts(4097, 1), "number of experts: 4097, must be between 1 and 4096");
+        let shared = problem(|n| {
+            for layer in &mut n.layers {
+                let (expert, shared) =
+                    (*layer.ffn.block(), SharedExpert { ffn_len: 0, gated: false });
+                let shared = Some(shared);
+                let mixture = Experts { experts: 2, active: 1, renormalize: true, expert, shared };
+                layer.ffn = Ffn::Experts(mixture);
+            }
+        });
+        assert_eq!(shared, "size of the shared expert: 0, must be between 1 and 131072");
     }
 
     #[test]
@@ -225,5 +271,36 @@ mod tests {
             let expected = format!("rotated dimensions: {dims}, must be even and from 2 to 4");
             assert_eq!(rotated(dims), expected);
         }
+    }
+    fn delta_net_problem(change: impl Fn(&mut DeltaNet)) -> String {
+        let mut delta_net = DeltaNet {
+            key_heads: 2,
+            value_heads: 4,
+            key_dim: 8,
+            value_dim: 8,
+            conv_len: 4,
+            order: ValueHeadOrder::Grouped,
+            norm: Norm::default(),
+            head_norm: Norm::default(),
+        };
+        change(&mut delta_net);
+        problem(|n| n.layers[0].mixer = Mixer::DeltaNet(delta_net))
+    }
+
+    #[test]
+    fn rejects_recurrent_mixers_that_cannot_run() {
+        assert_eq!(delta_net_problem(|_| {}), "");
+        assert_eq!(
+            delta_net_problem(|d| d.value_heads = 5),
+            "layer 0: number of linear value heads: 5, must be a multiple of the 2 key heads"
+        );
+        assert_eq!(
+            delta_net_problem(|d| d.conv_len = 9),
+            "layer 0: length of the convolution: 9, must be between 1 and 8"
+        );
+        assert_ne!(delta_net_problem(|d| d.conv_len = 0), "");
+        assert_ne!(delta_net_problem(|d| d.key_dim = 0), "");
+        assert_ne!(delta_net_problem(|d| d.value_dim = 1 << 17), "");
+        assert_ne!(delta_net_problem(|d| d.head_norm.eps = f32::NAN), "");
     }
 }

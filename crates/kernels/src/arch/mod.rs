@@ -5,6 +5,7 @@
 pub(crate) mod environment;
 mod memory;
 mod peak;
+mod prefetch;
 mod scalar;
 mod stream;
 
@@ -23,6 +24,7 @@ use crate::Kernel;
 pub(crate) use memory::{Lines, Plain, ZeroLines, numbers, numbers_mut};
 pub use memory::{limit_malloc_arenas, prefer_huge_pages};
 pub use peak::{DotInstruction, dot_instructions};
+pub(crate) use prefetch::prefetch;
 #[cfg(test)]
 pub(crate) use scalar::Scalar;
 pub use stream::{ReadBuffer, ReadMode};

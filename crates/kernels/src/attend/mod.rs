@@ -13,7 +13,10 @@
 pub(crate) mod bf16;
 mod float;
 mod int8;
+mod page_bounds;
 
+pub(crate) use page_bounds::bound_pages;
+pub use page_bounds::split_len;
 use std::ops::Range;
 
 use crate::KvDtype;

@@ -19,6 +19,8 @@
 //! the position is written, from that key or value alone.
 
 mod bf16;
+mod page;
+mod summary;
 
 use wf_core::KvDtype;
 
@@ -33,6 +35,7 @@ use crate::{Kernel, Pool, prefer_huge_pages};
 
 pub(crate) use bf16::{BLOCK, bf16_operand};
 use bf16::{encode_finite, encode_operands};
+pub use page::PAGE_VERSION;
 
 /// Positions in a page.
 pub const PAGE_LEN: usize = 32;
@@ -118,6 +121,8 @@ pub struct KvStore {
     lines: ZeroLines,
     /// For each head of each page: the scales of its keys, then those of its values.
     scales: Vec<f32>,
+    /// For each head of each page, if pages have summaries; see `summary.rs`.
+    summaries: Vec<f32>,
     /// For each head.
     codes: Vec<CodeBuffer>,
 }
@@ -159,6 +164,7 @@ impl KvStore {
             layout,
             lines: ZeroLines::new(heads * layout.head_lines),
             scales,
+            summaries: Vec::new(),
             codes: vec![codes; shape.heads],
         }
     }
@@ -258,12 +264,15 @@ impl KvStore {
         let lines = &self.lines[layer * heads * self.layout.head_lines..];
         let scales =
             if self.scales.is_empty() { &[] } else { &self.scales[layer * heads * 2 * PAGE_LEN..] };
+        let summary_len = summary::summary_len(self.shape.head_dim);
+        let summaries = self.summaries.get(layer * heads * summary_len..).unwrap_or_default();
         KvHead {
             dtype: self.dtype,
             head_dim: self.shape.head_dim,
             layout: self.layout,
             lines: &lines[..heads * self.layout.head_lines],
             scales,
+            summaries,
             pages,
             heads: self.shape.heads,
             head,
@@ -405,6 +414,8 @@ pub struct KvHead<'a> {
     /// Lines of the layer.
     lines: &'a [Line],
     scales: &'a [f32],
+    /// Summaries of the layer; none if pages have none.
+    summaries: &'a [f32],
     pages: &'a [u32],
     heads: usize,
     head: usize,

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use super::upcoming::{Announcement, Fetch};
 use crate::arch::environment::float_environment_is_default;
 
 /// Set in the gate while workers may enter. The other bits are the number of the run.
@@ -50,6 +51,8 @@ pub(super) struct Gate {
     slots: Box<[Slot]>,
     /// Written by the caller while the gate is closed and no worker is inside; read by workers inside.
     work: UnsafeCell<Option<&'static Work<'static>>>,
+    /// Memory that waiting workers fetch into their caches.
+    pub(super) upcoming: Announcement,
     stop: AtomicBool,
     spins: usize,
     /// Workers in front of the gate.
@@ -81,6 +84,7 @@ impl Gate {
             state: AtomicU64::new(0),
             slots: (1..threads).map(|_| Slot::default()).collect(),
             work: UnsafeCell::new(None),
+            upcoming: Announcement::default(),
             stop: AtomicBool::new(false),
             spins: if threads <= cpus { SPINS } else { 0 },
             workers: Sleepers::default(),
@@ -109,7 +113,8 @@ impl Gate {
         as_job(|| work(0));
         self.state.store(number << 1, Ordering::SeqCst);
         for slot in &self.slots {
-            self.caller.wait_until(self.spins, || slot.0.load(Ordering::SeqCst) != number);
+            let left = || slot.0.load(Ordering::SeqCst) != number;
+            self.caller.wait_until(self.spins, left, std::hint::spin_loop);
         }
     }
 
@@ -122,12 +127,18 @@ impl Gate {
     pub(super) fn serve(&self, worker: usize) {
         assert_float_environment();
         let slot = &self.slots[worker - 1].0;
+        let mut fetch = Fetch::new(worker, self.slots.len() + 1);
         let mut last_gate = 0;
         loop {
             let mut gate = 0;
-            self.workers.wait_until(self.spins, || {
+            let opened = || {
                 gate = self.state.load(Ordering::SeqCst);
                 gate & OPEN != 0 && gate != last_gate || self.stop.load(Ordering::SeqCst)
+            };
+            self.workers.wait_until(self.spins, opened, || {
+                if !fetch.step(&self.upcoming) {
+                    std::hint::spin_loop();
+                }
             });
             if self.stop.load(Ordering::SeqCst) {
                 return;
@@ -147,17 +158,17 @@ impl Gate {
 }
 
 impl Sleepers {
-    /// Looks `spins` times whether `ready` returns `true`, then sleeps until it does.
+    /// Looks `spins` times whether `ready` returns `true`, with `idle` in between, then sleeps until it does.
     ///
     /// No wake-up is lost: a sleeper announces itself before it looks a last time, a waker changes
     /// the state before it looks for sleepers, and all four are sequentially consistent, so one of
     /// the two sees the other. The lock keeps the waker away until the sleeper really sleeps.
-    fn wait_until(&self, spins: usize, mut ready: impl FnMut() -> bool) {
+    fn wait_until(&self, spins: usize, mut ready: impl FnMut() -> bool, mut idle: impl FnMut()) {
         for _ in 0..spins {
             if ready() {
                 return;
             }
-            std::hint::spin_loop();
+            idle();
         }
         let mut guard = lock(&self.sleep);
         self.count.fetch_add(1, Ordering::SeqCst);

@@ -6,8 +6,10 @@
 
 mod gate;
 mod parts;
+mod upcoming;
 
 use std::any::Any;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -16,6 +18,7 @@ use crate::share::Shares;
 use gate::{Gate, assert_float_environment, is_inside_job, lock};
 use parts::Rows;
 pub use parts::Strip;
+pub use upcoming::Upcoming;
 
 /// A pool of threads.
 pub struct Pool {
@@ -73,6 +76,14 @@ impl Pool {
     /// Returns the number of threads, including the caller.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
+    }
+
+    /// Announces what is read after the next run. Workers that wait fetch it into their caches until something
+    /// else is announced.
+    pub fn announce(&self, upcoming: Upcoming<'_>) {
+        if !self.workers.is_empty() {
+            self.gate.upcoming.set(upcoming);
+        }
     }
 
     /// Calls `job(i)` once for each `i` in `0..jobs`, on all threads, and returns when all are done.
@@ -340,6 +351,86 @@ impl Pool {
             // SAFETY: worker numbers differ between threads, and a thread runs one job at a time.
             let scratch = unsafe { scratch.row(worker) };
             job(i, k, tile, &mut scratch[0]);
+        });
+    }
+
+    /// Calls `job(n, k, tile, scratch)` for the tiles of some slices of `data`, a matrix of rows of `row_len`: tile
+    /// `k` of slice `n` has the rows `slices[n]` of strip `k` of `strip_len` columns.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `data` is not a whole number of rows, if slices are not in ascending order without overlap, if
+    /// there are fewer scratch values than threads, or if a job panics.
+    pub(crate) fn slices_with<T: Send, S: Send>(
+        &self,
+        (data, row_len): (&mut [T], usize),
+        slices: &[Range<usize>],
+        strip_len: usize,
+        scratch: &mut [S],
+        job: impl Fn(usize, usize, Strip<'_, T>, &mut S) + Sync,
+    ) {
+        assert!(strip_len > 0, "a tile has columns");
+        assert!(scratch.len() >= self.threads(), "scratch for each of {} threads", self.threads());
+        let data = Rows::new(data, row_len);
+        let scratch = Rows::new(scratch, 1);
+        let mut end = 0;
+        for slice in slices {
+            assert!(end <= slice.start && slice.start <= slice.end, "slices in ascending order");
+            end = slice.end;
+        }
+        assert!(end <= data.len, "row {end} of {}", data.len);
+        let strips = row_len.div_ceil(strip_len);
+        self.run_numbered(slices.len() * strips, |worker, tile| {
+            let (n, k) = (tile / strips, tile % strips);
+            let rows = slices[n].clone();
+            // SAFETY: each job number is taken once in a run, and slices do not overlap, so these rows of these
+            // columns are lent once.
+            let tile = unsafe { data.strip(k, strip_len) }.only_rows(rows.start, rows.len());
+            // SAFETY: worker numbers differ between threads, and a thread runs one job at a time.
+            let scratch = unsafe { scratch.row(worker) };
+            job(n, k, tile, &mut scratch[0]);
+        });
+    }
+
+    /// Calls `job(n, k, row, tile)` for each `n` and each of `strips` strips `k` of two matrices, which have
+    /// rows of `strips` strips: strip `k` of row `rows[n]` of the first, and of the rows `slices[n]` of the
+    /// second. Each matrix is given with its row length.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a matrix is not a whole number of rows of whole strips, if rows repeat, if slices are not in
+    /// ascending order without overlap, or if a job panics.
+    pub fn rows_and_slices<T: Send, U: Send>(
+        &self,
+        (first, first_len, rows): (&mut [T], usize, &[usize]),
+        (second, second_len, slices): (&mut [U], usize, &[Range<usize>]),
+        strips: usize,
+        job: impl Fn(usize, usize, &mut [T], Strip<'_, U>) + Sync,
+    ) {
+        let whole = |len: usize| strips > 0 && len > 0 && len.is_multiple_of(strips);
+        assert!(whole(first_len) && whole(second_len), "rows of {strips} strips");
+        assert_eq!(rows.len(), slices.len(), "a slice for each row");
+        let unique = |(n, row): (usize, &usize)| !rows[..n].contains(row);
+        assert!(rows.iter().enumerate().all(unique), "different rows");
+        let (first_width, second_width) = (first_len / strips, second_len / strips);
+        let first = Rows::new(first, first_len);
+        let second = Rows::new(second, second_len);
+        let mut end = 0;
+        for slice in slices {
+            assert!(end <= slice.start && slice.start <= slice.end, "slices in ascending order");
+            end = slice.end;
+        }
+        assert!(end <= second.len, "row {end} of {}", second.len);
+        assert!(rows.iter().all(|&row| row < first.len), "rows of the first matrix");
+        self.run(rows.len() * strips, |job_number| {
+            let (n, k) = (job_number / strips, job_number % strips);
+            // SAFETY: each job number is taken once in a run, and rows differ, so this strip of this row is
+            // lent once.
+            let mut strip = unsafe { first.strip(k, first_width) }.only_rows(rows[n], 1);
+            let slice = slices[n].clone();
+            // SAFETY: as above, where slices do not overlap.
+            let tile = unsafe { second.strip(k, second_width) }.only_rows(slice.start, slice.len());
+            job(n, k, strip.row(0), tile);
         });
     }
 

@@ -82,6 +82,15 @@ impl<'a, T> Strip<'a, T> {
         self
     }
 
+    /// Returns the rows from `first` on, at most `rows` of them.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are fewer than `first` rows.
+    pub(crate) fn some_rows(&mut self, first: usize, rows: usize) -> Strip<'_, T> {
+        Strip { lent: PhantomData, ..*self }.only_rows(first, rows)
+    }
+
     /// Returns `width` of the columns, from column `first` on.
     ///
     /// # Panics

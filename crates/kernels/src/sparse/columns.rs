@@ -128,6 +128,7 @@ impl NonZeros {
     /// Panics if `x` has more columns than the capacity.
     pub fn find(&mut self, x: &QuantRow) {
         let codes = x.codes();
+        assert!(x.group_scales().is_none(), "one scale per token");
         assert!(codes.len() <= self.columns.len(), "capacity of {} codes", self.columns.len());
         let mut len = 0;
         for (column, &code) in codes.iter().enumerate() {

@@ -150,6 +150,7 @@ pub(crate) fn open_neurons<C: IntSums>(
     neurons: &mut [f32],
 ) -> usize {
     assert_eq!(x.codes().len(), up.cols.next_multiple_of(RUN), "one code per column");
+    assert!(x.group_scales().is_none(), "one scale per token");
     // Rows with a positive gate, counted from the first of this job.
     let mut open = [0_usize; JOB_ROWS];
     let mut open_len = 0;

@@ -1,4 +1,6 @@
-//! Checks of what only the output head multiplies.
+//! Checks of what only the output head multiplies, and of recurrent mixers.
+
+pub(crate) mod delta;
 
 use wf_kernels::{
     CodeRows, FloatRows, Kernel, NibbleMatrix, NoiseKey, QuantRow, RowBounds, ScoreBounds, Strip,

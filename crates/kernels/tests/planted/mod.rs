@@ -1,10 +1,10 @@
 //! A kernel with a planted error, which the checks must find.
 
 use wf_kernels::{
-    AttendScratch, AttentionKernel, CodeRows, FloatKernel, FloatRows, Int8Matrix, Isa, Kernel,
-    KvHead, Layout, NibbleMatrix, NoiseKey, NonZeros, QuantRow, Queries, RotaryPairs, RowBounds,
-    ScoreBounds, Strip, TableKernel, TernaryColumns, TernaryKernel, TernaryMatrix, TernaryRows,
-    VectorBounds,
+    AttendScratch, AttentionKernel, CodeRows, DeltaInputs, FloatKernel, FloatRows, Int8Matrix, Isa,
+    Kernel, KvHead, Layout, NibbleMatrix, NoiseKey, NonZeros, QuantRow, Queries, RotaryPairs,
+    RowBounds, ScoreBounds, Strip, TableKernel, TernaryColumns, TernaryKernel, TernaryMatrix,
+    TernaryRows, VectorBounds,
 };
 
 use crate::scalar;
@@ -26,10 +26,14 @@ pub(crate) enum Op {
     Relu2Mul,
     SiluMul,
     GeluMul,
+    SigmoidMul,
+    Convolve,
+    DeltaRule,
     Add,
     Softmax,
     AttendChunk,
     JoinChunks,
+    BoundPages,
 }
 
 /// The scalar kernel with a small error in one operation, on one length only: the last result of a
@@ -181,6 +185,21 @@ impl FloatKernel for Planted {
         self.spoil(Op::GeluMul, up.len(), gate);
     }
 
+    fn sigmoid_mul(&self, x: &mut [f32], gate: &[f32]) {
+        scalar().sigmoid_mul(x, gate);
+        self.spoil(Op::SigmoidMul, gate.len(), x);
+    }
+
+    fn convolve(&self, inputs: &[&[f32]], weights: &[f32], out: &mut [f32]) {
+        scalar().convolve(inputs, weights, out);
+        self.spoil(Op::Convolve, out.len(), out);
+    }
+
+    fn delta_rule(&self, inputs: &DeltaInputs<'_>, state: &mut [f32], out: &mut Strip<'_, f32>) {
+        scalar().delta_rule(inputs, state, out);
+        self.spoil(Op::DeltaRule, out.width(), state);
+    }
+
     fn add(&self, x: &mut [f32], y: &[f32]) {
         scalar().add(x, y);
         self.spoil(Op::Add, y.len(), x);
@@ -208,5 +227,10 @@ impl AttentionKernel for Planted {
     fn join_chunks(&self, part_len: usize, parts: &mut [f32], next: &[f32]) {
         scalar().join_chunks(part_len, parts, next);
         self.spoil(Op::JoinChunks, part_len - 15, parts);
+    }
+
+    fn bound_pages(&self, queries: &[f32], kv: &KvHead<'_>, first_page: usize, out: &mut [f32]) {
+        scalar().bound_pages(queries, kv, first_page, out);
+        self.spoil(Op::BoundPages, kv.head_dim(), out);
     }
 }

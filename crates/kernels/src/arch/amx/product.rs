@@ -15,8 +15,8 @@ use super::Amx;
 use super::tiles::{PackedTiles, SumTile, TILE_LINES, Tiles, WeightTiles};
 use crate::lanes::{F32x16, Simd};
 use crate::line::{Line, STRIP};
-use crate::product::dot_products;
-use crate::quant::RUN;
+use crate::product::strip::dot_products;
+use crate::quant::{GROUP, RUN};
 use crate::ternary::StripScales;
 use crate::tiles::{BAND, PAIR, Tile};
 use crate::{QuantBatch, QuantRow, Strip, TernaryMatrix};
@@ -94,6 +94,20 @@ impl Pass<'_> {
         let cpu = *cpu.vectors;
         let columns = 0..self.xs.tiles().tiles_per_band();
         match self.w.scales() {
+            _ if self.rows[0].group_scales().is_some() => {
+                let [mut same, mut also_same] = [[0.0; STRIP]; 2];
+                let [first, second] = self.both_strips();
+                let first = self.w.piece_scales(first, &mut same);
+                let second = self.w.piece_scales(second, &mut also_same);
+                let runs_per_piece = self.w.scales().piece_len() / RUN;
+                for (piece, start) in columns.clone().step_by(runs_per_piece).enumerate() {
+                    let runs = start..columns.end.min(start + runs_per_piece);
+                    self.sum(tiles, runs.clone(), work);
+                    let scales = [first.at(piece), second.at(piece)];
+                    self.add_group(cpu, work, scales, runs, piece == 0);
+                }
+                self.finish(cpu, y, |t, side| cpu.load(&work.scaled[t / BAND][side][t % BAND]));
+            }
             StripScales::Tensor(scale) => {
                 self.sum(tiles, columns, work);
                 self.finish_rows(cpu, work, y, [cpu.splat(*scale); 2]);
@@ -168,7 +182,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Scales the sums of a group, over these runs of activations, and adds them to those of the previous
+    /// Scales the sums of a group or piece, over these runs of activations, and adds them to those of the previous
     /// groups, unless it is the first.
     #[inline(always)]
     fn add_group<C: Simd>(
@@ -181,9 +195,11 @@ impl Pass<'_> {
     ) {
         for (t, x) in self.rows.iter().enumerate() {
             let activations = x.run_sums()[runs.clone()].iter().sum();
+            let factor = x.group_scales().map(|scales| cpu.splat(scales[runs.start * RUN / GROUP]));
             for (side, scales) in scales.into_iter().enumerate() {
                 let scaled = &mut work.scaled[t / BAND][side][t % BAND];
                 let dots = dot_products(cpu, work.sums[t / BAND][side].0[t % BAND], activations);
+                let dots = if let Some(factor) = factor { dots.mul(factor) } else { dots };
                 let so_far = if first { cpu.splat(0.0) } else { cpu.load(scaled) };
                 dots.mul_add(cpu.load(scales), so_far).store(scaled);
             }

@@ -63,8 +63,15 @@ fn matrix(trits: &[i8], cols: usize, scales: Scales) -> TernaryMatrix {
 /// The product on tiles, however few the tokens, and by the scalar kernel.
 #[track_caller]
 fn check(amx: &Amx, pool: &Pool, w: &TernaryMatrix, xs: &mut QuantBatch, x: &[f32]) {
-    let tokens = x.len() / w.cols();
-    xs.quantize_to_tiles(amx, pool, x, w.cols());
+    for groups in [false, true] {
+        xs.quantize_to_tiles(amx, pool, (x, groups), w.cols());
+        check_codes(amx, pool, w, xs);
+    }
+}
+
+#[track_caller]
+fn check_codes(amx: &Amx, pool: &Pool, w: &TernaryMatrix, xs: &QuantBatch) {
+    let tokens = xs.tokens();
     let [mut expected, mut found] = [0, 1].map(|_| vec![f32::NAN; tokens * w.rows()]);
     multiply(&Scalar, pool, w, xs, &mut expected);
     multiply(amx, pool, w, xs, &mut found);
@@ -181,7 +188,7 @@ fn products_with_int8_codes_have_the_bits_of_the_scalar_kernel() {
         };
         let w = Int8Matrix::read(pool, (rows, cols), read).unwrap();
         let mut xs = QuantBatch::new(tokens, cols);
-        xs.quantize_to_tiles(&amx, pool, &random.floats(tokens * cols), cols);
+        xs.quantize_to_tiles(&amx, pool, (&random.floats(tokens * cols), false), cols);
         let products = |kernel: &dyn Kernel| {
             let mut y = vec![i32::MIN; tokens * rows];
             int8_products(kernel, pool, &w, &xs, &mut y);

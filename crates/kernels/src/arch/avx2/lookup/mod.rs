@@ -74,6 +74,7 @@ impl LookupKernel for Avx2<Madd> {
         assert_eq!(w.layout(), Layout::QuadLines, "bytes of four trits");
         assert!(xs.len() <= BLOCK && STRIP * strips.len() <= MAX_ROWS, "no more than a block");
         assert!(xs.iter().all(|x| x.codes().len() == w.padded_cols()), "one code per column");
+        assert!(xs.iter().all(|x| x.group_scales().is_none()), "one scale per token");
         let block = Block { w, strips, xs };
         // SAFETY: `self` exists, so the CPU has the features.
         with_work(|work| unsafe { block.multiply(*self, work, y) });
