@@ -14,7 +14,9 @@ NAMES = {
     "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp", "input_layernorm": "attn_norm",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
-    "post_attention_layernorm": "ffn_norm",
+    "post_attention_layernorm": "ffn_norm", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
 }
 EXPERTS = {"gate_proj": "ffn_gate_exps", "up_proj": "ffn_up_exps", "down_proj": "ffn_down_exps"}
 OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
@@ -69,9 +71,21 @@ def gguf_tensors(saved, names=NAMES, norm_offset=0.0):
                 gguf = f"blk.{layer}.{names[part]}"
         if values.dim() == 1:
             values = values + norm_offset
-        is_float = values.dim() == 1 or gguf.endswith("ffn_gate_inp")
+        if gguf.endswith("_inp_shexp"):
+            shape = shape[:1]
+        is_float = values.dim() == 1 or "ffn_gate_inp" in gguf
         content = values.contiguous().numpy().tobytes() if is_float else q2_0(values)
         yield f"{gguf}.weight", shape, 0 if is_float else Q2_0, content
+
+
+def interleaved(saved, head_dim):
+    """Reorders the rows of queries and keys as the converter of llama.cpp does for Llama: dimensions i and i + half of a head side by side."""
+    def rows(values):
+        halves = values.reshape(-1, 2, head_dim // 2, values.shape[-1])
+        return halves.swapaxes(1, 2).reshape(values.shape)
+
+    is_rotated = lambda name: "q_proj" in name or "k_proj" in name
+    return {name: rows(values) if is_rotated(name) else values for name, values in saved.items()}
 
 
 def vocabulary(tokens, specials):

@@ -16,7 +16,7 @@ import torch
 from transformers import GraniteConfig, GraniteForCausalLM
 
 from gguf_file import byte_tokens, write
-from grouped import as_saved, gguf_tensors, ternary, vocabulary
+from grouped import as_saved, gguf_tensors, interleaved, ternary, vocabulary
 from record import record
 
 HIDDEN, FFN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, CONTEXT = 256, 128, 3, 4, 2, 64, 512
@@ -82,16 +82,6 @@ def config(tied, scaling):
     return keys | ({"rope_scaling": scaling} if scaling else {})
 
 
-def interleaved(saved):
-    """Reorders the rows of queries and keys as the converter of llama.cpp does: dimensions i and i + 32 of a head side by side."""
-    def rows(values):
-        halves = values.reshape(-1, 2, HEAD_DIM // 2, values.shape[-1])
-        return halves.swapaxes(1, 2).reshape(values.shape)
-
-    is_rotated = lambda name: "q_proj" in name or "k_proj" in name
-    return {name: rows(values) if is_rotated(name) else values for name, values in saved.items()}
-
-
 def rope_tensors(scaling):
     for name in ("long", "short") if scaling else ():
         values = torch.tensor(scaling[f"{name}_factor"])
@@ -114,7 +104,7 @@ def main(folder):
         model = GraniteForCausalLM(granite).float().eval()
         randomize(model)
         saved = as_saved(model)
-        tensors = [*gguf_tensors(interleaved(saved)), *rope_tensors(scaling)]
+        tensors = [*gguf_tensors(interleaved(saved, HEAD_DIM)), *rope_tensors(scaling)]
         write(folder / f"{name}.gguf", metadata(name, scaling), tensors)
         record(folder, name, model, PROMPT, SCORED, config(tied, scaling))
         shapes = {name: list(values.shape) for name, values in saved.items()}

@@ -78,9 +78,10 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     pub(crate) fn open(self, options: &OpenOptions) -> Result<Parts, Error> {
-        let Self { kind, version, files, entries, scheme, companions, mut decisions } = self;
+        let Self { kind, version, files, entries, scheme, mut companions, mut decisions } = self;
         let group_len = options.group_len;
         let family = Family::of_config(&companions.config)?;
+        companions.config = family.text_settings(companions.config)?;
         let reader = Reader { files: &files, family, scheme, group_len };
         let stored = reader.stored(entries, &mut decisions)?;
         if scheme == WeightScheme::Exact {
@@ -130,6 +131,13 @@ impl Reader<'_> {
                 }
                 continue;
             }
+            if let Some(note) = self.family.skipped_note(&entry.name) {
+                if !decisions.iter().any(|known| known == note) {
+                    decisions.push(note.to_owned());
+                }
+                stored.extra.push(entry.name);
+                continue;
+            }
             let in_layer = layer_and_part(&entry.name, "model.layers.").is_some();
             let harmless = entry.name.ends_with(".rotary_emb.inv_freq");
             if (in_layer && !harmless) || entry.name.ends_with(".bias") {
@@ -156,7 +164,10 @@ impl Reader<'_> {
         scales: &mut HashMap<TensorName, Entry>,
     ) -> Result<TensorInfo, Error> {
         let Some((mut rows, mut cols)) = rows_and_cols(&entry.shape) else {
-            let what = format!("has shape {:?}, must have 1 or 2 dimensions", entry.shape);
+            let what = format!(
+                "has shape {:?}, must have 1 or 2 dimensions, or 3 of which the second is 1",
+                entry.shape
+            );
             return Err(self.fault(&entry, what));
         };
         let too_many = || self.fault(&entry, "is too large");
@@ -207,8 +218,8 @@ impl Reader<'_> {
         };
         let Entry { name: source_name, file, offset, size, .. } = entry;
         let info = TensorInfo::new(name, source_name, (rows, cols), encoding, offset, size);
-        let addend = if name.is_norm() { self.family.norm_addend } else { 0.0 };
-        let mut info = TensorInfo { file, factor, addend, group_len: self.group_len, ..info };
+        let change = self.family.float_change(name);
+        let mut info = TensorInfo { file, factor, change, group_len: self.group_len, ..info };
         if let Some((float, parts)) = parts {
             info.set_float_trits(float, parts);
         }
@@ -289,11 +300,11 @@ impl Reader<'_> {
     }
 }
 
-/// Returns rows and columns; one dimension is one row.
+/// Returns rows and columns; one dimension is one row. Convolutions have a second dimension of 1.
 fn rows_and_cols(shape: &[u64]) -> Option<(usize, usize)> {
     let (rows, cols) = match *shape {
         [cols] => (1, cols),
-        [rows, cols] => (rows, cols),
+        [rows, cols] | [rows, 1, cols] => (rows, cols),
         _ => return None,
     };
     Some((usize::try_from(rows).ok()?, usize::try_from(cols).ok()?))

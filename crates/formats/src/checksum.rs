@@ -68,6 +68,12 @@ impl Algorithm {
     }
 }
 
+/// Returns the checksum of bytes, as `.wf` files have it for tensors: xxh3-64 of chunks of 64 KiB, then of the
+/// length and these sums.
+pub fn checksum(bytes: &[u8]) -> u64 {
+    Hasher::of(bytes)
+}
+
 /// Computes the checksum of bytes that arrive in parts, as files are written with.
 #[derive(Debug, Default)]
 pub(crate) struct Hasher {

@@ -20,6 +20,9 @@ const MAX_CONFIG_LEN: u64 = 1024 * 1024;
 /// Maximum size of a `tokenizer.json`. The one of Llama 3 has 9 MB.
 pub(crate) const MAX_TOKENIZER_LEN: u64 = 64 * 1024 * 1024;
 
+/// Name of the file of a chat template.
+pub(crate) const TEMPLATE_NAME: &str = "chat_template.jinja";
+
 /// The contents of a checkpoint directory besides its weights.
 #[derive(Debug)]
 pub(crate) struct Companions {
@@ -87,7 +90,7 @@ fn read_settings(path: &Path) -> Result<Option<Settings>, Error> {
 /// Reads the template from its own file, or from `tokenizer_config.json`: a string, or a list of
 /// named templates with one called `default`.
 fn chat_template(directory: &Path, tokenizer_config: &Settings) -> Result<Option<String>, Error> {
-    let path = directory.join("chat_template.jinja");
+    let path = directory.join(TEMPLATE_NAME);
     if let Some(bytes) = read_limited(&path, MAX_TEMPLATE_LEN)? {
         let text = String::from_utf8(bytes).map_err(|e| Error::unsupported(path.display(), e))?;
         return Ok(Some(text));

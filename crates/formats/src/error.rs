@@ -37,7 +37,7 @@ impl Error {
             file: file.to_owned(),
             offset,
             field: quote_safely(field),
-            what: bounded(what),
+            what: printable(what),
         }
     }
 
@@ -46,27 +46,34 @@ impl Error {
             file: file.to_owned(),
             tensor: quote_safely(tensor),
             offset,
-            what: bounded(what),
+            what: printable(what),
         }
     }
 
     pub(crate) fn setting(file: &str, key: &str, what: impl Display) -> Self {
-        Self::Setting { file: file.to_owned(), key: quote_safely(key), what: bounded(what) }
+        Self::Setting { file: file.to_owned(), key: quote_safely(key), what: printable(what) }
     }
 
     pub(crate) fn unsupported(file: impl Display, what: impl Display) -> Self {
-        Self::Unsupported { file: file.to_string(), what: bounded(what) }
+        Self::Unsupported { file: file.to_string(), what: printable(what) }
     }
 }
 
-/// Truncates a message: JSON errors quote strings of any length.
-fn bounded(what: impl Display) -> String {
+/// Makes a message safe to print: errors of JSON quote names of a file as they are.
+fn printable(what: impl Display) -> String {
     const SHOWN_CHARS: usize = 400;
     let what = what.to_string();
-    match what.char_indices().nth(SHOWN_CHARS) {
-        None => what,
-        Some((end, _)) => format!("{}…", what.get(..end).unwrap_or_default()),
+    let mut shown = String::with_capacity(what.len().min(SHOWN_CHARS));
+    for character in what.chars().take(SHOWN_CHARS) {
+        match character.is_control() {
+            true => shown.extend(character.escape_debug()),
+            false => shown.push(character),
+        }
     }
+    if what.chars().nth(SHOWN_CHARS).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 /// Makes a name from a file safe to print: escapes control characters and limits the length.
@@ -88,4 +95,23 @@ pub(crate) fn quote_safely(name: &str) -> String {
 /// Creates the error of a writer for content that its format cannot hold.
 pub(crate) fn invalid(what: String) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidInput, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_unknown_fields_are_safe_to_print() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Header {}
+        for name in ["ro\u{7f}s", "\\u001b[2J", "\u{9b}"] {
+            let json = format!("{{\"{name}\": 1}}");
+            let error = serde_json::from_str::<Header>(&json).unwrap_err();
+            let message = Error::malformed("model.wf", 64, "header", error).to_string();
+            assert!(message.contains("unknown field"), "{message}");
+            assert!(!message.chars().any(char::is_control), "{message:?}");
+        }
+    }
 }

@@ -41,6 +41,7 @@ mod wf;
 mod write;
 
 pub use body::TensorBody;
+pub use checksum::checksum;
 pub use config::{BlockDiffusion, MASK_TEXT, ModelInfo, Pooling};
 pub use encoding::{EncodingError, Rounding};
 pub use encoding::{FloatEncoding, FloatKind, I2sOrder, ScaleUnit, TernaryEncoding, check_scales};
@@ -54,6 +55,6 @@ pub use tensor::{Encoding, TensorInfo};
 pub use text::{GenerationDefaults, SpecialTokenTexts, TokenizerSource};
 pub use wf_core::{RotaryPairs, Scales, Vocabulary};
 pub use write::{
-    Container, IfExists, PlannedTensor, Staged, TableEncoding, Target, compatible_encodings,
-    vocabulary_from_tokenizer_json,
+    Container, IfExists, PlannedTensor, Staged, TableEncoding, Target, ValueHeadReordering,
+    compatible_encodings, scale_unit, vocabulary_from_tokenizer_json,
 };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wf_core::{Dense, Layer, Network};
+use wf_core::{Attention, DeltaNet, Dense, Layer, Mixer, Network, SharedExpert};
 
 use LayerTensor as T;
 
@@ -41,6 +41,14 @@ pub enum LayerTensor {
     FfnNorm,
     /// Router: one row of floats for each expert.
     Router,
+    /// Gate of the shared expert: one row of floats.
+    SharedRouter,
+    /// Gate projection of the shared expert.
+    SharedGate,
+    /// Up projection of the shared expert.
+    SharedUp,
+    /// Down projection of the shared expert.
+    SharedDown,
     /// Gate projection.
     Gate,
     /// Up projection.
@@ -63,6 +71,24 @@ pub enum LayerTensor {
     QueryHeadNorm,
     /// Norm of each key head.
     KeyHeadNorm,
+    /// Query, key and value projection of a recurrent mixer.
+    DeltaQkv,
+    /// Gate projection of a recurrent mixer.
+    DeltaGate,
+    /// Convolution of a recurrent mixer: one row of floats for each channel.
+    DeltaConv,
+    /// Strength of updates: one row of floats for each value head.
+    DeltaBeta,
+    /// Decay of the state: one row of floats for each value head.
+    DeltaAlpha,
+    /// Factor of the decay of each value head: a negative float.
+    DeltaDecay,
+    /// Addend of the decay of each value head.
+    DeltaBias,
+    /// Norm of each value head of a recurrent mixer.
+    DeltaHeadNorm,
+    /// Output projection of a recurrent mixer.
+    DeltaOutput,
     /// Norm of the attention output, before it is added to the hidden state.
     AttnOutputNorm,
     /// Norm of the feed-forward output, before it is added to the hidden state.
@@ -85,7 +111,8 @@ impl LayerTensor {
     /// The tensors of an expert, in the order they are used.
     pub const EXPERT: [Self; 3] = [Self::Gate, Self::Up, Self::Down];
 
-    /// Returns `true` for a matrix of trits, `false` for floats: norms and the router.
+    /// Returns `true` for a matrix of trits, `false` for floats: norms, the router, the gate of the shared expert,
+    /// and the small parts of recurrent mixers.
     pub fn is_linear(self) -> bool {
         matches!(
             self,
@@ -93,10 +120,35 @@ impl LayerTensor {
                 | Self::Key
                 | Self::Value
                 | Self::AttnOutput
+                | Self::DeltaQkv
+                | Self::DeltaGate
+                | Self::DeltaOutput
                 | Self::Gate
                 | Self::Up
                 | Self::Down
+                | Self::SharedGate
+                | Self::SharedUp
+                | Self::SharedDown
         )
+    }
+
+    fn is_norm(self) -> bool {
+        let is_other_float = matches!(
+            self,
+            Self::Router
+                | Self::SharedRouter
+                | Self::DeltaConv
+                | Self::DeltaBeta
+                | Self::DeltaAlpha
+                | Self::DeltaDecay
+                | Self::DeltaBias
+        );
+        !self.is_linear() && !is_other_float
+    }
+
+    /// The end of its names.
+    fn suffix(self) -> &'static str {
+        if matches!(self, Self::DeltaDecay | Self::DeltaBias) { "" } else { ".weight" }
     }
 
     fn spelling(self) -> &'static Spelling {
@@ -105,7 +157,7 @@ impl LayerTensor {
     }
 }
 
-/// The names of one tensor of a layer, without the layer in front and `.weight` behind.
+/// The names of one tensor of a layer, without the layer in front and `.weight` behind, if it has that.
 pub(crate) struct Spelling {
     pub(crate) tensor: LayerTensor,
     pub(crate) gguf: &'static str,
@@ -134,10 +186,23 @@ pub(crate) const STANDARD: &[Spelling] = &[
     spelled(T::Value, "attn_v", "self_attn.v_proj"),
     spelled(T::AttnSubNorm, "attn_sub_norm", "self_attn.attn_sub_norm"),
     spelled(T::AttnOutput, "attn_output", "self_attn.o_proj"),
+    spelled(T::DeltaQkv, "attn_qkv", "linear_attn.in_proj_qkv"),
+    spelled(T::DeltaGate, "attn_gate", "linear_attn.in_proj_z"),
+    spelled(T::DeltaConv, "ssm_conv1d", "linear_attn.conv1d"),
+    spelled(T::DeltaBeta, "ssm_beta", "linear_attn.in_proj_b"),
+    spelled(T::DeltaAlpha, "ssm_alpha", "linear_attn.in_proj_a"),
+    spelled(T::DeltaDecay, "ssm_a", "linear_attn.A_log"),
+    spelled(T::DeltaBias, "ssm_dt.bias", "linear_attn.dt_bias"),
+    spelled(T::DeltaHeadNorm, "ssm_norm", "linear_attn.norm"),
+    spelled(T::DeltaOutput, "ssm_out", "linear_attn.out_proj"),
     // Gemma checkpoints call this norm `post_attention_layernorm`, the name of `FfnNorm` elsewhere.
     spelled(T::AttnOutputNorm, "post_attention_norm", "post_self_attn_layernorm"),
     spelled(T::FfnNorm, "ffn_norm", "post_attention_layernorm"),
     spelled(T::Router, "ffn_gate_inp", "mlp.gate"),
+    spelled(T::SharedRouter, "ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
+    spelled(T::SharedGate, "ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
+    spelled(T::SharedUp, "ffn_up_shexp", "mlp.shared_expert.up_proj"),
+    spelled(T::SharedDown, "ffn_down_shexp", "mlp.shared_expert.down_proj"),
     spelled(T::GateInputNorm, "ffn_gate_norm_in", "mlp.gate_proj.norm"),
     spelled(T::Gate, "ffn_gate", "mlp.gate_proj"),
     spelled(T::UpInputNorm, "ffn_up_norm_in", "mlp.up_proj.norm"),
@@ -152,6 +217,16 @@ pub(crate) const INPUT_NORMS: &[Spelling] = &[
     spelled(T::AttnSubNorm, "attn_output_norm_in", ""),
     spelled(T::FfnSubNorm, "ffn_down_norm_in", ""),
 ];
+
+/// Names of a shared expert in checkpoints whose classes have several as one block.
+pub(crate) const SHARED_EXPERTS: &[Spelling] = &[
+    spelled(T::SharedGate, "ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
+    spelled(T::SharedUp, "ffn_up_shexp", "mlp.shared_experts.up_proj"),
+    spelled(T::SharedDown, "ffn_down_shexp", "mlp.shared_experts.down_proj"),
+];
+/// Name of the norm of feed-forward blocks in GGUF files with recurrent mixers.
+pub(crate) const HYBRID_NORMS: &[Spelling] =
+    &[spelled(T::FfnNorm, "post_attention_norm", "post_attention_layernorm")];
 
 /// Names of the tensors of all experts of a layer as one, in GGUF; of one expert, in checkpoints.
 const EXPERTS: [(LayerTensor, &str, &str); 3] = [
@@ -178,9 +253,14 @@ impl TensorName {
         }
     }
 
-    /// Returns `true` for a tensor that is never ternary: a norm or a router.
+    /// Returns `true` for a tensor that is never ternary: a norm, a router, the gate of a shared
+    /// expert, or a small part of a recurrent mixer.
     pub fn is_float(self) -> bool {
-        self.is_norm() || matches!(self, Self::Layer(_, T::Router))
+        match self {
+            Self::OutputNorm => true,
+            Self::Layer(_, tensor) => !tensor.is_linear(),
+            Self::Embedding | Self::Output | Self::Expert(..) => false,
+        }
     }
 
     /// Returns the index of the layer, if the tensor is part of one.
@@ -195,9 +275,17 @@ impl TensorName {
     pub fn is_norm(self) -> bool {
         match self {
             Self::OutputNorm => true,
-            Self::Layer(_, tensor) => !tensor.is_linear() && tensor != T::Router,
+            Self::Layer(_, tensor) => tensor.is_norm(),
             Self::Embedding | Self::Output | Self::Expert(..) => false,
         }
+    }
+
+    /// Returns `true` for a tensor of one dimension in GGUF files: a norm, the gate of a shared expert, or the
+    /// decays and their bias of a recurrent mixer.
+    pub fn is_vector(self) -> bool {
+        let is_other =
+            matches!(self, Self::Layer(_, T::SharedRouter | T::DeltaDecay | T::DeltaBias));
+        self.is_norm() || is_other
     }
 
     /// Name in a GGUF file.
@@ -206,7 +294,9 @@ impl TensorName {
             Self::Embedding => "token_embd.weight".to_owned(),
             Self::OutputNorm => "output_norm.weight".to_owned(),
             Self::Output => "output.weight".to_owned(),
-            Self::Layer(layer, tensor) => format!("blk.{layer}.{}.weight", tensor.spelling().gguf),
+            Self::Layer(layer, tensor) => {
+                format!("blk.{layer}.{}{}", tensor.spelling().gguf, tensor.suffix())
+            }
             Self::Expert(layer, expert, tensor) => {
                 format!("blk.{layer}.{}.{expert}.weight", tensor.spelling().gguf)
             }
@@ -214,12 +304,13 @@ impl TensorName {
     }
 
     /// Name in a GGUF file of `network`: where every projection norms its own input, the sub-norms are
-    /// named as the norms of the other projections are.
+    /// named as the norms of the other projections are; networks with recurrent mixers name a norm differently.
     pub(crate) fn gguf_in(self, network: &Network) -> String {
         let Self::Layer(layer, tensor) = self else { return self.gguf() };
-        let norms_inputs =
-            network.layers.get(layer).is_some_and(|layer| layer.attention().input_norm.is_some());
-        let mut others = INPUT_NORMS.iter().filter(|_| norms_inputs);
+        let attention = network.layers.get(layer).and_then(Layer::attention);
+        let norms_inputs = attention.is_some_and(|attention| attention.input_norm.is_some());
+        let of_inputs = INPUT_NORMS.iter().filter(|_| norms_inputs);
+        let mut others = of_inputs.chain(HYBRID_NORMS.iter().filter(|_| network.is_recurrent()));
         match others.find(|spelling| spelling.tensor == tensor) {
             Some(spelling) => format!("blk.{layer}.{}.weight", spelling.gguf),
             None => self.gguf(),
@@ -240,7 +331,11 @@ impl TensorName {
             Self::OutputNorm => "model.norm.weight".to_owned(),
             Self::Output => "lm_head.weight".to_owned(),
             Self::Layer(layer, tensor) => {
-                format!("model.layers.{layer}.{}.weight", tensor.spelling().hugging_face)
+                format!(
+                    "model.layers.{layer}.{}{}",
+                    tensor.spelling().hugging_face,
+                    tensor.suffix()
+                )
             }
             Self::Expert(layer, expert, tensor) => {
                 let spelling = EXPERTS.into_iter().find(|(known, ..)| *known == tensor);
@@ -267,11 +362,13 @@ impl TensorName {
             return Some(tensor);
         }
         let (layer, part) = layer_and_part(name, prefix)?;
-        let part = part.strip_suffix(".weight")?;
-        if let Some((expert, tensor)) = expert_and_tensor(part) {
+        if let Some((expert, tensor)) = part.strip_suffix(".weight").and_then(expert_and_tensor) {
             return Some(Self::Expert(layer, expert, tensor));
         }
-        spellings.find(|(_, text)| *text == part).map(|(tensor, _)| Self::Layer(layer, tensor))
+        let is_name = |(tensor, text): &(LayerTensor, &str)| {
+            part.strip_suffix(tensor.suffix()) == Some(text) && !text.is_empty()
+        };
+        spellings.find(is_name).map(|(tensor, _)| Self::Layer(layer, tensor))
     }
 
     /// Returns every tensor of a network, in the order the network uses them.
@@ -315,29 +412,23 @@ impl TensorName {
 
 /// Returns the tensors of a layer with their rows and columns, in the order the layer uses them.
 fn layer_tensors(hidden: usize, layer: &Layer) -> Vec<(LayerTensor, usize, usize)> {
-    let a = layer.attention();
-    let (query, kv) = (a.query_len(), a.kv_len());
-    let mut tensors = Vec::new();
+    let mut tensors = match &layer.mixer {
+        Mixer::Attention(attention) => attention_tensors(hidden, attention),
+        Mixer::DeltaNet(delta_net) => delta_net_tensors(hidden, delta_net),
+    };
     let mut add = |exists: bool, tensor: T, rows: usize, cols: usize| {
         tensors.extend(exists.then_some((tensor, rows, cols)));
     };
-    let (input, heads) = (a.input_norm.is_some(), a.qk_norm.is_some());
-    add(true, T::AttnNorm, 1, hidden);
-    add(input, T::QueryInputNorm, 1, hidden);
-    add(true, T::Query, query, hidden);
-    add(heads, T::QueryHeadNorm, 1, a.head_dim);
-    add(input, T::KeyInputNorm, 1, hidden);
-    add(true, T::Key, kv, hidden);
-    add(heads, T::KeyHeadNorm, 1, a.head_dim);
-    add(input, T::ValueInputNorm, 1, hidden);
-    add(true, T::Value, kv, hidden);
-    add(a.sub_norm.is_some(), T::AttnSubNorm, 1, query);
-    add(true, T::AttnOutput, hidden, query);
-    add(a.output_norm.is_some(), T::AttnOutputNorm, 1, hidden);
     let &Dense { ffn_len, input_norm, sub_norm, output_norm, .. } = layer.ffn.block();
     add(true, T::FfnNorm, 1, hidden);
     if let Some(experts) = layer.ffn.experts() {
         add(true, T::Router, experts.experts, hidden);
+        if let Some(SharedExpert { ffn_len, gated }) = experts.shared {
+            add(gated, T::SharedRouter, 1, hidden);
+            add(true, T::SharedGate, ffn_len, hidden);
+            add(true, T::SharedUp, ffn_len, hidden);
+            add(true, T::SharedDown, hidden, ffn_len);
+        }
         add(output_norm.is_some(), T::FfnOutputNorm, 1, hidden);
         return tensors;
     }
@@ -348,6 +439,43 @@ fn layer_tensors(hidden: usize, layer: &Layer) -> Vec<(LayerTensor, usize, usize
     add(sub_norm.is_some(), T::FfnSubNorm, 1, ffn_len);
     add(true, T::Down, hidden, ffn_len);
     add(output_norm.is_some(), T::FfnOutputNorm, 1, hidden);
+    tensors
+}
+
+fn delta_net_tensors(hidden: usize, d: &DeltaNet) -> Vec<(LayerTensor, usize, usize)> {
+    vec![
+        (T::AttnNorm, 1, hidden),
+        (T::DeltaQkv, d.channels(), hidden),
+        (T::DeltaGate, d.value_len(), hidden),
+        (T::DeltaConv, d.channels(), d.conv_len),
+        (T::DeltaBeta, d.value_heads, hidden),
+        (T::DeltaAlpha, d.value_heads, hidden),
+        (T::DeltaDecay, 1, d.value_heads),
+        (T::DeltaBias, 1, d.value_heads),
+        (T::DeltaHeadNorm, 1, d.value_dim),
+        (T::DeltaOutput, hidden, d.value_len()),
+    ]
+}
+
+fn attention_tensors(hidden: usize, a: &Attention) -> Vec<(LayerTensor, usize, usize)> {
+    let (query, kv) = (a.query_len(), a.kv_len());
+    let mut tensors = Vec::new();
+    let mut add = |exists: bool, tensor: T, rows: usize, cols: usize| {
+        tensors.extend(exists.then_some((tensor, rows, cols)));
+    };
+    let (input, heads) = (a.input_norm.is_some(), a.qk_norm.is_some());
+    add(true, T::AttnNorm, 1, hidden);
+    add(input, T::QueryInputNorm, 1, hidden);
+    add(true, T::Query, a.query_rows(), hidden);
+    add(heads, T::QueryHeadNorm, 1, a.head_dim);
+    add(input, T::KeyInputNorm, 1, hidden);
+    add(true, T::Key, kv, hidden);
+    add(heads, T::KeyHeadNorm, 1, a.head_dim);
+    add(input, T::ValueInputNorm, 1, hidden);
+    add(true, T::Value, kv, hidden);
+    add(a.sub_norm.is_some(), T::AttnSubNorm, 1, query);
+    add(true, T::AttnOutput, hidden, query);
+    add(a.output_norm.is_some(), T::AttnOutputNorm, 1, hidden);
     tensors
 }
 

@@ -71,6 +71,18 @@ pub enum FormatKind {
     Wf,
 }
 
+impl FormatKind {
+    /// Returns the extension of its files.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Gguf => "gguf",
+            Self::HuggingFace => "safetensors",
+            Self::Sglbitnt => "bin",
+            Self::Wf => "wf",
+        }
+    }
+}
+
 impl fmt::Display for FormatKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

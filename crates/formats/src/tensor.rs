@@ -77,6 +77,44 @@ impl fmt::Display for Encoding {
     }
 }
 
+/// Change of the floats of a tensor when they are read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum FloatChange {
+    /// They stay as they are.
+    None,
+    /// Norms that a file stores as their difference from this number.
+    Add(f32),
+    /// Factors of decay that a file stores as the logarithms of their magnitudes.
+    NegatedExp,
+}
+
+impl FloatChange {
+    pub(crate) fn apply(self, values: &mut [f32]) {
+        match self {
+            Self::None => {}
+            Self::Add(addend) => values.iter_mut().for_each(|value| *value += addend),
+            Self::NegatedExp => {
+                values.iter_mut().for_each(|value| *value = -exp((*value).into()) as f32);
+            }
+        }
+    }
+}
+
+/// `e^x`, by operations whose every bit IEEE 754 defines, so that machines agree.
+fn exp(x: f64) -> f64 {
+    const LN_2_HIGH: f64 = 0.693_147_180_369_123_8;
+    const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+    // Beyond these, the result in single precision is 0 or infinite.
+    let x = x.clamp(-700.0, 700.0);
+    let n = (x / std::f64::consts::LN_2).round();
+    let r = (x - n * LN_2_HIGH) - n * LN_2_LOW;
+    // The Taylor series of degree 17 is exact to the last bit for |r| <= ln 2 / 2.
+    let series = (1..=17).rev().fold(1.0, |sum, k| 1.0 + r / f64::from(k) * sum);
+    // Two steps, because the exponent of one may be too small for a normal number. Powers of two are exact.
+    let half = (n / 2.0).trunc();
+    series * 2.0_f64.powi(half as i32) * 2.0_f64.powi((n - half) as i32)
+}
+
 /// One tensor of the network: its shape, encoding and position.
 #[derive(Debug, Clone)]
 pub struct TensorInfo {
@@ -98,8 +136,8 @@ pub struct TensorInfo {
     pub(crate) file: usize,
     /// Factor of its scales: a scale stored as a tensor of its own, or 1.
     pub(crate) factor: f32,
-    /// Number that is added to every float, for norms that a file stores as their difference from it.
-    pub(crate) addend: f32,
+    /// Change of every float, for tensors that a file stores in other terms than the network.
+    pub(crate) change: FloatChange,
     /// Columns of master weights or ternary floats that share a scale; `None` for one scale per tensor.
     pub(crate) group_len: Option<usize>,
     /// Checksum of its bytes, if the file has one.
@@ -116,7 +154,7 @@ impl TensorInfo {
         offset: u64,
         size: u64,
     ) -> Self {
-        let (file, factor, addend, group_len, checksum) = (0, 1.0, 0.0, None, None);
+        let (file, factor, group_len, checksum) = (0, 1.0, None, None);
         Self {
             name,
             source_name,
@@ -127,16 +165,9 @@ impl TensorInfo {
             size,
             file,
             factor,
-            addend,
+            change: FloatChange::None,
             group_len,
             checksum,
-        }
-    }
-
-    /// Adds what the network adds to decoded floats.
-    pub(crate) fn add_to(&self, values: &mut [f32]) {
-        if self.addend != 0.0 {
-            values.iter_mut().for_each(|value| *value += self.addend);
         }
     }
 
@@ -214,5 +245,35 @@ impl Stored {
             return Err(Error::unsupported(name_of(files, 0), what));
         }
         Ok(Self { tensors, extra: self.extra })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_that_of_the_standard_library_in_single_precision() {
+        for i in -4000..4000 {
+            let x = f64::from(i) * 0.02;
+            #[expect(clippy::disallowed_methods, reason = "the reference")]
+            let expected = x.exp();
+            assert!((exp(x) / expected - 1.0).abs() < 1e-15, "e^{x}");
+        }
+        assert_eq!(exp(0.0), 1.0);
+        assert!(exp(f64::NAN).is_nan());
+        assert_eq!(exp(-1e9) as f32, 0.0);
+        assert!((exp(1e9) as f32).is_infinite());
+    }
+
+    #[test]
+    fn changes_are_applied_to_every_float() {
+        let mut values = [0.0, 1.0];
+        FloatChange::Add(1.0).apply(&mut values);
+        assert_eq!(values, [1.0, 2.0]);
+        FloatChange::NegatedExp.apply(&mut values);
+        assert_eq!(values, [-std::f32::consts::E, -7.389_056]);
+        FloatChange::None.apply(&mut values);
+        assert_eq!(values[0], -std::f32::consts::E);
     }
 }

@@ -11,9 +11,6 @@ use crate::error::Error;
 use crate::gguf::value::Metadata;
 use crate::size;
 
-/// Maximum number of tokens and of merges. Keeps the memory of a vocabulary below 64 MiB.
-pub(crate) const MAX_TOKENS: u64 = 1 << 20;
-
 /// GGUF's name of the pre-tokenizer of Llama 3.
 pub(crate) const LLAMA_3_PRE: &str = "llama-bpe";
 
@@ -36,27 +33,27 @@ pub(crate) fn read_vocabulary(
     metadata: &Metadata<'_>,
     decisions: &mut Vec<String>,
 ) -> Result<Option<Vocabulary>, Error> {
-    let settings = &metadata.settings;
+    let (settings, max) = (&metadata.settings, Vocabulary::MAX_ENTRIES as u64);
     let tokens_key = "tokenizer.ggml.tokens";
-    let Some(tokens) = metadata.strings(tokens_key, MAX_TOKENS)? else { return Ok(None) };
+    let Some(tokens) = metadata.strings(tokens_key, max)? else { return Ok(None) };
     let model_key = "tokenizer.ggml.model";
     let Some(model) = settings.string(model_key)? else {
         return Err(settings.fault(model_key, "missing, but the file has tokens"));
     };
     let id = |name: &str| settings.u32(&format!("tokenizer.ggml.{name}_token_id"));
-    let token_types = metadata.integers("tokenizer.ggml.token_type", MAX_TOKENS)?;
+    let token_types = metadata.integers("tokenizer.ggml.token_type", max)?;
     let mut vocabulary = Vocabulary {
         model: model.to_owned(),
         pre: settings.string("tokenizer.ggml.pre")?.map(str::to_owned),
         token_types: token_types.unwrap_or_default(),
-        merges: metadata.strings("tokenizer.ggml.merges", MAX_TOKENS)?.unwrap_or_default(),
+        merges: metadata.strings("tokenizer.ggml.merges", max)?.unwrap_or_default(),
         bos: id("bos")?,
         eos: id("eos")?,
         eot: id("eot")?,
         add_bos: settings.bool("tokenizer.ggml.add_bos_token")?,
         add_eos: settings.bool("tokenizer.ggml.add_eos_token")?,
         add_space_prefix: settings.bool("tokenizer.ggml.add_space_prefix")?,
-        scores: metadata.floats("tokenizer.ggml.scores", MAX_TOKENS)?.unwrap_or_default(),
+        scores: metadata.floats("tokenizer.ggml.scores", max)?.unwrap_or_default(),
         tokens,
     };
     check(&vocabulary, settings)?;

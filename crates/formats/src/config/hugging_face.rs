@@ -40,7 +40,7 @@ pub(crate) fn read(
     let mut keys =
         Keys { family, settings, architecture, evidence, vocabulary, activation, decisions };
     let network = family.network(&mut keys)?;
-    let scaling = network.layers.first().and_then(|layer| layer.attention().rope);
+    let scaling = network.attentions().find_map(|attention| attention.rope);
     let context_len = match scaling.and_then(|rope| rope.scaling.extended_len()) {
         Some(extended) => {
             let why = "dynamic rotary scaling of max_position_embeddings by its factor";

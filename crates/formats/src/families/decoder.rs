@@ -100,6 +100,7 @@ pub(super) fn decoder_with(
         rope: Some(rope),
         window: None,
         score_scale: None,
+        gated: false,
         sub_norm,
         output_norm,
     };

@@ -12,7 +12,7 @@ use crate::names::{LayerTensor, Spelling, spelled};
 
 pub(super) const FAMILY: Family = Family {
     architectures: &["gemma3"],
-    classes: &["Gemma3ForCausalLM"],
+    classes: &["Gemma3ForCausalLM", "Gemma3TextModel"],
     model_types: &["gemma3_text"],
     tensors: &[CHECKPOINT_NORMS, STANDARD, INPUT_NORMS],
     norm_addend: 1.0,
@@ -61,7 +61,7 @@ fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
     });
     let windows = Windows::read(keys, network.layers.len(), Some(PERIOD))?;
     windows.apply(&mut network, |_| {});
-    if network.layers.iter().any(|layer| layer.attention().window.is_some()) {
+    if network.layers.iter().any(|layer| layer.window().is_some()) {
         let theta = local_theta(keys)?;
         // Only layers that see the whole sequence are stretched.
         network.update_layers(|attention, _| {
@@ -95,7 +95,8 @@ fn score_scale(keys: &mut Keys<'_>, network: &Network) -> Result<Option<f32>, Er
     let (head_dim, heads) = network
         .layers
         .first()
-        .map_or((0, 1), |layer| (layer.attention().head_dim, layer.attention().heads));
+        .and_then(wf_core::Layer::attention)
+        .map_or((0, 1), |attention| (attention.head_dim, attention.heads));
     if keys.is_set(SCORE_SCALE) {
         let scale = keys.factor_or(SCORE_SCALE, 1.0, "attention scale")? as f32;
         return Ok(Some(scale).filter(|&scale| scale != 1.0 / (head_dim as f32).sqrt()));

@@ -13,7 +13,9 @@ mod keys;
 mod llama;
 mod maple;
 mod minicpm;
+mod qwen2_moe;
 mod qwen3;
+mod qwen35;
 mod qwen3_moe;
 mod rope;
 mod windows;
@@ -24,13 +26,16 @@ use wf_core::Network;
 
 use crate::config::settings::Settings;
 use crate::error::{Error, quote_safely};
-use crate::names::{INPUT_NORMS, STANDARD, Spelling, TensorName};
+use crate::names::{INPUT_NORMS, LayerTensor, SHARED_EXPERTS, STANDARD, Spelling, TensorName};
+use crate::tensor::FloatChange;
 
 const FAMILIES: &[Family] = &[
     bitnet::FAMILY,
     llama::FAMILY,
     qwen3::FAMILY,
     qwen3_moe::FAMILY,
+    qwen2_moe::FAMILY,
+    qwen35::FAMILY,
     gemma3::FAMILY,
     minicpm::FAMILY,
     maple::FAMILY,
@@ -40,22 +45,23 @@ const FAMILIES: &[Family] = &[
 const KNOWN_UNSUPPORTED: &[(&[&str], &str)] = &[
     (
         &[
-            "qwen35",
             "qwen35moe",
             "qwen3next",
-            "qwen3_5",
-            "qwen3_5_text",
-            "Qwen3_5ForCausalLM",
-            "Qwen3_5ForConditionalGeneration",
+            "qwen3_5_moe",
+            "Qwen3_5MoeForCausalLM",
+            "Qwen3_5MoeForConditionalGeneration",
             "Qwen3NextForCausalLM",
         ],
-        "three of four layers are recurrent (Gated DeltaNet), which is not supported",
+        "recurrent layers (Gated DeltaNet) beside experts are not supported: dense ones are, as qwen35",
     ),
     (
         &["Gemma3ForConditionalGeneration"],
         "it has a vision tower, which is not supported: text-only checkpoints are Gemma3ForCausalLM",
     ),
 ];
+
+/// The start of the names of layers in a checkpoint.
+const PREFIX: &str = "model.layers.";
 
 fn reason_for(name: &str) -> Option<&'static str> {
     let found = KNOWN_UNSUPPORTED.iter().find(|(names, _)| names.contains(&name));
@@ -76,7 +82,12 @@ pub(crate) struct Family {
     /// Names in checkpoints of tensors outside the layers, beside the usual ones.
     outside: &'static [(&'static str, TensorName)],
     /// Number that a network adds to the weights of norms in a checkpoint; GGUF files have the sums.
-    pub(crate) norm_addend: f32,
+    norm_addend: f32,
+    /// Starts of the names of tensors in a checkpoint that text does not need, with a note about them.
+    skipped: &'static [(&'static str, &'static str)],
+    /// True if a checkpoint may have other parts: keys of its text part are then under `text_config`, and
+    /// names of its tensors have `language_model` in front.
+    has_parts: bool,
     /// Advice for a checkpoint without `quantization_config`.
     pub(crate) unquantized: &'static str,
     network: fn(&mut Keys<'_>) -> Result<Network, Error>,
@@ -88,9 +99,11 @@ impl Family {
         architectures: &[],
         classes: &[],
         model_types: &[],
-        tensors: &[STANDARD, INPUT_NORMS],
+        tensors: &[STANDARD, INPUT_NORMS, SHARED_EXPERTS],
         outside: &[],
         norm_addend: 0.0,
+        skipped: &[],
+        has_parts: false,
         unquantized: "not a ternary model",
         network: llama::network,
     };
@@ -143,6 +156,35 @@ impl Family {
         Ok(network)
     }
 
+    /// Returns the settings of the text part of a checkpoint, which has the class of the whole.
+    pub(crate) fn text_settings(&self, settings: Settings) -> Result<Settings, Error> {
+        let text = if self.has_parts { settings.object("text_config")? } else { None };
+        let Some(mut text) = text else { return Ok(settings) };
+        for key in ["architectures", "bos_token_id", "eos_token_id", "tie_word_embeddings"] {
+            if let (Some(value), None) = (settings.get(key), text.get(key)) {
+                text.replace(key, value.clone());
+            }
+        }
+        Ok(text)
+    }
+
+    /// Returns the note about a tensor of a checkpoint that text does not need.
+    pub(crate) fn skipped_note(&self, name: &str) -> Option<&'static str> {
+        let found = self.skipped.iter().find(|(start, _)| name.starts_with(start));
+        found.map(|(_, note)| *note)
+    }
+
+    /// Returns the change of the floats of a tensor in a checkpoint.
+    pub(crate) fn float_change(&self, name: TensorName) -> FloatChange {
+        match name {
+            TensorName::Layer(_, LayerTensor::DeltaDecay) => FloatChange::NegatedExp,
+            // Stored as it is applied.
+            TensorName::Layer(_, LayerTensor::DeltaHeadNorm) => FloatChange::None,
+            name if name.is_norm() && self.norm_addend != 0.0 => FloatChange::Add(self.norm_addend),
+            _ => FloatChange::None,
+        }
+    }
+
     pub(crate) fn gguf_tensor(&self, name: &str) -> Option<TensorName> {
         let spellings = self.tensors.iter().copied().flatten();
         TensorName::find(name, TensorName::gguf, "blk.", spellings.map(|s| (s.tensor, s.gguf)))
@@ -152,9 +194,15 @@ impl Family {
         if let Some((_, tensor)) = self.outside.iter().find(|(known, _)| *known == name) {
             return Some(*tensor);
         }
+        let part = name.strip_prefix("model.language_model.").filter(|_| self.has_parts);
+        let name = &part.map_or_else(|| name.to_owned(), |part| format!("model.{part}"));
         let spellings = self.tensors.iter().copied().flatten();
         let spellings = spellings.map(|s| (s.tensor, s.hugging_face));
-        TensorName::find(name, TensorName::hugging_face, "model.layers.", spellings)
+        let find = |name: &str| {
+            TensorName::find(name, TensorName::hugging_face, PREFIX, spellings.clone())
+        };
+        // A model that was saved without its head has names without the prefix.
+        find(name).or_else(|| find(&format!("model.{name}")))
     }
 }
 
@@ -175,11 +223,13 @@ mod tests {
 
     #[test]
     fn every_family_reads_the_names_that_are_written() {
-        use crate::names::LayerTensor;
         for family in FAMILIES {
             for tensor in LayerTensor::ALL {
                 let name = TensorName::Layer(107, tensor);
-                assert_eq!(family.gguf_tensor(&name.gguf()), Some(name));
+                // In hybrids, the name of one norm is that of another.
+                if !(family.has_parts && tensor == LayerTensor::AttnOutputNorm) {
+                    assert_eq!(family.gguf_tensor(&name.gguf()), Some(name));
+                }
                 // Gemma3 has names of its own, and is not written as a checkpoint.
                 if family.norm_addend == 0.0 {
                     assert_eq!(family.hugging_face_tensor(&name.hugging_face()), Some(name));
@@ -190,7 +240,6 @@ mod tests {
 
     #[test]
     fn norms_of_gemma_checkpoints_have_their_own_names() {
-        use crate::names::LayerTensor;
         let of = |part: &str| {
             let name = format!("model.layers.3.{part}.weight");
             gemma3::FAMILY.hugging_face_tensor(&name)
@@ -202,9 +251,19 @@ mod tests {
     }
 
     #[test]
+    fn models_saved_without_a_head_have_names_without_a_prefix() {
+        let of = |name: &str| gemma3::FAMILY.hugging_face_tensor(name);
+        assert_eq!(of("embed_tokens.weight"), Some(TensorName::Embedding));
+        assert_eq!(of("norm.weight"), Some(TensorName::OutputNorm));
+        let query = TensorName::Layer(3, LayerTensor::Query);
+        assert_eq!(of("layers.3.self_attn.q_proj.weight"), Some(query));
+        assert_eq!(of("model.model.norm.weight"), None);
+    }
+
+    #[test]
     fn bitnet_checkpoints_of_2024_have_their_own_names_for_sub_norms() {
         let name = "model.layers.3.self_attn.inner_attn_ln.weight";
-        let expected = TensorName::Layer(3, crate::names::LayerTensor::AttnSubNorm);
+        let expected = TensorName::Layer(3, LayerTensor::AttnSubNorm);
         assert_eq!(bitnet::FAMILY.hugging_face_tensor(name), Some(expected));
     }
 }

@@ -37,7 +37,7 @@ fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
     Ok(network)
 }
 
-fn reject_dense_layers(keys: &Keys<'_>) -> Result<(), Error> {
+pub(super) fn reject_dense_layers(keys: &Keys<'_>) -> Result<(), Error> {
     if let Some(step) = keys.optional_size(SPARSE_STEP)?.filter(|&step| step != 1) {
         let what =
             format!("{step}, must be 1: a mixture of dense layers and experts is not supported");

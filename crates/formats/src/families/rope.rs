@@ -102,6 +102,18 @@ pub(super) fn rotated_dims(
     Ok(dims)
 }
 
+/// Returns `true` if the file says how many dimensions of a head rotate.
+pub(super) fn names_rotated_dims(keys: &Keys<'_>) -> Result<bool, Error> {
+    if keys.is_gguf() {
+        return Ok(keys.is_set(ROPE_DIM));
+    }
+    let mut named = keys.settings.get(PARTIAL).is_some();
+    for key in OBJECTS {
+        named |= rope_object(keys, key)?.is_some_and(|rope| rope.get(PARTIAL).is_some());
+    }
+    Ok(named)
+}
+
 fn json_dims(
     settings: &Settings,
     head_dim: usize,

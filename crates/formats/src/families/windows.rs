@@ -1,6 +1,6 @@
 //! Layers with attention windows, as files describe them.
 
-use wf_core::{Attention, Mixer, Network};
+use wf_core::{Attention, Network};
 
 use super::keys::{Key, Keys};
 use crate::error::{Error, quote_safely};
@@ -60,7 +60,7 @@ impl Windows {
     /// Sets the windows of a network, and lets `change` complete each layer.
     pub(super) fn apply(&self, network: &mut Network, change: impl Fn(&mut Attention)) {
         for (layer, &sliding) in network.layers.iter_mut().zip(&self.layers) {
-            let Mixer::Attention(attention) = &mut layer.mixer;
+            let Some(attention) = layer.attention_mut() else { continue };
             attention.window = self.len.filter(|_| sliding);
             change(attention);
         }

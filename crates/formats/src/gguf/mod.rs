@@ -240,6 +240,11 @@ impl Reader<'_, '_> {
 
     fn encoding(&self, record: &Record, q2_0: TernaryEncoding) -> Result<Encoding, Error> {
         if let Some(encoding) = types::unambiguous(record.type_id) {
+            if matches!(record.type_id, types::PQ2_0 | types::PTQ1_0) {
+                let (rows, weights) = (size::widen(record.rows), record.weights());
+                types::check_prism(record.type_id, rows, weights, record.space)
+                    .map_err(|what| self.fault(record, what))?;
+            }
             return Ok(encoding);
         }
         match record.type_id {
@@ -251,7 +256,7 @@ impl Reader<'_, '_> {
             types::Q2_0 => Ok(Encoding::Ternary(q2_0)),
             types::TL1 | types::TL2 => self.tiled(record).map_err(|what| self.fault(record, what)),
             other => {
-                let name = types::foreign_name(other);
+                let name = types::describe_foreign(other);
                 let what =
                     format!("type {other} ({name}) is not supported; {}", types::supported());
                 Err(self.fault(record, what))
@@ -324,7 +329,10 @@ impl Reader<'_, '_> {
                 self.fault(record, "is not supported: ignoring it would change the network")
             );
         }
-        let Some((_, part)) = layer_and_part(name, "blk.") else { return Ok(()) };
+        let Some((layer, part)) = layer_and_part(name, "blk.") else { return Ok(()) };
+        if layer >= self.network.layers.len() {
+            return Ok(());
+        }
         let is_scale = part
             .strip_suffix(".scale")
             .or_else(|| part.strip_suffix(".weight_scale"))

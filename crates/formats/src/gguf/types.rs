@@ -1,6 +1,6 @@
 //! GGUF type numbers.
 //!
-//! Numbers 36 to 42 are used by several projects for different types. The number of bytes up to the next
+//! Some numbers are used by several projects for different types. The number of bytes up to the next
 //! tensor tells them apart.
 //!
 //! ```text
@@ -8,6 +8,8 @@
 //! 38   TL1  in BitNet's fork           IQ4_NL_8_8
 //! 39   TL2  in BitNet's fork           MXFP4 in llama.cpp since 2025
 //! 42   Q2_0 in groups of 64            Q2_0 in groups of 128, or Q1_0 in groups of 32, in PrismML's fork
+//! 142  PQ2_0 in PrismML's fork         IQ2_TN in ik_llama.cpp of 2024
+//! 143  PTQ1_0 in PrismML's fork        IQ1_TN in ik_llama.cpp of 2024
 //! ```
 
 use crate::encoding::{FloatEncoding, I2sOrder, TernaryEncoding};
@@ -18,6 +20,8 @@ pub(crate) const I2_S: u32 = 36;
 pub(crate) const TL1: u32 = 38;
 pub(crate) const TL2: u32 = 39;
 pub(crate) const Q2_0: u32 = 42;
+pub(crate) const PQ2_0: u32 = 142;
+pub(crate) const PTQ1_0: u32 = 143;
 
 /// Every encoding with a type number.
 fn known() -> impl Iterator<Item = (u32, Encoding)> {
@@ -53,9 +57,10 @@ pub(crate) fn supported() -> String {
     format!("supported are {} and {last}", others.join(", "))
 }
 
-/// Returns the name of a type that is not supported, for messages.
-pub(crate) fn foreign_name(type_id: u32) -> &'static str {
+/// Describes a type that is not supported: its name, or who may use the number and what to do.
+pub(crate) fn describe_foreign(type_id: u32) -> &'static str {
     match type_id {
+        4 | 5 => "Q4_2 or Q4_3, removed from llama.cpp in 2023",
         9 => "Q8_1",
         15 => "Q8_K",
         16..=19 | 21 | 22 | 29 => "an IQ type",
@@ -64,7 +69,11 @@ pub(crate) fn foreign_name(type_id: u32) -> &'static str {
         37 => "I8_S (activations) of BitNet's fork",
         40 => "NVFP4",
         133 | 136..=158 | 200..=334 | 336..=399 => "a type of ik_llama.cpp that is not ternary",
-        _ => "unknown",
+        43..=132 | 159..=199 => {
+            "free in the programs known to wf: a newer llama.cpp or a fork may use it; update wf, or convert the \
+             model again from its original"
+        }
+        _ => "not of any known program: the file is damaged, or of a fork that wf does not know",
     }
 }
 
@@ -126,6 +135,40 @@ pub(crate) fn type_42(weights: u64, space: Space) -> Result<Option<TernaryEncodi
     }
 }
 
+/// Rejects numbers 142 and 143 if the space is that of other types than PQ2_0 and PTQ1_0. A matrix has `rows`.
+pub(crate) fn check_prism(
+    type_id: u32,
+    rows: u64,
+    weights: u64,
+    space: Space,
+) -> Result<(), String> {
+    let after_scales = |scale: u64, len: u64, bytes: u64| {
+        let groups = weights.checked_div(len).filter(|_| weights.is_multiple_of(len))?;
+        groups.checked_mul(bytes)?.checked_add(rows.checked_mul(scale)?)
+    };
+    let (ours, other, next, is_other) = if type_id == PQ2_0 {
+        let fits = space.is_filled_by_groups(weights, 128, 34);
+        let rows_of = space.is_filled_by(after_scales(4, 256, 64));
+        (
+            "PQ2_0",
+            "IQ2_TN",
+            "IQ2_BN",
+            !fits && (rows_of || space.is_filled_by_groups(weights, 256, 66)),
+        )
+    } else {
+        let fits = space.is_filled_by_groups(weights, 128, 28);
+        ("PTQ1_0", "IQ1_TN", "IQ1_BN", !fits && space.is_filled_by(after_scales(2, 64, 13)))
+    };
+    if !is_other {
+        return Ok(());
+    }
+    Err(format!(
+        "type {type_id} with {} bytes for {weights} weights is {other} of ik_llama.cpp of 2024; it is read as \
+         {ours} of PrismML's fork: convert the original model again, to {next}",
+        space.bytes
+    ))
+}
+
 /// Rejects numbers 38 and 39 if the space is that of other types than TL1 and TL2.
 pub(crate) fn check_tiled(type_id: u32, weights: u64, space: Space) -> Result<(), String> {
     let (other, bytes) = if type_id == TL1 { ("IQ4_NL_8_8", 18) } else { ("MXFP4", 17) };
@@ -171,5 +214,26 @@ mod tests {
         assert_eq!(type_42(128, space(64)), Ok(None));
         let last = Space { bytes: 34, last: true, alignment: 32 };
         assert_eq!(type_42(128, last), Ok(Some(TernaryEncoding::Q2_0_G128)));
+    }
+
+    #[test]
+    fn types_142_and_143_of_ik_llama_cpp_are_named() {
+        let (rows, weights) = (512, 512 * 512);
+        let check = |type_id, bytes| check_prism(type_id, rows, weights, space(bytes));
+        assert_eq!(check(PQ2_0, weights / 128 * 34), Ok(()));
+        assert_eq!(check(PTQ1_0, weights / 128 * 28), Ok(()));
+        for bytes in [weights / 256 * 66, weights / 4 + 4 * rows] {
+            assert!(check(PQ2_0, bytes).unwrap_err().contains("is IQ2_TN of ik_llama.cpp"));
+        }
+        let error = check(PTQ1_0, weights / 64 * 13 + 2 * rows).unwrap_err();
+        assert!(error.contains("is IQ1_TN of ik_llama.cpp of 2024"), "{error}");
+    }
+
+    #[test]
+    fn numbers_of_no_known_type_tell_who_may_use_them() {
+        assert!(describe_foreign(60).contains("a newer llama.cpp or a fork may use it"));
+        assert!(describe_foreign(100_000).contains("not of any known program"));
+        assert!(describe_foreign(137).contains("ik_llama.cpp"));
+        assert_eq!(describe_foreign(40), "NVFP4");
     }
 }

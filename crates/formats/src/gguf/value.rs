@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
+use wf_core::Vocabulary;
 
 use crate::config::settings::Settings;
 use crate::cursor::Cursor;
@@ -13,7 +14,7 @@ use crate::error::{Error, quote_safely};
 use crate::size;
 
 const MAX_KEY_LEN: u64 = 256;
-const MAX_STRING_LEN: u64 = 64 * 1024;
+const MAX_STRING_LEN: u64 = Vocabulary::MAX_TOKEN_LEN as u64;
 pub(crate) const MAX_TEMPLATE_LEN: u64 = 1024 * 1024;
 /// Maximum number of keys. Real files have under a hundred.
 const MAX_KEYS: u64 = 65_536;

@@ -38,7 +38,7 @@ impl TensorData<'_> {
             return Err(self.fault(format!("is {}, not floats", self.info.encoding)));
         };
         self.float_rows(float, rows, out).map_err(|e| self.fault(e))?;
-        self.info.add_to(out);
+        self.info.change.apply(out);
         Ok(())
     }
 

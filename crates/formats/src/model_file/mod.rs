@@ -213,7 +213,7 @@ impl ModelFile {
         self.read_into(t, first, bytes)?;
         values.resize(rows.len().saturating_mul(t.cols), 0.0);
         decode_floats(float, bytes, values).map_err(|e| self.fault(t, e))?;
-        t.add_to(values);
+        t.change.apply(values);
         Ok(())
     }
 

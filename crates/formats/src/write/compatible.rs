@@ -20,7 +20,7 @@ pub fn compatible_encodings(source: &ModelFile) -> Vec<TernaryEncoding> {
 }
 
 /// Returns the part of a tensor that shares a scale. Reads scales, but computes none of master weights.
-fn scale_unit(source: &ModelFile, t: &TensorInfo) -> ScaleUnit {
+pub fn scale_unit(source: &ModelFile, t: &TensorInfo) -> ScaleUnit {
     if let Encoding::MasterWeights(_) = t.encoding {
         return t.group_len.map_or(ScaleUnit::Tensor, ScaleUnit::Group);
     }

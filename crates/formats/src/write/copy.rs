@@ -2,8 +2,9 @@
 
 use std::thread;
 
-use wf_core::{Layer, RotaryPairs};
+use wf_core::{Layer, RotaryPairs, ValueHeadOrder};
 
+use super::hybrid::ValueHeadReordering;
 use super::{Target, compatible};
 use crate::encoding::{
     EncodingError, FloatEncoding, Scales, TernaryEncoding, encode_floats, encode_trits,
@@ -12,7 +13,7 @@ use crate::error::Error;
 use crate::model_file::{ModelFile, TensorData};
 use crate::names::{LayerTensor, TensorName};
 use crate::size;
-use crate::tensor::{Encoding, TensorInfo};
+use crate::tensor::{Encoding, FloatChange, TensorInfo};
 
 /// Receives the number of bytes of the source that have been processed.
 pub(crate) type Progress<'a> = dyn FnMut(u64) + 'a;
@@ -25,6 +26,8 @@ pub(super) struct Copier<'a> {
     source: &'a ModelFile,
     target: &'a Target,
     pub(super) pairs: RotaryPairs,
+    /// Order of the value heads of recurrent mixers; that of the source if absent.
+    pub(super) value_heads: Option<ValueHeadOrder>,
     progress: &'a mut Progress<'a>,
     done: u64,
 }
@@ -35,7 +38,8 @@ impl<'a> Copier<'a> {
         target: &'a Target,
         progress: &'a mut Progress<'a>,
     ) -> Self {
-        Self { source, target, pairs: RotaryPairs::Halves, progress, done: 0 }
+        let pairs = RotaryPairs::Halves;
+        Self { source, target, pairs, value_heads: None, progress, done: 0 }
     }
 
     /// Passes the encoded bytes of a tensor to `write`: a projection at once, floats in parts.
@@ -61,8 +65,13 @@ impl<'a> Copier<'a> {
         encoding: FloatEncoding,
         mut write: impl FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        if self.reordering(info).is_some() {
+            return write(&self.reordered_floats(info, encoding)?);
+        }
         let fault = |e: EncodingError| self.source.fault(info, e);
         self.source.check(info)?;
+        let is_same =
+            info.encoding == Encoding::Float(encoding) && info.change == FloatChange::None;
         let trits = match info.encoding.is_ternary() {
             true => Some(self.source.read(info)?),
             false => None,
@@ -87,7 +96,7 @@ impl<'a> Copier<'a> {
                     self.done += rows_done - before;
                 }
             }
-            if info.encoding == Encoding::Float(encoding) && info.addend == 0.0 {
+            if is_same {
                 write(&bytes)?;
             } else {
                 let share = rows.div_ceil(self.target.threads.max(1)) * info.cols;
@@ -109,12 +118,56 @@ impl<'a> Copier<'a> {
         let scales = data.scales()?;
         let trits = read_trits(&data, info, self.target.threads)?;
         let (trits, scales) = self.reorder_rows(info, trits, scales);
+        let (trits, scales) = self.reorder_value_heads(info, trits, scales)?;
         let packed =
             encode_trits(encoding, &trits, info.rows, info.cols, &scales, self.target.rounding)
                 .map_err(|e| compatible::explained(self.source, info, &scales, e))?;
         self.done += info.size;
         (self.progress)(self.done);
         Ok(Projection { packed, scale: one_scale(&scales) })
+    }
+
+    /// Returns the tensor of a recurrent mixer whose value heads have another order in the file, and how they
+    /// move.
+    fn reordering(&self, info: &TensorInfo) -> Option<(LayerTensor, ValueHeadReordering<'a>)> {
+        let TensorName::Layer(layer, tensor) = info.name else { return None };
+        let mixer = self.source.network().layers.get(layer)?.delta_net()?;
+        let reordering = ValueHeadReordering::new(mixer, self.value_heads?)?;
+        let moves = (0..info.rows).any(|row| reordering.row(tensor, row) != row)
+            || (0..info.cols).any(|col| reordering.col(tensor, col) != col);
+        moves.then_some((tensor, reordering))
+    }
+
+    /// Encodes the floats of a recurrent mixer with its value heads in the order of the file.
+    fn reordered_floats(
+        &mut self,
+        info: &TensorInfo,
+        encoding: FloatEncoding,
+    ) -> Result<Vec<u8>, Error> {
+        let (mut bytes, mut values) = (Vec::new(), Vec::new());
+        self.source.check(info)?;
+        self.source.read_floats(info, 0..info.rows, &mut bytes, &mut values)?;
+        if let Some((tensor, reordering)) = self.reordering(info) {
+            values = reordering.matrix(tensor, &values, info.cols);
+        }
+        self.done += info.size;
+        (self.progress)(self.done);
+        encode_floats(encoding, &values).map_err(|e| self.source.fault(info, e))
+    }
+
+    /// Reorders rows or columns to the order of value heads in the file.
+    fn reorder_value_heads(
+        &self,
+        info: &TensorInfo,
+        trits: Vec<i8>,
+        scales: Scales,
+    ) -> Result<(Vec<i8>, Scales), Error> {
+        let Some((tensor, reordering)) = self.reordering(info) else { return Ok((trits, scales)) };
+        let Some(scales) = reordering.scales(tensor, &scales, info.cols) else {
+            let what = "has scales for groups of several value heads, which GGUF has in another order: use .wf";
+            return Err(self.source.fault(info, what));
+        };
+        Ok((reordering.matrix(tensor, &trits, info.cols), scales))
     }
 
     /// Reorders the rows of query and key to the rotary pairs of the file.
@@ -126,7 +179,7 @@ impl<'a> Copier<'a> {
             }
             _ => None,
         };
-        let attention = layer.map(Layer::attention);
+        let attention = layer.and_then(Layer::attention);
         let pairs = attention.and_then(|attention| attention.rope).map(|rope| rope.pairs);
         let (Some(attention), Some(pairs)) = (attention, pairs) else { return (trits, scales) };
         if pairs == self.pairs {

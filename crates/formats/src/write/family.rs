@@ -15,6 +15,8 @@ pub(super) enum WrittenFamily {
     MiniCpm,
     Qwen3,
     Qwen3Moe,
+    Qwen2Moe,
+    Qwen35,
     Maple,
     Gemma3,
 }
@@ -24,11 +26,17 @@ impl WrittenFamily {
     pub(super) fn of(network: &Network) -> Self {
         let (attention, dense) = blocks(network);
         let norms = [attention.qk_norm, attention.input_norm, attention.output_norm];
-        if network.residual_scale.is_some() || network.head.divisor.is_some() {
+        if network.is_recurrent() {
+            Self::Qwen35
+        } else if network.residual_scale.is_some() || network.head.divisor.is_some() {
             Self::MiniCpm
         } else if experts(network).is_some() {
             let of_maple = kinds(network).sliding.is_some() || dense.limit.is_some();
-            if of_maple { Self::Maple } else { Self::Qwen3Moe }
+            match attention.qk_norm {
+                _ if of_maple => Self::Maple,
+                Some(_) => Self::Qwen3Moe,
+                None => Self::Qwen2Moe,
+            }
         } else if network.embedding.scale.is_some() {
             Self::Gemma3
         } else if norms.iter().any(Option::is_some) {
@@ -42,8 +50,8 @@ impl WrittenFamily {
 
     /// Returns what the keys of the family cannot describe of a network, if there is anything.
     pub(super) fn misfit(self, network: &Network) -> Option<&'static str> {
-        let LayerKinds { full, sliding } = kinds(network);
-        let rope = |layer: Option<&wf_core::Layer>| layer.and_then(|layer| layer.attention().rope);
+        let LayerKinds { full, sliding, .. } = kinds(network);
+        let rope = |layer: Option<&wf_core::Layer>| layer.and_then(wf_core::Layer::rope);
         let (of_full, of_sliding) = (rope(full), rope(sliding));
         let (attention, dense) = blocks(network);
         let fits = match self {
@@ -57,11 +65,16 @@ impl WrittenFamily {
             },
             _ => sliding.is_none() && of_full.is_some(),
         };
+        let gated = experts(network).and_then(|experts| experts.shared).is_none_or(|s| s.gated);
+        if self == Self::Qwen2Moe && !gated {
+            return Some("has a shared expert without a gate, which its keys do not describe");
+        }
         if !fits {
             return Some("has windows or layers without rotation that its keys do not describe");
         }
         let plain = attention.score_scale.is_none() || self == Self::Gemma3;
-        let whole = attention.rope.is_none_or(|rope| rope.dims.is_none()) || self == Self::Maple;
+        let whole = attention.rope.is_none_or(|rope| rope.dims.is_none())
+            || matches!(self, Self::Maple | Self::Qwen35);
         let unlimited = dense.limit.is_none() || self == Self::Maple;
         (!(plain && whole && unlimited)).then_some("has operations that its keys do not describe")
     }
@@ -82,6 +95,8 @@ impl WrittenFamily {
             Self::MiniCpm => ("minicpm", RotaryPairs::Adjacent),
             Self::Qwen3 => ("qwen3", RotaryPairs::Halves),
             Self::Qwen3Moe => ("qwen3moe", RotaryPairs::Halves),
+            Self::Qwen2Moe => ("qwen2moe", RotaryPairs::Halves),
+            Self::Qwen35 => ("qwen35", RotaryPairs::Halves),
             Self::Maple => ("maple", RotaryPairs::Halves),
             Self::Gemma3 => ("gemma3", RotaryPairs::Halves),
             Self::BitNet => match (attention.sub_norm.is_some(), dense.activation) {
@@ -90,6 +105,11 @@ impl WrittenFamily {
                 _ => ("bitnet-b1.58", RotaryPairs::Halves),
             },
         }
+    }
+
+    /// Returns `true` if llama.cpp divides the shares of active experts by their sum, for which it has no key.
+    pub(super) fn renormalizes(self) -> bool {
+        self != Self::Qwen2Moe
     }
 
     /// Returns the class that runs the network in `transformers` or in code of its publisher, and the name
@@ -101,6 +121,8 @@ impl WrittenFamily {
             Self::MiniCpm => ("MiniCPMForCausalLM", "minicpm"),
             Self::Qwen3 => ("Qwen3ForCausalLM", "qwen3"),
             Self::Qwen3Moe => ("Qwen3MoeForCausalLM", "qwen3_moe"),
+            Self::Qwen2Moe => ("Qwen2MoeForCausalLM", "qwen2_moe"),
+            Self::Qwen35 => ("Qwen3_5ForCausalLM", "qwen3_5_text"),
             Self::Maple => ("MapleForCausalLM", "maple"),
             Self::Gemma3 => ("Gemma3ForCausalLM", "gemma3_text"),
         }
@@ -125,7 +147,12 @@ impl WrittenFamily {
         let usual = match self {
             Self::BitNet | Self::Llama => true,
             Self::Gemma3 => norms_inputs,
-            Self::MiniCpm | Self::Qwen3 | Self::Qwen3Moe | Self::Maple => false,
+            Self::MiniCpm
+            | Self::Qwen3
+            | Self::Qwen3Moe
+            | Self::Qwen2Moe
+            | Self::Qwen35
+            | Self::Maple => false,
         };
         !usual || network.activations != ActivationCodes::Int8
     }
@@ -145,8 +172,8 @@ pub(super) fn experts(network: &Network) -> Option<&Experts> {
     network.layers.first()?.ffn.experts()
 }
 
-/// Returns the blocks of a layer that rotates; of a mixture of experts, the recipe of an expert.
+/// Returns the blocks of a layer with attention that rotates; of a mixture of experts, the recipe of an expert.
 pub(super) fn blocks(network: &Network) -> (&Attention, &Dense) {
-    let layer = kinds(network).rotated().expect("a network has layers");
-    (layer.attention(), layer.ffn.block())
+    let layer = kinds(network).rotated().expect("a network has layers with attention");
+    (layer.attention().expect("rotated layers have attention"), layer.ffn.block())
 }

@@ -29,8 +29,27 @@ pub struct Staged {
     partial: Partial,
     /// The only names that a directory to be replaced may contain; `None` for a file.
     known: Option<Vec<&'static str>>,
-    /// Other files of the model, which already have their names.
-    beside: Vec<PathBuf>,
+    beside: Beside,
+}
+
+/// Other files of a model, which have their names already. They are removed when dropped, unless the model is
+/// committed.
+#[derive(Debug, Default)]
+pub(super) struct Beside(Vec<PathBuf>);
+
+impl Beside {
+    pub(super) fn add(&mut self, path: PathBuf) {
+        self.0.push(path);
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // An earlier error is the one to report.
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 impl Staged {
@@ -45,7 +64,7 @@ impl Staged {
         write(&mut buffered)?;
         buffered.flush().map_err(at)?;
         partial.lock.sync_all().map_err(at)?;
-        Ok(Self { out: out.to_owned(), if_exists, partial, known: None, beside: Vec::new() })
+        Ok(Self { out: out.to_owned(), if_exists, partial, known: None, beside: Beside::default() })
     }
 
     /// Writes a directory. An existing one is replaced only if it contains nothing but `known` names.
@@ -60,11 +79,11 @@ impl Staged {
         check_replaceable(&out, if_exists, &known)?;
         let partial = Partial::create(&out, true).map_err(|e| Error::io(&out, e))?;
         fill(&partial.path)?;
-        Ok(Self { out, if_exists, partial, known: Some(known), beside: Vec::new() })
+        Ok(Self { out, if_exists, partial, known: Some(known), beside: Beside::default() })
     }
 
     /// Adds files that are removed, too, unless the model is committed.
-    pub(super) fn with(mut self, beside: Vec<PathBuf>) -> Self {
+    pub(super) fn with(mut self, beside: Beside) -> Self {
         self.beside = beside;
         self
     }
@@ -84,17 +103,8 @@ impl Staged {
             }
         };
         committed.map_err(|e| Error::io(&self.out, e))?;
-        self.beside.clear();
+        self.beside.0.clear();
         Ok(())
-    }
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        for path in &self.beside {
-            // An earlier error is the one to report.
-            let _ = fs::remove_file(path);
-        }
     }
 }
 
@@ -116,6 +126,13 @@ struct Partial {
     path: PathBuf,
     /// The file itself, or the lock file of a directory. Locked while it is open.
     lock: File,
+}
+
+/// A directory that was replaced and has to be removed.
+struct Replaced {
+    path: PathBuf,
+    /// Held until then, so that other writers do not take it for a leftover.
+    _lock: File,
 }
 
 impl Partial {
@@ -164,24 +181,28 @@ impl Partial {
     fn commit_directory(&self, path: &Path) -> io::Result<()> {
         sync_directory(&self.path)?;
         let had_old = fs::remove_dir(path).is_err() && path.exists();
-        if had_old {
-            self.replace_directory(path)?;
-        } else {
-            fs::rename(&self.path, path)?;
-        }
-        // Last, because a directory without it is taken for a leftover.
+        let old = match had_old {
+            true => Some(self.replace_directory(path)?),
+            false => fs::rename(&self.path, path).map(|()| None)?,
+        };
+        // Only now, because a temporary directory without it is taken for a leftover; and before the old one is
+        // removed, which takes long enough to be killed in.
         fs::remove_file(path.join(LOCK_NAME))?;
+        if let Some(old) = old {
+            fs::remove_dir_all(&old.path)?;
+        }
         sync_directory(directory_of(path))
     }
 
-    /// Puts the directory in the place of another one, at once where the system can: a process that is killed
-    /// meanwhile leaves the old or the new one. Elsewhere, the next writer puts the old one back.
-    fn replace_directory(&self, path: &Path) -> io::Result<()> {
+    /// Puts the directory in the place of another one, at once where the system can, and returns the other one
+    /// under its temporary name: a process that is killed meanwhile leaves the old or the new one. Elsewhere, the next
+    /// writer puts the old one back.
+    fn replace_directory(&self, path: &Path) -> io::Result<Replaced> {
         // The old one is a leftover from now on, and this process is its writer.
         let old_lock = File::create(path.join(LOCK_NAME))?;
         lock(&old_lock)?;
         if exchange(&self.path, path).is_ok() {
-            return fs::remove_dir_all(&self.path);
+            return Ok(Replaced { path: self.path.clone(), _lock: old_lock });
         }
         let old = self.path.with_extension(OLD_EXTENSION);
         fs::rename(path, &old)?;
@@ -189,7 +210,7 @@ impl Partial {
             fs::rename(&old, path)?;
             return Err(error);
         }
-        fs::remove_dir_all(&old)
+        Ok(Replaced { path: old, _lock: old_lock })
     }
 }
 
@@ -448,11 +469,16 @@ mod tests {
         let at = |name: &str| directory.path().join(name);
         fs::write(at("beside"), "b").unwrap();
         let staged = Staged::file(&at("m.bin"), IfExists::Fail, |_| Ok(())).unwrap();
-        let staged = staged.with(vec![at("beside")]);
+        let staged = staged.with(Beside(vec![at("beside")]));
         assert!(staged.path().exists());
         drop(staged);
         let filled = Staged::directory(&at("d"), IfExists::Fail, Vec::new(), |_| Ok(())).unwrap();
         drop(filled);
+        fs::write(at("beside"), "b").unwrap();
+        let beside = Beside(vec![at("beside")]);
+        let full = |_: &mut _| Err(Error::io(&at("m.bin"), ErrorKind::StorageFull.into()));
+        let staged = Staged::file(&at("m.bin"), IfExists::Fail, full);
+        assert!(staged.map(|staged| staged.with(beside)).is_err());
         assert_eq!(names(directory.path()), [""; 0]);
     }
 }

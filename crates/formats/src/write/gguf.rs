@@ -1,6 +1,6 @@
 //! Writes a model as GGUF.
 
-use wf_core::{Network, Vocabulary};
+use wf_core::{Network, ValueHeadOrder, Vocabulary};
 
 use super::copy::Copier;
 use super::family::{WrittenFamily, blocks, experts};
@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::gguf::write::{GgufWriter, MetadataValue};
 use crate::names::TensorName;
 use crate::tensor::Encoding;
+use crate::text::GenerationDefaults;
 
 /// Writes a model as a GGUF file whose projections are `trits`.
 pub(super) fn stage(
@@ -26,6 +27,7 @@ pub(super) fn stage(
     let family = WrittenFamily::of(network);
     let (architecture, pairs) = family.gguf(network, trits);
     copier.pairs = pairs;
+    copier.value_heads = Some(ValueHeadOrder::Tiled);
     let mut writer = GgufWriter::new();
     writer.set_network(network, info, architecture, target.name.as_deref());
     match (vocabulary_of(source)?, info.bos) {
@@ -36,6 +38,7 @@ pub(super) fn stage(
     if let Some(template) = source.chat_template() {
         writer.set("tokenizer.chat_template", MetadataValue::String(template.to_owned()));
     }
+    set_sampling(&mut writer, source.generation_defaults());
     for (planned, info) in job.tensors() {
         let (name, dims) = match (planned.name, planned.name.gguf_joined()) {
             // The data of the other experts follows, because the plan lists them in order.
@@ -65,6 +68,22 @@ pub(super) fn stage(
         body.finish().map(drop).map_err(io)?;
         source.check_unchanged()
     })
+}
+
+/// Sets the recommended sampling parameters under llama.cpp's keys.
+fn set_sampling(writer: &mut GgufWriter, defaults: GenerationDefaults) {
+    let floats = [
+        ("temp", defaults.temperature),
+        ("top_p", defaults.top_p),
+        ("min_p", defaults.min_p),
+        ("penalty_repeat", defaults.repetition_penalty),
+    ];
+    for (key, value) in floats.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+        writer.set(&format!("general.sampling.{key}"), MetadataValue::F32(value as f32));
+    }
+    if let Some(k) = defaults.top_k {
+        writer.set("general.sampling.top_k", number(k));
+    }
 }
 
 /// Groups of keys that readers expect together.
@@ -113,6 +132,10 @@ impl GgufWriter {
             ];
             for (key, size) in sizes {
                 self.set(&format!("{arch}.{key}"), number(size));
+            }
+            if let Some(shared) = experts.shared {
+                let key = format!("{arch}.expert_shared_feed_forward_length");
+                self.set(&key, number(shared.ffn_len));
             }
             let renormalize = MetadataValue::Bool(experts.renormalize);
             self.set(&format!("{arch}.expert_weights_norm"), renormalize);

@@ -1,9 +1,10 @@
-//! Windows, limits and scales of layers in the keys of GGUF and in `config.json`.
+//! Windows, limits, scales and shared experts of layers in the keys of GGUF and in `config.json`.
 
 use serde_json::{Map, Value, json};
-use wf_core::{LayerKinds, Network};
+use wf_core::{Layer, LayerKinds, Network};
 
-use super::family::{WrittenFamily, blocks, kinds};
+use super::family::{WrittenFamily, blocks, experts, kinds};
+use super::hybrid;
 use crate::gguf::write::MetadataValue;
 
 /// Returns the GGUF keys of windows, limits and the scale of attention, without the architecture in front.
@@ -13,7 +14,7 @@ pub(super) fn gguf_keys(
 ) -> Vec<(&'static str, MetadataValue)> {
     let mut keys = Vec::new();
     let (attention, dense) = blocks(network);
-    if let Some(sliding) = kinds(network).sliding.map(|layer| layer.attention()) {
+    if let Some(sliding) = kinds(network).sliding.and_then(Layer::attention) {
         let len = u32::try_from(sliding.window.unwrap_or_default()).unwrap_or(u32::MAX);
         keys.push(("attention.sliding_window", MetadataValue::U32(len)));
         keys.push(("attention.sliding_window_pattern", pattern(network, family)));
@@ -24,6 +25,7 @@ pub(super) fn gguf_keys(
     if let Some(scale) = attention.score_scale {
         keys.push(("attention.scale", MetadataValue::F32(scale)));
     }
+    keys.extend(hybrid::gguf_keys(network));
     if family == WrittenFamily::Maple {
         let limits = vec![dense.limit.unwrap_or(0.0); network.layers.len()];
         keys.push(("swiglu_clamp_exp", MetadataValue::F32s(limits)));
@@ -48,7 +50,7 @@ fn pattern(network: &Network, family: WrittenFamily) -> MetadataValue {
 }
 
 fn sliding_layers(network: &Network) -> Vec<bool> {
-    network.layers.iter().map(|layer| layer.attention().window.is_some()).collect()
+    network.layers.iter().map(|layer| layer.window().is_some()).collect()
 }
 
 /// Sets the keys of `config.json` of the same.
@@ -58,12 +60,15 @@ pub(super) fn set_json(values: &mut Map<String, Value>, network: &Network, famil
     };
     let (attention, dense) = blocks(network);
     let LayerKinds { sliding, .. } = kinds(network);
-    let sliding = sliding.map(|layer| layer.attention());
+    let sliding = sliding.and_then(Layer::attention);
     if matches!(family, WrittenFamily::Maple | WrittenFamily::Gemma3) {
         let name = |sliding: bool| if sliding { "sliding_attention" } else { "full_attention" };
         let types: Vec<&str> = sliding_layers(network).into_iter().map(name).collect();
         set("layer_types", json!(types));
         set("sliding_window", json!(sliding.and_then(|attention| attention.window)));
+    }
+    if let Some(shared) = experts(network).and_then(|experts| experts.shared) {
+        set("shared_expert_intermediate_size", json!(shared.ffn_len));
     }
     match family {
         WrittenFamily::Maple => {
@@ -87,6 +92,7 @@ pub(super) fn set_json(values: &mut Map<String, Value>, network: &Network, famil
             let base = network.head.divisor.map(|divisor| hidden_len / f64::from(divisor));
             set("dim_model_base", json!(base));
         }
+        WrittenFamily::Qwen35 => values.extend(hybrid::json_keys(network)),
         _ => {}
     }
 }

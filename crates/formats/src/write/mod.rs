@@ -9,6 +9,7 @@ mod copy;
 mod family;
 mod file;
 mod gguf;
+mod hybrid;
 mod layers;
 mod packed;
 mod rope;
@@ -17,8 +18,9 @@ mod table;
 mod tokenizer;
 mod wf;
 
-pub use compatible::compatible_encodings;
+pub use compatible::{compatible_encodings, scale_unit};
 pub use file::{IfExists, Staged};
+pub use hybrid::ValueHeadReordering;
 pub use table::TableEncoding;
 pub use tokenizer::vocabulary_from_tokenizer_json;
 
@@ -184,6 +186,9 @@ impl Target {
         if tokenizer::has_files(source) {
             files.extend(tokenizer::NAMES.map(|name| directory.join(name)));
         }
+        if packed::generation_file(source).is_some() {
+            files.push(directory.join(packed::GENERATION));
+        }
         files
     }
 
@@ -212,6 +217,11 @@ impl Target {
             Container::Gguf(_) if !rope::fits_gguf(network) => {
                 return rejected(
                     "has YaRN with \"truncate\": false, which GGUF has no key for: use .wf",
+                );
+            }
+            Container::Gguf(_) if network.is_recurrent() && hybrid::period(network).is_none() => {
+                return rejected(
+                    "has an order of recurrent and other layers that GGUF has no key for: use .wf",
                 );
             }
             Container::Gguf(trits) => check_experts(source, trits)?,
@@ -265,8 +275,11 @@ fn tensor(source: &ModelFile, name: TensorName) -> &TensorInfo {
 /// Rejects trits and routers that GGUF files with experts cannot have.
 fn check_experts(source: &ModelFile, trits: TernaryEncoding) -> Result<(), Error> {
     let Some(experts) = experts(source.network()) else { return Ok(()) };
-    if !experts.renormalize {
-        let what = "shares of active experts that are not renormalized, which llama.cpp does not read: use .wf";
+    if experts.renormalize != WrittenFamily::of(source.network()).renormalizes() {
+        let not = if experts.renormalize { "" } else { "not " };
+        let what = format!(
+            "shares of active experts that are {not}renormalized, which llama.cpp does not read: use .wf"
+        );
         return Err(Error::unsupported(source.name(), what));
     }
     if !matches!(trits.scale_unit(), Some(ScaleUnit::Row | ScaleUnit::Group(_))) {
@@ -279,9 +292,9 @@ fn check_experts(source: &ModelFile, trits: TernaryEncoding) -> Result<(), Error
     Ok(())
 }
 
-/// Returns the dimensions of a tensor in a file: norms are vectors.
+/// Returns the dimensions of a tensor in a file: norms and the gates of shared experts are vectors.
 fn dims(info: &TensorInfo) -> Vec<usize> {
-    if info.name.is_norm() { vec![info.cols] } else { vec![info.rows, info.cols] }
+    if info.name.is_vector() { vec![info.cols] } else { vec![info.rows, info.cols] }
 }
 
 /// Returns `true` if another encoding represents every value of a tensor exactly.

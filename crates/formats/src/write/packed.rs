@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::config_json::config_json;
 use super::copy::{Copier, one_scale};
 use super::file::{IfExists, Staged, write_bytes};
@@ -16,19 +18,33 @@ use crate::tensor::{Encoding, TensorInfo};
 /// The files of a checkpoint, without those of its tokenizer.
 pub(super) const NAMES: [&str; 2] = ["model.safetensors", "config.json"];
 
-/// Writes `model.safetensors`, `config.json` and tokenizer files to a directory, and replaces an existing
+/// The file of recommended sampling parameters.
+pub(super) const GENERATION: &str = "generation_config.json";
+
+/// Writes `model.safetensors`, configuration and tokenizer files to a directory, and replaces an existing
 /// one that contains nothing else.
 pub(super) fn stage(job: &Job<'_>, copier: Copier<'_>) -> Result<Staged, Error> {
     let tokenizer = tokenizer_files(job.source)?;
     let config = config_json(job.source, job.target);
-    let known: Vec<&'static str> = NAMES.into_iter().chain(tokenizer::NAMES).collect();
+    let sampling = generation_file(job.source);
+    let known: Vec<&'static str> =
+        NAMES.into_iter().chain(tokenizer::NAMES).chain([GENERATION]).collect();
     Staged::directory(job.out, job.target.if_exists, known, |directory| {
         let write =
             |name: &str, bytes: &[u8]| write_bytes(&directory.join(name), IfExists::Fail, bytes);
         write_weights(job, copier, &directory.join("model.safetensors"))?;
         write("config.json", config.as_bytes())?;
+        if let Some(sampling) = sampling {
+            write(GENERATION, &sampling)?;
+        }
         tokenizer.iter().try_for_each(|(name, bytes)| write(name, bytes))
     })
+}
+
+/// Returns the contents of `generation_config.json`, if the model recommends sampling parameters.
+pub(super) fn generation_file(source: &ModelFile) -> Option<Vec<u8>> {
+    let sampling = source.generation_defaults().to_json();
+    (!sampling.is_empty()).then(|| format!("{:#}\n", Value::Object(sampling)).into_bytes())
 }
 
 fn write_weights(job: &Job<'_>, mut copier: Copier<'_>, out: &Path) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use crate::gguf::write::MetadataValue;
 
 /// Returns `true` if the keys of GGUF describe the scaling of a network.
 pub(super) fn fits_gguf(network: &Network) -> bool {
-    let ropes = network.layers.iter().filter_map(|layer| layer.attention().rope);
+    let ropes = network.attentions().filter_map(|attention| attention.rope);
     let mut scalings = ropes.map(|rope| rope.scaling);
     scalings.all(|scaling| !matches!(scaling, RopeScaling::Yarn(yarn) if !yarn.whole_indices))
 }

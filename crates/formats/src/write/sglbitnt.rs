@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use super::config_json::config_json;
 use super::copy::Copier;
-use super::file::{Staged, write_bytes};
+use super::file::{Beside, IfExists, Staged, write_bytes};
+use super::packed::{GENERATION, generation_file};
 use super::tokenizer::tokenizer_files;
 use super::{Job, dims};
-use crate::companions::directory_of;
+use crate::companions::{TEMPLATE_NAME, directory_of};
 use crate::encoding::TernaryEncoding;
 use crate::error::Error;
+use crate::model_file::ModelFile;
 use crate::sglbitnt::{write_header, write_record};
 use crate::size;
 
@@ -18,15 +21,10 @@ use crate::size;
 pub(super) fn stage(job: &Job<'_>, mut copier: Copier<'_>) -> Result<Staged, Error> {
     let &Job { source, target, out, .. } = job;
     let config = config_json(source, target);
-    let mut beside = Vec::new();
-    for (name, bytes) in tokenizer_files(source)? {
-        let path = directory_of(out).join(name);
-        // It may belong to another model of the same family, or to the source.
-        if fs::read(&path).is_ok_and(|there| there == bytes) {
-            continue;
-        }
-        write_bytes(&path, target.if_exists, &bytes)?;
-        beside.push(path);
+    let mut beside = Beside::default();
+    for (path, bytes) in missing_companions(source, directory_of(out))? {
+        write_bytes(&path, IfExists::Fail, &bytes)?;
+        beside.add(path);
     }
     let io = |e| Error::io(out, e);
     let staged = Staged::file(out, target.if_exists, |file| {
@@ -48,4 +46,39 @@ pub(super) fn stage(job: &Job<'_>, mut copier: Copier<'_>) -> Result<Staged, Err
         source.check_unchanged()
     })?;
     Ok(staged.with(beside))
+}
+
+/// Returns the files that have to be written beside a `.bin`: those of its tokenizer that the directory lacks.
+/// Files that differ belong to another model, whose output would change, so they are never replaced.
+fn missing_companions(
+    source: &ModelFile,
+    directory: &Path,
+) -> Result<Vec<(PathBuf, Vec<u8>)>, Error> {
+    let mut missing = Vec::new();
+    let sampling = generation_file(source).map(|bytes| (GENERATION, bytes));
+    for (name, bytes) in tokenizer_files(source)?.into_iter().chain(sampling) {
+        let path = directory.join(name);
+        match fs::read(&path) {
+            Ok(found) if found == bytes => {}
+            Ok(_) => return Err(belongs_to_another(&path)),
+            // Other errors are reported when it is written.
+            Err(_) => missing.push((path, bytes)),
+        }
+    }
+    // A reader prefers this file to the template in `tokenizer_config.json`.
+    let template = directory.join(TEMPLATE_NAME);
+    if fs::read(&template).is_ok_and(|found| Some(&found[..]) != template_of(source)) {
+        return Err(belongs_to_another(&template));
+    }
+    Ok(missing)
+}
+
+fn template_of(source: &ModelFile) -> Option<&[u8]> {
+    source.chat_template().map(str::as_bytes)
+}
+
+fn belongs_to_another(path: &Path) -> Error {
+    let what = "belongs to another model and differs from the file of this one: a .bin reads it from its \
+                directory, so write to a directory of its own, or remove the file first";
+    Error::unsupported(path.display(), what)
 }

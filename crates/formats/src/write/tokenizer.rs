@@ -12,7 +12,7 @@ use wf_core::{Vocabulary, token_type};
 
 use crate::error::{Error, quote_safely};
 use crate::model_file::ModelFile;
-use crate::text::{AddedToken, LLAMA_3_PRE, MAX_TOKENS, TokenizerSource, added_tokens};
+use crate::text::{AddedToken, LLAMA_3_PRE, TokenizerSource, added_tokens};
 
 /// A pre-tokenizer with a name in GGUF.
 struct PreTokenizer {
@@ -28,7 +28,7 @@ struct PreTokenizer {
     ignore_merges: bool,
 }
 
-const PRE_TOKENIZERS: [PreTokenizer; 3] = [
+const PRE_TOKENIZERS: [PreTokenizer; 4] = [
     PreTokenizer {
         name: LLAMA_3_PRE,
         aliases: &["llama3", "llama-v3", "falcon3", "falcon-h1", "falcon_e"],
@@ -43,6 +43,15 @@ const PRE_TOKENIZERS: [PreTokenizer; 3] = [
         aliases: &["deepseek-r1-qwen"],
         regex: Some(
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ),
+        nfc: true,
+        ignore_merges: false,
+    },
+    PreTokenizer {
+        name: "qwen35",
+        aliases: &[],
+        regex: Some(
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ),
         nfc: true,
         ignore_merges: false,
@@ -150,8 +159,9 @@ impl TokenizerJson {
             Merge::Pair(left, right) => format!("{left} {right}"),
         });
         let merges: Vec<String> = merges.collect();
-        if merges.len() as u64 > MAX_TOKENS || tokens.len() as u64 > MAX_TOKENS {
-            return Err(format!("more than {MAX_TOKENS} tokens or merges"));
+        let max = Vocabulary::MAX_ENTRIES;
+        if merges.len() > max || tokens.len() > max {
+            return Err(format!("more than {max} tokens or merges"));
         }
         Ok(Vocabulary {
             model: "gpt2".to_owned(),

@@ -1,5 +1,6 @@
 //! Mixtures of experts whose keys or tensors do not fit.
 
+use wf_core::SharedExpert;
 use wf_formats::TensorName;
 
 use crate::patched::{after, data, open, rejected, rename, set};
@@ -52,11 +53,39 @@ fn counts_that_do_not_fit_name_the_key_and_the_value() {
 }
 
 #[test]
-fn shared_experts_are_rejected() {
+fn shared_experts_have_the_size_that_a_key_names() {
+    let shared =
+        |bytes: &[u8]| open(bytes).unwrap().network().layers[0].ffn.experts().unwrap().shared;
+    let gated = data("experts/shared.gguf");
+    assert_eq!(shared(&gated), Some(SharedExpert { ffn_len: 128, gated: true }));
+    let plain = data("experts/ungated.gguf");
+    assert_eq!(shared(&plain), Some(SharedExpert { ffn_len: 256, gated: false }));
+}
+
+#[test]
+fn shared_experts_that_do_not_fit_are_rejected() {
     let mut bytes = bytes();
     // A key of the same length that no reader needs.
     rename(&mut bytes, "qwen3moe.feed_forward_length", "qwen3moe.expert_shared_count");
-    rejected(&bytes, "expert_shared_count: 384, shared experts are not supported");
+    set(&mut bytes, "qwen3moe.expert_shared_count", &3u32.to_le_bytes());
+    rejected(&bytes, "\"blk.0.ffn_gate_shexp.weight\" in GGUF) is missing");
+    for count in [1025, u32::MAX] {
+        set(&mut bytes, "qwen3moe.expert_shared_count", &count.to_le_bytes());
+        rejected(&bytes, &format!("expert_shared_count: {count}, must be between 1 and 1024"));
+    }
+    let key = "qwen2moe.expert_shared_feed_forward_length";
+    let of_len = |len: u32, expected: &str| {
+        let mut bytes = data("experts/shared.gguf");
+        set(&mut bytes, key, &len.to_le_bytes());
+        rejected(&bytes, expected);
+    };
+    of_len(64, "has shape 256 x 128, the network requires 256 x 64");
+    of_len(u32::MAX, "4294967295, must be between 1 and 131072");
+    // Tensors that no key names would change the network.
+    of_len(0, "_shexp.weight\" at byte 201632: is not part of this network");
+    let mut bytes = data("experts/shared.gguf");
+    rename(&mut bytes, "blk.0.ffn_gate_inp_shexp.weight", "blk.0.ffn_gate_inp_other.weight");
+    rejected(&bytes, "is not a tensor of this network");
 }
 
 #[test]

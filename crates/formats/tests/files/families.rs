@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use wf_core::{Network, RopeScaling};
+use wf_core::{Network, RopeScaling, ValueHeadOrder};
 use wf_formats::{ModelFile, OpenOptions};
 
 use crate::patched::{after, data, open, rejected, rename, set};
@@ -50,7 +50,7 @@ fn minicpm_scales_embeddings_residuals_and_logits() {
     assert_eq!(network.embedding.scale, Some(12.0));
     assert_eq!(network.residual_scale, Some((1.4 / 3f64.sqrt()) as f32));
     assert_eq!(network.head.divisor, Some((256.0 / 96.0) as f32));
-    let rope = network.layers[0].attention().rope.unwrap();
+    let rope = network.layers[0].attention().unwrap().rope.unwrap();
     assert!(matches!(rope.scaling, RopeScaling::Divided { original_len: 64, .. }));
 }
 
@@ -96,11 +96,11 @@ fn scales_of_minicpm_that_do_not_fit_name_the_key_and_the_value() {
 fn maple_has_windows_rotation_and_limits_by_layer() {
     let network = network("maple/windows.gguf");
     let kinds = network.layer_kinds().unwrap();
-    let (full, sliding) = (kinds.full.unwrap().attention(), kinds.sliding.unwrap().attention());
+    let (full, sliding) =
+        (kinds.full.unwrap().attention().unwrap(), kinds.sliding.unwrap().attention().unwrap());
     assert_eq!((sliding.window, sliding.rope.unwrap().dims), (Some(48), Some(16)));
     assert_eq!((full.window, full.rope), (None, None));
-    let windows: Vec<bool> =
-        network.layers.iter().map(|layer| layer.attention().window.is_some()).collect();
+    let windows: Vec<bool> = network.layers.iter().map(|layer| layer.window().is_some()).collect();
     assert_eq!(windows, [true, true, true, false]);
     let experts = network.layers[3].ffn.experts().unwrap();
     assert_eq!((experts.experts, experts.active, experts.renormalize), (8, 3, true));
@@ -134,7 +134,7 @@ fn keys_of_maple_that_do_not_fit_are_named_with_their_values() {
     let config = |key: &str, value: Value| config("maple/windows.config.json", |c| c[key] = value);
     let cases = [
         ("nope_on_global_attention", json!(false), "false, rotation in layers without a window"),
-        ("num_shared_experts", json!(1), "1, shared experts are not supported"),
+        ("num_shared_experts", json!(1025), "1025, must be between 1 and 1024"),
         ("partial_rotary_factor", json!(0.1), "0.1, must be an even number of the 32 dimensions"),
         ("partial_rotary_factor", json!(1.5), "1.5, must be an even number of the 32 dimensions"),
         ("layer_types", json!(["full_attention"]), "a list of 1, must have one for each of 4"),
@@ -152,7 +152,8 @@ fn keys_of_maple_that_do_not_fit_are_named_with_their_values() {
 fn gemma3_has_a_rotary_base_for_layers_with_a_window() {
     let network = network("gemma3/windows.gguf");
     let kinds = network.layer_kinds().unwrap();
-    let (full, sliding) = (kinds.full.unwrap().attention(), kinds.sliding.unwrap().attention());
+    let (full, sliding) =
+        (kinds.full.unwrap().attention().unwrap(), kinds.sliding.unwrap().attention().unwrap());
     assert_eq!((full.window, sliding.window), (None, Some(40)));
     let (of_full, of_sliding) = (full.rope.unwrap(), sliding.rope.unwrap());
     assert_eq!((of_full.theta, of_full.scaling), (1e6, RopeScaling::Linear { factor: 4.0 }));
@@ -213,4 +214,87 @@ fn damaged_keys_give_an_error_or_a_network_that_can_run() {
             }
         }
     }
+}
+
+#[test]
+fn qwen35_has_recurrent_layers_and_gated_attention() {
+    let network = network("qwen35/tiled.gguf");
+    let recurrent: Vec<bool> =
+        network.layers.iter().map(|layer| layer.delta_net().is_some()).collect();
+    assert_eq!(recurrent, [true, true, true, false]);
+    let d = network.layers[0].delta_net().unwrap();
+    assert_eq!((d.key_heads, d.value_heads, d.key_dim, d.value_dim), (2, 4, 32, 128));
+    assert_eq!((d.conv_len, d.order), (4, ValueHeadOrder::Tiled));
+    let attention = network.layers[3].attention().unwrap();
+    assert!(attention.gated && attention.qk_norm.is_some());
+    assert_eq!(attention.rope.unwrap().dims, Some(16));
+    let kinds = network.layer_kinds().unwrap();
+    assert_eq!((kinds.recurrent, kinds.full), (network.layers.first(), network.layers.last()));
+}
+
+#[test]
+fn keys_of_qwen35_that_do_not_fit_are_named_with_their_values() {
+    let size = |key: &str, value: u32, expected: &str| {
+        let mut bytes = data("qwen35/tiled.gguf");
+        set(&mut bytes, key, &value.to_le_bytes());
+        rejected(&bytes, expected);
+    };
+    size("qwen35.ssm.inner_size", 513, "inner_size: 513, must be a multiple of the 4 value heads");
+    size(
+        "qwen35.ssm.time_step_rank",
+        0,
+        "inner_size: 512, must be a multiple of the 0 value heads",
+    );
+    let heads = "number of linear value heads: 4, must be a multiple of the 3 key heads";
+    size("qwen35.ssm.group_count", 3, heads);
+    size("qwen35.ssm.group_count", 0, "number of linear key heads: 0, must be between 1 and");
+    size("qwen35.ssm.conv_kernel", 9, "length of the convolution: 9, must be between 1 and 8");
+    size("qwen35.ssm.state_size", u32::MAX, "linear key head size: 4294967295, must be between");
+    size("qwen35.full_attention_interval", 0, "full_attention_interval: 0, must be at least 2");
+    size("qwen35.full_attention_interval", 1, "4 layers of one kind");
+    size("qwen35.full_attention_interval", 9, "4 layers of one kind");
+    size("qwen35.full_attention_interval", 2, "is not part of this network");
+    size("qwen35.block_count", u32::MAX, "block_count: 4294967295, must be between 1 and 16384");
+    let cases: [(Edit, &str); 7] = [
+        (|c| c["layer_types"][0] = json!("mamba"), "\"mamba\", must be linear_attention or"),
+        (
+            |c| c["layer_types"] = json!(["full_attention"]),
+            "a list of 1, must have one for each of 4",
+        ),
+        (
+            |c| c["attn_output_gate"] = json!(false),
+            "attn_output_gate: false, attention without gates",
+        ),
+        (|c| c["hidden_act"] = json!("relu2"), "\"relu2\", must be silu"),
+        (|c| c["linear_value_head_order"] = json!("odd"), "\"odd\", must be grouped or tiled"),
+        (|c| c["linear_conv_kernel_dim"] = json!(null), "linear_conv_kernel_dim: missing"),
+        (|c| c["num_experts"] = json!(4), "4, experts are not supported in Qwen3_5ForCausalLM"),
+    ];
+    for (edit, expected) in cases {
+        let error = config("qwen35/tiled.config.json", edit);
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+    let parts = config("qwen35/tiled.config.json", |c| {
+        let mut text = c.take();
+        text["linear_key_head_dim"] = json!("x");
+        *c = json!({"architectures": ["Qwen3_5ForConditionalGeneration"], "text_config": text});
+    });
+    assert!(parts.contains("text_config.linear_key_head_dim: found \"x\""), "{parts}");
+}
+
+#[test]
+fn the_prediction_head_of_a_gguf_file_is_skipped_with_a_note() {
+    let mut bytes = data("qwen35/equal.gguf");
+    // Without the first key, a quarter of a head rotates, as it says.
+    rename(&mut bytes, "qwen35.rope.dimension_count", "qwen35.nextn_predict_layers");
+    set(&mut bytes, "qwen35.nextn_predict_layers", &1_u32.to_le_bytes());
+    rename(&mut bytes, "blk.3.attn_output.weight", "blk.3.nextn.eh_pr.weight");
+    let file = open(&bytes).unwrap();
+    assert_eq!(file.network().layers.len(), 3);
+    assert_eq!(file.network().layers, network("qwen35/equal.gguf").layers[..3]);
+    let notes = &file.format().decisions;
+    assert!(notes.iter().any(|note| note.contains("prediction head is not used")), "{notes:?}");
+    assert!(file.extra_tensors().contains(&"blk.3.nextn.eh_pr.weight".to_owned()));
+    set(&mut bytes, "qwen35.nextn_predict_layers", &4_u32.to_le_bytes());
+    rejected(&bytes, "nextn_predict_layers: 4, must be less than the number of layers");
 }

@@ -242,7 +242,10 @@ fn rejects_unsupported_settings() {
             |c| c["rope_scaling"] = json!({"rope_type": "llama3", "factor": 8.0}),
             "rope_scaling.low_freq_factor: missing",
         ),
-        (|c| c["architectures"] = json!(["Qwen3_5ForCausalLM"]), "layers are recurrent"),
+        (
+            |c| c["architectures"] = json!(["Qwen3_5MoeForCausalLM"]),
+            "beside experts are not supported",
+        ),
         (|c| c["hidden_act"] = json!("gelu"), "hidden_act: \"gelu\""),
         (|c| c["tie_word_embeddings"] = json!(false), "lm_head.weight"),
         (|c| c["num_hidden_layers"] = json!(3), "\"model.layers.2.input_layernorm.weight\""),

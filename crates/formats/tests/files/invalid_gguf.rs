@@ -304,9 +304,10 @@ fn rejects_unsupported_settings() {
 #[test]
 fn architectures_and_transforms_that_cannot_run_are_rejected_with_the_reason() {
     let mut writer = GgufWriter::new();
-    writer.set("general.architecture", MetadataValue::String("qwen35".to_owned()));
+    writer.set("general.architecture", MetadataValue::String("qwen35moe".to_owned()));
     let body = writer.begin(Vec::new()).unwrap();
-    let reason = "\"qwen35\", three of four layers are recurrent (Gated DeltaNet)";
+    let reason =
+        "\"qwen35moe\", recurrent layers (Gated DeltaNet) beside experts are not supported";
     rejected(body.finish().unwrap(), reason);
     let transformed = sound(|w| w.set("prism.hadamard.block_size", MetadataValue::U32(1024)));
     rejected(
@@ -334,7 +335,7 @@ fn rejects_unknown_and_non_ternary_types() {
     rejected(retyped(gate, 39), "TL2 requires tile sizes, which the file does not contain");
     rejected(retyped(gate, 16), "type 16 (an IQ type) is not supported; supported are F32 (0)");
     rejected(retyped(gate, 200), "type 200 (a type of ik_llama.cpp that is not ternary)");
-    rejected(retyped(gate, 7777), "type 7777 (unknown)");
+    rejected(retyped(gate, 7777), "type 7777 (not of any known program");
     rejected(retyped(gate, 42), "fits neither groups of 64");
     rejected(retyped(gate, 0), "more than there are before the next tensor");
     rejected(retyped(TensorName::OutputNorm, 35), "which is ternary");
@@ -382,7 +383,7 @@ fn rejects_missing_and_unknown_tensors() {
         body.append(&2f32.to_le_bytes()).unwrap();
         body.finish().unwrap()
     };
-    rejected(with("blk.0.attn_gate.weight"), "is not a tensor of this network, whose layers have");
+    rejected(with("blk.0.attn_sinks.weight"), "is not a tensor of this network, whose layers have");
     // Norms that other families have are part of it, and have the shapes they have there.
     rejected(with("blk.0.attn_q_norm.weight"), "has shape 1 x 1, the network requires 1 x 64");
     rejected(with("blk.0.attn_q.bias"), "ignoring it would change the network");

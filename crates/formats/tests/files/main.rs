@@ -11,6 +11,7 @@ mod pairs;
 mod patched;
 mod peers;
 mod published;
+mod published_weight_only;
 mod roundtrip;
 mod sglbitnt;
 mod support;

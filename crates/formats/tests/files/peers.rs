@@ -25,7 +25,7 @@ fn the_demo_directory_opens() {
     let Some(model) = open("models/demo") else { return };
     let (network, info) = (model.network(), model.info());
     let layer = network.uniform_layer().unwrap();
-    let (attention, dense) = (layer.attention(), layer.ffn.dense().unwrap());
+    let (attention, dense) = (layer.attention().unwrap(), layer.ffn.dense().unwrap());
     assert_eq!(model.format().kind, FormatKind::HuggingFace);
     assert_eq!((network.vocab_len, network.hidden_len, dense.ffn_len), (8192, 512, 1536));
     assert_eq!(network.layers.len(), 12);
@@ -50,7 +50,8 @@ fn compare(peer: &str, embedding_tolerance: f32) {
     let Some(source) = open("models/demo") else { return };
     let Some(peer) = open(peer) else { return };
     assert_eq!(activation(&peer), activation(&source));
-    let theta = |model: &ModelFile| model.network().layers[0].attention().rope.unwrap().theta;
+    let theta =
+        |model: &ModelFile| model.network().layers[0].attention().unwrap().rope.unwrap().theta;
     assert_eq!(theta(&peer), theta(&source));
     assert_eq!(peer.network().norm, source.network().norm);
     for info in source.tensors() {

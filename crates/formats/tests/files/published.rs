@@ -29,12 +29,12 @@ fn open_gguf(
     ModelFile::from_bytes("m.gguf", bytes.leak(), options).map_err(|e| e.to_string())
 }
 
-fn text(text: &str) -> MetadataValue {
+pub(crate) fn text(text: &str) -> MetadataValue {
     MetadataValue::String(text.to_owned())
 }
 
 /// A network without sub-norms, as GGUF has it.
-fn llama() -> Sample {
+pub(crate) fn llama() -> Sample {
     let Sample { mut network, info, .. } = Sample::named("llama");
     network.head.tied = false;
     network.update_layers(|attention, dense| {
@@ -156,7 +156,7 @@ fn the_models_of_2024_open_with_their_scaling_that_changes_nothing() {
     bitnet.assert_same(&model);
     assert_eq!(activation(&model), Activation::Silu);
     let scaling = |model: &ModelFile| {
-        model.network().uniform_layer().unwrap().attention().rope.unwrap().scaling
+        model.network().uniform_layer().unwrap().attention().unwrap().rope.unwrap().scaling
     };
     assert_eq!(scaling(&model), RopeScaling::None);
     let stretched = gguf(&bitnet, |writer| set_2024_keys(writer, "bitnet", 2.0)).unwrap();
@@ -171,18 +171,18 @@ fn the_models_of_2024_open_with_their_scaling_that_changes_nothing() {
 }
 
 /// A published checkpoint: its `config.json` but for the sizes, and how its weights are stored.
-struct Published {
-    config: Value,
-    network: Network,
-    info: ModelInfo,
-    weights: Weights,
-    spell: fn(TensorName) -> String,
+pub(crate) struct Published {
+    pub(crate) config: Value,
+    pub(crate) network: Network,
+    pub(crate) info: ModelInfo,
+    pub(crate) weights: Weights,
+    pub(crate) spell: fn(TensorName) -> String,
     /// Relation of the stored scale to the factor, if there is one.
-    factor: Option<fn(f32) -> f32>,
+    pub(crate) factor: Option<fn(f32) -> f32>,
 }
 
 impl Published {
-    fn check(&self) {
+    pub(crate) fn check(&self) {
         let sample = Sample::of(self.network.clone(), self.info.clone());
         let names: Vec<TensorName> = TensorName::all(&sample.network).collect();
         let directory = tempfile::tempdir().unwrap();
@@ -210,7 +210,7 @@ impl Published {
 }
 
 /// Model information of a checkpoint without a name.
-fn info(class: &str, bos: u32, eos: u32) -> ModelInfo {
+pub(crate) fn info(class: &str, bos: u32, eos: u32) -> ModelInfo {
     let (bos, eos) = (Some(bos), vec![eos]);
     ModelInfo { architecture: class.to_owned(), name: None, bos, eos, ..Sample::new().info }
 }

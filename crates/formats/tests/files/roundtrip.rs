@@ -56,6 +56,31 @@ fn i2_s_orders_read_back_only_with_their_option() {
 }
 
 #[test]
+fn recommended_sampling_survives_gguf_and_directories() {
+    let sample = Sample::new();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let encoding = Encoding::Ternary(TernaryEncoding::I2_S);
+    let bytes = sample.gguf(encoding, FloatEncoding::F32, |writer| {
+        writer.set("general.sampling.temp", MetadataValue::F32(0.5));
+        writer.set("general.sampling.top_k", MetadataValue::U32(40));
+        writer.set("general.sampling.top_p", MetadataValue::F32(0.75));
+        writer.set("general.sampling.min_p", MetadataValue::F32(0.25));
+        writer.set("general.sampling.penalty_repeat", MetadataValue::F32(1.5));
+    });
+    fs::write(path("source.gguf"), bytes).unwrap();
+    let source = open(&path("source.gguf"));
+    assert_eq!(source.generation_defaults().top_k, Some(40));
+    let packed = Target::new(Container::Packed, FloatEncoding::BF16);
+    packed.write(&source, &path("packed")).unwrap();
+    let packed = open(&path("packed"));
+    assert_eq!(packed.generation_defaults(), source.generation_defaults());
+    let gguf = target(TernaryEncoding::TQ2_0, FloatEncoding::F32);
+    gguf.write(&packed, &path("again.gguf")).unwrap();
+    assert_eq!(open(&path("again.gguf")).generation_defaults(), source.generation_defaults());
+}
+
+#[test]
 fn a_model_survives_every_container_in_turn() {
     let sample = Sample::new();
     let directory = tempfile::tempdir().unwrap();

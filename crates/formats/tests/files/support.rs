@@ -84,7 +84,7 @@ impl Sample {
         let text = |text: &str| MetadataValue::String(text.to_owned());
         writer.set("general.architecture", text(arch));
         writer.set("general.name", text("sample"));
-        let attention = self.network.layers[0].attention();
+        let attention = self.network.layers[0].attention().unwrap();
         let sizes = [
             ("context_length", self.info.context_len),
             ("embedding_length", self.network.hidden_len),
@@ -173,7 +173,7 @@ pub(crate) fn activation(model: &ModelFile) -> Activation {
 
 /// Rotary pairs of all layers.
 pub(crate) fn rotary_pairs(model: &ModelFile) -> RotaryPairs {
-    model.network().uniform_layer().unwrap().attention().rope.unwrap().pairs
+    model.network().uniform_layer().unwrap().attention().unwrap().rope.unwrap().pairs
 }
 
 /// All trits of a projection, asked for in pieces of uneven size.

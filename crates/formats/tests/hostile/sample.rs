@@ -95,10 +95,10 @@ pub(crate) const VOCAB: usize = 24;
 /// The tensors of the sample network, a BitNet model, with rows and columns.
 pub(crate) fn network() -> Vec<(TensorName, usize, usize)> {
     let mut tensors = vec![(TensorName::Embedding, VOCAB, HIDDEN)];
-    use LayerTensor::{AttnNorm, AttnSubNorm, FfnNorm, FfnSubNorm};
-    let norms = [AttnNorm, AttnSubNorm, FfnNorm, FfnSubNorm];
-    let has = |tensor: &LayerTensor| tensor.is_linear() || norms.contains(tensor);
-    for tensor in LayerTensor::ALL.into_iter().filter(has) {
+    use LayerTensor as T;
+    let linears = [T::Query, T::Key, T::Value, T::AttnOutput, T::Gate, T::Up, T::Down];
+    let norms = [T::AttnNorm, T::AttnSubNorm, T::FfnNorm, T::FfnSubNorm];
+    for tensor in linears.into_iter().chain(norms) {
         let rows = match tensor {
             LayerTensor::Key | LayerTensor::Value => KV_ROWS,
             _ if tensor.is_linear() => HIDDEN,
