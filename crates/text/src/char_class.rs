@@ -10,8 +10,10 @@ use regex_syntax::hir::{Class, HirKind};
 /// Class of a character. The classes are disjoint and cover everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CharClass {
-    /// `[^\s\p{L}\p{N}]`: punctuation, symbols, marks, controls, unassigned.
+    /// `[^\s\p{L}\p{M}\p{N}]`: punctuation, symbols, controls, unassigned.
     Other,
+    /// `\p{M}`, which most patterns count among the others.
+    Mark,
     /// `\p{L}`
     Letter,
     /// `\p{N}`
@@ -23,8 +25,18 @@ pub(crate) enum CharClass {
 }
 
 /// Returns the class and the length in bytes of the character at byte `at`, which must be a character boundary,
-/// or `None` at the end of the text.
+/// or `None` at the end of the text. Marks are others.
 pub(crate) fn class_at(text: &str, at: usize) -> Option<(CharClass, usize)> {
+    class_where(text, at, CharClass::Other)
+}
+
+/// As [`class_at`], where marks have the class `mark`.
+pub(crate) fn class_where(text: &str, at: usize, mark: CharClass) -> Option<(CharClass, usize)> {
+    let (class, len) = class_of(text, at)?;
+    Some((if class == CharClass::Mark { mark } else { class }, len))
+}
+
+fn class_of(text: &str, at: usize) -> Option<(CharClass, usize)> {
     let first = *text.as_bytes().get(at)?;
     if first.is_ascii() {
         return Some((TABLE.pages[0][usize::from(first)], 1));
@@ -33,9 +45,14 @@ pub(crate) fn class_at(text: &str, at: usize) -> Option<(CharClass, usize)> {
     Some((TABLE.class(c), c.len_utf8()))
 }
 
-/// Returns the end of the longest run of `class` that starts at byte `at`.
-pub(crate) fn run_end(text: &str, mut at: usize, class: CharClass) -> usize {
-    while let Some((found, len)) = class_at(text, at) {
+/// Returns the end of the longest run of `class` that starts at byte `at`. Marks are others.
+pub(crate) fn run_end(text: &str, at: usize, class: CharClass) -> usize {
+    run_end_where(text, at, class, CharClass::Other)
+}
+
+/// As [`run_end`], where marks have the class `mark`.
+pub(crate) fn run_end_where(text: &str, mut at: usize, class: CharClass, mark: CharClass) -> usize {
+    while let Some((found, len)) = class_where(text, at, mark) {
         if found != class {
             break;
         }
@@ -60,6 +77,7 @@ impl Table {
     fn new() -> Self {
         let mut flat = vec![CharClass::Other; PAGES * PAGE];
         for (pattern, class) in [
+            (r"\p{M}", CharClass::Mark),
             (r"\p{L}", CharClass::Letter),
             (r"\p{N}", CharClass::Number),
             (r"\s", CharClass::Space),
@@ -117,7 +135,9 @@ mod tests {
 
     #[test]
     fn marks_are_not_letters_and_roman_numerals_are_numbers() {
-        assert_eq!(TABLE.class('\u{301}'), CharClass::Other);
+        assert_eq!(TABLE.class('\u{301}'), CharClass::Mark);
+        assert_eq!(class_at("\u{301}", 0), Some((CharClass::Other, 2)));
+        assert_eq!(class_where("\u{301}", 0, CharClass::Letter), Some((CharClass::Letter, 2)));
         assert_eq!(TABLE.class('Ⅳ'), CharClass::Number);
         assert_eq!(TABLE.class('漢'), CharClass::Letter);
         assert_eq!(TABLE.class('\u{3000}'), CharClass::Space);

@@ -39,6 +39,13 @@ const PRES: &[Pre] = &[
         add_bos: false,
     },
     Pre {
+        names: &["qwen35"],
+        splitter: Splitter::QWEN35,
+        ignore_merges: false,
+        compose: true,
+        add_bos: false,
+    },
+    Pre {
         names: &["gpt-2", "phi-2"],
         splitter: Splitter::Gpt2 { add_prefix_space: false },
         ignore_merges: false,

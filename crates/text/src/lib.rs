@@ -21,10 +21,16 @@ mod special_text;
 mod split;
 mod stop;
 mod template;
+mod thinking;
 mod tokenizer;
 mod tokenizer_json;
 mod tools;
 mod vocab;
+
+/// Counts the memory of rendering threads, for the global allocator of a program.
+pub mod allocations {
+    pub use crate::template::budget::{charge, refund};
+}
 
 pub use detokenize::Detokenizer;
 pub use error::TextError;
@@ -33,6 +39,7 @@ pub use prompt::Prompt;
 pub use special_text::SpecialTexts;
 pub use stop::{StopFinder, StopOutcome};
 pub use template::{ChatTemplate, RenderOptions};
+pub use thinking::{CLOSE_TAG, OPEN_TAG, ThinkingStart, Thought, ThoughtSplitter};
 pub use tokenizer::Tokenizer;
 pub use tools::{ToolCallEvent, ToolCallParser, ToolFormat};
 pub use wf_core::{TokenId, Vocabulary};

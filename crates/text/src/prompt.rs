@@ -33,6 +33,14 @@ impl Prompt {
         &self.text
     }
 
+    /// Appends text of the model, in which special tokens are searched.
+    pub fn push_str(&mut self, more: &str) {
+        self.text.push_str(more);
+        if let Some(marked) = &mut self.marked {
+            marked.text.push_str(more);
+        }
+    }
+
     /// Cuts the prompt at the only occurrence of `end`. Returns `None` if there is none or several.
     pub(crate) fn cut_at(self, end: char) -> Option<Self> {
         let cut = |text: String| {

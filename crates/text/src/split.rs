@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use crate::char_class::{CharClass, class_at, run_end};
+use crate::char_class::{CharClass, class_at, class_where, run_end, run_end_where};
 
 /// Splits the text between added tokens into pre-tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub(crate) struct WordPattern {
     /// The n of `\p{N}{1,n}`: three for Llama 3, one for Qwen 2.
     pub(crate) max_digits: usize,
     pub(crate) contractions: Contractions,
+    /// Class of `\p{M}`: letters for Qwen 3.5, others elsewhere.
+    pub(crate) marks: CharClass,
 }
 
 /// Spellings of `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll`, `'d` that form a pre-token.
@@ -68,13 +70,17 @@ const KNOWN: &[(&str, Splitter)] = &[
         words(1, Contractions::AsciiCase),
     ),
     (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        Splitter::QWEN35,
+    ),
+    (
         r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
         Splitter::Gpt2 { add_prefix_space: false },
     ),
 ];
 
 const fn words(max_digits: usize, contractions: Contractions) -> Splitter {
-    Splitter::Words(WordPattern { max_digits, contractions })
+    Splitter::Words(WordPattern { max_digits, contractions, marks: CharClass::Other })
 }
 
 impl Splitter {
@@ -83,6 +89,13 @@ impl Splitter {
 
     /// The splitter of Qwen 2: as Llama 3, but with single digits.
     pub(crate) const QWEN2: Self = words(1, Contractions::FoldedCase);
+
+    /// The splitter of Qwen 3.5: as Qwen 2, but marks count as letters.
+    pub(crate) const QWEN35: Self = Splitter::Words(WordPattern {
+        max_digits: 1,
+        contractions: Contractions::FoldedCase,
+        marks: CharClass::Letter,
+    });
 
     /// Returns the scanner of a supported expression.
     pub(crate) fn for_expression(expression: &str) -> Option<Self> {
@@ -159,21 +172,24 @@ impl WordPattern {
         if let Some(end) = contraction_end(text, start, self.contractions) {
             return end;
         }
-        let (class, len) = class_at(text, start).expect("`start` is before the end");
+        // A mark that counts as a letter and precedes letters is part of the same run.
+        let class_at = |at| class_where(text, at, self.marks);
+        let run_end = |at, class| run_end_where(text, at, class, self.marks);
+        let (class, len) = class_at(start).expect("`start` is before the end");
         match class {
-            CharClass::Letter => return run_end(text, start, CharClass::Letter),
+            CharClass::Letter => return run_end(start, CharClass::Letter),
             CharClass::Number => return self.digits_end(text, start),
             CharClass::Space | CharClass::Other => {
-                if let Some((CharClass::Letter, _)) = class_at(text, start + len) {
-                    return run_end(text, start + len, CharClass::Letter);
+                if let Some((CharClass::Letter, _)) = class_at(start + len) {
+                    return run_end(start + len, CharClass::Letter);
                 }
             }
-            CharClass::Newline => {}
+            CharClass::Newline | CharClass::Mark => {}
         }
         let body = if text.as_bytes()[start] == b' ' { start + 1 } else { start };
-        if let Some((CharClass::Other, _)) = class_at(text, body) {
-            let marks_end = run_end(text, body, CharClass::Other);
-            return run_end(text, marks_end, CharClass::Newline);
+        if let Some((CharClass::Other, _)) = class_at(body) {
+            let others_end = run_end(body, CharClass::Other);
+            return run_end(others_end, CharClass::Newline);
         }
         lines_or_space_end(text, start)
     }
@@ -267,6 +283,13 @@ mod tests {
     fn digit_runs_are_split_by_length() {
         assert_eq!(pieces(&Splitter::LLAMA3, "12345"), ["123", "45"]);
         assert_eq!(pieces(&Splitter::QWEN2, "123"), ["1", "2", "3"]);
+    }
+
+    #[test]
+    fn marks_are_letters_where_the_pattern_says_so() {
+        let text = "cafe\u{301}s \u{301}a";
+        assert_eq!(pieces(&Splitter::QWEN2, text), ["cafe", "\u{301}s", " \u{301}", "a"]);
+        assert_eq!(pieces(&Splitter::QWEN35, text), ["cafe\u{301}s", " \u{301}a"]);
     }
 
     #[test]

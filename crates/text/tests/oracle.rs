@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Both, GPT2, LLAMA3, QWEN2};
+use common::{Both, GPT2, LLAMA3, QWEN2, QWEN35};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ fn variants() -> Vec<Both> {
         ("gpt2 with prefix space", common::byte_level_json(common::gpt2_bytes(true))),
         ("gpt2 as split", common::byte_level_json(common::split_then_bytes(GPT2))),
         ("qwen2", common::byte_level_json(common::split_then_bytes(QWEN2))),
+        ("qwen35", common::byte_level_json(common::split_then_bytes(QWEN35))),
         ("llama3", common::byte_level_json(common::split_then_bytes(LLAMA3))),
         (
             "ASCII contractions",

@@ -1,15 +1,14 @@
 //! The template engine, sandboxed. The only file that sets up `minijinja`.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::sync::Arc;
 
 use minijinja::{Environment, Error, ErrorKind, Template, Value};
 use serde_json::Map;
 
 use super::date::Date;
 use super::python;
+use super::runner::Runner;
 use super::values::to_json;
 use crate::TextError;
 
@@ -19,17 +18,11 @@ const MAX_STEPS: u64 = 1_000_000;
 const MAX_DEPTH: usize = 100;
 /// Maximum size of a prompt, far beyond any context window.
 const MAX_PROMPT_BYTES: usize = 32 << 20;
-/// Stack of the rendering thread. Within its steps, a hostile template can nest a list about 10⁵ deep, which the
-/// engine frees recursively. Untouched stack costs nothing.
-const STACK_BYTES: usize = 128 << 20;
-/// Maximum duration of a rendering: one step can compare lists of 10⁹ items, and no step can be interrupted.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Engine {
     compiled: Arc<Compiled>,
-    /// True after a rendering that did not end in time. Its thread still runs, so there must not be a second one.
-    is_stuck: AtomicBool,
+    runner: Runner,
 }
 
 #[derive(Debug)]
@@ -52,8 +45,8 @@ impl Engine {
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
         let source = without_generation_tags(&source);
         let compiled = Arc::new(Compiled { environment, source });
-        let engine = Engine { compiled, is_stuck: AtomicBool::new(false) };
-        engine.on_own_stack(|compiled| compiled.template().map(drop))?;
+        let engine = Engine { compiled, runner: Runner::default() };
+        engine.run(|compiled| compiled.template().map(drop))?;
         Ok(engine)
     }
 
@@ -66,44 +59,15 @@ impl Engine {
         variables: Map<String, serde_json::Value>,
         date: Option<Date>,
     ) -> Result<String, TextError> {
-        self.on_own_stack(move |compiled| compiled.render(variables, date))
+        self.run(move |compiled| compiled.render(variables, date))
     }
 
-    /// Runs `job` on a thread with a deep stack, up to the time limit. A thread that exceeds it is left alone: it
-    /// does not keep the process alive.
-    fn on_own_stack<T: Send + 'static>(
+    fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Compiled) -> Result<T, TextError> + Send + 'static,
     ) -> Result<T, TextError> {
-        let too_slow = || {
-            let seconds = TIMEOUT.as_secs();
-            TextError::Template(format!("rendering takes longer than the limit of {seconds} s"))
-        };
-        if self.is_stuck.load(Ordering::Relaxed) {
-            return Err(too_slow());
-        }
         let compiled = Arc::clone(&self.compiled);
-        let (sender, result) = mpsc::sync_channel(1);
-        let run = move || {
-            // The receiver is gone after the time limit.
-            let _ = sender.send(job(&compiled));
-        };
-        std::thread::Builder::new()
-            .name("chat-template".into())
-            .stack_size(STACK_BYTES)
-            .spawn(run)
-            .map_err(|e| {
-                TextError::TemplateRender(format!("cannot start the rendering thread: {e}"))
-            })?;
-        result.recv_timeout(TIMEOUT).unwrap_or_else(|why| match why {
-            mpsc::RecvTimeoutError::Timeout => {
-                self.is_stuck.store(true, Ordering::Relaxed);
-                Err(too_slow())
-            }
-            mpsc::RecvTimeoutError::Disconnected => {
-                Err(TextError::Template("the template engine failed".to_owned()))
-            }
-        })
+        self.runner.run(move || job(&compiled))
     }
 }
 

@@ -1,12 +1,14 @@
 //! Chat templates: messages to prompt, as Transformers renders them.
 //!
 //! Templates come with model files and are not trusted: they have no loaders, no clock, no environment, and
-//! limits on steps, time, depth and output. Messages come from users and are not trusted either: text that reads as a
+//! limits on steps, time, memory, depth and output. Messages come from users and are not trusted either: text that reads as a
 //! special token is marked before the template sees it (see [`SpecialTexts`]).
 
+pub(crate) mod budget;
 mod date;
 mod engine;
 mod python;
+mod runner;
 mod values;
 mod words;
 
@@ -15,6 +17,7 @@ use std::sync::OnceLock;
 use serde_json::{Map, Value};
 
 use crate::special_text::free_mark;
+use crate::thinking::{CLOSE_TAG, OPEN_TAG};
 use crate::tools::{ToolFormat, ToolListPosition, for_template, in_plain_text, uses_tools};
 use crate::{ChatMessage, Prompt, SpecialTexts, TextError};
 use date::Date;
@@ -80,6 +83,16 @@ impl ChatTemplate {
             true => ToolFormat::from_template(self.engine.source()),
             false => ToolFormat::default(),
         }
+    }
+
+    /// Returns `true` if the template declares the tags of thinking.
+    pub fn declares_thinking(&self) -> bool {
+        [OPEN_TAG, CLOSE_TAG].iter().any(|tag| self.engine.source().contains(tag))
+    }
+
+    /// Returns `true` if the variable `enable_thinking` turns thinking on and off.
+    pub fn switches_thinking(&self) -> bool {
+        self.engine.source().contains("enable_thinking")
     }
 
     fn writes_tools(&self) -> bool {

@@ -8,13 +8,7 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::added::AddedToken;
-use crate::{TextError, TokenId};
-
-/// Maximum number of tokens, and of merges: the limit of GGUF files. A file of merges alone would otherwise take ten
-/// times its size in memory.
-const MAX_ENTRIES: usize = 1 << 20;
-/// Maximum length of the text of a token, as in GGUF files.
-const MAX_TEXT_BYTES: usize = 64 << 10;
+use crate::{TextError, TokenId, Vocabulary};
 
 #[derive(Deserialize)]
 pub(super) struct File {
@@ -68,11 +62,13 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
+/// Checks the number of tokens or merges. A file of merges alone would otherwise take ten times its size in memory.
 fn check_count<E: Error>(count: usize) -> Result<(), E> {
-    if count <= MAX_ENTRIES {
+    let max = Vocabulary::MAX_ENTRIES;
+    if count <= max {
         return Ok(());
     }
-    Err(E::custom(format!("a list has more than {MAX_ENTRIES} entries, which is the limit")))
+    Err(E::custom(format!("a list has more than {max} entries, which is the limit")))
 }
 
 /// `{"text": id, …}` in file order.
@@ -89,11 +85,10 @@ impl<'de> Deserialize<'de> for Entries {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
                 let mut entries = Vec::new();
                 while let Some((text, id)) = map.next_entry::<String, _>()? {
-                    if text.len() > MAX_TEXT_BYTES {
-                        return Err(A::Error::custom(format!(
-                            "a token has {} bytes: must be at most {MAX_TEXT_BYTES}",
-                            text.len()
-                        )));
+                    let (len, max) = (text.len(), Vocabulary::MAX_TOKEN_LEN);
+                    if len > max {
+                        let what = format!("a token has {len} bytes: must be at most {max}");
+                        return Err(A::Error::custom(what));
                     }
                     entries.push((text, id));
                     check_count(entries.len())?;

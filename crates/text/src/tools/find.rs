@@ -6,7 +6,8 @@
 use std::mem;
 
 use super::ToolFormat;
-use super::json::{Brackets, call, calls, may_be_call};
+use super::json::{Brackets, Call, call, calls, may_be_call};
+use super::tagged::{self, Beginning, FUNCTION, FUNCTION_END, TextParameters};
 
 /// Event of parsing a completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub enum ToolCallEvent {
 pub struct ToolCallParser {
     format: ToolFormat,
     names: Vec<String>,
+    /// For each tool, its parameters that are text.
+    text_parameters: Vec<TextParameters>,
     is_constrained: bool,
     state: State,
     /// Text that is not emitted yet.
@@ -60,6 +63,8 @@ struct Inside {
     text_len: usize,
     /// Offset of its JSON, possibly after white space.
     from: usize,
+    /// Name of the tool, if it precedes the JSON.
+    name: Option<String>,
     /// Offset up to which it was scanned.
     read: usize,
     brackets: Brackets,
@@ -85,11 +90,18 @@ impl ToolCallParser {
         Self {
             format,
             names,
+            text_parameters: Vec::new(),
             is_constrained: false,
             state,
             held: String::new(),
             events: Vec::new(),
         }
+    }
+
+    /// Sets the parameters of each tool that are text. In a format without quotes, others are JSON if they look like it.
+    #[must_use]
+    pub fn with_text_parameters(self, text_parameters: Vec<Vec<String>>) -> Self {
+        Self { text_parameters, ..self }
     }
 
     /// Assumes that a grammar constrains the calls: arguments are emitted as they arrive, and calls without a
@@ -152,24 +164,36 @@ impl ToolCallParser {
                 return true;
             }
         }
-        let Some(mark) = self.format.call_start() else {
-            self.emit_text(self.held.len());
-            return false;
-        };
-        if let Some(at) = self.held.find(mark) {
+        let marks = self.marks();
+        if let Some((at, mark)) = first_of(&self.held, &marks) {
             let text_end = self.held[..at].trim_end().len();
             self.emit_text(text_end);
-            let mark_end = at - text_end + mark.len();
-            self.enter(mark_end, mark_end);
+            // The call itself begins with this mark.
+            let mark_len = if mark == FUNCTION { 0 } else { mark.len() };
+            let begin = at - text_end + mark_len;
+            self.enter(begin, at - text_end + mark.len());
             return true;
         }
-        let is_beginning = |at: &usize| mark.starts_with(&self.held[*at..]);
+        if marks.is_empty() {
+            self.emit_text(self.held.len());
+            return false;
+        }
+        let is_beginning =
+            |at: &usize| marks.iter().any(|mark| mark.starts_with(&self.held[*at..]));
         let begins = self.held.char_indices().map(|(at, _)| at);
-        let least = self.held.len().saturating_sub(mark.len());
+        let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or(0);
+        let least = self.held.len().saturating_sub(longest);
         let undecided = begins.filter(|at| *at >= least).find(is_beginning);
         let decided = &self.held[..undecided.unwrap_or(self.held.len())];
         self.emit_text(decided.trim_end().len());
         false
+    }
+
+    /// Returns the marks that begin calls.
+    fn marks(&self) -> Vec<&'static str> {
+        let function =
+            (self.format == ToolFormat::Hermes && !self.is_constrained).then_some(FUNCTION);
+        self.format.call_start().into_iter().chain(function).collect()
     }
 
     /// Returns `true` if calls may occur without a marker.
@@ -182,6 +206,7 @@ impl ToolCallParser {
         self.state = State::Inside(Inside {
             text_len,
             from,
+            name: None,
             read: from,
             brackets: Brackets::default(),
             stage: Stage::Before,
@@ -195,13 +220,29 @@ impl ToolCallParser {
         if json.is_empty() {
             return false;
         }
-        if !may_be_call(json) {
+        let start = self.held.len() - json.len();
+        if !self.is_constrained && inside.name.is_none() {
+            match tagged::beginning(json, self.format, &self.names) {
+                Beginning::Undecided => return false,
+                Beginning::Named { name, len } => {
+                    inside.from = start + len;
+                    inside.name = Some(name);
+                    return true;
+                }
+                Beginning::Function => return self.inside_function(start),
+                Beginning::Other => {}
+            }
+        }
+        let may_be_call = match inside.name {
+            Some(_) => json.starts_with('{'),
+            None => may_be_call(json),
+        };
+        if !may_be_call {
             let text_len = inside.text_len;
             self.emit_text(text_len);
             self.state = State::Outside(Since::Text);
             return true;
         }
-        let start = self.held.len() - json.len();
         let is_list = json.starts_with('[');
         let end = inside.read(&self.held, start, |inside, at| {
             if self.is_constrained {
@@ -215,14 +256,39 @@ impl ToolCallParser {
             }
             return false;
         };
-        let found = match self.is_constrained {
-            true => inside.has_calls.then(Vec::new),
-            false => calls(&self.held[start..end], &self.names),
+        let json = &self.held[start..end];
+        let found = match inside.name.take() {
+            Some(name) => object(json).map(|arguments| vec![Call { name, arguments }]),
+            None if self.is_constrained => inside.has_calls.then(Vec::new),
+            None => calls(json, &self.names),
         };
+        self.end_calls(found, end);
+        true
+    }
+
+    /// Reads a call of Qwen-Coder's format, which begins at `start`.
+    fn inside_function(&mut self, start: usize) -> bool {
+        let State::Inside(inside) = &mut self.state else { return false };
+        // A part of the mark may have been read before.
+        let from = inside.read.saturating_sub(FUNCTION_END.len()).max(start);
+        let from = (from..=self.held.len()).find(|at| self.held.is_char_boundary(*at));
+        let from = from.unwrap_or(start);
+        let Some(at) = self.held[from..].find(FUNCTION_END) else {
+            inside.read = self.held.len();
+            return false;
+        };
+        let end = from + at + FUNCTION_END.len();
+        let call = tagged::function(&self.held[start..end], &self.names, &self.text_parameters);
+        self.end_calls(call.map(|call| vec![call]), end);
+        true
+    }
+
+    /// Emits the calls in the held text up to `end`, or that text if there are none.
+    fn end_calls(&mut self, found: Option<Vec<Call>>, end: usize) {
         let Some(found) = found else {
             self.emit_text(end);
             self.state = State::Outside(Since::Text);
-            return true;
+            return;
         };
         for call in found {
             self.events.push(ToolCallEvent::Begin { name: call.name });
@@ -231,7 +297,6 @@ impl ToolCallParser {
         }
         self.held.drain(..end);
         self.state = State::Ending;
-        true
     }
 
     fn ending(&mut self) -> bool {
@@ -261,6 +326,16 @@ impl ToolCallParser {
             *since = Since::Text;
         }
     }
+}
+
+/// Returns the first of these marks in a text, and its offset.
+fn first_of(text: &str, marks: &[&'static str]) -> Option<(usize, &'static str)> {
+    marks.iter().filter_map(|mark| Some((text.find(mark)?, *mark))).min()
+}
+
+/// Returns a JSON object verbatim, or `None` if it is none.
+fn object(json: &str) -> Option<String> {
+    serde_json::from_str::<serde_json::Map<_, _>>(json).ok().map(|_| json.to_owned())
 }
 
 impl Inside {

@@ -8,6 +8,7 @@ mod find;
 mod history;
 mod json;
 mod plain;
+mod tagged;
 
 pub use find::{ToolCallEvent, ToolCallParser};
 pub(crate) use history::{for_template, uses_tools};
@@ -17,12 +18,12 @@ pub(crate) use plain::{ToolListPosition, in_plain_text};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolFormat {
     /// `<tool_call>\n{"name": …, "arguments": …}\n</tool_call>`, as in Hermes, Qwen and many others. Also used with
-    /// templates that do not support tools.
+    /// templates that do not support tools. Also `<function=…><parameter=…>…</parameter></function>`, as in Qwen-Coder.
     #[default]
     Hermes,
     /// `{"name": …, "parameters": …}`, as in Llama 3, optionally after `<|python_tag|>`.
     Llama,
-    /// `[TOOL_CALLS][{"name": …, "arguments": …}]`, as in Mistral.
+    /// `[TOOL_CALLS][{"name": …, "arguments": …}]`, as in Mistral, or `[TOOL_CALLS]name[ARGS]{…}`.
     Mistral,
     /// `{"name": …, "arguments": …}` alone.
     Json,

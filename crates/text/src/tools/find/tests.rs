@@ -213,3 +213,43 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn names_may_precede_the_arguments() {
+    let read = |text: &str| found(ToolFormat::Mistral, text);
+    assert_eq!(read(r#"[TOOL_CALLS]f[ARGS]{"a": 1}"#), "f({\"a\": 1})");
+    let two = r#"Well. [TOOL_CALLS]f[CALL_ID]x1[ARGS]{} [TOOL_CALLS]g[ARGS]{"a": "[ARGS]}"} done"#;
+    assert_eq!(read(two), "'Well.'f({})g({\"a\": \"[ARGS]}\"})' done'");
+    assert_eq!(read("[TOOL_CALLS]x[ARGS]{}"), "'[TOOL_CALLS]x[ARGS]{}'");
+    assert_eq!(read("[TOOL_CALLS]f[ARGS] no"), "'[TOOL_CALLS]f[ARGS] no'");
+    assert_eq!(read("[TOOL_CALLS]f[ARGS]{\"a\""), "'[TOOL_CALLS]f[ARGS]{\"a\"'");
+    for text in [two, "[TOOL_CALLS]x[ARGS]{}", "[TOOL_CALLS]f[ARGS] no"] {
+        let letters: Vec<String> = text.chars().map(String::from).collect();
+        let letters = parts(finder(ToolFormat::Mistral), letters.iter().map(String::as_str));
+        assert_eq!(short(&letters), read(text));
+    }
+}
+
+#[test]
+fn functions_may_be_written_with_tags() {
+    let call = "<function=f>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\nx < y\n</parameter>\n</function>";
+    let wrapped = format!("So:\n<tool_call>\n{call}\n</tool_call>\n<tool_call>{call}</tool_call>");
+    let one = r#"f({"a":1,"b":"x < y"})"#;
+    assert_eq!(found(ToolFormat::Hermes, &wrapped), format!("'So:'{one}{one}"));
+    assert_eq!(
+        found(ToolFormat::Hermes, &format!("So: {call} done")),
+        format!("'So:'{one}' done'")
+    );
+    let unknown = "<tool_call><function=x></function></tool_call>";
+    assert_eq!(found(ToolFormat::Hermes, unknown), format!("'{unknown}'"));
+    let cut = "<tool_call><function=f><parameter=a>1";
+    assert_eq!(found(ToolFormat::Hermes, cut), format!("'{cut}'"));
+    for text in [wrapped.as_str(), unknown, cut] {
+        let letters: Vec<String> = text.chars().map(String::from).collect();
+        let letters = parts(finder(ToolFormat::Hermes), letters.iter().map(String::as_str));
+        assert_eq!(short(&letters), found(ToolFormat::Hermes, text));
+    }
+    let texts = finder(ToolFormat::Hermes).with_text_parameters(vec![vec!["a".into()]]);
+    let read = parts(texts, ["<function=f><parameter=a>1</parameter></function>"]);
+    assert_eq!(short(&read), r#"f({"a":"1"})"#);
+}
