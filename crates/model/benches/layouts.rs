@@ -12,7 +12,8 @@ use std::time::Instant;
 use wf_formats::{ModelFile, OpenOptions};
 use wf_kernels::Layout;
 use wf_model::{
-    Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, Segment, SparseMode,
+    ActivationCodes, Compute, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, Segment,
+    SparseMode,
 };
 
 /// Turns, and the tokens decoded in each.
@@ -40,7 +41,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             quad_lines.push(TOKENS as f64 / quad);
             ratios.push(quad / five);
             asking.push(seconds(|| {
-                answers[usize::from(compute.layout_for(usize::MAX) == Layout::FiveTrits)] += 1;
+                let layout = compute.layout_for(usize::MAX, ActivationCodes::Int8);
+                answers[usize::from(matches!(layout, Ok(Layout::FiveTrits)))] += 1;
             }));
         }
         println!(

@@ -19,12 +19,12 @@ use crate::segment::{Row, Segment};
 const TILE_QUERIES: usize = 16;
 
 /// Number of tiles per thread that keeps all threads busy to the end.
-const TILES_PER_THREAD: usize = 8;
+pub(crate) const TILES_PER_THREAD: usize = 8;
 
 pub(crate) struct AttendScratchPool {
     threads: Vec<AttendScratch>,
     /// Parts of all chunks of all query heads, where a job is a chunk.
-    parts: Vec<f32>,
+    pub(crate) parts: Vec<f32>,
 }
 
 impl AttendScratchPool {
@@ -53,7 +53,7 @@ fn max_tile_rows(attention: &Attention) -> usize {
 }
 
 /// Number of query heads that share a K/V head.
-fn sharing(attention: &Attention) -> usize {
+pub(crate) fn sharing(attention: &Attention) -> usize {
     attention.heads / attention.kv_heads
 }
 
@@ -80,16 +80,51 @@ impl AttendStep<'_> {
         let tiles = self.rows.len().div_ceil(tile_rows) * self.recipe.kv_heads;
         let chunks = self.visible.iter().max().map_or(0, |visible| visible.div_ceil(CHUNK));
         let slot_len = tile_rows * sharing(self.recipe) * part_len(self.recipe.head_dim);
-        let few = tiles < TILES_PER_THREAD * self.cx.pool.threads();
-        // Exact: the correctly rounded root of an integer, and one correctly rounded division.
-        let usual = 1.0 / (self.recipe.head_dim as f32).sqrt();
-        let scale = self.recipe.score_scale.unwrap_or(usual);
-        let work = TiledStep { step: *self, scale, tile_rows };
+        let work = TiledStep { step: *self, scale: self.scale(), tile_rows };
         match parts.get_mut(..tiles * chunks * slot_len) {
-            Some(parts) if few && chunks > 1 => {
+            Some(parts) if self.are_few(tiles) && chunks > 1 => {
                 work.run_chunks(parts, slot_len, threads, heads);
             }
             _ => work.run_tiles(threads, heads),
+        }
+    }
+
+    /// Returns the factor of the product of query and key.
+    pub(crate) fn scale(&self) -> f32 {
+        // Exact: the correctly rounded root of an integer, and one correctly rounded division.
+        let usual = 1.0 / (self.recipe.head_dim as f32).sqrt();
+        self.recipe.score_scale.unwrap_or(usual)
+    }
+
+    /// Returns `true` if tiles are too few to keep all threads busy.
+    pub(crate) fn are_few(&self, tiles: usize) -> bool {
+        tiles < TILES_PER_THREAD * self.cx.pool.threads()
+    }
+
+    /// Joins the chunks of each tile of `tile_rows` rows, and computes the results of all heads.
+    pub(crate) fn finish_chunks(
+        &self,
+        tile_rows: usize,
+        (parts, slot_len): (&mut [f32], usize),
+        chunks: usize,
+        heads: &mut [f32],
+    ) {
+        let (kv_heads, head_dim) = (self.recipe.kv_heads, self.recipe.head_dim);
+        let part_len = part_len(head_dim);
+        let row_len = sharing(self.recipe) * part_len;
+        // The chunks of each tile are joined in the slot of the first.
+        self.cx.pool.rows(parts, chunks * slot_len, |_, slots| {
+            let (first, later) = slots.split_at_mut(slot_len);
+            for next in later.chunks_exact(slot_len) {
+                self.cx.kernel.join_chunks(part_len, first, next);
+            }
+        });
+        let parts = &*parts;
+        for (job, out) in heads.chunks_exact_mut(sharing(self.recipe) * head_dim).enumerate() {
+            let (row, kv_head) = (job / kv_heads, job % kv_heads);
+            let tile = row / tile_rows * kv_heads + kv_head;
+            let slot = &parts[tile * chunks * slot_len..][row % tile_rows * row_len..];
+            finish_parts(&slot[..row_len], head_dim, out);
         }
     }
 }
@@ -148,20 +183,7 @@ impl<'a> TiledStep<'a> {
                 }
             }
         });
-        // The chunks of each tile are joined in the slot of the first.
-        step.cx.pool.rows(parts, chunks * slot_len, |_, slots| {
-            let (first, later) = slots.split_at_mut(slot_len);
-            for next in later.chunks_exact(slot_len) {
-                kernel.join_chunks(part_len, first, next);
-            }
-        });
-        let parts = &*parts;
-        for (job, out) in heads.chunks_exact_mut(self.width()).enumerate() {
-            let (row, kv_head) = (job / kv_heads, job % kv_heads);
-            let tile = row / tile_rows * kv_heads + kv_head;
-            let slot = &parts[tile * chunks * slot_len..][row % tile_rows * row_len..];
-            finish_parts(&slot[..row_len], step.recipe.head_dim, out);
-        }
+        step.finish_chunks(tile_rows, (parts, slot_len), chunks, heads);
     }
 
     /// Iterates over the runs of rows of one segment in the tile that starts at row `start`: first

@@ -1,7 +1,7 @@
 //! The attention block of a layer: projections, rotary embedding, KV cache, heads.
 
 use wf_core::Attention;
-use wf_kernels::RotaryTable;
+use wf_kernels::{RotaryTable, Upcoming};
 
 use crate::attend::AttendStep;
 use crate::codes::{Residual, norm_rows};
@@ -13,12 +13,14 @@ use crate::segment::Segment;
 use crate::weights::{self, Norm};
 
 pub(crate) struct AttentionBlock<'a> {
-    /// Index of the layer in the KV cache.
+    /// Index of the layer among those with attention, as in the KV cache.
     pub(crate) layer: usize,
     pub(crate) recipe: &'a Attention,
     pub(crate) weights: &'a weights::Attention,
     /// Table of the recipe's rotary embedding.
     pub(crate) rotary: Option<&'a RotaryTable>,
+    /// Matrices that are read after the block.
+    pub(crate) next: Upcoming<'a>,
     /// Factor of what the block adds to the hidden states.
     pub(crate) residual_scale: Option<f32>,
 }
@@ -45,11 +47,15 @@ impl AttentionBlock<'_> {
         let key = &mut s.key[..rows.len() * kv_len];
         let value = &mut s.value[..rows.len() * kv_len];
 
-        let products = [(&w.query, &mut *query), (&w.key, &mut *key), (&w.value, &mut *value)];
+        let gated_query = s.gated_query.get_mut(..rows.len() * recipe.query_rows());
+        let gated_query = gated_query.filter(|_| recipe.gated).unwrap_or_default();
+        let query_product = if recipe.gated { &mut *gated_query } else { &mut *query };
+        let products = [(&w.query, query_product), (&w.key, &mut *key), (&w.value, &mut *value)];
         match &w.input_norms {
             None => {
                 s.attn_in.norm_and_quantize(cx, hidden, &w.norm);
                 s.clock.lap(Phase::Norms);
+                cx.pool.announce(Upcoming::InTurn([w.output.packed(), &[], &[]]));
                 s.products.multiply_each(cx, products, &s.attn_in);
             }
             Some(norms) => {
@@ -62,6 +68,9 @@ impl AttentionBlock<'_> {
         }
         s.clock.lap(Phase::QueryKeyValue);
 
+        if recipe.gated {
+            take_queries(cx, recipe, gated_query, query);
+        }
         if let Some([of_queries, of_keys]) = &w.qk_norms {
             // The buffer of the heads is free until they are computed.
             norm_heads(cx, of_queries, query, &mut s.heads);
@@ -76,15 +85,26 @@ impl AttentionBlock<'_> {
         });
         let slot = |row: usize| (batch[rows[row].segment].pages, rows[row].position);
         kv.write(cx, layer, (key, value), slot);
+        kv.summarize(cx, layer, batch.iter().flat_map(Segment::filled_pages).copied());
         s.clock.lap(Phase::Rotary);
 
         let heads = &mut s.heads[..rows.len() * query_len];
         let visible = &s.visible[..];
-        AttendStep { cx, recipe, kv, layer, batch, rows, visible, query }.run(&mut s.attend, heads);
+        let step = AttendStep { cx, recipe, kv, layer, batch, rows, visible, query };
+        match &mut s.select {
+            Some(select) if !s.read_all_pages && select.is_sparse(&step) => {
+                select.run(step, &mut s.attend.parts, heads);
+            }
+            _ => step.run(&mut s.attend, heads),
+        }
+        if recipe.gated {
+            gate_heads(cx, recipe, gated_query, heads);
+        }
         s.clock.lap(Phase::Attention);
 
         s.attn_out.maybe_norm_and_quantize(cx, heads, w.sub_norm.as_ref(), query_len);
         s.clock.lap(Phase::Norms);
+        cx.pool.announce(self.next);
         let out = Residual { delta, normed, hidden, scale: self.residual_scale };
         s.products.multiply_norm_add(cx, &w.output, w.output_norm.as_ref(), &s.attn_out, out);
         s.clock.lap(Phase::Output);
@@ -97,6 +117,28 @@ impl AttentionBlock<'_> {
             cx.kernel.rotate(rotated, table.cos(position), table.sin(position), rope.pairs);
         }
     }
+}
+
+/// Copies the queries of each row, which lie beside the gates of their heads.
+fn take_queries(cx: &Compute, recipe: &Attention, gated: &[f32], query: &mut [f32]) {
+    let (len, head_dim) = (recipe.query_len(), recipe.head_dim);
+    cx.pool.rows(query, len, |row, query| {
+        let pairs = gated[row * 2 * len..][..2 * len].chunks_exact(2 * head_dim);
+        for (query, pair) in query.chunks_exact_mut(head_dim).zip(pairs) {
+            query.copy_from_slice(&pair[..head_dim]);
+        }
+    });
+}
+
+/// Multiplies each head by the sigmoid of its gate.
+fn gate_heads(cx: &Compute, recipe: &Attention, gated: &[f32], heads: &mut [f32]) {
+    let (len, head_dim) = (recipe.query_len(), recipe.head_dim);
+    cx.pool.rows(heads, len, |row, heads| {
+        let pairs = gated[row * 2 * len..][..2 * len].chunks_exact(2 * head_dim);
+        for (head, pair) in heads.chunks_exact_mut(head_dim).zip(pairs) {
+            cx.kernel.sigmoid_mul(head, &pair[head_dim..]);
+        }
+    });
 }
 
 /// Norms every head of `x` in place; `buffer` holds the result in between.

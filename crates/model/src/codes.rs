@@ -1,7 +1,7 @@
 //! Norms, quantization, ternary products and residual sums.
 //!
-//! Each row is quantized by its own largest magnitude, so no row depends on another. A row has eight bits,
-//! or sixteen as two rows of eight, the second for what the first leaves; its two products are added.
+//! Each row is quantized by its own largest magnitudes, so no row depends on another. [`ActivationCodes`]
+//! says how; the kernels multiply all of them.
 
 use wf_core::ActivationCodes;
 use wf_kernels::{
@@ -13,55 +13,59 @@ use crate::weights::Norm;
 
 /// The quantized input of ternary products.
 pub(crate) struct InputCodes {
+    activations: ActivationCodes,
     batch: QuantBatch,
-    /// Buffers of sixteen bits.
-    fine: Option<Fine>,
-}
-
-struct Fine {
+    /// Normed rows; empty for eight bits, where one operation norms and quantizes.
     normed: Vec<f32>,
+    /// Remainders that the first eight of sixteen bits leave.
     errors: Vec<f32>,
 }
 
 impl InputCodes {
     /// Creates a buffer for `max_rows` rows of `max_cols` columns.
     pub(crate) fn new(activations: ActivationCodes, max_rows: usize, max_cols: usize) -> Self {
-        let floats = || vec![0.0; max_rows * max_cols];
-        match activations {
-            ActivationCodes::Int8 => {
-                Self { batch: QuantBatch::new(max_rows, max_cols), fine: None }
-            }
-            ActivationCodes::Int16 => Self {
-                batch: QuantBatch::new(2 * max_rows, max_cols),
-                fine: Some(Fine { normed: floats(), errors: floats() }),
+        let floats = |used: bool| if used { vec![0.0; max_rows * max_cols] } else { Vec::new() };
+        Self {
+            activations,
+            batch: match activations {
+                ActivationCodes::Int8 | ActivationCodes::Int8Group => {
+                    QuantBatch::new(max_rows, max_cols)
+                }
+                ActivationCodes::Int16 => QuantBatch::new(2 * max_rows, max_cols),
+                ActivationCodes::F32 => QuantBatch::of_floats(max_rows, max_cols),
             },
+            normed: floats(activations != ActivationCodes::Int8),
+            errors: floats(activations == ActivationCodes::Int16),
         }
     }
 
-    /// Rows of codes: one a token, or two.
+    /// Codes of the rows: see [`ActivationCodes`].
     pub(crate) fn batch(&self) -> &QuantBatch {
         &self.batch
     }
 
-    /// Replaces the rows by those of `from` with these indices.
-    pub(crate) fn gather(&mut self, cx: &Compute, from: &Self, rows: &[usize]) {
-        let codes_per_row = if from.fine.is_some() { 2 } else { 1 };
-        self.batch.gather(cx.kernel, &cx.pool, &from.batch, (rows, codes_per_row));
+    /// Replaces the rows by those of `from` with these indices, for products with tiles if `tiled`.
+    pub(crate) fn gather(&mut self, cx: &Compute, from: &Self, rows: (&[usize], bool)) {
+        self.batch.gather(cx.kernel, &cx.pool, &from.batch, rows);
+    }
+
+    /// Quantizes rows of `cols` elements.
+    pub(crate) fn quantize(&mut self, cx: &Compute, x: &[f32], cols: usize) {
+        let errors = self.errors.get_mut(..x.len()).unwrap_or_default();
+        quantize(cx, self.activations, x, cols, &mut self.batch, errors);
     }
 
     /// Norms every row of `x` and quantizes the result.
     pub(crate) fn norm_and_quantize(&mut self, cx: &Compute, x: &[f32], norm: &Norm) {
-        match &mut self.fine {
-            None => {
-                self.batch.norm_and_quantize(cx.kernel, &cx.pool, x, (&norm.weight, norm.eps));
-            }
-            Some(Fine { normed, errors }) => {
-                let (normed, errors) = (&mut normed[..x.len()], &mut errors[..x.len()]);
-                norm_rows(cx, x, norm, normed);
-                let cols = norm.weight.len();
-                self.batch.quantize_twice(cx.kernel, &cx.pool, normed, errors, cols);
-            }
+        if self.activations == ActivationCodes::Int8 {
+            let norm = (&norm.weight[..], norm.eps);
+            return self.batch.norm_and_quantize(cx.kernel, &cx.pool, x, norm);
         }
+        let Self { activations, batch, normed, errors } = self;
+        let normed = &mut normed[..x.len()];
+        norm_rows(cx, x, norm, normed);
+        let errors = errors.get_mut(..x.len()).unwrap_or_default();
+        quantize(cx, *activations, normed, norm.weight.len(), batch, errors);
     }
 
     /// Norms rows of `cols` elements if there is a norm, and quantizes the result.
@@ -72,37 +76,38 @@ impl InputCodes {
         norm: Option<&Norm>,
         cols: usize,
     ) {
-        match (norm, &mut self.fine) {
-            (Some(norm), _) => self.norm_and_quantize(cx, x, norm),
-            (None, None) => self.batch.quantize(cx.kernel, &cx.pool, x, cols),
-            (None, Some(Fine { errors, .. })) => {
-                let errors = &mut errors[..x.len()];
-                self.batch.quantize_twice(cx.kernel, &cx.pool, x, errors, cols);
-            }
+        match norm {
+            Some(norm) => self.norm_and_quantize(cx, x, norm),
+            None => self.quantize(cx, x, cols),
         }
     }
 }
 
-/// Buffers of products.
+/// Quantizes rows of `cols` elements into `batch`. Sixteen bits need room for `errors`.
+fn quantize(
+    cx: &Compute,
+    activations: ActivationCodes,
+    x: &[f32],
+    cols: usize,
+    batch: &mut QuantBatch,
+    errors: &mut [f32],
+) {
+    match activations {
+        ActivationCodes::Int8 => batch.quantize(cx.kernel, &cx.pool, x, cols),
+        ActivationCodes::Int8Group => batch.quantize_groups(cx.kernel, &cx.pool, x, cols),
+        ActivationCodes::Int16 => batch.quantize_twice(cx.kernel, &cx.pool, x, errors, cols),
+        ActivationCodes::F32 => batch.copy_floats(x, cols),
+    }
+}
+
+/// Products with their buffers.
 pub(crate) struct Products {
-    /// Products of both rows of sixteen-bit codes, before they are added; empty for eight bits.
-    both: Vec<f32>,
-    gated: GatedScratch,
+    pub(crate) gated: GatedScratch,
 }
 
 impl Products {
-    /// Creates a buffer for matrices of up to `max_outputs` rows.
-    pub(crate) fn new(
-        activations: ActivationCodes,
-        max_rows: usize,
-        max_outputs: usize,
-        threads: usize,
-    ) -> Self {
-        let both = match activations {
-            ActivationCodes::Int8 => Vec::new(),
-            ActivationCodes::Int16 => vec![0.0; 2 * max_rows * max_outputs],
-        };
-        Self { both, gated: GatedScratch::new(threads) }
+    pub(crate) fn new(threads: usize) -> Self {
+        Self { gated: GatedScratch::new(threads) }
     }
 
     /// Multiplies matrices by the same rows.
@@ -112,32 +117,20 @@ impl Products {
         products: [(&TernaryMatrix, &mut [f32]); N],
         codes: &InputCodes,
     ) {
-        if codes.fine.is_none() {
-            return multiply_each(cx.kernel, &cx.pool, products, &codes.batch);
-        }
-        for (matrix, y) in products {
-            self.multiply_both(cx, matrix, codes, y);
-        }
+        multiply_each(cx.kernel, &cx.pool, products, &codes.batch);
     }
 
-    /// Multiplies two matrices by the same rows, and computes `first = activate(first, second)`. `second` is a
-    /// buffer, whose contents are undefined afterwards.
+    /// Multiplies two matrices by the same rows, and computes `out = activate(first, second)`.
     pub(crate) fn multiply_gated(
         &mut self,
         cx: &Compute,
         matrices: (&TernaryMatrix, &TernaryMatrix),
         codes: &InputCodes,
-        (first, second): (&mut [f32], &mut [f32]),
+        out: &mut [f32],
         activate: impl Fn(&mut [f32], &mut [f32]) + Sync,
     ) {
-        if codes.fine.is_none() {
-            let out = (first, &mut self.gated);
-            return multiply_gated(cx.kernel, &cx.pool, matrices, &codes.batch, out, activate);
-        }
-        let len = matrices.0.rows();
-        self.multiply_both(cx, matrices.0, codes, first);
-        self.multiply_both(cx, matrices.1, codes, second);
-        cx.pool.row_pairs((first, len), (second, len), |_, first, second| activate(first, second));
+        let out = (out, &mut self.gated);
+        multiply_gated(cx.kernel, &cx.pool, matrices, &codes.batch, out, activate);
     }
 
     /// `hidden += scale * norm(codes * matrix)`, where norm and scale are optional.
@@ -150,7 +143,7 @@ impl Products {
         out: Residual<'_>,
     ) {
         let Residual { delta, normed, hidden, scale } = out;
-        if let (None, None, None) = (norm, &codes.fine, scale) {
+        if let (None, None) = (norm, scale) {
             return multiply_add(cx.kernel, &cx.pool, matrix, &codes.batch, delta, hidden);
         }
         self.multiply_each(cx, [(matrix, &mut *delta)], codes);
@@ -162,19 +155,6 @@ impl Products {
             }
         };
         add_rows(cx, hidden, added, matrix.rows(), scale);
-    }
-
-    /// Multiplies by both rows of each token, and adds the two.
-    fn multiply_both(
-        &mut self,
-        cx: &Compute,
-        matrix: &TernaryMatrix,
-        codes: &InputCodes,
-        y: &mut [f32],
-    ) {
-        let products = &mut self.both[..2 * y.len()];
-        multiply_each(cx.kernel, &cx.pool, [(matrix, &mut *products)], &codes.batch);
-        add_pairs(cx, products, matrix.rows(), y);
     }
 }
 
@@ -195,15 +175,6 @@ pub(crate) fn add_rows(
                 hidden.iter_mut().zip(added).for_each(|(hidden, added)| *hidden += scale * added);
             }
         }
-    });
-}
-
-/// Adds rows `2i` and `2i + 1` of `pairs`, which have `len` elements, into row `i` of `out`.
-pub(crate) fn add_pairs(cx: &Compute, pairs: &[f32], len: usize, out: &mut [f32]) {
-    cx.pool.rows(out, len, |row, out| {
-        let (coarse, fine) = pairs[2 * row * len..][..2 * len].split_at(len);
-        out.copy_from_slice(coarse);
-        cx.kernel.add(out, fine);
     });
 }
 

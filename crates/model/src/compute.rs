@@ -2,10 +2,19 @@
 
 use std::sync::Arc;
 
-use wf_kernels::{CpuList, Isa, Kernel, Layout, Pool, pin_thread, pinned_pool};
+use wf_core::ActivationCodes;
+use wf_kernels::{CpuList, Isa, Kernel, Layout, Placement, Pool};
 
 /// Number of trits that exceeds the CPU caches. Below it, the layout that decodes fastest wins.
 const MIN_TRITS_IN_MEMORY: usize = 128 << 20;
+
+/// Error of a layout in which groups of activations do not end between lines.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "layout five-trits has 20 columns in a line, and activations int8-group a scale for every 128: use layout \
+     quad-lines, or other activations"
+)]
+pub struct GroupsSplitLines;
 
 /// The instruction set and threads of a model, and the layout of its trits in memory. None of them
 /// changes a result. Clones share the threads.
@@ -13,7 +22,7 @@ const MIN_TRITS_IN_MEMORY: usize = 128 << 20;
 pub struct Compute {
     pub(crate) kernel: &'static dyn Kernel,
     pub(crate) pool: Arc<Pool>,
-    cpus: Option<CpuList>,
+    pub(crate) placement: Placement,
     layout: Option<Layout>,
 }
 
@@ -23,15 +32,13 @@ impl Compute {
         Self::on(wf_kernels::best(), threads, None)
     }
 
-    /// Uses an instruction set, by default the best one, and pins each thread to one of `cpus`.
-    ///
-    /// Threads beyond the end of the list are not pinned; the caller's thread is pinned by
-    /// [`enter_thread`](Self::enter_thread).
+    /// Uses an instruction set, by default the best one, and places the threads on `cpus` or, by default, on the
+    /// NUMA nodes of the machine: see [`Placement`]. [`enter_thread`](Self::enter_thread) places the caller's.
     ///
     /// # Errors
     ///
     /// Returns the instruction set if this CPU does not have it.
-    pub fn chosen(isa: Option<Isa>, threads: usize, cpus: Option<CpuList>) -> Result<Self, Isa> {
+    pub fn chosen(isa: Option<Isa>, threads: usize, cpus: Option<&CpuList>) -> Result<Self, Isa> {
         let kernel = match isa {
             None => wf_kernels::best(),
             Some(isa) => wf_kernels::kernel(isa).ok_or(isa)?,
@@ -39,8 +46,9 @@ impl Compute {
         Ok(Self::on(kernel, threads, cpus))
     }
 
-    fn on(kernel: &'static dyn Kernel, threads: usize, cpus: Option<CpuList>) -> Self {
-        Self { kernel, pool: Arc::new(pinned_pool(cpus.as_ref(), threads)), cpus, layout: None }
+    fn on(kernel: &'static dyn Kernel, threads: usize, cpus: Option<&CpuList>) -> Self {
+        let placement = Placement::new(cpus, threads);
+        Self { kernel, pool: Arc::new(placement.pool(threads)), placement, layout: None }
     }
 
     /// Sets the layout of weights that are loaded from now on.
@@ -49,23 +57,29 @@ impl Compute {
         Self { layout: Some(layout), ..self }
     }
 
-    /// Returns the layout for a network of `trits` trits: the one set, or the faster one by measurement.
-    pub fn layout_for(&self, trits: usize) -> Layout {
-        match self.layout {
-            Some(layout) => layout,
-            None if trits < MIN_TRITS_IN_MEMORY => Layout::QuadLines,
-            None => Layout::fastest(self.kernel, &self.pool),
+    /// Returns the layout for a network of `trits` trits and these `activations`: the one set, or the faster one
+    /// by measurement.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`GroupsSplitLines`] if the layout set does not support the activations.
+    pub fn layout_for(
+        &self,
+        trits: usize,
+        activations: ActivationCodes,
+    ) -> Result<Layout, GroupsSplitLines> {
+        match (self.layout, activations) {
+            (Some(Layout::FiveTrits), ActivationCodes::Int8Group) => Err(GroupsSplitLines),
+            (Some(layout), _) => Ok(layout),
+            (None, ActivationCodes::Int8Group) => Ok(Layout::QuadLines),
+            (None, _) if trits < MIN_TRITS_IN_MEMORY => Ok(Layout::QuadLines),
+            (None, _) => Ok(Layout::fastest(self.kernel, &self.pool)),
         }
     }
 
-    /// Pins the calling thread, which will run forward passes, to the first CPU of the list.
+    /// Places the calling thread, which will run forward passes, on the first CPU or node.
     pub fn enter_thread(&self) {
-        self.first_cpu().into_iter().for_each(pin_thread);
-    }
-
-    /// Returns the CPU of the calling thread.
-    pub(crate) fn first_cpu(&self) -> Option<usize> {
-        self.cpus.as_ref().and_then(|cpus| cpus.cpus().first().copied())
+        self.placement.enter();
     }
 
     /// Iterates over the instruction sets of this CPU.

@@ -4,8 +4,8 @@
 //! of a page belongs to the kernels ([`KvStore`]). Attention always reads keys and values back from
 //! the pages, also those of the same step, so a cached prefix equals a computed one for every type.
 
-use wf_core::Network;
-pub use wf_kernels::{KvDtype, PAGE_LEN, UnknownKvDtype};
+use wf_core::{AttentionMode, Network};
+pub use wf_kernels::{KvDtype, PAGE_LEN, PAGE_VERSION, UnknownKvDtype};
 use wf_kernels::{KvHead, KvRows, KvShape, KvSlot, KvStore};
 
 use crate::compute::Compute;
@@ -16,17 +16,39 @@ pub type PageId = u32;
 /// All pages of all layers, allocated up front.
 pub struct KvPool {
     store: KvStore,
+    /// Pages that the rows of a step have filled.
+    full: Vec<PageId>,
 }
 
 impl KvPool {
-    /// Allocates `pages` pages for each layer of `network`.
+    /// Allocates `pages` pages for each layer of `network` that has attention.
     pub fn new(network: &Network, dtype: KvDtype, pages: usize) -> Self {
-        Self { store: KvStore::new(dtype, shape(network, pages)) }
+        Self { store: KvStore::new(dtype, shape(network, pages)), full: Vec::new() }
+    }
+
+    /// Allocates pages as [`new`](Self::new) does, with what `mode` keeps with each.
+    pub fn for_mode(network: &Network, dtype: KvDtype, pages: usize, mode: AttentionMode) -> Self {
+        let Self { store, .. } = Self::new(network, dtype, pages);
+        let selects = mode.selects_pages();
+        let store = if selects { store.with_summaries() } else { store };
+        Self { store, full: Vec::with_capacity(if selects { pages } else { 0 }) }
     }
 
     /// Size of `pages` pages of all layers, in bytes.
     pub fn size_bytes(network: &Network, dtype: KvDtype, pages: usize) -> usize {
         shape(network, pages).size_bytes(dtype)
+    }
+
+    /// Size of `pages` pages of all layers with what `mode` keeps with each, in bytes.
+    pub fn size_for_mode(
+        network: &Network,
+        dtype: KvDtype,
+        pages: usize,
+        mode: AttentionMode,
+    ) -> usize {
+        let shape = shape(network, pages);
+        let summaries = if mode.selects_pages() { shape.summaries_bytes() } else { 0 };
+        shape.size_bytes(dtype).saturating_add(summaries)
     }
 
     /// Number of pages of each layer.
@@ -39,9 +61,26 @@ impl KvPool {
         self.store.dtype()
     }
 
-    /// Returns `true` if `other` has the same number of pages for the same network.
+    /// Returns `true` if `other` has the same number of pages for the same network, with or without
+    /// summaries.
     pub(crate) fn has_shape_of(&self, other: &Self) -> bool {
         self.store.shape() == other.store.shape()
+            && self.store.has_summaries() == other.store.has_summaries()
+    }
+
+    /// Returns the size of one page of all layers in bytes.
+    pub(crate) fn page_size_bytes(&self) -> usize {
+        self.store.page_size_bytes()
+    }
+
+    /// Appends the bytes of a page of all layers to `out`.
+    pub(crate) fn read_page(&self, page: PageId, out: &mut Vec<u8>) {
+        self.store.read_page(page, out);
+    }
+
+    /// Sets a page of all layers to bytes that were read from one.
+    pub(crate) fn write_page(&mut self, page: PageId, bytes: &[u8]) {
+        self.store.write_page(page, bytes);
     }
 
     /// Writes the keys and values of some tokens to a layer. `slot` returns the pages and the position of
@@ -61,15 +100,34 @@ impl KvPool {
         self.store.write_rows(cx.kernel, &cx.pool, layer, rows);
     }
 
+    /// Summarizes pages of a layer, which are full, if pages have summaries.
+    pub(crate) fn summarize(
+        &mut self,
+        cx: &Compute,
+        layer: usize,
+        pages: impl Iterator<Item = PageId>,
+    ) {
+        if self.store.has_summaries() {
+            self.full.clear();
+            self.full.extend(pages);
+            self.store.summarize(&cx.pool, layer, &self.full);
+        }
+    }
+
+    /// Returns the number of elements of the keys of a position, and of its values.
+    pub(crate) fn row_len(&self) -> usize {
+        self.store.shape().heads * self.store.shape().head_dim
+    }
+
     /// Returns one K/V head of a layer, seen through the pages of a sequence.
     pub(crate) fn head<'a>(&'a self, layer: usize, head: usize, pages: &'a [PageId]) -> KvHead<'a> {
         self.store.head(layer, head, pages)
     }
 }
 
-/// All layers have as many K/V heads of one length: `Network::check` rejects others.
+/// All layers with attention have as many K/V heads of one length: `Network::check` rejects others.
 fn shape(network: &Network, pages: usize) -> KvShape {
     let heads = network.max_attention(|attention| attention.kv_heads);
     let head_dim = network.max_attention(|attention| attention.head_dim);
-    KvShape { layers: network.layers.len(), pages, heads, head_dim }
+    KvShape { layers: network.attentions().count(), pages, heads, head_dim }
 }

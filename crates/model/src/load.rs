@@ -5,12 +5,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use wf_core::ActivationCodes;
 use wf_formats::{
     Encoding, FloatEncoding, ModelFile, Scales, TensorChunks, TensorInfo, TensorName,
 };
 use wf_kernels::{Layout, TernaryMatrix};
 
-use crate::compute::Compute;
+use crate::compute::{Compute, GroupsSplitLines};
 use crate::embed::FloatTable;
 use crate::table::Table;
 use crate::weights::{WeightSource, Weights};
@@ -21,6 +22,9 @@ pub enum LoadError {
     /// A tensor cannot be read.
     #[error(transparent)]
     File(#[from] wf_formats::Error),
+    /// The layout of the weights does not support the activations.
+    #[error(transparent)]
+    Layout(#[from] GroupsSplitLines),
     /// The weights cannot run.
     #[error("{0}")]
     Weights(String),
@@ -44,13 +48,14 @@ pub struct LoadProgress {
 pub(crate) fn load(
     file: &ModelFile,
     compute: &Compute,
+    activations: ActivationCodes,
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<Weights, LoadError> {
     let network = file.network();
     let total = file.tensors().iter().map(|t| t.size).sum();
     let is_ternary = |t: &&TensorInfo| matches!(t.encoding, Encoding::Ternary(_));
     let trits = file.tensors().iter().filter(is_ternary).map(|t| t.rows * t.cols).sum();
-    let layout = compute.layout_for(trits);
+    let layout = compute.layout_for(trits, activations)?;
     Weights::read(network, &mut Loader { file, compute, layout, progress, done: 0, total })
 }
 

@@ -2,6 +2,7 @@
 //! in real models, which f16 does not hold.
 
 use wf_core::{Activation, Dense};
+use wf_kernels::Upcoming;
 
 use crate::codes::{Residual, norm_rows};
 use crate::compute::Compute;
@@ -15,6 +16,8 @@ pub(crate) struct MlpBlock<'a> {
     pub(crate) weights: &'a Mlp,
     pub(crate) sparse: &'a mut SparseLayer,
     pub(crate) step: &'a mut SparseStep,
+    /// Matrices that are read after the block.
+    pub(crate) next: Upcoming<'a>,
     /// Factor of what the block adds to the hidden states.
     pub(crate) residual_scale: Option<f32>,
 }
@@ -22,7 +25,7 @@ pub(crate) struct MlpBlock<'a> {
 impl MlpBlock<'_> {
     /// Adds the block's output to the hidden states of the rows in `s`.
     pub(crate) fn run(self, cx: &Compute, s: &mut Scratch) {
-        let Self { recipe, weights: w, sparse, step, residual_scale: scale } = self;
+        let Self { recipe, weights: w, sparse, step, next, residual_scale: scale } = self;
         let (rows, hidden_len, ffn_len) = (s.rows.len(), w.norm.weight.len(), recipe.ffn_len);
         let hidden = &mut s.hidden[..rows * hidden_len];
         let normed = &mut s.normed[..rows * hidden_len];
@@ -43,9 +46,10 @@ impl MlpBlock<'_> {
         } else {
             s.ffn_in.norm_and_quantize(cx, hidden, &w.norm);
             s.clock.lap(Phase::Norms);
+            cx.pool.announce(Upcoming::InTurn([w.down.packed(), &[], &[]]));
             if !sparse.neurons(cx, step, w, s.ffn_in.batch(), (&mut *gate, &mut *up)) {
-                let (matrices, outputs) = ((&w.gate, &w.up), (&mut *gate, &mut *up));
-                s.products.multiply_gated(cx, matrices, &s.ffn_in, outputs, |gate, up| {
+                let matrices = (&w.gate, &w.up);
+                s.products.multiply_gated(cx, matrices, &s.ffn_in, gate, |gate, up| {
                     step.count_closed(gate);
                     activate(cx, recipe, gate, up);
                 });
@@ -55,6 +59,7 @@ impl MlpBlock<'_> {
 
         s.ffn_mid.maybe_norm_and_quantize(cx, gate, w.sub_norm.as_ref(), ffn_len);
         s.clock.lap(Phase::Norms);
+        cx.pool.announce(next);
         if scale.is_some() || !sparse.down(cx, step, s.ffn_mid.batch(), delta, hidden) {
             let out = Residual { delta, normed, hidden, scale };
             s.products.multiply_norm_add(cx, &w.down, w.output_norm.as_ref(), &s.ffn_mid, out);

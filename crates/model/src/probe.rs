@@ -2,10 +2,10 @@
 
 use std::sync::atomic::AtomicU64;
 
-use wf_core::{Activation, Dense, TokenId};
+use wf_core::{Activation, ActivationCodes, Dense, TokenId};
 
-use crate::forward::Model;
 use crate::logits::Logits;
+use crate::model::Model;
 use crate::options::SparseMode;
 use crate::segment::{Forward, Segment};
 use crate::sparse::LayerSparsity;
@@ -37,6 +37,10 @@ impl Model {
 
     /// Makes the copies that `mode` selects.
     pub(crate) fn prepare_sparse(&mut self, mode: SparseMode) {
+        // Products that skip zeros multiply codes of eight bits with one scale per token.
+        if self.network.activations != ActivationCodes::Int8 {
+            return;
+        }
         let layers = &self.network.layers;
         if !layers.iter().any(|layer| layer.ffn.dense().is_some_and(can_skip)) {
             return;

@@ -19,7 +19,7 @@ pub(crate) fn tables(
 ) -> Vec<Option<Arc<RotaryTable>>> {
     let mut tables: Vec<Option<Arc<RotaryTable>>> = Vec::with_capacity(network.layers.len());
     let key = |layer: &Layer| {
-        let attention = layer.attention();
+        let attention = layer.attention()?;
         attention.rope.map(|rope| (rope, rope.dims.unwrap_or(attention.head_dim)))
     };
     for layer in &network.layers {

@@ -2,10 +2,12 @@
 
 use crate::attend::AttendScratchPool;
 use crate::codes::{InputCodes, Products};
+use crate::delta_scratch::DeltaScratch;
 use crate::phases::Clock;
-use crate::router::Routes;
+use crate::router::{Routes, expert_places};
 use crate::segment::{Row, Segment};
-use wf_core::{Attention, Network};
+use crate::select::Selector;
+use wf_core::{Attention, AttentionMode, DeltaNet, Network};
 
 /// Buffers for a step of up to `max_rows` tokens, named by their role in the pass.
 pub(crate) struct Scratch {
@@ -18,6 +20,10 @@ pub(crate) struct Scratch {
     pub(crate) key: Vec<f32>,
     pub(crate) value: Vec<f32>,
     pub(crate) heads: Vec<f32>,
+    /// Queries and gates of gated attention, head by head; empty without gates.
+    pub(crate) gated_query: Vec<f32>,
+    /// Buffers of recurrent mixers; empty without any.
+    pub(crate) delta_net: DeltaScratch,
     pub(crate) gate: Vec<f32>,
     pub(crate) up: Vec<f32>,
     pub(crate) delta: Vec<f32>,
@@ -27,10 +33,14 @@ pub(crate) struct Scratch {
     pub(crate) ffn_in: InputCodes,
     pub(crate) ffn_mid: InputCodes,
     pub(crate) products: Products,
-    /// Codes of the rows of one expert; empty without experts.
+    /// Codes of the rows of some experts; empty without experts.
     pub(crate) expert_in: InputCodes,
     pub(crate) routes: Routes,
     pub(crate) attend: AttendScratchPool,
+    /// For modes of attention that select pages.
+    pub(crate) select: Option<Selector>,
+    /// True if that mode is suspended.
+    pub(crate) read_all_pages: bool,
     pub(crate) clock: Clock,
 }
 
@@ -40,15 +50,18 @@ impl Scratch {
         max_rows: usize,
         positions: usize,
         threads: usize,
+        mode: AttentionMode,
     ) -> Self {
         let (hidden, ffn) = (network.hidden_len, network.max_ffn_len());
         let query = network.max_attention(Attention::query_len);
         let kv = network.max_attention(Attention::kv_len);
         let has_experts = network.max_experts(|experts| experts.experts) > 0;
-        let expert_rows = if has_experts { max_rows } else { 0 };
+        let places = if has_experts { expert_places(max_rows) } else { 0 };
+        let ffn_rows = max_rows.max(places);
         let floats = |cols: usize| vec![0.0; max_rows * cols];
-        let codes = |cols: usize| InputCodes::new(network.activations, max_rows, cols);
-        let outputs = hidden.max(ffn).max(query).max(kv);
+        let ffn_floats = |cols: usize| vec![0.0; ffn_rows * cols];
+        let codes_of = |rows, cols: usize| InputCodes::new(network.activations, rows, cols);
+        let codes = |cols: usize| codes_of(max_rows, cols);
         Self {
             rows: Vec::with_capacity(max_rows),
             visible: Vec::with_capacity(max_rows),
@@ -58,17 +71,23 @@ impl Scratch {
             key: floats(kv),
             value: floats(kv),
             heads: floats(query),
-            gate: floats(ffn),
+            gated_query: floats(
+                network.max_attention(|a| if a.gated { a.query_rows() } else { 0 }),
+            ),
+            delta_net: DeltaScratch::new(network, max_rows),
+            gate: ffn_floats(ffn),
             up: floats(ffn),
-            delta: floats(hidden),
+            delta: ffn_floats(hidden),
             attn_in: codes(hidden),
-            attn_out: codes(query),
+            attn_out: codes(query.max(network.max_delta_net(DeltaNet::value_len))),
             ffn_in: codes(hidden),
-            ffn_mid: codes(ffn),
-            products: Products::new(network.activations, max_rows, outputs, threads),
-            expert_in: InputCodes::new(network.activations, expert_rows, hidden),
+            ffn_mid: codes_of(ffn_rows, ffn),
+            products: Products::new(threads),
+            expert_in: codes_of(places, hidden),
             routes: Routes::new(network, max_rows),
             attend: AttendScratchPool::new(network, max_rows, positions, threads),
+            select: Selector::new(network, mode, max_rows, positions, threads),
+            read_all_pages: false,
             clock: Clock::default(),
         }
     }
@@ -77,6 +96,7 @@ impl Scratch {
     pub(crate) fn place(&mut self, batch: &[Segment<'_>]) {
         self.rows.clear();
         self.visible.clear();
+        self.delta_net.place(batch);
         for (segment, s) in batch.iter().enumerate() {
             for (at, &token) in s.tokens.iter().enumerate() {
                 let position = s.start + at;

@@ -4,7 +4,7 @@ use wf_core::{Network, TokenId};
 use wf_formats::ModelInfo;
 
 use crate::draw::DrawQuery;
-use crate::kv::PageId;
+use crate::kv::{PAGE_LEN, PageId};
 use crate::logits::Logits;
 use crate::sparse::LayerSparsity;
 
@@ -60,6 +60,9 @@ pub struct Segment<'a> {
     pub start: usize,
     /// Pages of every position that these tokens see, in order of position.
     pub pages: &'a [PageId],
+    /// State of the sequence in a network with recurrent layers, which requires causal visibility. A segment
+    /// begins where the one before it ended, or at position 0.
+    pub state: usize,
     /// Positions that each token attends to.
     pub visibility: Visibility,
     /// Indices of the tokens whose logits are computed, ascending.
@@ -87,6 +90,7 @@ impl<'a> Segment<'a> {
             tokens,
             start,
             pages,
+            state: 0,
             visibility: Visibility::Causal,
             scored,
             scoring: Scoring::All,
@@ -98,6 +102,16 @@ impl<'a> Segment<'a> {
     /// Returns the position after the last token.
     pub fn end(&self) -> usize {
         self.start + self.tokens.len()
+    }
+
+    /// Returns the pages that its tokens are written to and of which they see every position.
+    ///
+    /// A row that sees a page whole sees one of these, or one that was full before. If tokens are
+    /// overwritten later, because they were a draft, those that fill the page again return it again.
+    pub(crate) fn filled_pages(&self) -> &'a [PageId] {
+        let visible = self.visibility.visible(self.end().saturating_sub(1), self.end());
+        let written = self.start / PAGE_LEN..self.end().div_ceil(PAGE_LEN).min(visible / PAGE_LEN);
+        self.pages.get(written).unwrap_or_default()
     }
 }
 
@@ -198,6 +212,29 @@ pub trait Forward: Send {
 
     /// Number of pages in the KV cache.
     fn pages(&self) -> usize;
+
+    /// Number of states of sequences; 0 if the network has no recurrent layers.
+    fn states(&self) -> usize {
+        0
+    }
+
+    /// Copies the state of a sequence.
+    fn copy_state(&mut self, _from: usize, _to: usize) {}
+
+    /// Returns the size of a page of the KV cache in bytes; 0 if pages cannot be read.
+    fn page_size_bytes(&self) -> usize {
+        0
+    }
+
+    /// Appends the bytes of a page to `out`.
+    fn read_page(&self, page: PageId, out: &mut Vec<u8>) {
+        let _ = (page, out);
+    }
+
+    /// Sets a page to bytes that were read from one: as many as a page has.
+    fn write_page(&mut self, page: PageId, bytes: &[u8]) {
+        let _ = (page, bytes);
+    }
 
     /// Prepares the thread that will run forward passes. Called once.
     fn enter_thread(&self) {}

@@ -4,7 +4,7 @@ use wf_kernels::QuantBatch;
 
 use crate::codes::norm_rows;
 use crate::compute::Compute;
-use crate::forward::Model;
+use crate::model::Model;
 use crate::segment::Segment;
 use crate::weights::Norm;
 
@@ -31,12 +31,12 @@ pub struct LayerTrace {
     pub output: Vec<f32>,
 }
 
-/// Input of a ternary product: the values and their int8 codes.
+/// Input of a ternary product: the values and their codes.
 #[derive(Debug)]
 pub struct Quantized {
     /// Values, row by row.
     pub values: Vec<f32>,
-    /// Codes, row by row; with sixteen bits, two rows for each row of values.
+    /// Codes, row by row; with sixteen bits, two rows for each row of values. None in a model without codes.
     pub codes: Vec<i8>,
 }
 
@@ -59,7 +59,7 @@ impl Model {
     ///
     /// # Panics
     ///
-    /// If the layer routes to experts: each has inner values of its own.
+    /// If the layer routes to experts, each of which has inner values of its own, or has no attention.
     pub fn trace_layer(
         &mut self,
         layer: usize,
@@ -70,13 +70,13 @@ impl Model {
         self.scratch.hidden[..hidden.len()].copy_from_slice(hidden);
         let rows = self.scratch.rows.len();
         let recipe = self.network.layers[layer];
-        let attention = recipe.attention();
+        let attention = recipe.attention().expect("a layer with attention");
         let (query_len, kv_len) = (rows * attention.query_len(), rows * attention.kv_len());
         let (hidden_len, ffn_len) = (hidden.len(), rows * self.network.max_ffn_len());
 
-        self.run_attention(layer, batch);
+        self.run_mixer(layer, batch);
         let (s, cx) = (&self.scratch, &self.compute);
-        let w = &self.weights.layers[layer].attention;
+        let w = self.weights.layers[layer].mixer.attention().expect("a layer with attention");
         let attn_in = Quantized::new(cx, hidden, Some(&w.norm), s.attn_in.batch());
         let heads = s.heads[..query_len].to_vec();
         let attn_out = Quantized::new(cx, &heads, w.sub_norm.as_ref(), s.attn_out.batch());

@@ -1,10 +1,13 @@
 //! The weights of a network: plain structs, read from a [`WeightSource`] by the recipe of a
 //! [`Network`], and used by the forward pass.
 
+mod delta_net;
+
 use wf_core::{Dense, Network};
 use wf_formats::{LayerTensor, TensorName};
-use wf_kernels::TernaryMatrix;
+use wf_kernels::{TernaryMatrix, Upcoming};
 
+pub use self::delta_net::DeltaNet;
 pub use crate::embed::FloatTable;
 pub use crate::table::Table;
 
@@ -22,10 +25,36 @@ pub struct Weights {
 
 /// One transformer layer.
 pub struct Layer {
-    /// Attention block.
-    pub attention: Attention,
+    /// Sequence mixer.
+    pub mixer: Mixer,
     /// Feed-forward block.
     pub ffn: Ffn,
+}
+
+/// Weights of a sequence mixer.
+pub enum Mixer {
+    /// An attention block.
+    Attention(Box<Attention>),
+    /// A recurrent block.
+    DeltaNet(Box<DeltaNet>),
+}
+
+impl Mixer {
+    /// Returns the matrices that the block reads first.
+    pub(crate) fn upcoming(&self) -> Upcoming<'_> {
+        match self {
+            Self::Attention(attention) => attention.upcoming(),
+            Self::DeltaNet(delta_net) => delta_net.upcoming(),
+        }
+    }
+
+    /// Returns the attention block, or `None` if the mixer is recurrent.
+    pub fn attention(&self) -> Option<&Attention> {
+        match self {
+            Self::Attention(attention) => Some(&**attention),
+            Self::DeltaNet(_) => None,
+        }
+    }
 }
 
 /// Weights of a feed-forward block.
@@ -36,7 +65,22 @@ pub enum Ffn {
     Experts(Experts),
 }
 
+impl Attention {
+    /// Returns the matrices that the block reads first.
+    pub(crate) fn upcoming(&self) -> Upcoming<'_> {
+        Upcoming::InTurn([self.query.packed(), self.key.packed(), self.value.packed()])
+    }
+}
+
 impl Ffn {
+    /// Returns the matrices that the block reads first.
+    pub(crate) fn upcoming(&self) -> Upcoming<'_> {
+        match self {
+            Self::Dense(mlp) => Upcoming::Together([mlp.gate.packed(), mlp.up.packed()]),
+            Self::Experts(_) => Upcoming::Unknown,
+        }
+    }
+
     /// Returns the dense block, or `None` if tokens are routed to experts.
     pub fn dense(&self) -> Option<&Mlp> {
         match self {
@@ -54,6 +98,8 @@ pub struct Experts {
     pub router: Vec<f32>,
     /// Experts by index.
     pub experts: Vec<Expert>,
+    /// Expert that every token runs.
+    pub shared: Option<Box<SharedExpert>>,
     /// Norm of the block's output.
     pub output_norm: Option<Norm>,
 }
@@ -66,6 +112,14 @@ pub struct Expert {
     pub up: TernaryMatrix,
     /// Down projection.
     pub down: TernaryMatrix,
+}
+
+/// Weights of a shared expert. [`wf_core::SharedExpert`] describes the computation.
+pub struct SharedExpert {
+    /// Row of floats that determines the share; without it the share is 1.
+    pub gate: Option<Vec<f32>>,
+    /// Projections.
+    pub expert: Expert,
 }
 
 /// Weights of a root-mean-square norm.
@@ -82,7 +136,7 @@ pub struct Attention {
     pub norm: Norm,
     /// Norms that the query, key and value projections apply to their input.
     pub input_norms: Option<[Norm; 3]>,
-    /// Query projection.
+    /// Query projection; with gates, a query and a gate for each head.
     pub query: TernaryMatrix,
     /// Key projection.
     pub key: TernaryMatrix,
@@ -129,7 +183,7 @@ pub trait WeightSource {
         cols: usize,
     ) -> Result<TernaryMatrix, Self::Error>;
 
-    /// Returns the weights of a norm.
+    /// Returns floats: the weights of a norm, or a small matrix.
     fn vector(&mut self, name: TensorName, len: usize) -> Result<Vec<f32>, Self::Error>;
 
     /// Returns the embedding or the output head.
@@ -143,8 +197,8 @@ impl Weights {
         let mut layers = Vec::with_capacity(network.layers.len());
         for (index, layer) in network.layers.iter().enumerate() {
             let mut reader = LayerReader { index, hidden_len: cols, source };
-            let attention = reader.attention(layer.attention())?;
-            layers.push(Layer { attention, ffn: reader.ffn(&layer.ffn)? });
+            let mixer = reader.mixer(&layer.mixer)?;
+            layers.push(Layer { mixer, ffn: reader.ffn(&layer.ffn)? });
         }
         let embedding = source.table(TensorName::Embedding, rows, cols)?;
         let weight = source.vector(TensorName::OutputNorm, cols)?;
@@ -178,11 +232,16 @@ impl Norm {
 
 impl Layer {
     fn size_bytes(&self) -> usize {
-        let a = &self.attention;
-        let matrices = [&a.query, &a.key, &a.value, &a.output];
-        let inputs = a.input_norms.iter().flatten().chain(a.qk_norms.iter().flatten());
-        let norms = inputs.chain(&a.sub_norm).chain(&a.output_norm).chain([&a.norm]);
-        size_of(matrices, norms) + self.ffn.size_bytes()
+        let mixer = match &self.mixer {
+            Mixer::DeltaNet(delta_net) => delta_net.size_bytes(),
+            Mixer::Attention(a) => {
+                let matrices = [&a.query, &a.key, &a.value, &a.output];
+                let inputs = a.input_norms.iter().flatten().chain(a.qk_norms.iter().flatten());
+                let norms = inputs.chain(&a.sub_norm).chain(&a.output_norm).chain([&a.norm]);
+                size_of(matrices, norms)
+            }
+        };
+        mixer + self.ffn.size_bytes()
     }
 }
 
@@ -195,9 +254,12 @@ impl Ffn {
                 size_of([&m.gate, &m.up, &m.down], norms)
             }
             Self::Experts(e) => {
-                let matrices = e.experts.iter().flat_map(|e| [&e.gate, &e.up, &e.down]);
+                let experts = e.experts.iter().chain(e.shared.iter().map(|shared| &shared.expert));
+                let matrices = experts.flat_map(|e| [&e.gate, &e.up, &e.down]);
                 let norms = e.output_norm.iter().chain([&e.norm]);
-                size_of(matrices, norms) + size_of_val(&e.router[..])
+                let gate = e.shared.iter().flat_map(|shared| &shared.gate);
+                let gate = gate.map(|gate| size_of_val(&gate[..])).sum::<usize>();
+                size_of(matrices, norms) + size_of_val(&e.router[..]) + gate
             }
         }
     }
@@ -218,6 +280,17 @@ struct LayerReader<'a, S> {
 }
 
 impl<S: WeightSource> LayerReader<'_, S> {
+    fn mixer(&mut self, recipe: &wf_core::Mixer) -> Result<Mixer, S::Error> {
+        match recipe {
+            wf_core::Mixer::Attention(recipe) => {
+                self.attention(recipe).map(|attention| Mixer::Attention(Box::new(attention)))
+            }
+            wf_core::Mixer::DeltaNet(recipe) => {
+                self.delta_net(recipe).map(|delta_net| Mixer::DeltaNet(Box::new(delta_net)))
+            }
+        }
+    }
+
     fn attention(&mut self, recipe: &wf_core::Attention) -> Result<Attention, S::Error> {
         use LayerTensor as T;
         let (hidden, query, kv) = (self.hidden_len, recipe.query_len(), recipe.kv_len());
@@ -226,7 +299,7 @@ impl<S: WeightSource> LayerReader<'_, S> {
         Ok(Attention {
             norm: self.norm(recipe.norm, T::AttnNorm, hidden)?,
             input_norms: self.norms(recipe.input_norm, input_norms, hidden)?,
-            query: self.matrix(T::Query, query, hidden)?,
+            query: self.matrix(T::Query, recipe.query_rows(), hidden)?,
             key: self.matrix(T::Key, kv, hidden)?,
             value: self.matrix(T::Value, kv, hidden)?,
             qk_norms: self.norms(recipe.qk_norm, qk_norms, recipe.head_dim)?,
@@ -253,8 +326,10 @@ impl<S: WeightSource> LayerReader<'_, S> {
         for index in 0..recipe.experts {
             experts.push(self.expert(index, recipe.expert.ffn_len)?);
         }
+        let shared = recipe.shared.map(|shared| self.shared_expert(shared)).transpose()?;
         let output_norm = self.optional_norm(output_norm, T::FfnOutputNorm, hidden)?;
-        Ok(Experts { norm, router, experts, output_norm })
+        let shared = shared.map(Box::new);
+        Ok(Experts { norm, router, experts, shared, output_norm })
     }
 
     fn expert(&mut self, expert: usize, ffn: usize) -> Result<Expert, S::Error> {
@@ -267,6 +342,19 @@ impl<S: WeightSource> LayerReader<'_, S> {
             up: matrix(LayerTensor::Up, ffn, hidden)?,
             down: matrix(LayerTensor::Down, hidden, ffn)?,
         })
+    }
+
+    fn shared_expert(&mut self, recipe: wf_core::SharedExpert) -> Result<SharedExpert, S::Error> {
+        use LayerTensor as T;
+        let (hidden, ffn) = (self.hidden_len, recipe.ffn_len);
+        let gate = TensorName::Layer(self.index, T::SharedRouter);
+        let gate = recipe.gated.then(|| self.source.vector(gate, hidden)).transpose()?;
+        let expert = Expert {
+            gate: self.matrix(T::SharedGate, ffn, hidden)?,
+            up: self.matrix(T::SharedUp, ffn, hidden)?,
+            down: self.matrix(T::SharedDown, hidden, ffn)?,
+        };
+        Ok(SharedExpert { gate, expert })
     }
 
     fn mlp(&mut self, recipe: &Dense) -> Result<Mlp, S::Error> {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
-    Adjustment, Compute, Draw, DrawQuery, Forward, HeadMode, KvDtype, Logits, Model, ModelOptions,
-    NoiseKey, Scoring, Segment, SparseMode,
+    Adjustment, AttentionMode, Compute, Draw, DrawQuery, Forward, HeadMode, KvDtype, Logits, Model,
+    ModelOptions, NoiseKey, Scoring, Segment, SparseMode,
 };
 
 struct Counting;
@@ -35,6 +35,11 @@ static ALLOCATOR: Counting = Counting;
 fn a_forward_pass_does_not_allocate() {
     for path in ["experts/renormalized", "maple/windows", "minicpm/longrope", "gemma3/windows"] {
         recorded_networks_do_not_allocate(&format!("{path}.gguf"));
+    }
+    for attention in
+        [AttentionMode::TopK(3), AttentionMode::Threshold(0.5), AttentionMode::Dynamic(0.5)]
+    {
+        selecting_pages_does_not_allocate(attention);
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wf/assets/demo.gguf");
     let file = ModelFile::open(&path, &OpenOptions::default()).unwrap();
@@ -107,6 +112,35 @@ fn recorded_networks_do_not_allocate(path: &str) {
         model.forward(&[long], &mut logits);
     };
     assert!(settles(passes), "{}", path.display());
+}
+
+/// Part of the test above, for a step of many rows and for one of a single row.
+#[expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
+fn selecting_pages_does_not_allocate(attention: AttentionMode) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
+    let path = folder.join("weight_only/ternary-yarn.gguf");
+    let file = ModelFile::open(&path, &OpenOptions::default()).unwrap();
+    let options = ModelOptions {
+        kv: KvDtype::F32,
+        pages: 8,
+        max_batch_tokens: 256,
+        head: HeadMode::Auto,
+        sparse: SparseMode::Auto,
+        context_len: None,
+        activations: None,
+    };
+    let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
+    model.set_attention(attention);
+    let mut logits = Logits::new(model.network().vocab_len);
+    let tokens: Vec<u32> = (5..225).collect();
+    let pages: Vec<u32> = (0..8).collect();
+    let long = Segment::causal(&tokens, 0, &pages, &[39]);
+    let next = Segment::causal(&[7], 220, &pages, &[0]);
+    let passes = || {
+        model.forward(&[long], &mut logits);
+        model.forward(&[next], &mut logits);
+    };
+    assert!(settles(passes), "{attention}");
 }
 
 /// Returns `true` if passes stop allocating. The first pass of a kind makes room for its rows, and a thread

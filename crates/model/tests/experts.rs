@@ -9,12 +9,12 @@ mod recorded;
 use std::path::{Path, PathBuf};
 
 use directory::{USUAL, float_directory};
-use recorded::{Golden, bits, differences, logits, open, options};
+use recorded::{Golden, assert_best_tokens, bits, differences, logits, open, options};
 use wf_core::ActivationCodes;
 use wf_formats::{Container, FloatEncoding, ModelFile, Target, TernaryEncoding};
 use wf_model::{Compute, Forward, Logits, Model, PageId, Segment};
 
-const MODELS: [&str; 2] = ["renormalized", "plain"];
+const MODELS: [&str; 4] = ["renormalized", "plain", "shared", "ungated"];
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/experts").join(name)
@@ -31,7 +31,12 @@ fn load(file: &ModelFile, compute: Compute, activations: Option<ActivationCodes>
 #[test]
 fn logits_are_those_of_transformers_up_to_the_codes_of_activations() {
     // By default sixteen bits, because these models are trained with activations in floats.
-    let codes = [(None, 2e-4, 2e-3), (Some(ActivationCodes::Int8), 0.02, 0.2)];
+    let codes = [
+        (None, 2e-4, 2e-3),
+        (Some(ActivationCodes::Int8), 0.02, 0.2),
+        (Some(ActivationCodes::Int8Group), 0.02, 0.2),
+        (Some(ActivationCodes::F32), 1e-5, 1e-4),
+    ];
     for (name, (activations, max_median, max)) in
         MODELS.into_iter().flat_map(|name| codes.map(|codes| (name, codes)))
     {
@@ -42,20 +47,23 @@ fn logits_are_those_of_transformers_up_to_the_codes_of_activations() {
         let case = format!("{name}, {activations:?}: median {median}, largest {largest}");
         println!("{case}");
         assert!(median < max_median && largest < max, "{case}");
+        let codes = activations.unwrap_or(ActivationCodes::Int16);
+        assert_best_tokens(&case, &found, &golden.logits, codes);
     }
 }
 
 #[test]
 fn threads_chunks_and_instruction_sets_change_no_bit() {
-    for name in MODELS {
+    for (name, codes) in MODELS.into_iter().flat_map(|m| ActivationCodes::ALL.map(|c| (m, c))) {
         let Golden { ids, scored, .. } = Golden::read(&data(name));
         let file = gguf(name);
-        let expected = bits(&logits(&mut load(&file, Compute::new(1), None), &ids, &scored, 512));
+        let load = |compute| load(&file, compute, Some(codes));
+        let expected = bits(&logits(&mut load(Compute::new(1)), &ids, &scored, 512));
         for isa in Compute::supported() {
             for (threads, chunk) in [(1, 1), (3, 7), (2, 64), (2, 512)] {
                 let compute = Compute::chosen(Some(isa), threads, None).unwrap();
-                let found = bits(&logits(&mut load(&file, compute, None), &ids, &scored, chunk));
-                assert_eq!(found, expected, "{name}: {isa} on {threads}, chunks of {chunk}");
+                let found = bits(&logits(&mut load(compute), &ids, &scored, chunk));
+                assert!(found == expected, "{name}, {codes}: {isa} on {threads}, {chunk}");
             }
         }
     }
@@ -63,9 +71,9 @@ fn threads_chunks_and_instruction_sets_change_no_bit() {
 
 #[test]
 fn other_sequences_of_a_batch_change_no_bit() {
-    for name in MODELS {
+    for (name, codes) in MODELS.into_iter().flat_map(|m| ActivationCodes::ALL.map(|c| (m, c))) {
         let Golden { ids, .. } = Golden::read(&data(name));
-        let mut model = load(&gguf(name), Compute::new(2), None);
+        let mut model = load(&gguf(name), Compute::new(2), Some(codes));
         let prompts = [&ids[..50], &ids[50..51], &ids[60..93], &ids[100..190]];
         let pages: [&[PageId]; 4] = [&[0, 1], &[2], &[3, 4], &[5, 6, 7]];
         let last = prompts.map(|prompt| [prompt.len() - 1]);
@@ -80,7 +88,7 @@ fn other_sequences_of_a_batch_change_no_bit() {
         for order in [[0, 1, 2, 3], [3, 1, 0, 2]] {
             model.forward(&order.map(segment), &mut out);
             for (row, i) in order.into_iter().enumerate() {
-                assert_eq!(out.row(row), alone[i], "{name}: prompt {i} in {order:?}");
+                assert_eq!(out.row(row), alone[i], "{name}, {codes}: prompt {i} in {order:?}");
             }
         }
     }
@@ -101,7 +109,7 @@ fn every_file_gives_the_same_bits() {
         float_directory(&data(name), &source, folder.path(), &USUAL);
         assert_eq!(run(folder.path()), expected, "{name}: a directory of floats");
         let mut containers = vec![Container::Wf];
-        if name == "renormalized" {
+        if name != "plain" {
             use TernaryEncoding as T;
             containers.extend([T::Q2_0, T::Q2_0_G128, T::PQ2_0, T::PTQ1_0].map(Container::Gguf));
         }

@@ -87,7 +87,7 @@ fn open(path: &Path) -> ModelFile {
 }
 
 fn frequencies(file: &ModelFile, length: usize) -> Frequencies {
-    let attention = *file.network().layers[0].attention();
+    let attention = *file.network().layers[0].attention().unwrap();
     let divisors = &file.network().rope_divisors;
     Frequencies::new(&attention.rope.unwrap(), divisors, attention.head_dim, length)
 }

@@ -3,7 +3,7 @@
 mod random_weights;
 
 use random_weights::{PAGES, model, network, pages, scores, tokens};
-use wf_core::{Layer, Mixer, Network};
+use wf_core::Network;
 use wf_model::{Compute, KvDtype};
 
 const WINDOW: usize = 37;
@@ -17,7 +17,7 @@ fn mixed() -> Network {
     let layer = network.layers[0];
     network.layers = vec![layer; 3];
     let mut change = |layer: usize, window: Option<usize>, rotates: bool| {
-        let Layer { mixer: Mixer::Attention(attention), .. } = &mut network.layers[layer];
+        let attention = network.layers[layer].attention_mut().expect("a layer with attention");
         attention.window = window;
         attention.rope = attention.rope.filter(|_| rotates);
     };

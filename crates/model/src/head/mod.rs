@@ -2,23 +2,27 @@
 
 mod check;
 mod counts;
+mod difference;
+mod few;
 mod output;
 mod ternary;
 
 use std::sync::Arc;
 
-use wf_core::{Network, TokenId};
+use wf_core::Network;
 
 use crate::compute::Compute;
-use crate::draw::Candidate;
 use crate::embed::FloatTable;
-use crate::logits::{Logits, LogitsRow, MAX_SHARE, TokenLogit};
+use crate::logits::Logits;
 use crate::options::HeadMode;
 use crate::scan::{Depth, SCANNED_AT_ONCE, Scan, ScanContext, ScanQueries, ScanScratch};
-use crate::segment::{RowQueries, Scoring, Segment, tokens_of};
-use check::draw_difference;
-pub(crate) use check::{Difference, difference};
+use crate::segment::{RowQueries, Scoring, Segment};
+use check::Check;
 pub use counts::{Count, HeadCounts};
+pub(crate) use difference::Difference;
+#[cfg(test)]
+pub(crate) use difference::difference;
+use few::Few;
 pub(crate) use output::OutputHead;
 
 /// Size of a table, in bytes, that exceeds the CPU caches.
@@ -30,27 +34,14 @@ pub(crate) struct Head {
     few: Few,
 }
 
-struct Few {
-    tokens: Vec<TokenId>,
-    scores: Vec<f32>,
-}
-
 enum Method {
     Full,
     /// The best tokens by a scan, all tokens by the table.
     Scan(Scan, ScanScratch),
     /// All tokens by the codes.
     Int8(Scan, ScanScratch),
+    /// All tokens by the table, compared with scans.
     Check(Box<Check>),
-}
-
-struct Check {
-    scans: [(&'static str, Scan, Arc<HeadCounts>); 2],
-    scratch: ScanScratch,
-    found: Logits,
-    /// Rows of all tokens.
-    rows: [Vec<f32>; 3],
-    kept: Vec<Candidate>,
 }
 
 impl Head {
@@ -63,20 +54,9 @@ impl Head {
             HeadMode::Scan => Method::Scan(scan(Depth::Bytes), scratch()),
             HeadMode::Auto | HeadMode::Scan4 => Method::Scan(scan(Depth::Nibbles), scratch()),
             HeadMode::Int8 => Method::Int8(scan(Depth::Bytes), scratch()),
-            HeadMode::Check => {
-                let named = |name, depth| (name, scan(depth), Arc::default());
-                Method::Check(Box::new(Check {
-                    scans: [named("scan", Depth::Bytes), named("scan4", Depth::Nibbles)],
-                    scratch: scratch(),
-                    found: Logits::new(network.vocab_len),
-                    rows: [(); 3].map(|()| vec![0.0; network.vocab_len]),
-                    kept: Vec::with_capacity(network.vocab_len),
-                }))
-            }
+            HeadMode::Check => Method::Check(Box::new(Check::new(cx, network, table))),
         };
-        let max = network.vocab_len / MAX_SHARE;
-        let few = Few { tokens: Vec::with_capacity(max), scores: vec![0.0; max] };
-        Self { method, counts: Arc::default(), few }
+        Self { method, counts: Arc::default(), few: Few::new(network.vocab_len) }
     }
 
     /// Bytes held in memory beside the table.
@@ -84,7 +64,7 @@ impl Head {
         match &self.method {
             Method::Full => 0,
             Method::Scan(scan, _) | Method::Int8(scan, _) => scan.size_bytes(),
-            Method::Check(check) => check.scans.iter().map(|(_, scan, _)| scan.size_bytes()).sum(),
+            Method::Check(check) => check.scans().map(Scan::size_bytes).sum(),
         }
     }
 
@@ -94,8 +74,7 @@ impl Head {
             Method::Full => table.size_bytes(),
             Method::Scan(scan, _) | Method::Int8(scan, _) => scan.scanned_bytes(),
             Method::Check(check) => {
-                let scans = check.scans.iter().map(|(_, scan, _)| scan.scanned_bytes());
-                table.size_bytes() + scans.sum::<usize>()
+                table.size_bytes() + check.scans().map(Scan::scanned_bytes).sum::<usize>()
             }
         }
     }
@@ -104,9 +83,7 @@ impl Head {
         match &self.method {
             Method::Full | Method::Int8(..) => Vec::new(),
             Method::Scan(..) => vec![("scan", Arc::clone(&self.counts))],
-            Method::Check(check) => {
-                check.scans.iter().map(|(name, _, counts)| (*name, Arc::clone(counts))).collect()
-            }
+            Method::Check(check) => check.counts(),
         }
     }
 
@@ -154,81 +131,6 @@ impl Head {
                     checked.map_err(|difference| difference.shifted(skipped))?;
                 }
                 Method::Full | Method::Scan(..) | Method::Check(_) => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Few {
-    /// Scores only the allowed tokens and returns `true`, if they are few enough for this to be fastest.
-    fn score(
-        &mut self,
-        cx: &Compute,
-        table: &FloatTable,
-        hidden: &[f32],
-        queries: RowQueries<'_>,
-        out: &mut [Vec<TokenLogit>],
-    ) -> bool {
-        let max = self.scores.len();
-        let count = |bits: &[u32]| bits.iter().map(|word| word.count_ones() as usize).sum();
-        let counts = |row| queries.row(row).allowed.map_or(max + 1, count);
-        let mut left = max;
-        for row in 0..out.len() {
-            match left.checked_sub(counts(row)) {
-                Some(less) => left = less,
-                None => return false,
-            }
-        }
-        let hidden = hidden.chunks_exact(table.cols());
-        for (row, (x, out)) in hidden.zip(out).enumerate() {
-            self.tokens.clear();
-            self.tokens.extend(queries.row(row).allowed.into_iter().flat_map(tokens_of));
-            let scores = &mut self.scores[..self.tokens.len()];
-            table.scores_of(cx, &self.tokens, x, scores);
-            let scored = self.tokens.iter().zip(scores.iter());
-            out.extend(scored.map(|(&token, &logit)| TokenLogit { token, logit }));
-        }
-        true
-    }
-}
-
-impl Check {
-    /// Compares the scans of some rows with their exact scores, which are in the rows of `exact` from `first` on.
-    fn compare(
-        &mut self,
-        cx: &Compute,
-        table: &FloatTable,
-        queries: ScanQueries<'_>,
-        (exact, first): (&mut Logits, usize),
-    ) -> Result<(), Difference> {
-        let rows = queries.hidden.len() / table.cols();
-        let [exact_row, found_row, sorted] = &mut self.rows;
-        for (name, scan, counts) in &self.scans {
-            self.found.resize(rows);
-            let context = ScanContext { cx, table, counts };
-            scan.score(context, queries, (&mut self.found, 0), &mut self.scratch);
-            for row in 0..rows {
-                counts.checked.add(1);
-                let query = queries.rows.row(row);
-                exact_row.copy_from_slice(exact.row(first + row));
-                query.forbid(exact_row);
-                let found = match (query.scoring, query.draw) {
-                    (Scoring::Draw, Some(draw)) => {
-                        let found = draw.token(self.found.row_mut(row), &mut self.kept);
-                        let exact = draw.token(LogitsRow::All(exact_row), &mut self.kept);
-                        draw_difference(name, found, exact)
-                    }
-                    (Scoring::Top(k), _) => {
-                        self.found.fill_row(row, found_row);
-                        query.forbid(found_row);
-                        difference(name, k, found_row, exact_row, sorted)
-                    }
-                    (Scoring::Draw | Scoring::All, _) => None,
-                };
-                if let Some(found) = found {
-                    return Err(found.shifted(row));
-                }
             }
         }
         Ok(())

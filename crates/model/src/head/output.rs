@@ -27,7 +27,7 @@ impl OutputHead {
         assert!(Self::supports(table, mode), "head mode {mode} of a ternary head");
         match table {
             Table::Float(table) => Self::Float(Box::new(Head::new(cx, network, table, mode))),
-            Table::Ternary(matrix) => Self::Ternary(TernaryHead::new(matrix)),
+            Table::Ternary(matrix) => Self::Ternary(TernaryHead::new(matrix, network.activations)),
         }
     }
 

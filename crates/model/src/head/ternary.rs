@@ -1,12 +1,13 @@
 //! An output head of trits, multiplied by the kernels of the projections.
 //!
-//! No copy of the table is made. A hidden state is quantized twice, as in the scan of a float table:
-//! its int8 codes, and those of what they leave of it. The two products are added, so the codes cost a
-//! logit about 2^-15 of its size, and a step of one token still reads the table once.
+//! No copy of the table is made. A hidden state is quantized to sixteen bits, two rows of int8 codes whose
+//! products are added, so the codes cost a logit about 2^-15 of its size, and a step of one token still reads
+//! the table once. In a model without codes, the head has none either.
 
-use wf_kernels::{QuantBatch, TernaryMatrix, multiply};
+use wf_core::ActivationCodes;
+use wf_kernels::{TernaryMatrix, multiply};
 
-use crate::codes::add_pairs;
+use crate::codes::InputCodes;
 use crate::compute::Compute;
 
 /// Maximum number of hidden states multiplied at once, which bounds the size of the buffers.
@@ -14,19 +15,17 @@ const STATES_AT_ONCE: usize = 16;
 
 /// The buffers of a ternary output head.
 pub(crate) struct TernaryHead {
-    codes: QuantBatch,
-    errors: Vec<f32>,
-    /// Products of the codes of each state, and of those of the rest.
-    products: Vec<f32>,
+    codes: InputCodes,
 }
 
 impl TernaryHead {
-    pub(crate) fn new(table: &TernaryMatrix) -> Self {
-        Self {
-            codes: QuantBatch::new(2 * STATES_AT_ONCE, table.cols()),
-            errors: vec![0.0; STATES_AT_ONCE * table.cols()],
-            products: vec![0.0; 2 * STATES_AT_ONCE * table.rows()],
-        }
+    /// Creates the head of a model with these `activations`.
+    pub(crate) fn new(table: &TernaryMatrix, activations: ActivationCodes) -> Self {
+        let activations = match activations {
+            ActivationCodes::F32 => ActivationCodes::F32,
+            _ => ActivationCodes::Int16,
+        };
+        Self { codes: InputCodes::new(activations, STATES_AT_ONCE, table.cols()) }
     }
 
     /// Computes the logits of the rows of `hidden`.
@@ -40,11 +39,8 @@ impl TernaryHead {
         let (rows, cols) = (table.rows(), table.cols());
         let parts = hidden.chunks(STATES_AT_ONCE * cols).zip(out.chunks_mut(STATES_AT_ONCE * rows));
         for (hidden, out) in parts {
-            let errors = &mut self.errors[..hidden.len()];
-            self.codes.quantize_twice(cx.kernel, &cx.pool, hidden, errors, cols);
-            let products = &mut self.products[..2 * out.len()];
-            multiply(cx.kernel, &cx.pool, table, &self.codes, products);
-            add_pairs(cx, products, rows, out);
+            self.codes.quantize(cx, hidden, cols);
+            multiply(cx.kernel, &cx.pool, table, self.codes.batch(), out);
         }
     }
 }

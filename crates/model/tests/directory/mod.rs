@@ -12,11 +12,13 @@ pub(crate) struct Checkpoint {
     pub(crate) name: fn(TensorName) -> String,
     /// Number that the network adds to the weights of norms.
     pub(crate) norm_addend: f32,
+    /// Type of all tensors, which represents their values exactly.
+    pub(crate) float: FloatEncoding,
 }
 
 /// Checkpoints of most families.
 pub(crate) const USUAL: Checkpoint =
-    Checkpoint { name: TensorName::hugging_face, norm_addend: 0.0 };
+    Checkpoint { name: TensorName::hugging_face, norm_addend: 0.0, float: FloatEncoding::F32 };
 
 /// Writes the tensors of the model recorded at `path` as floats under the names, and with the configuration,
 /// that `transformers` saved.
@@ -33,7 +35,7 @@ pub(crate) fn float_directory(
     for tensor in &all {
         let source = (checkpoint.name)(*tensor);
         let shape = saved.remove(&source).unwrap_or_else(|| panic!("{source} is not saved"));
-        writer.declare(&source, &shape, FloatEncoding::F32).unwrap();
+        writer.declare(&source, &shape, checkpoint.float).unwrap();
     }
     assert!(saved.is_empty(), "other tensors are saved: {saved:?}");
     let weights = std::fs::File::create(folder.join("model.safetensors")).unwrap();
@@ -50,7 +52,7 @@ pub(crate) fn float_directory(
             values.iter_mut().for_each(|value| *value -= checkpoint.norm_addend);
         }
         let values = in_halves(file, tensor, values);
-        body.append(&encode_floats(FloatEncoding::F32, &values).unwrap()).unwrap();
+        body.append(&encode_floats(checkpoint.float, &values).unwrap()).unwrap();
     }
     body.finish().unwrap();
     std::fs::copy(path.with_extension("config.json"), folder.join("config.json")).unwrap();
@@ -61,7 +63,7 @@ fn in_halves(file: &ModelFile, tensor: TensorName, values: Vec<f32>) -> Vec<f32>
     let TensorName::Layer(layer, LayerTensor::Query | LayerTensor::Key) = tensor else {
         return values;
     };
-    let attention = file.network().layers[layer].attention();
+    let attention = file.network().layers[layer].attention().unwrap();
     if attention.rope.is_none_or(|rope| rope.pairs == RotaryPairs::Halves) {
         return values;
     }

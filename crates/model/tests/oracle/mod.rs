@@ -100,7 +100,7 @@ impl<'a> Oracle<'a> {
 
     #[expect(clippy::disallowed_methods, reason = "an oracle needs no equal bits")]
     fn rotate(&self, x: &mut [f64], rows: usize) {
-        let attention = self.file.network().layers[0].attention();
+        let attention = self.file.network().layers[0].attention().unwrap();
         let (half, theta) = (attention.head_dim / 2, attention.rope.unwrap().theta);
         let row_len = x.len() / rows;
         for (position, row) in x.chunks_exact_mut(row_len).enumerate() {
@@ -118,7 +118,7 @@ impl<'a> Oracle<'a> {
 
     #[expect(clippy::disallowed_methods, reason = "an oracle needs no equal bits")]
     fn attend(&self, query: &[f64], key: &[f64], value: &[f64], rows: usize) -> Vec<f64> {
-        let attention = self.file.network().layers[0].attention();
+        let attention = self.file.network().layers[0].attention().unwrap();
         let dim = attention.head_dim;
         let mut out = Vec::new();
         for row in 0..rows {

@@ -2,7 +2,7 @@
 
 #[path = "../reference/mod.rs"]
 #[expect(dead_code, reason = "other tests read other types")]
-mod reference;
+pub(crate) mod reference;
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use wf_model::{
 };
 
 /// Pages that a model needs for [`logits`].
-const PAGES: usize = 16;
+const PAGES: usize = 24;
 
 pub(crate) fn open(path: &Path) -> ModelFile {
     ModelFile::open(path, &OpenOptions::default()).unwrap_or_else(|e| panic!("{e}"))
@@ -82,7 +82,44 @@ pub(crate) fn differences(found: &[Vec<f32>], expected: &[Vec<f32>]) -> (f32, f3
     let pairs = found.iter().flatten().zip(expected.iter().flatten());
     let mut all: Vec<f32> = pairs.map(|(a, b)| (a - b).abs()).collect();
     all.sort_by(f32::total_cmp);
-    let squares: f32 = expected.iter().flatten().map(|logit| logit * logit).sum();
-    let size = (squares / all.len() as f32).sqrt();
+    let size = size(expected);
     (all[all.len() / 2] / size, all[all.len() - 1] / size)
+}
+
+/// Root mean square of logits.
+fn size(logits: &[Vec<f32>]) -> f32 {
+    let squares: f32 = logits.iter().flatten().map(|logit| logit * logit).sum();
+    (squares / logits.iter().flatten().count() as f32).sqrt()
+}
+
+fn best(row: &[f32]) -> usize {
+    (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap()
+}
+
+/// Checks that the best token is the one expected wherever it exceeds the second best by more than codes of
+/// activations explain: for eight bits at some positions, otherwise at most.
+#[track_caller]
+pub(crate) fn assert_best_tokens(
+    case: &str,
+    found: &[Vec<f32>],
+    expected: &[Vec<f32>],
+    codes: ActivationCodes,
+) {
+    let (explained, min_share) = match codes {
+        ActivationCodes::F32 => (1e-4, 0.9),
+        ActivationCodes::Int16 => (2e-3, 0.9),
+        ActivationCodes::Int8 | ActivationCodes::Int8Group => (0.2, 0.1),
+    };
+    let (explained, mut sure) = (explained * size(expected), 0);
+    for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let top = best(expected);
+        let others = (0..expected.len()).filter(|&token| token != top);
+        let margin = others.map(|t| expected[top] - expected[t]).fold(f32::MAX, f32::min);
+        if margin > explained {
+            sure += 1;
+            assert_eq!(best(found), top, "{case}, {codes}: row {at}, margin {margin}");
+        }
+    }
+    let share = sure as f32 / expected.len() as f32;
+    assert!(share >= min_share, "{case}, {codes}: only {sure} margins exceed {explained}");
 }
