@@ -3,7 +3,8 @@
 //! Pure bookkeeping over the sequences of one moment. Each caller may run its part of the sequences and use its
 //! part of the pages, whatever others hold: for the first, the limit on running sequences is exceeded (a step
 //! still computes no more than that many); for the second, sequences beyond the part of their caller are
-//! preempted. Within a caller the same holds for its requests, except that pages are never taken for them.
+//! preempted. Within a caller the same holds for its requests, except that pages are never taken for them: a request
+//! without a running sequence starts while the limit is exceeded at most twofold, or eightfold if most pages are free.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,8 @@ pub(crate) struct Member {
     pub(crate) quota: Option<Quota>,
     /// True if it lacked pages for so long that it comes before all others.
     pub(crate) is_overdue: bool,
+    /// True if it follows a grammar, whose states take megabytes beside its pages.
+    pub(crate) has_grammar: bool,
 }
 
 /// Limit on the pages of all running sequences of a caller.
@@ -37,6 +40,12 @@ pub(crate) struct Shared {
     pub(crate) sequences: usize,
     pub(crate) pages: usize,
 }
+
+/// Multiples of its part that a caller may run, if each sequence is the first of its request: so that many requests take
+/// turns instead of waiting for each other's end. The larger one holds while half of the pages stay free, because
+/// sequences that run out of pages while they grow are computed again, and not for grammars.
+const MAX_SHARES: usize = 2;
+const MAX_SHARES_WITH_FREE_PAGES: usize = 8;
 
 /// Order in which sequences keep their pages: the last one is preempted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,10 +102,19 @@ impl Census {
         let own = self.count(|other| other.origin.party() == party);
         let part = (self.shared.sequences / self.callers).max(1);
         let is_first = || self.count(|other| other.origin == member.origin) == 0;
+        let shares = || match !member.has_grammar && self.leaves_half_of_the_pages(member) {
+            true => MAX_SHARES_WITH_FREE_PAGES,
+            false => MAX_SHARES,
+        };
         let has_place = self.running.len() < self.shared.sequences
             || own < part
-            || (own < 2 * part && is_first());
+            || (is_first() && own < shares() * part);
         has_place && member.quota.is_none_or(|quota| self.is_within(quota, party))
+    }
+
+    fn leaves_half_of_the_pages(&self, member: &Member) -> bool {
+        let used: usize = self.running.iter().map(|member| member.pages).sum();
+        2 * (used + member.pages) <= self.shared.pages
     }
 
     /// Returns `true` if the running sequences of a caller leave room for one more. Nothing is taken back from a
@@ -164,7 +182,7 @@ mod tests {
     fn member(caller: u64, request: u64, arrival: u64) -> Member {
         let origin = Origin { caller, request, tier: 0 };
         let rank = Rank::new(0, arrival);
-        Member { origin, rank, pages: 1, quota: None, is_overdue: false }
+        Member { origin, rank, pages: 1, quota: None, is_overdue: false, has_grammar: false }
     }
 
     /// Admits until nobody has a place. Returns the arrivals in order.
@@ -194,6 +212,25 @@ mod tests {
         // The same for another request of one caller: it gets one place.
         let waiting = vec![member(1, 1, 4), member(1, 2, 5), member(1, 2, 6)];
         assert_eq!(admit_all(&mut Census::new(SHARED, running, waiting)), [5]);
+    }
+
+    #[test]
+    fn requests_of_one_caller_take_turns_instead_of_waiting() {
+        let requests = |pages| (0..100).map(move |at| Member { pages, ..member(1, at, at) });
+        let admitted = |pages, running: Vec<Member>| {
+            let waiting = requests(pages).skip(running.len()).collect();
+            admit_all(&mut Census::new(SHARED, running, waiting)).len()
+        };
+        assert_eq!(admitted(1, Vec::new()), 32, "eight times the places");
+        assert_eq!(admitted(2, Vec::new()), 25, "half of the pages");
+        assert_eq!(admitted(20, Vec::new()), 8, "twice the places, if pages are few");
+        let grammars = requests(1).map(|member| Member { has_grammar: true, ..member });
+        let mut census = Census::new(SHARED, Vec::new(), grammars.collect());
+        assert_eq!(admit_all(&mut census).len(), 8, "twice the places, if states are large");
+        // Further sequences of a request wait for a place.
+        let running: Vec<_> = (0..4).map(|at| member(1, 1, at)).collect();
+        let waiting = vec![member(1, 1, 4), member(1, 2, 5), member(1, 2, 6), member(1, 3, 7)];
+        assert_eq!(admit_all(&mut Census::new(SHARED, running, waiting)), [5, 7]);
     }
 
     #[test]

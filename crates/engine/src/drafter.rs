@@ -6,10 +6,11 @@
 //! shorter context, an unknown token) means fewer draft tokens and nothing else.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wf_model::{DrawQuery, Forward, Logits, LogitsRow, PAGE_LEN, Segment, TokenId};
 
+use crate::clock;
 use crate::prefix::Tree;
 use crate::sample::Sampler;
 use crate::schedule::Rank;
@@ -61,7 +62,7 @@ struct TurnPlan {
 impl Drafter {
     pub(crate) fn new(model: Box<dyn Forward>, vocab_len: usize) -> Self {
         Self {
-            store: PageStore::new(model.pages()),
+            store: PageStore::new(model.pages(), 0),
             logits: Logits::new(model.network().vocab_len),
             readers: BTreeMap::new(),
             context_len: model.info().context_len.min(model.pages() * PAGE_LEN),
@@ -83,7 +84,7 @@ impl Drafter {
         self.pass(
             turns.iter_mut().filter(|turn| turn.request.len > 0 || self.lags(turn)).collect(),
         );
-        let started = Instant::now();
+        let started = clock::now();
         self.passes = 0;
         loop {
             let open: Vec<_> = turns.iter_mut().filter(|turn| turn.continues()).collect();
@@ -93,7 +94,7 @@ impl Drafter {
             self.pass(open);
             self.passes += 1;
         }
-        self.time = started.elapsed();
+        self.time = clock::now() - started;
         let drafted = turns.into_iter().filter(|turn| !turn.draft.is_empty());
         drafted.map(|turn| (turn.request.rank, turn.draft)).collect()
     }
@@ -101,7 +102,7 @@ impl Drafter {
     /// Discards all K/V after a step has panicked.
     pub(crate) fn reset(&mut self) {
         self.readers.clear();
-        self.store = PageStore::new(self.model.pages());
+        self.store = PageStore::new(self.model.pages(), 0);
     }
 
     fn release_all_but(&mut self, requests: &[DraftRequest<'_>]) {

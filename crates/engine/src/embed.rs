@@ -6,8 +6,8 @@
 use wf_model::Pooling;
 
 use crate::error::FrontendError;
+use crate::events::Events;
 use crate::frontend::Frontend;
-use crate::handle::Events;
 use crate::output::FinishReason;
 use crate::request::{EmbeddingRequest, Event};
 

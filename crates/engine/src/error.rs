@@ -14,6 +14,12 @@ pub enum FrontendError {
     /// The model has no chat template.
     #[error("this model has no chat template: use a raw prompt instead")]
     NoTemplate,
+    /// The request demands or limits thinking, and the model does not think.
+    #[error("thinking cannot be turned on or limited: {}", why_no_thinking(.is_chat))]
+    NoThinking {
+        /// The prompt is a conversation.
+        is_chat: bool,
+    },
     /// The engine rejected the request.
     #[error(transparent)]
     Request(#[from] RequestError),
@@ -32,6 +38,13 @@ pub enum FrontendError {
     /// The engine thread ended.
     #[error("the engine stopped before the request was finished")]
     EngineStopped,
+}
+
+fn why_no_thinking(is_chat: &bool) -> &'static str {
+    match is_chat {
+        true => "the chat template of this model does not declare it",
+        false => "the prompt is not a conversation",
+    }
 }
 
 impl FinishReason {

@@ -296,14 +296,16 @@ impl Caller {
     fn spend(&mut self, whole: Capacity, overdraft: Overdraft, step: &mut Step<'_>) -> usize {
         let (mut turn, before) = (whole, step.left.rows);
         let claims = step.claims;
-        // Each claim gets its part: whoever decodes, and prompts that are short enough to be computed whole.
+        // Each claim gets its part: whoever decodes, and prompts that are short enough to be computed whole. With more
+        // claims than places, other prompts too: those who decode would take the places of every step.
+        let is_crowded = self.claims.len() > turn.sequences;
         self.claims.sort_by_key(|claim| {
             let Rank { priority, arrival } = claims[claim.at].rank;
             (priority, claim.request.last_step, arrival)
         });
         for claim in &self.claims {
             let (part, demand) = (claim.part(whole), claims[claim.at].demand);
-            if !demand.is_prefill || demand.tokens <= part {
+            if !demand.is_prefill || demand.tokens <= part || is_crowded {
                 step.raise(claim.at, part, &mut turn);
             }
         }

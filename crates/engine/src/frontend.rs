@@ -6,16 +6,17 @@ use std::time::Instant;
 
 use wf_core::SamplingParams;
 use wf_model::TokenId;
-use wf_text::Tokenizer;
+use wf_text::{ThinkingStart, Tokenizer};
 
 use crate::error::FrontendError;
 use crate::generation_request::GenerationRequest;
 use crate::grammar::{Grammar, GrammarError, GrammarSource, Grammars};
 use crate::handle::EngineHandle;
-use crate::model_text::ModelText;
+use crate::model_text::{ChatOptions, ModelText, PromptInput};
 use crate::output::Limits;
 use crate::request::Request;
 use crate::text_stream::{StreamOptions, TextStream};
+use crate::thinking::Thinking;
 
 /// A model's text side together with its engine.
 #[derive(Clone)]
@@ -47,6 +48,11 @@ impl Frontend {
         &self.engine
     }
 
+    /// Waits until the engine has ended and its memory is free, which is when the last copy of this is gone.
+    pub fn close(self) {
+        self.engine.close();
+    }
+
     /// Returns the maximum number of tokens of prompt and completion.
     pub fn context_len(&self) -> usize {
         self.engine.context_len()
@@ -64,8 +70,20 @@ impl Frontend {
 
     /// Starts a completion.
     pub fn generate(&self, request: GenerationRequest) -> Result<TextStream, FrontendError> {
-        let prompt = self.text.prompt_ids(&request.input)?;
-        self.generate_from(prompt, request)
+        let limited = request.max_thinking_tokens.is_some();
+        if limited || request.enable_thinking == Some(true) {
+            let is_chat = matches!(request.input, PromptInput::Chat(_));
+            if !(is_chat && self.text.can_think()) {
+                return Err(FrontendError::NoThinking { is_chat });
+            }
+        }
+        let options = ChatOptions {
+            thinking: request.enable_thinking,
+            opens_thinking: limited || request.grammar.is_some(),
+            ..ChatOptions::default()
+        };
+        let turn = self.text.turn(&request.input, &options)?;
+        self.generate_from(turn.prompt, GenerationRequest { thinking: turn.thinking, ..request })
     }
 
     /// Starts a completion of an encoded prompt. The input of `request` is ignored.
@@ -79,13 +97,25 @@ impl Frontend {
         if !request.ignore_eos {
             stop_tokens.extend(&self.text.end_tokens);
         }
+        let mut visible_specials = request.visible_specials;
+        if request.thinking.is_some() {
+            visible_specials.extend(self.text.thinking_tokens());
+        }
+        // Otherwise the engine need not know where thinking ends.
+        let is_followed = request.grammar.is_some() || request.max_thinking_tokens.is_some();
+        let is_open = request.thinking == Some(ThinkingStart::Open);
+        let thinking = (is_open && is_followed).then(|| Thinking {
+            end: self.text.thinking_end(),
+            max_tokens: request.max_thinking_tokens,
+        });
         let options = StreamOptions {
             prompt: prompt.clone(),
             seed,
             stop: request.stop,
             stop_tokens: stop_tokens.clone(),
             include_specials: request.include_specials,
-            visible_specials: request.visible_specials,
+            visible_specials,
+            thinking: request.thinking,
             is_left_to_right: request.decode.is_left_to_right(),
         };
         let submitted = Instant::now();
@@ -93,6 +123,7 @@ impl Frontend {
             prompt,
             sampling: SamplingParams { seed, ..request.sampling },
             grammar: request.grammar,
+            thinking,
             decode: request.decode,
             limits: Limits {
                 max_tokens: request.max_tokens.unwrap_or(usize::MAX),

@@ -47,7 +47,8 @@ pub(crate) struct Generation {
 impl Generation {
     pub(crate) fn new(request: Request, decoder: Box<dyn Decoder>) -> Self {
         let mut sampler = Sampler::new(request.sampling, &request.limits, &request.prompt)
-            .with_grammar(request.grammar.as_ref());
+            .with_grammar(request.grammar.as_ref())
+            .with_thinking(request.thinking);
         sampler.logprobs = request.logprobs;
         Self {
             decoder,

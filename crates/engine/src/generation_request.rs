@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use wf_core::SamplingParams;
 use wf_model::TokenId;
+use wf_text::ThinkingStart;
 
 use crate::decode::DecodeMode;
 use crate::grammar::Grammar;
@@ -21,6 +22,14 @@ pub struct GenerationRequest {
     pub seed: Option<u64>,
     /// Grammar that constrains the completion.
     pub grammar: Option<Grammar>,
+    /// Separates thinking from the answer in a completion that begins here. Stop strings and the grammar are those of
+    /// the answer. Set for conversations, if the template declares thinking.
+    pub thinking: Option<ThinkingStart>,
+    /// Turns the thinking of a conversation on or off; up to the template if absent. The encoded prompt of
+    /// [`generate_from`](crate::Frontend::generate_from) has decided it already.
+    pub enable_thinking: Option<bool>,
+    /// Maximum number of tokens of thinking that the prompt has opened; then the answer begins.
+    pub max_thinking_tokens: Option<usize>,
     /// Includes special tokens in the text.
     pub include_specials: bool,
     /// Special tokens that are always part of the text.

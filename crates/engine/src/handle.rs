@@ -1,39 +1,23 @@
 //! Handle of the engine thread: submits requests and returns their events.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use wf_model::{BlockDiffusion, Forward, PAGE_LEN, Pooling};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use wf_model::{Forward, PAGE_LEN, Pooling};
 
 use crate::decode::{Capabilities, DecodeMode, UnsupportedMode};
+use crate::disk::{Counters, DiskCache, DiskStats};
+use crate::events::{Events, channel};
+use crate::options::EngineOptions;
+use crate::parameters;
 use crate::pooling::Pooler;
 use crate::queue::Queue;
-use crate::request::{EmbeddingRequest, Event, Request, RequestError};
+use crate::request::{EmbeddingRequest, Request, RequestError};
 use crate::run::{Engine, Message};
 use crate::sequence::{Sequence, Submission};
 use crate::stats::{Stats, StatsSnapshot};
-
-/// Options of an engine.
-#[derive(Clone, Copy, Debug)]
-pub struct EngineOptions {
-    /// Maximum number of sequences of a step; others wait.
-    pub max_running: usize,
-    /// Maximum number of waiting requests; more are rejected.
-    pub max_waiting: usize,
-    /// Maximum number of tokens of prompt and completion; limited by the model and its pages if absent.
-    pub context_len: Option<usize>,
-    /// Block layout, if not the one of the model's file.
-    pub blocks: Option<BlockDiffusion>,
-}
-
-impl Default for EngineOptions {
-    fn default() -> Self {
-        Self { max_running: 16, max_waiting: 512, context_len: None, blocks: None }
-    }
-}
 
 /// Cloneable handle of the engine thread, which ends when the last handle is dropped.
 #[derive(Clone)]
@@ -42,39 +26,21 @@ pub struct EngineHandle {
     context_len: usize,
     vocab_len: usize,
     hidden_len: usize,
+    parameters: u64,
     capabilities: Capabilities,
     pages: usize,
     queue: Arc<Queue>,
     stats: Arc<Stats>,
+    /// Counters of the prefix cache on disk, if there is one.
+    disk: Option<Arc<Counters>>,
     arrivals: Arc<AtomicU64>,
+    /// Taken by the one who waits for its end.
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl std::fmt::Debug for EngineHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EngineHandle").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
-
-/// Events of a request. Dropping it cancels the request within one step.
-pub struct Events {
-    receiver: UnboundedReceiver<(Instant, Event)>,
-}
-
-impl Events {
-    /// Blocks until the next event. Returns `None` after `Done`, or if the engine died.
-    pub fn next_blocking(&mut self) -> Option<Event> {
-        self.next_with_time().map(|(_, event)| event)
-    }
-
-    /// Waits for the next event and the time it happened. Returns `None` after `Done`, or if the engine died.
-    pub async fn next(&mut self) -> Option<(Instant, Event)> {
-        self.receiver.recv().await
-    }
-
-    /// Blocks until the next event and returns the time it happened, which may lie in the past if the
-    /// reader is late. Returns `None` after `Done`, or if the engine died.
-    pub fn next_with_time(&mut self) -> Option<(Instant, Event)> {
-        self.receiver.blocking_recv()
     }
 }
 
@@ -90,6 +56,41 @@ impl EngineHandle {
         draft: Option<Box<dyn Forward>>,
         options: EngineOptions,
     ) -> std::io::Result<Self> {
+        Self::start_with_disk(model, draft, None, options)
+    }
+
+    /// Starts an engine thread that keeps pages on disk.
+    pub(crate) fn start_with_disk(
+        model: impl Forward + 'static,
+        draft: Option<Box<dyn Forward>>,
+        disk: Option<DiskCache>,
+        options: EngineOptions,
+    ) -> std::io::Result<Self> {
+        let (mut handle, mut engine) = Self::create(model, draft, options);
+        if let Some(disk) = disk {
+            handle.disk = Some(disk.counters());
+            engine.keep_pages(disk);
+        }
+        let thread = thread::Builder::new().name("wf-engine".into());
+        let thread = thread.spawn(move || engine.run())?;
+        Ok(Self { thread: Arc::new(Mutex::new(Some(thread))), ..handle })
+    }
+
+    /// Gives this handle up and waits until the engine has ended, and its memory is free. It ends with the last
+    /// of its handles.
+    pub fn close(self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(self);
+        // A panic of the engine has been reported when it happened.
+        let _ = thread.map(JoinHandle::join);
+    }
+
+    /// Creates an engine that does not run yet.
+    pub(crate) fn create<F: Forward>(
+        model: F,
+        draft: Option<Box<dyn Forward>>,
+        options: EngineOptions,
+    ) -> (Self, Engine<F>) {
         let (inbox, receiver) = unbounded_channel();
         let (network, info) = (model.network(), model.info());
         let context_len = info.context_len.min(model.pages() * PAGE_LEN);
@@ -98,20 +99,24 @@ impl EngineHandle {
             context_len: options.context_len.map_or(context_len, |len| len.min(context_len)),
             vocab_len: network.vocab_len,
             hidden_len: network.hidden_len,
+            parameters: parameters::count(network),
             capabilities: Capabilities {
                 blocks: options.blocks.or(info.block_diffusion),
                 draft_model: draft.is_some(),
                 max_batch_tokens: model.max_batch_tokens(),
+                recurrent: network.is_recurrent(),
             },
             pages: model.pages(),
             queue: Arc::new(Queue::new(options.max_waiting)),
             stats: Arc::new(Stats::new(model.pages())),
+            disk: None,
             arrivals: Arc::default(),
+            thread: Arc::default(),
         };
         let stats = Arc::clone(&handle.stats);
-        let engine = Engine::new(model, draft, receiver, options.max_running, stats);
-        thread::Builder::new().name("wf-engine".into()).spawn(move || engine.run())?;
-        Ok(handle)
+        let inbox = (handle.inbox.downgrade(), receiver);
+        let engine = Engine::new(model, draft, inbox, options.max_running, stats);
+        (handle, engine)
     }
 
     /// Returns the size of the vocabulary.
@@ -122,6 +127,11 @@ impl EngineHandle {
     /// Returns the length of a hidden state.
     pub fn hidden_len(&self) -> usize {
         self.hidden_len
+    }
+
+    /// Returns the number of parameters of the model.
+    pub fn parameters(&self) -> u64 {
+        self.parameters
     }
 
     /// Returns the capabilities of the model.
@@ -195,20 +205,21 @@ impl EngineHandle {
     ) -> Result<Events, RequestError> {
         let full = || RequestError::QueueFull { waiting: self.queue.len() };
         let place = self.queue.enter(caller).ok_or_else(full)?;
-        let (events, receiver) = unbounded_channel();
+        let (events, reader) = channel();
         let arrival = self.arrivals.fetch_add(1, Ordering::Relaxed);
         let sequence = sequence(Submission { arrival, place, events });
         let sent = self.inbox.send(Message::Run(Box::new(sequence)));
         sent.map_err(|_| RequestError::EngineStopped)?;
-        Ok(Events { receiver })
+        Ok(reader)
     }
 
     /// Returns a snapshot of the engine's counters.
     pub fn stats(&self) -> StatsSnapshot {
-        StatsSnapshot { waiting: self.queue.len(), ..*self.stats.lock() }
+        let disk = self.disk.as_ref().map_or_else(DiskStats::default, |disk| disk.snapshot());
+        StatsSnapshot { waiting: self.queue.len(), disk, ..*self.stats.lock() }
     }
 
-    /// Evicts the prefix cache before the next step.
+    /// Evicts the prefix cache, also that on disk, before the next step.
     pub fn flush_cache(&self) {
         // A stopped engine caches nothing.
         let _ = self.inbox.send(Message::FlushCache);

@@ -12,10 +12,13 @@
 
 mod admission;
 mod block_overrides;
+mod clock;
 pub mod decode;
+mod disk;
 mod drafter;
 mod embed;
 mod error;
+mod events;
 mod fair;
 mod frontend;
 mod generation;
@@ -26,7 +29,9 @@ mod load;
 mod logits;
 mod model_text;
 mod open;
+mod options;
 mod output;
+mod parameters;
 mod pooling;
 mod prefix;
 mod queue;
@@ -39,32 +44,41 @@ mod schedule;
 mod sequence;
 mod stats;
 mod store;
+mod task;
 mod text_stream;
+mod thinking;
+mod token_pattern;
 
 pub use block_overrides::BlockOverrides;
 pub use decode::{
     Capabilities, DecodeMode, DecodeSettings, DiffusionParams, DraftParams, MODES, ModeInfo,
     Setting, SettingKind, UnmaskRule, UnsupportedMode,
 };
+pub use disk::DiskStats;
 pub use embed::Embedding;
 pub use error::{FrontendError, OpenError};
+pub use events::Events;
 pub use frontend::{Frontend, random_seed};
 pub use generation_request::GenerationRequest;
 pub use grammar::{
     CallGrammar, Grammar, GrammarError, GrammarSource, Grammars, Literal, NoCall, ToolCallGrammar,
 };
-pub use handle::{EngineHandle, EngineOptions, Events};
-pub use load::{KvCapacity, ModelSource, RunOptions, compute, load_model};
-pub use model_text::{ChatOptions, ModelText, PromptInput, read_text};
+pub use handle::EngineHandle;
+pub use load::{KvCapacity, ModelSource, RunOptions, compute, load_model, state_count};
+pub use model_text::{ChatOptions, ChatTurn, ModelText, PromptInput, read_text};
 pub use open::{OpenedModel, open_model, open_with_draft};
+pub use options::{DiskCacheOptions, EngineOptions};
 pub use output::{DecodeStats, FinishReason, Limits, Logprobs, SampledToken};
 pub use request::{EmbeddingRequest, Event, Request, RequestError};
 pub use sample::{Sampler, required_logits};
 pub use schedule::Origin;
 pub use stats::StatsSnapshot;
 pub use text_stream::{Finish, StopCause, TextEvent, TextStream, Timings};
+pub use thinking::{Thinking, ThinkingEnd};
+pub use token_pattern::TokenPattern;
 pub use wf_core::{SamplingError, SamplingParams};
-pub use wf_model::{Pooling, TokenId};
+pub use wf_model::{PAGE_LEN, Pooling, TokenId};
+pub use wf_text::ThinkingStart;
 
 /// Version of the arithmetic. Outputs change only with it; the golden hashes of the kernels' tests enforce
 /// that.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use wf_core::{ActivationCodes, Network};
+use wf_core::{ActivationCodes, AttentionMode, Network};
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
     Compute, CpuList, HeadMode, Isa, KvDtype, KvPool, Layout, LoadError, LoadProgress, Model,
@@ -12,6 +12,7 @@ use wf_model::{
 use crate::block_overrides::BlockOverrides;
 use crate::error::OpenError;
 use crate::model_text::file_name;
+use crate::options::DiskCacheOptions;
 
 /// Location of a model.
 #[derive(Clone, Debug)]
@@ -54,12 +55,16 @@ pub struct RunOptions {
     pub isa: Option<Isa>,
     /// Number of threads, including the caller's.
     pub threads: usize,
+    /// Threads that another model runs on, to be shared with it; new ones if absent.
+    pub compute: Option<Compute>,
     /// CPU of each thread; chosen by the system if absent.
     pub cpus: Option<CpuList>,
     /// Layout of trits in memory; the faster one on this machine if absent.
     pub layout: Option<Layout>,
     /// Type of K and V in the cache.
     pub kv: KvDtype,
+    /// Positions that attention reads.
+    pub attention: AttentionMode,
     /// Codes of the inputs of ternary products; those the model was made for if absent.
     pub activations: Option<ActivationCodes>,
     /// Maximum number of tokens of prompt and completion; the model's own limit if absent.
@@ -78,6 +83,8 @@ pub struct RunOptions {
     pub max_waiting: usize,
     /// Computes the digest of the model's bytes.
     pub digest: bool,
+    /// Keeps full K/V pages on disk, for later processes.
+    pub disk_cache: Option<DiskCacheOptions>,
 }
 
 impl Default for RunOptions {
@@ -88,9 +95,11 @@ impl Default for RunOptions {
             open: OpenOptions::default(),
             isa: None,
             threads: 1,
+            compute: None,
             cpus: None,
             layout: None,
             kv: KvDtype::default(),
+            attention: AttentionMode::Dense,
             activations: None,
             context_len: None,
             max_batch_tokens: 256,
@@ -100,6 +109,7 @@ impl Default for RunOptions {
             max_running: 16,
             max_waiting: 512,
             digest: false,
+            disk_cache: None,
         }
     }
 }
@@ -127,7 +137,7 @@ impl Default for KvCapacity {
 
 /// Returns the compute resources that `options` select, with `threads` threads.
 pub fn compute(options: &RunOptions, threads: usize) -> Result<Compute, OpenError> {
-    let compute = Compute::chosen(options.isa, threads, options.cpus.clone()).map_err(|isa| {
+    let compute = Compute::chosen(options.isa, threads, options.cpus.as_ref()).map_err(|isa| {
         let names: Vec<_> = Compute::supported().map(|isa| isa.to_string()).collect();
         let reason = unavailable_reason(isa).unwrap_or("this CPU does not have it");
         OpenError::Model(format!(
@@ -154,8 +164,13 @@ pub fn load_model(
             "context length is {context_len}: must be between 2 and {max} tokens for this model"
         )));
     }
-    let pages = page_count(file.network(), options, context_len)?;
-    load_with(compute(options, options.threads)?, file, options, context_len, pages, progress)
+    let states = state_count(file.network(), options)?;
+    let pages = page_count(file.network(), options, context_len, states)?;
+    let compute = match &options.compute {
+        Some(shared) => shared.clone(),
+        None => compute(options, options.threads)?,
+    };
+    Ok(load_with(compute, file, options, context_len, pages, progress)?.with_states(states))
 }
 
 /// Loads a network onto given compute resources, with `pages` K/V pages for contexts of `context_len`.
@@ -177,9 +192,45 @@ pub(crate) fn load_with(
         context_len: Some(context_len),
         activations: options.activations,
     };
-    Model::load(file, compute, model_options, progress).map_err(|error| match error {
+    let model = Model::load(file, compute, model_options, progress);
+    let mut model = model.map_err(|error| match error {
         LoadError::File(error) => OpenError::File(error),
         error => OpenError::Model(format!("{}: {error}", file_name(file))),
+    })?;
+    model.set_attention(options.attention);
+    Ok(model)
+}
+
+/// States that a running sequence takes, on average: its own, and a snapshot for later prompts.
+const STATES_PER_SEQUENCE: usize = 2;
+
+/// Returns the number of states for a network with recurrent layers, which are part of its K/V memory: up to half
+/// of it, where it is limited. Other networks have none.
+pub fn state_count(network: &Network, options: &RunOptions) -> Result<usize, OpenError> {
+    let state = Model::state_bytes(network);
+    if state == 0 {
+        return Ok(0);
+    }
+    let wanted = options.max_running.saturating_mul(STATES_PER_SEQUENCE).max(1);
+    let states = match options.kv_capacity {
+        KvCapacity::Bytes(given) if given / 2 < state => {
+            return Err(OpenError::Model(format!(
+                "K/V memory is {given} bytes: must be at least {}, twice the state of a sequence",
+                state.saturating_mul(2)
+            )));
+        }
+        KvCapacity::Bytes(given) => wanted.min(given / 2 / state),
+        KvCapacity::Contexts { max_bytes, .. } => {
+            wanted.min(max_bytes.map_or(usize::MAX, |max| max / 2 / state)).max(1)
+        }
+    };
+    let reserved = Vec::<u8>::new().try_reserve_exact(states.saturating_mul(state));
+    reserved.map(|()| states).map_err(|_| {
+        OpenError::Model(format!(
+            "the states of {states} sequences need {} bytes, more than this machine can provide: run fewer \
+             requests at once",
+            states.saturating_mul(state)
+        ))
     })
 }
 
@@ -187,27 +238,36 @@ fn page_count(
     network: &Network,
     options: &RunOptions,
     context_len: usize,
+    states: usize,
 ) -> Result<usize, OpenError> {
-    let page = KvPool::size_bytes(network, options.kv, 1);
+    let page = KvPool::size_for_mode(network, options.kv, 1, options.attention);
+    let state_bytes = Model::state_bytes(network).saturating_mul(states);
+    let left = |bytes: usize| bytes.saturating_sub(state_bytes);
     let pages = match options.kv_capacity {
-        KvCapacity::Bytes(given) if given < page => {
+        KvCapacity::Bytes(given) if left(given) < page => {
             return Err(OpenError::Model(format!(
-                "K/V memory is {given} bytes: must be at least {page}, one page of {PAGE_LEN} tokens"
+                "K/V memory is {given} bytes: must be at least {}, one page of {PAGE_LEN} tokens",
+                page.saturating_add(state_bytes)
             )));
         }
-        KvCapacity::Bytes(given) => given / page,
+        KvCapacity::Bytes(given) => left(given) / page,
         KvCapacity::Contexts { count, max_bytes } => {
             let one = context_len.div_ceil(PAGE_LEN);
-            one.saturating_mul(count).min(max_bytes.map_or(usize::MAX, |max| max / page)).max(one)
+            let max = max_bytes.map_or(usize::MAX, |max| left(max) / page);
+            one.saturating_mul(count).min(max).max(one)
         }
     };
-    check_memory(network, options.kv, pages)?;
+    check_memory(network, options, pages)?;
     Ok(pages)
 }
 
 /// Checks that the system can provide the memory for that many pages.
-pub(crate) fn check_memory(network: &Network, kv: KvDtype, pages: usize) -> Result<(), OpenError> {
-    let size_bytes = KvPool::size_bytes(network, kv, pages);
+pub(crate) fn check_memory(
+    network: &Network,
+    options: &RunOptions,
+    pages: usize,
+) -> Result<(), OpenError> {
+    let size_bytes = KvPool::size_for_mode(network, options.kv, pages, options.attention);
     let reserved = Vec::<u8>::new().try_reserve_exact(size_bytes);
     reserved.map_err(|_| {
         OpenError::Model(format!(

@@ -1,11 +1,18 @@
 //! The text side of a model: everything between strings and token ids.
 
+use std::sync::{Arc, OnceLock};
+
 use serde_json::{Map, Value};
 use wf_formats::{ModelFile, TokenizerSource};
 use wf_model::{Pooling, TokenId};
-use wf_text::{ChatMessage, ChatTemplate, Prompt, RenderOptions, TextError, Tokenizer, ToolFormat};
+use wf_text::{
+    CLOSE_TAG, ChatMessage, ChatTemplate, OPEN_TAG, Prompt, RenderOptions, TextError,
+    ThinkingStart, Tokenizer, ToolFormat,
+};
 
 use crate::error::{FrontendError, OpenError};
+use crate::thinking::ThinkingEnd;
+use crate::token_pattern::TokenPattern;
 
 /// Tokenizer, chat template and special tokens of a model.
 pub struct ModelText {
@@ -25,6 +32,8 @@ pub struct ModelText {
     pub bos_text: Option<String>,
     /// Text of the end token.
     pub eos_text: Option<String>,
+    /// The end of thinking, built when it is first needed.
+    pub thinking_end: OnceLock<Arc<ThinkingEnd>>,
 }
 
 /// Input of a generation.
@@ -57,6 +66,20 @@ pub struct ChatOptions {
     pub tools: Vec<Value>,
     /// Additional variables of the template.
     pub extra: Map<String, Value>,
+    /// Turns thinking on or off; up to the template if absent.
+    pub thinking: Option<bool>,
+    /// Opens the thinking of a model that thinks, so that the place of its end is certain: a grammar and a limit of
+    /// thinking tokens need it.
+    pub opens_thinking: bool,
+}
+
+/// An encoded conversation.
+#[derive(Clone, Debug)]
+pub struct ChatTurn {
+    /// Token ids of the prompt.
+    pub prompt: Vec<TokenId>,
+    /// Place of the completion relative to thinking, if the template declares thinking.
+    pub thinking: Option<ThinkingStart>,
 }
 
 impl Default for ChatOptions {
@@ -66,9 +89,17 @@ impl Default for ChatOptions {
             continue_final: false,
             tools: Vec::new(),
             extra: Map::new(),
+            thinking: None,
+            opens_thinking: false,
         }
     }
 }
+
+/// Text that opens thinking, as models write it.
+const OPENING: &str = "<think>\n";
+
+/// Text that ends thinking, as models write it.
+const CLOSING: &str = "\n</think>\n\n";
 
 impl ModelText {
     /// Renders a conversation with the model's template.
@@ -81,6 +112,82 @@ impl ModelText {
         Ok(template.render_chat(messages, &self.render_options(options))?)
     }
 
+    /// Renders and encodes a conversation. Thinking is opened and closed as the options say, also where the template
+    /// does not know how.
+    pub fn chat_turn(
+        &self,
+        messages: &[ChatMessage],
+        options: &ChatOptions,
+    ) -> Result<ChatTurn, FrontendError> {
+        let mut prompt = self.chat_prompt(messages, options.clone())?;
+        let thinking = self.start_thinking(&mut prompt, messages, options);
+        Ok(ChatTurn { prompt: self.tokenizer.encode_prompt(&prompt), thinking })
+    }
+
+    /// Returns `true` if the template declares thinking.
+    pub fn can_think(&self) -> bool {
+        self.template.as_ref().is_some_and(ChatTemplate::declares_thinking)
+    }
+
+    /// Completes the end of a prompt. Returns the place of the completion relative to thinking.
+    fn start_thinking(
+        &self,
+        prompt: &mut Prompt,
+        messages: &[ChatMessage],
+        options: &ChatOptions,
+    ) -> Option<ThinkingStart> {
+        let template = self.template.as_ref().filter(|template| template.declares_thinking())?;
+        let continued = messages.last().filter(|_| options.continue_final);
+        if let Some(start) = continued.and_then(|message| start_inside(&message.content)) {
+            return Some(start);
+        }
+        if continued.is_none() && !options.add_generation_prompt {
+            return None;
+        }
+        let thinks = options.thinking == Some(true) || template.switches_thinking();
+        Some(match (start_after(prompt.text()), options.thinking) {
+            (ThinkingStart::Open, Some(false)) => {
+                prompt.push_str(CLOSING);
+                ThinkingStart::Answer
+            }
+            (ThinkingStart::MayOpen, Some(false)) if !template.switches_thinking() => {
+                prompt.push_str(OPENING);
+                prompt.push_str(CLOSING);
+                ThinkingStart::Answer
+            }
+            (ThinkingStart::MayOpen, Some(true) | None) if options.opens_thinking && thinks => {
+                prompt.push_str(OPENING);
+                ThinkingStart::Open
+            }
+            (start, _) => start,
+        })
+    }
+
+    /// Returns the end of thinking in token ids.
+    pub(crate) fn thinking_end(&self) -> Arc<ThinkingEnd> {
+        let end = self.thinking_end.get_or_init(|| {
+            let tags = self.thinking_tokens();
+            // The text does not show other special tokens.
+            let is_text = |id| !self.tokenizer.is_special(id) || tags.contains(&id);
+            let bytes = |id| self.tokenizer.token_bytes(id).filter(|_| is_text(id));
+            let tokens = (0..self.tokenizer.len() as TokenId).map(|id| bytes(id).unwrap_or(b""));
+            let tag = TokenPattern::new(CLOSE_TAG.as_bytes(), tokens);
+            let closing = self.tokenizer.encode_with_specials(CLOSING);
+            Arc::new(ThinkingEnd { tag, closing })
+        });
+        Arc::clone(end)
+    }
+
+    /// Returns the special tokens that are tags of thinking.
+    pub(crate) fn thinking_tokens(&self) -> Vec<TokenId> {
+        self.specials_among([OPEN_TAG, CLOSE_TAG].into_iter())
+    }
+
+    fn specials_among<'a>(&self, texts: impl Iterator<Item = &'a str>) -> Vec<TokenId> {
+        let ids = texts.filter_map(|text| self.tokenizer.id_of(text));
+        ids.filter(|&id| self.tokenizer.is_special(id)).collect()
+    }
+
     /// Returns the format in which the model writes tool calls.
     pub fn tool_format(&self) -> ToolFormat {
         self.template.as_ref().map_or_else(ToolFormat::default, ChatTemplate::tool_format)
@@ -89,9 +196,7 @@ impl ModelText {
     /// Returns the special tokens that delimit tool calls.
     pub fn tool_call_tokens(&self) -> Vec<TokenId> {
         let format = self.tool_format();
-        let marks = format.call_start().into_iter().chain(format.call_end());
-        let ids = marks.filter_map(|mark| self.tokenizer.id_of(mark));
-        ids.filter(|&id| self.tokenizer.is_special(id)).collect()
+        self.specials_among(format.call_start().into_iter().chain(format.call_end()))
     }
 
     /// Encodes a text. `add_prefix` puts the model's begin token before it; with `parse_specials`, names of
@@ -106,15 +211,22 @@ impl ModelText {
 
     /// Encodes a prompt.
     pub fn prompt_ids(&self, input: &PromptInput) -> Result<Vec<TokenId>, FrontendError> {
-        match input {
-            PromptInput::Tokens(ids) => Ok(ids.clone()),
-            PromptInput::Text(text) => Ok(self.text_ids(text, true, false)),
-            PromptInput::TextWithSpecials(text) => Ok(self.text_ids(text, true, true)),
-            PromptInput::Chat(messages) => {
-                let prompt = self.chat_prompt(messages, ChatOptions::default())?;
-                Ok(self.tokenizer.encode_prompt(&prompt))
-            }
-        }
+        Ok(self.turn(input, &ChatOptions::default())?.prompt)
+    }
+
+    /// Encodes a prompt. Only a conversation has thinking.
+    pub(crate) fn turn(
+        &self,
+        input: &PromptInput,
+        options: &ChatOptions,
+    ) -> Result<ChatTurn, FrontendError> {
+        let prompt = match input {
+            PromptInput::Tokens(ids) => ids.clone(),
+            PromptInput::Text(text) => self.text_ids(text, true, false),
+            PromptInput::TextWithSpecials(text) => self.text_ids(text, true, true),
+            PromptInput::Chat(messages) => return self.chat_turn(messages, options),
+        };
+        Ok(ChatTurn { prompt, thinking: None })
     }
 
     /// Encodes a text for embedding: with the tokenizer's prefix and suffix, and with special tokens parsed.
@@ -127,7 +239,10 @@ impl ModelText {
         ids
     }
 
-    fn render_options(&self, options: ChatOptions) -> RenderOptions {
+    fn render_options(&self, mut options: ChatOptions) -> RenderOptions {
+        if let Some(on) = options.thinking {
+            options.extra.insert("enable_thinking".to_owned(), on.into());
+        }
         RenderOptions {
             add_generation_prompt: options.add_generation_prompt && !options.continue_final,
             continue_final: options.continue_final,
@@ -154,6 +269,26 @@ impl ModelText {
             Ok(ids) if ids.first() == Some(&bos) => vec![bos],
             _ => Vec::new(),
         }
+    }
+}
+
+/// Returns the place of a completion after a prompt.
+fn start_after(prompt: &str) -> ThinkingStart {
+    let end = prompt.trim_end();
+    match (end.ends_with(OPEN_TAG), end.ends_with(CLOSE_TAG)) {
+        (true, _) => ThinkingStart::Open,
+        (_, true) => ThinkingStart::Answer,
+        _ => ThinkingStart::MayOpen,
+    }
+}
+
+/// Returns the place of a completion that continues a message, or `None` if the message is empty.
+fn start_inside(content: &str) -> Option<ThinkingStart> {
+    let (open, close) = (content.rfind(OPEN_TAG), content.rfind(CLOSE_TAG));
+    match content.trim().is_empty() {
+        true => None,
+        false if open > close => Some(ThinkingStart::Open),
+        false => Some(ThinkingStart::Answer),
     }
 }
 
@@ -186,6 +321,7 @@ pub fn read_text(file: &ModelFile) -> Result<ModelText, OpenError> {
         end_tokens: info.eos.clone(),
         prompt_prefix: Vec::new(),
         pooling: info.pooling,
+        thinking_end: OnceLock::new(),
         tokenizer,
     };
     let never_bos =

@@ -3,15 +3,19 @@
 use std::sync::Arc;
 use std::thread;
 
-use wf_formats::{GenerationDefaults, ModelFile, ModelInfo};
-use wf_model::{BlockDiffusion, Forward, HeadCounts, HeadMode, Isa, LoadProgress, Model, TokenId};
+use wf_formats::{FormatSummary, GenerationDefaults, ModelFile, ModelInfo};
+use wf_model::{
+    BlockDiffusion, Forward, HeadCounts, HeadMode, Isa, KvPool, LoadProgress, Model, TokenId,
+};
 use wf_text::Tokenizer;
 
+use crate::disk::{DiskCache, PageKey};
 use crate::error::OpenError;
 use crate::frontend::Frontend;
-use crate::handle::{EngineHandle, EngineOptions};
+use crate::handle::EngineHandle;
 use crate::load::{ModelSource, RunOptions, check_memory, load_model, load_with};
 use crate::model_text::{file_name, read_text};
+use crate::options::EngineOptions;
 
 /// A model that is ready for requests.
 pub struct OpenedModel {
@@ -23,12 +27,16 @@ pub struct OpenedModel {
     pub threads: usize,
     /// Live counters of the output head's scans, by name.
     pub head_counts: Vec<(&'static str, Arc<HeadCounts>)>,
+    /// Container of the model, and its files.
+    pub format: FormatSummary,
     /// Facts about the model that are not part of its network.
     pub info: ModelInfo,
     /// Sampling defaults that the model declares.
     pub generation_defaults: GenerationDefaults,
     /// Digest of the model's bytes, if requested.
     pub digest: Option<String>,
+    /// Memory of weights, K/V cache and states in bytes, without those of a draft model.
+    pub memory_bytes: usize,
 }
 
 /// Opens, loads and starts a model.
@@ -56,7 +64,8 @@ pub fn open_with_draft(
     let draft = draft.map(|draft| open_draft(draft, &text.tokenizer, options)).transpose()?;
     // Both read the whole file: at the same time, each byte is fetched only once.
     let (model, digest) = thread::scope(|scope| {
-        let digest = options.digest.then(|| scope.spawn(|| file.digest()));
+        let is_needed = options.digest || options.disk_cache.is_some();
+        let digest = is_needed.then(|| scope.spawn(|| file.digest()));
         let model = load_model(&file, options, progress);
         (model, digest.and_then(|thread| thread.join().ok()))
     });
@@ -64,13 +73,18 @@ pub fn open_with_draft(
     let draft = draft.map(|file| load_draft(&file, &model, options, progress)).transpose()?;
     let (isa, threads) = (model.compute().isa(), model.compute().threads());
     let head_counts = model.head_counts();
+    let (kv, attention) = (options.kv, options.attention);
+    let kv_bytes = KvPool::size_for_mode(file.network(), kv, model.pages(), attention);
+    let state_bytes = Model::state_bytes(file.network()).saturating_mul(model.states());
+    let memory_bytes = model.size_bytes().saturating_add(kv_bytes).saturating_add(state_bytes);
     let engine_options = EngineOptions {
         context_len: options.context_len,
         max_running: options.max_running,
         max_waiting: options.max_waiting,
         blocks,
     };
-    let engine = EngineHandle::start_with_draft(model, draft, engine_options);
+    let disk = open_disk_cache(&file, digest.as_deref(), &model, options)?;
+    let engine = EngineHandle::start_with_disk(model, draft, disk, engine_options);
     let engine = engine
         .map_err(|error| OpenError::Model(format!("cannot start the engine thread: {error}")))?;
     Ok(OpenedModel {
@@ -78,10 +92,30 @@ pub fn open_with_draft(
         isa,
         threads,
         head_counts,
+        format: file.format().clone(),
         info: ModelInfo { block_diffusion: blocks, ..file.info().clone() },
         generation_defaults: file.generation_defaults(),
         digest,
+        memory_bytes,
     })
+}
+
+/// Opens the prefix cache on disk, if there is one.
+fn open_disk_cache(
+    file: &ModelFile,
+    digest: Option<&str>,
+    model: &Model,
+    options: &RunOptions,
+) -> Result<Option<DiskCache>, OpenError> {
+    let (Some(cache), Some(digest)) = (&options.disk_cache, digest) else { return Ok(None) };
+    if file.network().is_recurrent() {
+        let problem = "the model has recurrent layers, whose states are not in the pages of a prefix cache on disk";
+        return Err(OpenError::Model(format!("{}: {problem}", file_name(file))));
+    }
+    let root = PageKey::of_model(digest, file, options);
+    let opened = DiskCache::open(cache, root, model.page_size_bytes());
+    let fault = |error| format!("cannot use {} for the prefix cache: {error}", cache.dir.display());
+    opened.map(Some).map_err(|error| OpenError::Model(fault(error)))
 }
 
 /// Opens the file of a draft model for a model with this tokenizer. No weight is read yet.
@@ -109,6 +143,11 @@ fn open_draft(
             text(tokenizer)
         ));
     }
+    if file.network().is_recurrent() {
+        return reject(
+            "it has recurrent layers, whose states cannot be wound back when its tokens are rejected",
+        );
+    }
     if let Some(BlockDiffusion { token_shift: false, .. }) = file.info().block_diffusion {
         return reject("its logits predict the token in place, not the next one");
     }
@@ -123,7 +162,7 @@ fn load_draft(
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<Box<dyn Forward>, OpenError> {
     let pages = model.pages();
-    check_memory(file.network(), options.kv, pages)?;
+    check_memory(file.network(), options, pages)?;
     let context_len = file.info().context_len.min(model.info().context_len);
     // Checking the head concerns the model's own tokens; drafts are verified anyway.
     let head = if options.head == HeadMode::Check { HeadMode::Auto } else { options.head };

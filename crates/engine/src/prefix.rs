@@ -7,6 +7,9 @@
 //!
 //! The tree owns its pages. A sequence holds a [`PrefixLock`] on the last page of its path; pages that are
 //! locked or have children stay. The others are evicted when pages are needed, least recently used first.
+//!
+//! In a network with recurrent layers, a prefix is of use only up to a page after which a snapshot of the state
+//! was kept. Nodes have the numbers of these snapshots; `store.rs` says when they are taken.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -45,7 +48,12 @@ struct Node {
     /// Number of locks on the node and of held children.
     holds: usize,
     last_use: u64,
+    /// Snapshot of the state after the page.
+    snapshot: Option<StateId>,
 }
+
+/// Number of a state of the model.
+pub(crate) type StateId = usize;
 
 #[derive(Default)]
 pub(crate) struct PrefixCache {
@@ -58,9 +66,18 @@ pub(crate) struct PrefixCache {
     now: u64,
     /// Number of pages on locked paths.
     held: usize,
+    /// True if a prefix ends where there is a snapshot.
+    needs_snapshots: bool,
+    /// Nodes with a snapshot, the least recently used first.
+    snapshots: Vec<NodeId>,
 }
 
 impl PrefixCache {
+    /// Creates a cache of a network with recurrent layers.
+    pub(crate) fn with_snapshots() -> Self {
+        Self { needs_snapshots: true, ..Self::default() }
+    }
+
     /// Returns a lock on the empty path of `tree`.
     pub(crate) fn root(tree: Tree) -> PrefixLock {
         PrefixLock(Path::Empty(tree))
@@ -68,7 +85,7 @@ impl PrefixCache {
 
     /// Returns the pages that hold the longest cached prefix of `tokens`, and a lock on them.
     pub(crate) fn lookup(&mut self, tree: Tree, tokens: &[TokenId]) -> (Vec<PageId>, PrefixLock) {
-        let nodes: Vec<_> = self.find(tree, tokens).collect();
+        let nodes = self.usable(tree, tokens);
         let path = nodes.last().map_or(Path::Empty(tree), |&last| Path::UpTo(last));
         self.hold(path);
         (nodes.iter().map(|&node| self.node(node).page).collect(), PrefixLock(path))
@@ -76,7 +93,53 @@ impl PrefixCache {
 
     /// Returns the number of pages that [`lookup`](Self::lookup) would find.
     pub(crate) fn matching(&self, tree: Tree, tokens: &[TokenId]) -> usize {
-        self.find(tree, tokens).count()
+        self.usable(tree, tokens).len()
+    }
+
+    /// Returns the nodes of the longest prefix that a sequence can start with.
+    fn usable(&self, tree: Tree, tokens: &[TokenId]) -> Vec<NodeId> {
+        let mut nodes: Vec<_> = self.find(tree, tokens).collect();
+        if self.needs_snapshots {
+            let last = nodes.iter().rposition(|&node| self.node(node).snapshot.is_some());
+            nodes.truncate(last.map_or(0, |last| last + 1));
+        }
+        nodes
+    }
+
+    /// Returns the snapshot at the end of a path, and marks it as used.
+    pub(crate) fn snapshot(&mut self, lock: &PrefixLock) -> Option<StateId> {
+        let Path::UpTo(id) = lock.0 else { return None };
+        let snapshot = self.node(id).snapshot?;
+        self.snapshots.retain(|&other| other != id);
+        self.snapshots.push(id);
+        Some(snapshot)
+    }
+
+    /// Returns `true` if the path has pages and no snapshot at its end.
+    pub(crate) fn lacks_snapshot(&self, lock: &PrefixLock) -> bool {
+        matches!(lock.0, Path::UpTo(id) if self.node(id).snapshot.is_none())
+    }
+
+    /// Gives the end of a path, which lacks one, a snapshot.
+    pub(crate) fn set_snapshot(&mut self, lock: &PrefixLock, snapshot: StateId) {
+        if let Path::UpTo(id) = lock.0 {
+            self.node_mut(id).snapshot = Some(snapshot);
+            self.snapshots.push(id);
+        }
+    }
+
+    /// Returns `true` if a page has a snapshot.
+    pub(crate) fn has_snapshots(&self) -> bool {
+        !self.snapshots.is_empty()
+    }
+
+    /// Takes the least recently used snapshot away from its page.
+    pub(crate) fn evict_snapshot(&mut self) -> Option<StateId> {
+        if self.snapshots.is_empty() {
+            return None;
+        }
+        let id = self.snapshots.remove(0);
+        self.node_mut(id).snapshot.take()
     }
 
     fn find(&self, tree: Tree, tokens: &[TokenId]) -> impl Iterator<Item = NodeId> {
@@ -109,17 +172,18 @@ impl PrefixCache {
         self.let_go(lock.0);
     }
 
-    /// Evicts the least recently used page, if any is evictable.
-    pub(crate) fn evict(&mut self) -> Option<PageId> {
+    /// Evicts the least recently used page, if any is evictable, and returns it with its snapshot.
+    pub(crate) fn evict(&mut self) -> Option<(PageId, Option<StateId>)> {
         let (_, id) = self.evictable.pop_first()?;
         let node = self.nodes[id].take().expect("an evictable node exists");
         self.vacant.push(id);
+        self.snapshots.retain(|&other| other != id);
         self.children.remove(&(node.parent, node.tokens));
         if let Path::UpTo(parent) = node.parent {
             self.node_mut(parent).children -= 1;
             self.settle(parent);
         }
-        Some(node.page)
+        Some((node.page, node.snapshot))
     }
 
     /// Returns the number of pages that are on no locked path.
@@ -132,7 +196,8 @@ impl PrefixCache {
             self.nodes.push(None);
             self.nodes.len() - 1
         });
-        self.nodes[id] = Some(Node { tokens, page, parent, children: 0, holds: 0, last_use: 0 });
+        let (children, holds, last_use, snapshot) = (0, 0, 0, None);
+        self.nodes[id] = Some(Node { tokens, page, parent, children, holds, last_use, snapshot });
         self.children.insert((parent, tokens), id);
         if let Path::UpTo(parent) = parent {
             self.node_mut(parent).children += 1;
@@ -207,6 +272,10 @@ mod tests {
         tokens.iter().flat_map(|&token| page_of(token)).collect()
     }
 
+    fn evict(cache: &mut PrefixCache) -> Option<PageId> {
+        cache.evict().map(|(page, _)| page)
+    }
+
     /// Caches a path of the given pages.
     fn store(cache: &mut PrefixCache, tree: Tree, tokens: &[TokenId], pages: &[PageId]) {
         let mut lock = PrefixCache::root(tree);
@@ -240,9 +309,12 @@ mod tests {
         assert_eq!(cache.extend(&mut lock, &page_of(1), 20), 10);
         assert_eq!(cache.extend(&mut lock, &page_of(2), 21), 21);
         assert_eq!((cache.children.len(), cache.unlocked_pages()), (2, 0));
-        assert_eq!(cache.evict(), None, "both are on a locked path");
+        assert_eq!(evict(&mut cache), None, "both are on a locked path");
         cache.release(lock);
-        assert_eq!((cache.evict(), cache.evict(), cache.evict()), (Some(21), Some(10), None));
+        assert_eq!(
+            (evict(&mut cache), evict(&mut cache), evict(&mut cache)),
+            (Some(21), Some(10), None)
+        );
     }
 
     #[test]
@@ -253,7 +325,7 @@ mod tests {
         store(&mut cache, tree(0), &[4], &[13]);
         let (_, lock) = cache.lookup(tree(0), &path(&[1, 2]));
         cache.release(lock);
-        let order: Vec<_> = std::iter::from_fn(|| cache.evict()).collect();
+        let order: Vec<_> = std::iter::from_fn(|| evict(&mut cache)).collect();
         assert_eq!(order, [12, 13, 11, 10]);
     }
 
@@ -272,7 +344,7 @@ mod tests {
                     (0..depth).map(|d| draw(at * 31 + d, 3) as TokenId).collect();
                 let (mut pages, mut lock) = cache.lookup(tree, &path(&tokens));
                 for &token in &tokens[pages.len()..] {
-                    let Some(page) = free.pop().or_else(|| cache.evict()) else { break };
+                    let Some(page) = free.pop().or_else(|| evict(&mut cache)) else { break };
                     let kept = cache.extend(&mut lock, &page_of(token), page);
                     pages.push(kept);
                     free.extend((kept != page).then_some(page));
@@ -292,7 +364,7 @@ mod tests {
             assert_eq!(free.len() + cache.children.len(), 40, "every page is free or cached");
         }
         locks.into_iter().for_each(|(_, _, _, lock)| cache.release(lock));
-        free.extend(std::iter::from_fn(|| cache.evict()));
+        free.extend(std::iter::from_fn(|| evict(&mut cache)));
         assert_eq!(free.iter().collect::<HashSet<_>>().len(), 40);
         assert!(cache.children.is_empty() && cache.evictable.is_empty());
     }

@@ -9,6 +9,7 @@ use crate::decode::{DecodeMode, UnsupportedMode};
 use crate::grammar::Grammar;
 use crate::output::{DecodeStats, FinishReason, Limits, Logprobs, SampledToken};
 use crate::schedule::Origin;
+use crate::thinking::Thinking;
 
 /// Request for a completion.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,8 @@ pub struct Request {
     pub sampling: SamplingParams,
     /// Grammar that constrains the completion.
     pub grammar: Option<Grammar>,
+    /// Thinking that the prompt has opened. It is not constrained by the grammar.
+    pub thinking: Option<Thinking>,
     /// Decoding mode.
     pub decode: DecodeMode,
     /// Conditions that end the completion.
@@ -62,6 +65,9 @@ impl Request {
             }
             if self.grammar.is_some() {
                 conflict("a grammar")?;
+            }
+            if self.thinking.as_ref().is_some_and(|thinking| thinking.max_tokens.is_some()) {
+                conflict("a limit of thinking tokens")?;
             }
         }
         Ok(self.sampling.check(vocab_len)?)

@@ -1,19 +1,22 @@
 //! The sampler: logits become a token, always in the same order: bias, penalties, grammar, temperature,
 //! top-k, top-p, min-p, draw. The draw itself is in `wf_model`, which finds the token without most logits.
 
-use std::collections::HashMap;
+mod adjustments;
+mod penalized;
+mod predict;
+
 use std::time::Duration;
 
 use wf_core::SamplingParams;
-use wf_model::{
-    Adjustment, Candidate, Draw, DrawQuery, LogitsRow, Scoring, TokenId, TokenLogit, math,
-};
+use wf_model::{Candidate, Draw, DrawQuery, LogitsRow, Scoring, TokenId};
 
-use crate::decode::Confidence;
 use crate::grammar::{DeadEnd, Follower, Grammar};
-use crate::logits::{confidence, logprobs};
+use crate::logits::logprobs;
 use crate::output::{FinishReason, Limits, SampledToken};
 use crate::rng::noise_key;
+use crate::thinking::{OpenThinking, Thinking};
+use penalized::Penalized;
+pub(crate) use predict::Prediction;
 
 /// Maximum number of best tokens worth searching for: for more, nearly all logits are computed anyway.
 const MAX_SCANNED: usize = 1024;
@@ -31,13 +34,6 @@ pub fn required_logits(params: &SamplingParams) -> Scoring {
     }
 }
 
-/// A token that may be written, and the confidence in it.
-#[derive(Debug)]
-pub(crate) struct Prediction {
-    pub(crate) sampled: SampledToken,
-    pub(crate) confidence: Confidence,
-}
-
 /// Turns the logits of one sequence into its tokens.
 ///
 /// Every sampled token is part of the completion: a decoder never takes one back.
@@ -45,13 +41,15 @@ pub struct Sampler {
     params: SamplingParams,
     min_tokens: usize,
     stop_tokens: Vec<TokenId>,
-    /// Number of occurrences in the completion of each token of prompt and completion.
-    seen: HashMap<TokenId, u32>,
+    /// Tokens of prompt and completion that penalties consider.
+    penalized: Penalized,
     /// Number of tokens of the completion.
     generated: usize,
     /// Number of alternatives to report with each token, if logprobs are requested.
     pub(crate) logprobs: Option<usize>,
     grammar: Option<Follower>,
+    /// Thinking that has not ended. The grammar is that of the answer.
+    thinking: Option<OpenThinking>,
     /// True if the grammar allowed no token.
     dead_end: bool,
     candidates: Vec<Candidate>,
@@ -61,13 +59,14 @@ impl Sampler {
     /// Creates a sampler for the completion of `prompt`.
     pub fn new(params: SamplingParams, limits: &Limits, prompt: &[TokenId]) -> Self {
         Self {
+            penalized: Penalized::new(params.penalty_window(), prompt),
             params,
             min_tokens: limits.min_tokens,
             stop_tokens: limits.stop_tokens.clone(),
-            seen: prompt.iter().map(|&token| (token, 0)).collect(),
             generated: 0,
             logprobs: None,
             grammar: None,
+            thinking: None,
             dead_end: false,
             candidates: Vec::new(),
         }
@@ -79,10 +78,22 @@ impl Sampler {
         Self { grammar: grammar.map(Follower::new), ..self }
     }
 
+    /// Returns `true` if a grammar constrains the completion.
+    pub(crate) fn has_grammar(&self) -> bool {
+        self.grammar.is_some()
+    }
+
+    /// Begins the completion inside of thinking, which the grammar does not constrain.
+    #[must_use]
+    pub fn with_thinking(self, thinking: Option<Thinking>) -> Self {
+        Self { thinking: thinking.map(OpenThinking::new), ..self }
+    }
+
     /// Returns the logits that the next samples read. Logprobs need all logits, and so does a grammar whose next
     /// tokens are not known yet.
     pub fn scoring(&self) -> Scoring {
-        if self.logprobs.is_some() || (self.grammar.is_some() && self.allowed().is_empty()) {
+        let follows_grammar = self.grammar.is_some() && self.thinking.is_none();
+        if self.logprobs.is_some() || (follows_grammar && self.allowed().is_empty()) {
             return Scoring::All;
         }
         self.plain_scoring()
@@ -112,7 +123,7 @@ impl Sampler {
 
     /// Computes the tokens that the grammar allows next, so that only their logits are needed.
     pub(crate) fn prepare_mask(&mut self, vocab_len: usize) {
-        if let (Some(grammar), None) = (&mut self.grammar, self.logprobs) {
+        if let (Some(grammar), None, None) = (&mut self.grammar, self.logprobs, &self.thinking) {
             grammar.prepare_mask(vocab_len, &self.stop_tokens);
         }
     }
@@ -135,33 +146,15 @@ impl Sampler {
         Some(sampled)
     }
 
-    /// Predicts token `index` of the completion, at `position`. It is not part of the completion until it is
-    /// committed. Returns `None` if no logit is finite.
-    pub(crate) fn predict(
-        &mut self,
-        logits: &mut [f32],
-        position: usize,
-        index: usize,
-        with_entropy: bool,
-    ) -> Option<Prediction> {
-        let sampled = self.choose(LogitsRow::All(logits), position, index)?;
-        let confidence = if self.params.temperature == 0.0 {
-            confidence(logits, sampled.token, with_entropy)
-        } else {
-            self.draw(position).truncate(finite(logits), &mut self.candidates);
-            let total: f64 = self.candidates.iter().map(|c| c.weight).sum();
-            let share = |c: &Candidate| c.weight / total;
-            let own = self.candidates.iter().find(|c| c.token == sampled.token).map_or(0.0, share);
-            let terms = self.candidates.iter().map(share).filter(|p| *p > 0.0);
-            let entropy: f64 = terms.map(|p| -p * math::ln(p)).sum();
-            Confidence { probability: own as f32, entropy: entropy as f32 }
-        };
-        Some(Prediction { sampled, confidence })
-    }
-
     pub(crate) fn commit(&mut self, token: TokenId) {
-        *self.seen.entry(token).or_default() += 1;
+        self.penalized.push(token);
         self.generated += 1;
+        if let Some(thinking) = &mut self.thinking {
+            if thinking.push(token) {
+                self.thinking = None;
+            }
+            return;
+        }
         let is_stop = self.is_stop(token);
         if let Some(grammar) = self.grammar.as_mut().filter(|_| !is_stop) {
             grammar.consume(token);
@@ -173,13 +166,22 @@ impl Sampler {
         self.is_stop(token) || self.is_complete()
     }
 
+    /// Returns `true` if logits that were computed before can be sampled after this token, which was just committed.
+    /// Not at the end, and not at the beginning of an answer whose grammar needs more of them.
+    pub(crate) fn continues(&self, token: TokenId) -> bool {
+        let grammar = self.grammar.as_ref().filter(|_| self.thinking.is_none());
+        let needs_more = grammar.is_some_and(Follower::is_at_start);
+        !self.ends(token) && !needs_more
+    }
+
     pub(crate) fn is_stop(&self, token: TokenId) -> bool {
         self.stop_tokens.contains(&token)
     }
 
     /// Returns `true` if the grammar allows the completion only to end.
     pub(crate) fn is_complete(&self) -> bool {
-        self.grammar.as_ref().is_some_and(Follower::is_complete)
+        let grammar = self.grammar.as_ref().filter(|_| self.thinking.is_none());
+        grammar.is_some_and(Follower::is_complete)
     }
 
     /// Returns the finish reason after no token could be sampled. A completion that the grammar accepts ends
@@ -202,7 +204,12 @@ impl Sampler {
             (Some(top), LogitsRow::All(logits)) => Some((top, logits.to_vec())),
             _ => None,
         };
-        if let Some(grammar) = &mut self.grammar
+        let logprobs_of =
+            |token| model_logits.as_ref().map(|(top, logits)| logprobs(logits, token, *top));
+        if let Some(token) = self.thinking.as_ref().and_then(OpenThinking::forced) {
+            return Some(SampledToken { token, logprobs: logprobs_of(token) });
+        }
+        if let Some(grammar) = self.grammar.as_mut().filter(|_| self.thinking.is_none())
             && let Err(DeadEnd) = grammar.mask(&mut row, &self.stop_tokens)
         {
             self.dead_end = true;
@@ -210,48 +217,8 @@ impl Sampler {
         }
         let query = self.draw_query(position, index, &[]);
         let token = query.token(row, &mut self.candidates)?;
-        let logprobs = model_logits.map(|(top, logits)| logprobs(&logits, token, top));
-        Some(SampledToken { token, logprobs })
+        Some(SampledToken { token, logprobs: logprobs_of(token) })
     }
-
-    /// Returns bias and penalties, by token. Stop tokens are forbidden before `min_tokens`.
-    fn adjustments(&self, index: usize, drafted: &[TokenId]) -> Vec<Adjustment> {
-        let p = &self.params;
-        let mut tokens: Vec<TokenId> = p.logit_bias.iter().map(|&(token, _)| token).collect();
-        if p.penalizes() {
-            tokens.extend(self.seen.keys());
-            tokens.extend(drafted);
-        }
-        let forbidden = if index < self.min_tokens { &self.stop_tokens[..] } else { &[] };
-        tokens.extend(forbidden);
-        tokens.sort_unstable();
-        tokens.dedup();
-        let adjustment = |token: TokenId| {
-            let biases = p.logit_bias.iter().filter(|bias| bias.0 == token);
-            let bias = biases.fold(0.0, |sum, bias| sum + bias.1);
-            let bias = if forbidden.contains(&token) { f32::NEG_INFINITY } else { bias };
-            let times = drafted.iter().filter(|drafted| **drafted == token).count() as u32;
-            match self.seen.get(&token).map(|seen| seen + times).or((times > 0).then_some(times)) {
-                Some(times) if p.penalizes() => Adjustment {
-                    token,
-                    bias,
-                    repetition: p.repetition_penalty,
-                    penalty: match times {
-                        0 => 0.0,
-                        _ => p.presence_penalty + p.frequency_penalty * times as f32,
-                    },
-                },
-                _ => Adjustment { bias, ..Adjustment::none(token) },
-            }
-        };
-        tokens.into_iter().map(adjustment).collect()
-    }
-}
-
-/// Returns the finite logits.
-fn finite(logits: &[f32]) -> impl Iterator<Item = TokenLogit> + Clone + '_ {
-    let rows = logits.iter().zip(0..).map(|(&logit, token)| TokenLogit { token, logit });
-    rows.filter(|row| row.logit.is_finite())
 }
 
 #[cfg(test)]

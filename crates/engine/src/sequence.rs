@@ -1,26 +1,25 @@
 //! One request inside the engine: its tokens, its pages, and its task.
 
-use std::ops::Range;
 use std::time::Instant;
 
-use tokio::sync::mpsc::UnboundedSender;
-use wf_model::{PAGE_LEN, Scoring, Segment, TokenId, Visibility};
+use wf_model::{PAGE_LEN, PageId, Segment, TokenId, Visibility};
 
 use crate::admission::{Member, Quota};
-use crate::decode::{Decoder, Plan, Rows, SeqState, TokenDemand};
+use crate::decode::{Decoder, Plan, Rows, SeqState};
+use crate::disk::{BeforeStart, DiskCache, PageKey, Trail};
 use crate::drafter::DraftRequest;
+use crate::events::EventSender;
 use crate::fair::Claim;
 use crate::generation::Generation;
-use crate::output::{DecodeStats, FinishReason};
+use crate::output::FinishReason;
 use crate::pooling::Pooler;
-use crate::prefix::Tree;
+use crate::prefix::{StateId, Tree};
 use crate::queue::Place;
 use crate::request::{EmbeddingRequest, Event, Request};
 use crate::row_costs::RowCosts;
 use crate::schedule::{Origin, Rank};
 use crate::store::{Held, PageStore};
-
-pub(crate) type EventSender = UnboundedSender<(Instant, Event)>;
+use crate::task::Task;
 
 pub(crate) struct Sequence {
     pub(crate) rank: Rank,
@@ -32,12 +31,15 @@ pub(crate) struct Sequence {
     pub(crate) state: SeqState,
     held: Held,
     tree: Tree,
-    task: Task,
+    trail: Trail,
+    pub(crate) task: Task,
     deadline: Option<Instant>,
     events: EventSender,
     /// True once it ran, even if it was preempted since.
     pub(crate) started: bool,
     pub(crate) finished: bool,
+    /// Number of pages that it lacked when it last tried to run.
+    pub(crate) missing_pages: usize,
     /// Number of steps in which it lacked pages.
     pub(crate) steps_without_pages: usize,
     /// True if the last step computed a part of it, or if it has just started.
@@ -45,7 +47,7 @@ pub(crate) struct Sequence {
 }
 
 /// Number of steps without pages after which a sequence comes before all others, so that each ends.
-const OVERDUE: usize = 256;
+pub(crate) const OVERDUE: usize = 256;
 
 /// Submission of a sequence.
 pub(crate) struct Submission {
@@ -53,12 +55,6 @@ pub(crate) struct Submission {
     pub(crate) arrival: u64,
     pub(crate) place: Place,
     pub(crate) events: EventSender,
-}
-
-/// Purpose of a sequence.
-enum Task {
-    Generate(Box<Generation>),
-    Embed(Pooler),
 }
 
 impl Sequence {
@@ -110,11 +106,13 @@ impl Sequence {
             state,
             held: Held::nothing(tree),
             tree,
+            trail: Trail::default(),
             task,
             deadline: None,
             events: submission.events,
             started: false,
             finished: false,
+            missing_pages: 0,
             steps_without_pages: 0,
             is_moving: false,
         }
@@ -132,12 +130,13 @@ impl Sequence {
                 max_pages: max.div_ceil(PAGE_LEN),
             }),
             is_overdue: self.steps_without_pages >= OVERDUE,
+            has_grammar: self.task.generation().is_some_and(|task| task.sampler.has_grammar()),
         }
     }
 
     /// Returns what it can use of a step.
     pub(crate) fn claim(&self) -> Claim {
-        Claim { origin: self.origin, rank: self.rank, demand: self.demand() }
+        Claim { origin: self.origin, rank: self.rank, demand: self.task.demand(&self.state) }
     }
 
     /// Returns `true` if the receiver of the events is gone.
@@ -165,7 +164,7 @@ impl Sequence {
     /// Returns `true` if `other`, of the same caller, is about to compute a page that this sequence could then
     /// share. Nobody waits for a caller whose share of a step it does not have.
     pub(crate) fn should_wait_for(&self, other: &Self, store: &PageStore) -> bool {
-        let next = (store.matching(self.tree, self.cacheable()) + 1) * PAGE_LEN;
+        let next = store.next_prefix(self.tree, self.cacheable());
         self.tree == other.tree
             && self.origin.party() == other.origin.party()
             && other.is_moving
@@ -175,54 +174,115 @@ impl Sequence {
             && self.state.tokens[..next] == other.state.tokens[..next]
     }
 
-    /// Takes the pages that the cache has for it. Returns the number of cached prompt tokens.
-    pub(crate) fn start(&mut self, store: &mut PageStore) -> usize {
+    /// Takes the pages that the cache has for it, and those that were read from disk, which `write_page` puts
+    /// into memory. Returns the number of cached prompt tokens, and of pages from disk.
+    pub(crate) fn start(
+        &mut self,
+        store: &mut PageStore,
+        write_page: impl FnMut(PageId, &[u8]),
+    ) -> (usize, usize) {
         self.held = store.find(self.tree, self.cacheable());
+        let restored = self.restore(store, write_page);
+        self.trail.set_kept(self.held.pages().len());
         self.state.kv_len = self.held.pages().len() * PAGE_LEN;
         let cached = self.state.kv_len.min(self.state.prompt_len);
         self.is_moving = true;
         self.place = None;
         if !self.started {
             self.started = true;
-            send(&self.events, Event::Started { cached });
+            self.events.send(Event::Started { cached });
         }
-        cached
+        (cached, restored)
+    }
+
+    /// Puts the pages from disk that follow those in memory into the cache. Returns their number.
+    fn restore(
+        &mut self,
+        store: &mut PageStore,
+        mut write_page: impl FnMut(PageId, &[u8]),
+    ) -> usize {
+        let first = self.held.pages().len();
+        let pages = self.trail.take(first);
+        if pages.is_empty() || !store.grow(&mut self.held, pages.len()) {
+            return 0;
+        }
+        for (page, bytes) in self.held.pages()[first..].iter().zip(&pages) {
+            write_page(*page, bytes);
+        }
+        let restored_len = self.held.pages().len() * PAGE_LEN;
+        store.share(&mut self.held, &self.state.tokens[..restored_len]);
+        pages.len()
+    }
+
+    /// Looks for the pages on disk that it could use, once.
+    pub(crate) fn before_start(
+        &mut self,
+        disk: &DiskCache,
+        store: &PageStore,
+        may_fetch: bool,
+    ) -> BeforeStart {
+        let mut trail = std::mem::take(&mut self.trail);
+        let tokens = self.cacheable();
+        let in_memory = store.matching(self.tree, tokens);
+        let next = trail.before_start(disk, self.tree, (tokens, in_memory), may_fetch);
+        self.trail = trail;
+        next
+    }
+
+    /// Returns its pages, as the disk knows them.
+    pub(crate) fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
+    pub(crate) fn trail_mut(&mut self) -> &mut Trail {
+        &mut self.trail
+    }
+
+    /// Returns the keys of the pages that were filled since the last call, and the pages.
+    pub(crate) fn new_full_pages(&mut self, disk: &DiskCache) -> Vec<(PageKey, PageId)> {
+        let shared = self.held.shared_pages();
+        let tokens = &self.state.tokens[..shared.len() * PAGE_LEN];
+        let new = self.trail.new_pages(disk, self.tree, tokens);
+        new.into_iter().map(|(at, key)| (key, shared[at])).collect()
     }
 
     /// Allocates the pages that `plan` needs, all or nothing.
     pub(crate) fn allocate(&mut self, plan: &Plan, store: &mut PageStore) -> bool {
         let needed = (plan.start + plan.tokens.len()).div_ceil(PAGE_LEN);
         let missing = needed.saturating_sub(self.held.pages().len());
-        store.grow(&mut self.held, missing)
+        let is_granted = store.grow(&mut self.held, missing);
+        self.missing_pages = if is_granted { 0 } else { missing };
+        is_granted
     }
 
     /// Releases its pages. The tokens stay, so the same K/V is computed again later.
     pub(crate) fn release(&mut self, store: &mut PageStore) {
         self.state.kv_len = 0;
-        match &mut self.task {
-            Task::Generate(generation) => generation.decoder.pages_released(),
-            Task::Embed(pooler) => pooler.reset(),
-        }
+        self.missing_pages = 0;
+        self.task.pages_released();
+        self.trail = Trail::default();
         store.release(std::mem::replace(&mut self.held, Held::nothing(self.tree)));
     }
 
-    fn demand(&self) -> TokenDemand {
-        match &self.task {
-            Task::Generate(generation) => generation.decoder.demand(&self.state),
-            Task::Embed(pooler) => pooler.demand(&self.state),
-        }
+    pub(crate) fn plan(&mut self, budget: usize) -> Plan {
+        // A snapshot is taken at the end of a plan.
+        let limit = PageStore::run_limit(&self.held, self.state.kv_len, self.state.prompt_len);
+        self.task.plan(&self.state, limit.map_or(budget, |limit| limit.min(budget)))
     }
 
-    pub(crate) fn plan(&mut self, budget: usize) -> Plan {
-        match &mut self.task {
-            Task::Generate(generation) => generation.decoder.plan(&self.state, budget),
-            Task::Embed(pooler) => pooler.plan(&self.state, budget),
-        }
+    /// Returns the snapshot to start from, and its own state, if it has just started behind cached pages.
+    pub(crate) fn restored_state(&self, store: &mut PageStore) -> Option<(StateId, StateId)> {
+        store.restored(&self.held)
+    }
+
+    /// Returns its state, and the number of a copy to be kept for later prompts, if one is due.
+    pub(crate) fn kept_state(&self, store: &mut PageStore) -> Option<(StateId, StateId)> {
+        store.keep_state(&self.held, self.state.kv_len, self.state.prompt_len)
     }
 
     /// Updates the costs of draft rows, if its decoder weighs them.
     pub(crate) fn weigh_drafts(&mut self, costs: &RowCosts, sequences: usize) {
-        if let Task::Generate(generation) = &self.task
+        if let Some(generation) = self.task.generation()
             && generation.decoder.weighs_drafts()
         {
             let [plain, drafted] = generation.heads();
@@ -232,42 +292,21 @@ impl Sequence {
 
     /// Computes what the forward pass needs to know of the tokens that the plan samples.
     pub(crate) fn prepare(&mut self, plan: &Plan, vocab_len: usize) {
-        if let Task::Generate(generation) = &mut self.task {
+        if let Some(generation) = self.task.generation_mut() {
             generation.prepare(&self.state, plan, vocab_len);
         }
     }
 
     pub(crate) fn segment<'a>(&'a self, plan: &'a Plan) -> Segment<'a> {
-        let (scoring, allowed, draws) = match &self.task {
-            Task::Generate(generation) => (
-                generation.scoring(&self.state, plan),
-                generation.allowed(&self.state, plan),
-                generation.draws(),
-            ),
-            Task::Embed(_) => (Scoring::All, &[][..], &[][..]),
-        };
-        Segment {
-            tokens: &plan.tokens,
-            start: plan.start,
-            pages: self.held.pages(),
-            visibility: plan.visibility,
-            scored: &plan.scored,
-            scoring,
-            allowed,
-            draws,
-        }
+        self.task.segment(&self.state, plan, (self.held.pages(), self.held.state()))
     }
 
     /// Absorbs the results of `plan`, reports what became final, and shares its full pages. Returns the
     /// number of tokens appended.
     pub(crate) fn absorb(&mut self, plan: &Plan, rows: Rows<'_>, store: &mut PageStore) -> usize {
         let len = self.state.tokens.len();
-        let emit = |event| send(&self.events, event);
-        let reason = match &mut self.task {
-            Task::Generate(generation) => generation.absorb(&mut self.state, plan, rows, emit),
-            Task::Embed(pooler) => pooler.absorb(&mut self.state, plan, emit),
-        };
-        if let Some(reason) = reason {
+        let emit = |event| self.events.send(event);
+        if let Some(reason) = self.task.absorb(&mut self.state, plan, rows, emit) {
             self.finish(reason);
         }
         if self.shares_pages() {
@@ -277,18 +316,18 @@ impl Sequence {
     }
 
     pub(crate) fn finish(&mut self, reason: FinishReason) {
-        send(&self.events, Event::Done(reason));
+        self.events.send(Event::Done(reason));
         self.finished = true;
     }
 
     /// Returns the tokens whose K/V may come from the cache: all but the last, which has to run for its
     /// logits, and none if every token has to run.
     fn cacheable(&self) -> &[TokenId] {
-        let runs_all = match &self.task {
-            Task::Generate(_) => self.state.prompt_logprobs.is_some(),
-            Task::Embed(pooler) => pooler.needs_all_tokens(),
-        };
-        if runs_all { &[] } else { &self.state.tokens[..self.state.tokens.len() - 1] }
+        if self.task.runs_all_tokens(&self.state) {
+            &[]
+        } else {
+            &self.state.tokens[..self.state.tokens.len() - 1]
+        }
     }
 
     /// Returns `true` if its pages can be shared: a page must hold whole blocks, or its K/V depends on tokens
@@ -300,30 +339,15 @@ impl Sequence {
         }
     }
 
-    /// Returns the counters of the completion; none for an embedding.
-    pub(crate) fn decode_stats(&self) -> DecodeStats {
-        match &self.task {
-            Task::Generate(generation) => generation.stats,
-            Task::Embed(_) => DecodeStats::default(),
-        }
-    }
-
     /// Returns `true` if it should let others run first because its grammar is slow. That delays it and
     /// changes nothing else: no output depends on the other sequences of a step.
     pub(crate) fn is_in_debt(&self) -> bool {
-        matches!(&self.task, Task::Generate(generation) if !generation.grammar_debt.is_zero())
-    }
-
-    pub(crate) fn generation_mut(&mut self) -> Option<&mut Generation> {
-        match &mut self.task {
-            Task::Generate(generation) => Some(generation),
-            Task::Embed(_) => None,
-        }
+        self.task.generation().is_some_and(|generation| !generation.grammar_debt.is_zero())
     }
 
     /// Returns its request to the draft model, if it uses one, with `share` rows to verify the draft.
     pub(crate) fn draft_request(&mut self, share: usize) -> Option<DraftRequest<'_>> {
-        let Task::Generate(generation) = &mut self.task else { return None };
+        let generation = self.task.generation_mut()?;
         let len = generation.decoder.draft_len(&self.state)?.min(share.saturating_sub(1));
         Some(DraftRequest {
             rank: self.rank,
@@ -334,23 +358,4 @@ impl Sequence {
             sampler: &mut generation.sampler,
         })
     }
-
-    /// Returns the indices of the plan's tokens whose hidden states it needs.
-    pub(crate) fn pooled_rows(&self, plan: &Plan) -> Range<usize> {
-        match &self.task {
-            Task::Generate(_) => 0..0,
-            Task::Embed(pooler) => pooler.pooled_rows(plan),
-        }
-    }
-
-    pub(crate) fn pool(&mut self, hidden: &[f32]) {
-        if let Task::Embed(pooler) = &mut self.task {
-            pooler.add(hidden);
-        }
-    }
-}
-
-fn send(events: &EventSender, event: Event) {
-    // A closed channel is noticed before the next step.
-    let _ = events.send((Instant::now(), event));
 }

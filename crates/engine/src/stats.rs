@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::disk::DiskStats;
+
 /// Snapshot of the engine's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatsSnapshot {
@@ -41,6 +43,45 @@ pub struct StatsSnapshot {
     pub closed_gates: u64,
     /// Tested neurons whose int8 code was zero.
     pub zero_codes: u64,
+    /// Counts of the prefix cache on disk.
+    pub disk: DiskStats,
+}
+
+impl StatsSnapshot {
+    /// Adds what another engine has counted. What it holds at the moment is not added.
+    #[must_use]
+    pub fn plus_counts_of(self, other: &Self) -> Self {
+        Self {
+            steps: self.steps + other.steps,
+            prompt_tokens: self.prompt_tokens + other.prompt_tokens,
+            cached_tokens: self.cached_tokens + other.cached_tokens,
+            completion_tokens: self.completion_tokens + other.completion_tokens,
+            decode_passes: self.decode_passes + other.decode_passes,
+            drafted_tokens: self.drafted_tokens + other.drafted_tokens,
+            accepted_tokens: self.accepted_tokens + other.accepted_tokens,
+            preemptions: self.preemptions + other.preemptions,
+            cancelled: self.cancelled + other.cancelled,
+            failed_steps: self.failed_steps + other.failed_steps,
+            neurons: self.neurons + other.neurons,
+            closed_gates: self.closed_gates + other.closed_gates,
+            zero_codes: self.zero_codes + other.zero_codes,
+            disk: self.disk.plus(&other.disk),
+            ..self
+        }
+    }
+
+    /// Adds both what another engine has counted and what it holds at the moment.
+    #[must_use]
+    pub fn plus(self, other: &Self) -> Self {
+        Self {
+            pages: self.pages + other.pages,
+            waiting: self.waiting + other.waiting,
+            running: self.running + other.running,
+            pages_in_use: self.pages_in_use + other.pages_in_use,
+            cached_pages: self.cached_pages + other.cached_pages,
+            ..self.plus_counts_of(other)
+        }
+    }
 }
 
 /// Counters of the engine. The lock is held only to change or copy them.

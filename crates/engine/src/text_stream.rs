@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wf_model::TokenId;
-use wf_text::{Detokenizer, StopFinder};
+use wf_text::{Detokenizer, StopFinder, ThinkingStart, Thought, ThoughtSplitter};
 
 use crate::error::FrontendError;
-use crate::handle::Events;
+use crate::events::Events;
 use crate::model_text::ModelText;
 use crate::output::{DecodeStats, FinishReason, Logprobs, SampledToken};
 use crate::request::Event;
@@ -26,6 +26,8 @@ pub struct Timings {
     pub prompt: Duration,
     /// Number of generated tokens.
     pub completion_tokens: usize,
+    /// Number of those that are thinking, with its tags.
+    pub reasoning_tokens: usize,
     /// Time from the end of `prompt` to the last token.
     pub decode: Duration,
     /// Number of tokens generated in `decode`: all but the first, or all if blocks are filled.
@@ -76,10 +78,14 @@ pub enum TextEvent {
     /// A token and the text that is final with it: never part of a character, and nothing that may still
     /// become a stop string. At the end, text without a token.
     Text {
+        /// Text of the thinking, which precedes `text`; may be empty.
+        reasoning: String,
         /// Text; may be empty.
         text: String,
         /// Token.
         token: Option<SampledToken>,
+        /// True if the token is part of the thinking or of its tags.
+        is_reasoning: bool,
     },
     /// The completion ended.
     Done(Finish),
@@ -93,6 +99,7 @@ pub(crate) struct StreamOptions {
     pub(crate) stop_tokens: Vec<TokenId>,
     pub(crate) include_specials: bool,
     pub(crate) visible_specials: Vec<TokenId>,
+    pub(crate) thinking: Option<ThinkingStart>,
     pub(crate) is_left_to_right: bool,
 }
 
@@ -103,6 +110,9 @@ pub struct TextStream {
     /// Absent once the completion has ended.
     source: Option<Source>,
     ids: Vec<TokenId>,
+    reasoning_tokens: usize,
+    /// Tokens that may be part of a tag that opens thinking.
+    undecided: Vec<SampledToken>,
     queue: VecDeque<TextEvent>,
     times: Times,
     cached: usize,
@@ -112,6 +122,8 @@ pub struct TextStream {
 struct Source {
     events: Events,
     detokenizer: Detokenizer,
+    thoughts: ThoughtSplitter,
+    /// Stop strings of the answer.
     stop: StopFinder,
 }
 
@@ -134,12 +146,16 @@ impl TextStream {
         let detokenizer = Detokenizer::new(!options.include_specials)
             .with_visible_specials(std::mem::take(&mut options.visible_specials));
         let stop = StopFinder::new(std::mem::take(&mut options.stop));
+        let start = options.thinking.unwrap_or(ThinkingStart::Answer);
+        let thoughts = ThoughtSplitter::new(start);
         let (started, prefilled, first_token) = (None, None, None);
         Self {
             text,
             options,
-            source: Some(Source { events, detokenizer, stop }),
+            source: Some(Source { events, detokenizer, thoughts, stop }),
             ids: Vec::new(),
+            reasoning_tokens: 0,
+            undecided: Vec::new(),
             queue: VecDeque::new(),
             times: Times { submitted, started, prefilled, first_token, last_token: submitted },
             cached: 0,
@@ -188,6 +204,7 @@ impl TextStream {
             queued: started.unwrap_or(first) - submitted,
             prompt: first - submitted,
             completion_tokens: self.ids.len(),
+            reasoning_tokens: self.reasoning_tokens,
             decode: last_token - first,
             timed_tokens: self.ids.len().saturating_sub(usize::from(self.options.is_left_to_right)),
             stats: self.stats,
@@ -235,8 +252,18 @@ impl TextStream {
     fn push_token(&mut self, mut source: Source, token: SampledToken) {
         self.ids.push(token.token);
         let text = source.detokenizer.push(&self.text.tokenizer, token.token);
-        let found = source.stop.push(&text);
-        self.queue.push_back(TextEvent::Text { text: found.emit, token: Some(token) });
+        let Thought { reasoning, answer } = source.thoughts.push(&text);
+        if source.thoughts.is_undecided() {
+            self.undecided.push(token);
+            self.source = Some(source);
+            return;
+        }
+        let is_reasoning = source.thoughts.is_thinking();
+        self.push_undecided(is_reasoning);
+        self.reasoning_tokens += usize::from(is_reasoning);
+        let found = source.stop.push(&answer);
+        let (text, token) = (found.emit, Some(token));
+        self.queue.push_back(TextEvent::Text { reasoning, text, token, is_reasoning });
         match found.stopped {
             // Dropping `source` cancels the request.
             Some(index) => self.finish(FinishReason::Stop, Some(StopCause::String(index))),
@@ -244,23 +271,42 @@ impl TextStream {
         }
     }
 
+    /// Emits the tokens before it was known whether they are part of a tag.
+    fn push_undecided(&mut self, is_reasoning: bool) {
+        self.reasoning_tokens += if is_reasoning { self.undecided.len() } else { 0 };
+        let event = |token| {
+            let (reasoning, text) = (String::new(), String::new());
+            TextEvent::Text { reasoning, text, token: Some(token), is_reasoning }
+        };
+        self.queue.extend(self.undecided.drain(..).map(event));
+    }
+
     /// Emits held-back text: part of a character, or a prefix of a stop string.
     fn end(&mut self, reason: FinishReason) -> Result<(), FrontendError> {
-        let Some(Source { detokenizer, mut stop, .. }) = self.source.take() else {
+        let Some(Source { detokenizer, mut thoughts, mut stop, .. }) = self.source.take() else {
             return Ok(());
         };
         reason.check(self.ids.len())?;
-        let found = stop.push(&detokenizer.finish());
-        self.queue.push_back(TextEvent::Text { text: found.emit, token: None });
+        self.push_undecided(false);
+        let thought = thoughts.push(&detokenizer.finish());
+        let held = thoughts.finish();
+        let found = stop.push(&(thought.answer + &held.answer));
+        self.push_text(thought.reasoning + &held.reasoning, found.emit);
         if let Some(index) = found.stopped {
             self.finish(FinishReason::Stop, Some(StopCause::String(index)));
             return Ok(());
         }
-        self.queue.push_back(TextEvent::Text { text: stop.finish(), token: None });
+        self.push_text(String::new(), stop.finish());
         let end_token = self.ids.last().copied().filter(|id| self.options.stop_tokens.contains(id));
         let stop_cause = end_token.filter(|_| reason == FinishReason::Stop).map(StopCause::Token);
         self.finish(reason, stop_cause);
         Ok(())
+    }
+
+    /// Emits text that no token comes with.
+    fn push_text(&mut self, reasoning: String, text: String) {
+        let (token, is_reasoning) = (None, false);
+        self.queue.push_back(TextEvent::Text { reasoning, text, token, is_reasoning });
     }
 
     fn finish(&mut self, reason: FinishReason, stop_cause: Option<StopCause>) {

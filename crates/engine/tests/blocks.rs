@@ -398,7 +398,12 @@ fn unsupported_modes_are_rejected_with_a_reason() {
     assert!(refusal(Some(kind), blocks(steps)).contains("steps is 0"));
     let own = BlockDiffusion { token_shift: false, ..kind };
     assert!(refusal(Some(own), DecodeMode::Autoregressive).contains("use diffusion"));
-    let can = Capabilities { blocks: Some(own), draft_model: true, max_batch_tokens: 16 };
+    let can = Capabilities {
+        blocks: Some(own),
+        draft_model: true,
+        max_batch_tokens: 16,
+        recurrent: false,
+    };
     assert_eq!(DecodeMode::default_for(can).name(), "diffusion");
     assert_eq!(DecodeMode::default_for(Capabilities { blocks: None, ..can }).name(), "drafted");
 }

@@ -90,6 +90,7 @@ fn replies(engine: &EngineHandle, decode: DecodeMode) -> Vec<(Vec<TokenId>, Deco
             seed: i as u64,
             top_k: if i % 4 == 2 { 7 } else { 0 },
             repetition_penalty: if i % 5 == 0 { 1.3 } else { 1.0 },
+            repeat_last_n: if i % 2 == 0 { 4 } else { -1 },
             logit_bias: if i % 7 == 0 { vec![(49, 2.0)] } else { vec![] },
             ..SamplingParams::default()
         };

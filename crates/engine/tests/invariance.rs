@@ -32,6 +32,7 @@ fn requests() -> Vec<Request> {
                 top_p: if i % 4 == 1 { 0.8 } else { 1.0 },
                 top_k: if i % 4 == 2 { 7 } else { 0 },
                 repetition_penalty: if i % 5 == 0 { 1.3 } else { 1.0 },
+                repeat_last_n: if i % 2 == 0 { 4 } else { -1 },
                 ..SamplingParams::default()
             };
             let limits = Limits {

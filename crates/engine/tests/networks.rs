@@ -1,23 +1,43 @@
-//! Networks with groups, experts and windows through the engine: load changes when tokens arrive, never which.
+//! Networks with groups, experts, windows and recurrent layers through the engine: load changes when tokens arrive,
+//! never which.
 //!
 //! Tokens of other requests share the experts of a step, and must not change each other; a layer with a window
-//! reads part of the pages that a prefix left.
+//! reads part of the pages that a prefix left; a recurrent layer continues from the state that a prefix left.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
 use std::path::Path;
 
 use wf_engine::{
-    DecodeMode, DraftParams, EngineHandle, EngineOptions, Event, Events, Limits, Request,
+    DecodeMode, DraftParams, EngineHandle, EngineOptions, Event, Events, Limits, Origin, Request,
     SamplingParams, TokenId,
 };
 use wf_formats::{ModelFile, OpenOptions};
-use wf_model::{Compute, Forward, HeadMode, KvDtype, Model, ModelOptions, SparseMode};
+use wf_model::{
+    ActivationCodes, Compute, Forward, HeadMode, KvDtype, Model, ModelOptions, SparseMode,
+};
 
 const VOCAB: usize = 259;
 
-/// A dense network with scales by group, experts, and experts with windows.
-const MODELS: [&str; 3] = ["weight_only/ternary-yarn", "experts/renormalized", "maple/windows"];
+/// A recorded network and the codes of its activations; those of the family if absent.
+type Subject = (&'static str, Option<ActivationCodes>);
+
+const DENSE: &str = "weight_only/ternary-yarn";
+const EXPERTS: &str = "experts/renormalized";
+const HYBRID: &str = "qwen35/tiled";
+
+/// A dense network with scales by group, experts, experts with windows, and recurrent layers.
+const SUBJECTS: [Subject; 9] = [
+    (DENSE, None),
+    (EXPERTS, None),
+    ("maple/windows", None),
+    (HYBRID, None),
+    ("qwen35/equal", Some(ActivationCodes::Int8Group)),
+    (DENSE, Some(ActivationCodes::Int8Group)),
+    (EXPERTS, Some(ActivationCodes::Int8Group)),
+    (DENSE, Some(ActivationCodes::F32)),
+    (EXPERTS, Some(ActivationCodes::F32)),
+];
 
 /// The conditions that requests run under.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +46,8 @@ struct Conditions {
     max_batch_tokens: usize,
     max_running: usize,
     threads: usize,
+    /// States of sequences and snapshots, for recurrent layers.
+    states: usize,
     decode: DecodeMode,
 }
 
@@ -34,12 +56,13 @@ const ALONE: Conditions = Conditions {
     max_batch_tokens: 512,
     max_running: 1,
     threads: 2,
+    states: 1,
     decode: DecodeMode::Autoregressive,
 };
 
-const TOGETHER: Conditions = Conditions { pages: 256, max_running: 12, ..ALONE };
+const TOGETHER: Conditions = Conditions { pages: 256, max_running: 12, states: 24, ..ALONE };
 
-fn model(name: &str, conditions: Conditions) -> Model {
+fn model((name, activations): Subject, conditions: Conditions) -> Model {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
     let path = folder.join(name).with_extension("gguf");
     let file = ModelFile::open(&path, &OpenOptions::default()).unwrap();
@@ -50,15 +73,16 @@ fn model(name: &str, conditions: Conditions) -> Model {
         head: HeadMode::Auto,
         sparse: SparseMode::Auto,
         context_len: None,
-        activations: None,
+        activations,
     };
-    Model::load(&file, Compute::new(conditions.threads), options, &mut |_| {}).unwrap()
+    let model = Model::load(&file, Compute::new(conditions.threads), options, &mut |_| {}).unwrap();
+    model.with_states(conditions.states)
 }
 
-fn engine(name: &str, draft: Option<&str>, conditions: Conditions) -> EngineHandle {
-    let draft = draft.map(|name| Box::new(model(name, conditions)) as Box<dyn Forward>);
+fn engine(subject: Subject, draft: Option<Subject>, conditions: Conditions) -> EngineHandle {
+    let draft = draft.map(|draft| Box::new(model(draft, conditions)) as Box<dyn Forward>);
     let options = EngineOptions { max_running: conditions.max_running, ..EngineOptions::default() };
-    EngineHandle::start_with_draft(model(name, conditions), draft, options).unwrap()
+    EngineHandle::start_with_draft(model(subject, conditions), draft, options).unwrap()
 }
 
 /// Returns requests of many lengths, greedy and sampled; some share a prefix of two pages.
@@ -71,7 +95,10 @@ fn requests(decode: DecodeMode) -> Vec<Request> {
             let sampling =
                 SamplingParams { temperature, seed: i as u64, ..SamplingParams::default() };
             let limits = Limits { max_tokens: 5 + i * 13 % 40, ..Limits::default() };
-            Request { prompt: prompt.collect(), sampling, limits, decode, ..Request::default() }
+            // Requests of a caller take turns, so more run than a step has sequences.
+            let origin = Origin { caller: i as u64 % 3, request: i as u64, tier: 0 };
+            let prompt = prompt.collect();
+            Request { prompt, sampling, limits, decode, origin, ..Request::default() }
         })
         .collect()
 }
@@ -92,8 +119,8 @@ fn together(engine: &EngineHandle, decode: DecodeMode) -> Vec<Vec<TokenId>> {
 }
 
 /// Runs each request after the other on one thread.
-fn solo(name: &str) -> Vec<Vec<TokenId>> {
-    let engine = engine(name, None, Conditions { threads: 1, ..ALONE });
+fn solo(subject: Subject) -> Vec<Vec<TokenId>> {
+    let engine = engine(subject, None, Conditions { threads: 1, ..ALONE });
     let requests = requests(ALONE.decode).into_iter();
     requests.map(|request| collect(engine.submit(request).unwrap())).collect()
 }
@@ -106,31 +133,98 @@ fn threads_batches_chunks_preemption_and_cached_prefixes_change_nothing() {
         Conditions { max_batch_tokens: 25, ..TOGETHER },
         // Pages for one of the longer requests at a time.
         Conditions { pages: 6, max_batch_tokens: 64, ..TOGETHER },
+        // Two sequences at a time, and no room for snapshots but while fewer run.
+        Conditions { states: 2, ..TOGETHER },
     ];
-    for name in MODELS {
-        let expected = solo(name);
+    for subject in SUBJECTS {
+        let expected = solo(subject);
         let lengths: Vec<usize> = expected.iter().map(Vec::len).collect();
-        assert!(lengths.iter().sum::<usize>() > 150, "{name}: too little to compare: {lengths:?}");
+        assert!(
+            lengths.iter().sum::<usize>() > 150,
+            "{subject:?}: too little to compare: {lengths:?}"
+        );
         for case in cases {
-            let engine = engine(name, None, case);
+            let engine = engine(subject, None, case);
             let found = together(&engine, case.decode);
-            assert_eq!(found, expected, "{name}: {case:?}");
+            assert_eq!(found, expected, "{subject:?}: {case:?}");
             let again = together(&engine, case.decode);
-            assert_eq!(again, expected, "{name}: {case:?}, with the prefixes of the first run");
+            assert_eq!(
+                again, expected,
+                "{subject:?}: {case:?}, with the prefixes of the first run"
+            );
         }
     }
 }
 
 #[test]
 fn drafts_of_a_model_and_of_the_prompt_change_nothing() {
-    for name in MODELS {
-        let expected = solo(name);
+    for subject in SUBJECTS.into_iter().filter(|subject| !is_recurrent(*subject)) {
+        let expected = solo(subject);
         // The first model drafts badly for the others, and perfectly for itself.
         for (by_model, by_lookup) in [(true, false), (false, true), (true, true)] {
             let decode = DecodeMode::Drafted(DraftParams::from_sources(by_model, by_lookup));
             let case = Conditions { decode, ..TOGETHER };
-            let engine = engine(name, Some(MODELS[0]), case);
-            assert_eq!(together(&engine, decode), expected, "{name}: {decode:?}");
+            let engine = engine(subject, Some(SUBJECTS[0]), case);
+            assert_eq!(together(&engine, decode), expected, "{subject:?}: {decode:?}");
         }
     }
+}
+
+fn is_recurrent((name, _): Subject) -> bool {
+    name.starts_with("qwen35")
+}
+
+#[test]
+fn states_cannot_be_wound_back_so_drafts_are_refused_by_name() {
+    let engine = engine((HYBRID, None), Some(SUBJECTS[0]), TOGETHER);
+    assert_eq!(DecodeMode::default_for(engine.capabilities()).name(), "autoregressive");
+    for name in ["drafted", "lookup", "drafted+lookup", "auto"] {
+        let decode = DecodeMode::from_name(name).unwrap();
+        let error = engine.check_mode(decode).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("decode is {name}, but the model has recurrent layers")),
+            "{error}"
+        );
+    }
+}
+
+/// A prompt that begins like an earlier one continues from a snapshot of its state: after the last page of that
+/// prompt, or after some page before.
+#[test]
+fn prompts_continue_from_the_states_of_earlier_ones() {
+    let prompt = |len: usize, salt: usize| -> Vec<TokenId> {
+        (0..len)
+            .map(|at| ((at * 31 + if at < 230 { 0 } else { salt }) % VOCAB) as TokenId)
+            .collect()
+    };
+    let request = |len, salt| Request {
+        prompt: prompt(len, salt),
+        limits: Limits { max_tokens: 9, ..Limits::default() },
+        ..Request::default()
+    };
+    let run = |engine: &EngineHandle, len, salt| {
+        let mut events = engine.submit(request(len, salt)).unwrap();
+        let (mut tokens, mut started) = (Vec::new(), None);
+        while let Some(event) = events.next_blocking() {
+            match event {
+                Event::Started { cached } => started = Some(cached),
+                Event::Tokens { tokens: picked, .. } => {
+                    tokens.extend(picked.iter().map(|pick| pick.token))
+                }
+                _ => {}
+            }
+        }
+        (started.unwrap(), tokens)
+    };
+    let fresh = |len, salt| run(&engine((HYBRID, None), None, ALONE), len, salt).1;
+    let warm = engine((HYBRID, None), None, TOGETHER);
+    for (len, salt, cached) in
+        [(300, 1, 0), (300, 1, 288), (300, 2, 192), (290, 1, 288), (40, 1, 32)]
+    {
+        let (found, tokens) = run(&warm, len, salt);
+        assert_eq!(found, cached, "{len} tokens, {salt}");
+        assert_eq!(tokens, fresh(len, salt), "{len} tokens, {salt}");
+    }
+    warm.flush_cache();
+    assert_eq!(run(&warm, 300, 1), (0, fresh(300, 1)));
 }

@@ -196,6 +196,7 @@ impl Mode for DiffusionParams {
 
     fn decoder(&self, model: Capabilities) -> Result<Box<dyn Decoder>, UnsupportedMode> {
         let blocks = model.blocks.ok_or_else(|| UnsupportedMode::no_masks(self.info().name))?;
+        model.require_rollback(self.info().name)?;
         match self.shape(blocks, model.max_batch_tokens)? {
             // Every token is a block of its own, predicted by the row before it.
             BlockShape { len: 1, shift: true, .. } => Ok(Box::new(Autoregressive)),

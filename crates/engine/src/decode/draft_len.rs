@@ -4,7 +4,8 @@
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DraftLen {
     len: usize,
-    max: usize,
+    /// Minimum and maximum of `len`.
+    range: (usize, usize),
     adaptive: bool,
     /// Number of steps until drafting resumes.
     pause: usize,
@@ -15,9 +16,10 @@ pub(crate) struct DraftLen {
 const MAX_PAUSE: usize = 16;
 
 impl DraftLen {
-    pub(crate) fn new(max: usize, adaptive: bool) -> Self {
+    /// Creates the length of drafts of which one of fewer than `min` tokens is worth nothing.
+    pub(crate) fn new((min, max): (usize, usize), adaptive: bool) -> Self {
         let len = if adaptive { max.min(4) } else { max };
-        Self { len, max, adaptive, pause: 0, next_pause: 1 }
+        Self { len, range: (min.min(max), max), adaptive, pause: 0, next_pause: 1 }
     }
 
     /// Returns the number of tokens to draft now, 0 during a pause.
@@ -44,7 +46,7 @@ impl DraftLen {
             self.next_pause = 1;
         }
         let len = if accepted == drafted { 2 * drafted } else { accepted + 1 };
-        self.len = len.clamp(1, self.max);
+        self.len = len.clamp(self.range.0, self.range.1);
     }
 }
 
@@ -54,7 +56,7 @@ mod tests {
 
     #[test]
     fn acceptance_lengthens_drafts_and_rejection_shortens_them() {
-        let mut len = DraftLen::new(15, true);
+        let mut len = DraftLen::new((1, 15), true);
         assert_eq!(len.get(), 4);
         len.verified(4, 4);
         assert_eq!(len.get(), 8);
@@ -66,7 +68,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_while_every_draft_is_rejected() {
-        let mut len = DraftLen::new(8, true);
+        let mut len = DraftLen::new((1, 8), true);
         let mut pauses = Vec::new();
         for _ in 0..7 {
             len.verified(1, 0);
@@ -84,15 +86,24 @@ mod tests {
     }
 
     #[test]
+    fn a_rejected_draft_is_followed_by_one_that_is_worth_its_pass() {
+        let mut len = DraftLen::new((2, 8), true);
+        len.verified(4, 0);
+        len.skipped();
+        assert_eq!(len.get(), 2);
+        assert_eq!(DraftLen::new((2, 1), true).get(), 1, "within the limit of the request");
+    }
+
+    #[test]
     fn an_empty_draft_changes_nothing() {
-        let mut len = DraftLen::new(8, true);
+        let mut len = DraftLen::new((1, 8), true);
         len.verified(0, 0);
         assert_eq!(len.get(), 4);
     }
 
     #[test]
     fn a_fixed_length_stays() {
-        let mut len = DraftLen::new(7, false);
+        let mut len = DraftLen::new((1, 7), false);
         len.verified(7, 0);
         assert_eq!(len.get(), 7);
     }

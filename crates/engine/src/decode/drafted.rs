@@ -103,12 +103,13 @@ impl Mode for DraftParams {
     }
 
     fn is_default(&self, model: Capabilities) -> bool {
-        *self == Self::MODEL && model.draft_model && model.predicts_next_token()
+        *self == Self::MODEL && model.draft_model && model.predicts_next_token() && !model.recurrent
     }
 
     fn decoder(&self, model: Capabilities) -> Result<Box<dyn Decoder>, UnsupportedMode> {
         let name = self.info().name;
         model.require_next_token(name)?;
+        model.require_rollback(name)?;
         let (tokens, limit) = (self.max_tokens, Self::LIMIT);
         if tokens == 0 || tokens > limit {
             return Err(UnsupportedMode(format!(
@@ -166,6 +167,15 @@ struct Draft {
 }
 
 impl Drafter {
+    /// Returns the length below which a draft is worth nothing. The first token that masks draft is the one
+    /// that a pass without a draft samples.
+    fn min_len(self) -> usize {
+        match self {
+            Self::Masks(_) => 2,
+            Self::DraftModel | Self::None => 1,
+        }
+    }
+
     fn source(self) -> Source {
         match self {
             Self::DraftModel => Source::DraftModel,
@@ -176,10 +186,10 @@ impl Drafter {
 
 impl Drafted {
     fn new(params: DraftParams, drafter: Drafter) -> Self {
-        let len = DraftLen::new(params.max_tokens, params.adaptive);
+        let len = |min| DraftLen::new((min, params.max_tokens), params.adaptive);
         let lengths = match params.auto {
             true => Lengths::Auto(Auto::new(params.max_tokens)),
-            false => Lengths::ByAcceptance { model: len, lookup: len },
+            false => Lengths::ByAcceptance { model: len(drafter.min_len()), lookup: len(1) },
         };
         let lookup = params.lookup.then(Lookup::default);
         Self { drafter, lookup, lengths, draft: None, guess: None }
@@ -242,10 +252,10 @@ impl Drafted {
             let Some(row) = rows.next_row() else { break };
             let Some(sampled) = sampler.sample(row, seq.tokens.len() + index) else { break };
             let agrees = draft.get(index) == Some(&sampled.token);
-            let ends = sampler.ends(sampled.token);
+            let continues = sampler.continues(sampled.token);
             outcome.commit.push(sampled);
             outcome.accepted += usize::from(agrees);
-            if !agrees || ends {
+            if !agrees || !continues {
                 break;
             }
         }
@@ -306,9 +316,8 @@ impl Decoder for Drafted {
         let last = seq.pending();
         let masks = self.model_len(seq).min(budget);
         match (self.draft(seq), self.drafter) {
-            // The logits of a token predict the next, so the last token drafts the first one. A draft of
-            // that one alone is what a verification without a draft samples.
-            (None, Drafter::Masks(mask)) if masks > 1 => {
+            // The logits of a token predict the next, so the last token drafts the first one.
+            (None, Drafter::Masks(mask)) if masks >= self.drafter.min_len() => {
                 let mut tokens = last.to_vec();
                 tokens.resize(masks, mask);
                 let visibility = Visibility::Until(seq.kv_len + tokens.len());

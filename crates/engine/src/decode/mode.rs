@@ -134,6 +134,8 @@ pub struct Capabilities {
     pub draft_model: bool,
     /// Maximum number of tokens of a step.
     pub max_batch_tokens: usize,
+    /// True if the model has recurrent layers, whose states cannot be wound back.
+    pub recurrent: bool,
 }
 
 impl Capabilities {
@@ -148,6 +150,19 @@ impl Capabilities {
             false => Err(UnsupportedMode(format!(
                 "decode is {mode}, but the logits of this model predict the token in place, not the next one: \
                  use diffusion"
+            ))),
+        }
+    }
+}
+
+impl Capabilities {
+    /// Rejects a mode that runs tokens which it may not keep.
+    pub(super) fn require_rollback(&self, mode: &str) -> Result<(), UnsupportedMode> {
+        match self.recurrent {
+            false => Ok(()),
+            true => Err(UnsupportedMode(format!(
+                "decode is {mode}, but the model has recurrent layers, whose states cannot be wound back when \
+                 drafted tokens are rejected: use autoregressive"
             ))),
         }
     }

@@ -130,6 +130,41 @@ fn beyond_the_rows_of_a_step_callers_take_turns() {
 }
 
 #[test]
+fn without_large_blocks_turns_need_no_further_step() {
+    let mut random = Random(5);
+    for case in 0..200 {
+        let rows = 1 + random.below(16);
+        let callers = rows + random.below(100);
+        let mut others = abusers(&mut random, callers, rows);
+        others.iter_mut().for_each(|claim| claim.demand.min_tokens = 1);
+        let capacity = Capacity { rows, sequences: rows };
+        let mut ledger = Ledger::default();
+        for _ in 0..random.below(50) {
+            ledger.divide(&others, capacity);
+        }
+        let claims = [&others[..], &[claim(99_999, 0, 99_999, decode(1))]].concat();
+        let bound = (callers + 1).div_ceil(rows);
+        let steps = (1..).find(|_| *ledger.divide(&claims, capacity).last().unwrap() > 0);
+        assert!(steps.unwrap() <= bound, "case {case}: {steps:?} steps, not {bound}: {others:?}");
+    }
+}
+
+#[test]
+fn requests_of_one_caller_take_turns_like_callers() {
+    for (requests, sequences) in [(65, 32), (100, 8), (256, 32)] {
+        let others: Vec<_> = (0..requests).map(|at| claim(1, at, at, decode(1))).collect();
+        let capacity = Capacity { rows: ROWS, sequences };
+        let mut ledger = Ledger::default();
+        (0..20).for_each(|_| drop(ledger.divide(&others, capacity)));
+        let claims = [&others[..], &[claim(1, 9999, 9999, prompt(3))]].concat();
+        let bound = (requests as usize + 1).div_ceil(sequences);
+        let served = |share: &usize| *share > 0;
+        let steps = (1..).find(|_| ledger.divide(&claims, capacity).last().is_some_and(served));
+        assert!(steps.unwrap() <= bound, "{requests} requests: {steps:?} steps, not {bound}");
+    }
+}
+
+#[test]
 fn no_claim_is_left_out_for_ever() {
     let mut random = Random(3);
     for case in 0..30 {

@@ -41,9 +41,9 @@ pub(super) enum Failure {
 pub(super) fn parser(
     factory: &ParserFactory,
     top: TopLevelGrammar,
+    limits: ParserLimits,
 ) -> Result<TokenParser, Failure> {
     let library = |error: &dyn std::fmt::Display| Failure::Library(error.to_string());
-    let limits = factory.limits().clone();
     let init = GrammarInit::Serialized(top);
     let environment = Some(factory.tok_env().clone());
     let (grammar, spec) =

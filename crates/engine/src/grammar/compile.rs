@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use llguidance::api::TopLevelGrammar;
+use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::toktrie::{
     ApproximateTokEnv, INVALID_TOKEN, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie,
 };
@@ -120,7 +120,7 @@ impl Grammars {
         let (sender, result) = mpsc::sync_channel(1);
         let run = move || {
             // The receiver is gone after the time limit.
-            let _ = sender.send(top_level(&source).and_then(|top| compile(&factory, top)));
+            let _ = sender.send(compile_source(&factory, &source));
             drop(slot);
         };
         let thread = thread::Builder::new().name("wf-grammar".into()).stack_size(STACK_BYTES);
@@ -134,11 +134,21 @@ impl Grammars {
     }
 }
 
+fn compile_source(
+    factory: &ParserFactory,
+    source: &GrammarSource,
+) -> Result<Grammar, GrammarError> {
+    let limits =
+        ParserLimits { max_lexer_states: limits::max_states(source), ..factory.limits().clone() };
+    compile(factory, top_level(source)?, limits)
+}
+
 pub(super) fn compile(
     factory: &ParserFactory,
     top: TopLevelGrammar,
+    limits: ParserLimits,
 ) -> Result<Grammar, GrammarError> {
-    let parser = bounded::parser(factory, top).map_err(|failure| match failure {
+    let parser = bounded::parser(factory, top, limits).map_err(|failure| match failure {
         Failure::Library(message) => source_error(&message),
         Failure::Limit(error) => error,
     })?;

@@ -1,7 +1,7 @@
 //! Position of a completion in its grammar, in token ids.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use llguidance::Matcher;
 use llguidance::api::StopReason;
@@ -9,6 +9,7 @@ use llguidance::toktrie::SimpleVob;
 use wf_model::{LogitsRow, TokenId};
 
 use super::Grammar;
+use crate::clock;
 
 /// Number of tokens in one word of a mask.
 const WORD: usize = u32::BITS as usize;
@@ -59,9 +60,9 @@ impl Follower {
     /// Computes the mask of the next tokens, which does not need their logits.
     pub(crate) fn prepare_mask(&mut self, vocab_len: usize, stop_tokens: &[TokenId]) {
         if self.next.is_none() {
-            let start = Instant::now();
+            let start = clock::now();
             self.next = Some(self.find_next(vocab_len, stop_tokens));
-            self.excess_time += start.elapsed().saturating_sub(USUAL_TIME);
+            self.excess_time += (clock::now() - start).saturating_sub(USUAL_TIME);
         }
     }
 
@@ -136,6 +137,11 @@ impl Follower {
         self.consumed.push(token);
         // The matcher stays in an error state, which the next mask reports.
         let _ = self.matcher.consume_token(token);
+    }
+
+    /// Returns `true` before the first token.
+    pub(crate) fn is_at_start(&self) -> bool {
+        self.consumed.is_empty()
     }
 
     /// Returns `true` if the completion can only end here.

@@ -4,14 +4,14 @@
 //! (`tests/bombs.rs`): an allowed source compiles within some tens of milliseconds and 16 MiB. A schema inside of a
 //! Lark grammar has the limits of every schema. Regular expressions have further limits: see `bounded.rs`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use llguidance::api::ParserLimits;
 use serde_json::{Map, Value};
 
 use super::bounded::pattern_bits;
 use super::narrow::joins;
-use super::schema::{NAMED, check_multiples};
+use super::schema::{JSON_KEYWORD, NAMED, check_multiples, inner};
 use super::{GrammarError, GrammarSource};
 
 /// Maximum size of a schema as JSON, of a grammar, and of a list of choices.
@@ -26,10 +26,12 @@ const MAX_CHOICES: usize = 2000;
 const MAX_JOINED_BITS: usize = 10;
 /// Bits of a format, whose pattern is built in.
 const FORMAT_BITS: usize = 3;
-/// Maximum of `minLength`: a text has a lexer state for each of its bytes, and their number is limited.
-const MAX_MIN_LENGTH: f64 = 4000.0;
-/// Keyword of a schema in a Lark grammar.
-const JSON_KEYWORD: &str = "%json";
+/// Maximum of `minLength` and `maxLength`: a string of bounded length has a lexer state for each of its bytes.
+const MAX_LENGTH: usize = 4000;
+/// Maximum number of lexer states of a grammar without such strings, and of further ones for each of their characters,
+/// which has up to four bytes. A state takes one or two kilobytes, and every completion has its own.
+const MAX_STATES: usize = 8_000;
+const STATES_PER_CHARACTER: usize = 3;
 /// Maximum number of entries of a list or an object in a schema, by keyword.
 const MAX_ENTRIES: [(&str, usize); 8] = [
     ("properties", 256),
@@ -45,8 +47,7 @@ const MAX_ENTRIES: [(&str, usize); 8] = [
 /// Returns the limits of `llguidance` for compiling a grammar and for every token.
 pub(super) fn parser_limits() -> ParserLimits {
     ParserLimits {
-        // A state takes one or two kilobytes, and every completion has its own.
-        max_lexer_states: 8_000,
+        max_lexer_states: MAX_STATES,
         initial_lexer_fuel: 500_000,
         // Computing a mask delays all other sequences. A record of 200 tokens needs at most a third of this.
         step_lexer_fuel: 30_000,
@@ -59,6 +60,30 @@ pub(super) fn parser_limits() -> ParserLimits {
     }
 }
 
+/// Returns the maximum number of lexer states of a grammar: strings of one length share theirs.
+pub(super) fn max_states(source: &GrammarSource) -> usize {
+    let mut lengths = BTreeSet::new();
+    match source {
+        GrammarSource::JsonSchema(schema) => add_lengths(schema, &mut lengths),
+        GrammarSource::ToolCalls(calls) => {
+            calls.schemas().for_each(|schema| add_lengths(schema, &mut lengths));
+        }
+        GrammarSource::Grammar(text) => {
+            inner_schemas(text).for_each(|schema| add_lengths(&schema, &mut lengths));
+        }
+        GrammarSource::Regex(_) | GrammarSource::Choice(_) => {}
+    }
+    MAX_STATES + STATES_PER_CHARACTER * lengths.iter().sum::<usize>().min(MAX_LENGTH)
+}
+
+/// Adds the largest length of each bounded string.
+fn add_lengths(schema: &Value, lengths: &mut BTreeSet<usize>) {
+    let Value::Object(words) = schema else { return };
+    let bounds = ["minLength", "maxLength"].iter().filter_map(|word| words.get(*word)?.as_f64());
+    lengths.extend(bounds.map(|len| len as usize).max());
+    inner(words).for_each(|schema| add_lengths(schema, lengths));
+}
+
 pub(super) fn check(source: &GrammarSource) -> Result<(), GrammarError> {
     match source {
         GrammarSource::JsonSchema(schema) => {
@@ -66,6 +91,7 @@ pub(super) fn check(source: &GrammarSource) -> Result<(), GrammarError> {
             check_len("", text.len(), MAX_BYTES)?;
             check_nesting(&text)?;
             check_entries(schema)?;
+            check_lengths(schema)?;
             let joined = Weights { root: schema, known: HashMap::new() }.of(schema)?;
             require(joined <= MAX_JOINED_BITS, || {
                 format!(
@@ -115,15 +141,18 @@ pub(super) fn check_lark(source: &str) -> Result<(), GrammarError> {
 
 /// Checks every schema in a Lark grammar. One that is not valid JSON is rejected later.
 fn check_inner_schemas(source: &str) -> Result<(), GrammarError> {
-    for (at, _) in source.match_indices(JSON_KEYWORD) {
+    inner_schemas(source).try_for_each(|schema| {
+        check_multiples(&schema, joins(&schema))?;
+        check(&GrammarSource::JsonSchema(schema))
+    })
+}
+
+/// Returns the schemas in a Lark grammar that are valid JSON.
+fn inner_schemas(source: &str) -> impl Iterator<Item = Value> {
+    source.match_indices(JSON_KEYWORD).filter_map(|(at, _)| {
         let rest = &source[at + JSON_KEYWORD.len()..];
-        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
-        if let Some(Ok(schema)) = values.next() {
-            check_multiples(&schema, joins(&schema))?;
-            check(&GrammarSource::JsonSchema(schema))?;
-        }
-    }
-    Ok(())
+        serde_json::Deserializer::from_str(rest).into_iter::<Value>().next()?.ok()
+    })
 }
 
 fn require(is_met: bool, problem: impl FnOnce() -> String) -> Result<(), GrammarError> {
@@ -162,11 +191,6 @@ fn check_entries(schema: &Value) -> Result<(), GrammarError> {
                     let problem = || format!("{word}: {entries} entries: must be at most {max}");
                     require(entries <= max, problem)?;
                 }
-                if let ("minLength", Some(len)) = (word.as_str(), value.as_f64()) {
-                    require(len <= MAX_MIN_LENGTH, || {
-                        format!("minLength: {len}: must be at most {MAX_MIN_LENGTH}")
-                    })?;
-                }
                 if let ("pattern", Value::String(pattern)) = (word.as_str(), value) {
                     check_len("pattern", pattern.len(), MAX_REGEX_BYTES)?;
                 }
@@ -177,6 +201,22 @@ fn check_entries(schema: &Value) -> Result<(), GrammarError> {
         _ => Vec::new(),
     };
     inner.into_iter().try_for_each(check_entries)
+}
+
+/// Rejects strings that may be longer than a completion can follow. To lower a bound would change the schema.
+fn check_lengths(schema: &Value) -> Result<(), GrammarError> {
+    let Value::Object(words) = schema else { return Ok(()) };
+    for word in ["minLength", "maxLength"] {
+        if let Some(len) = words.get(word).and_then(Value::as_f64) {
+            require(len <= MAX_LENGTH as f64, || {
+                format!(
+                    "{word}: {len}: must be at most {MAX_LENGTH}, because a completion has a limited memory for the \
+                     length of a string; without {word}, the length of strings is free"
+                )
+            })?;
+        }
+    }
+    inner(words).try_for_each(check_lengths)
 }
 
 /// Computes the maximum sum of the bits of patterns that one value of a schema must match at once.
@@ -313,8 +353,25 @@ mod tests {
         assert!(schema(wide).contains("properties: 257 entries: must be at most 256"));
         let long = json!({"anyOf": [{"pattern": "a".repeat(5000)}]});
         assert!(schema(long).contains("pattern: 5000 bytes: must be at most 4096"));
-        let endless = json!({"items": {"minLength": 4001}});
-        assert!(schema(endless).contains("minLength: 4001: must be at most 4000"));
+        for word in ["minLength", "maxLength"] {
+            let long = schema(json!({"properties": {"a": {"items": {word: 4001}}}}));
+            assert!(long.contains(&format!("{word}: 4001: must be at most 4000")), "{long}");
+            assert_eq!(schema(json!({"items": {word: 4000}, "const": {word: 9999}})), "");
+        }
+    }
+
+    #[test]
+    fn bounded_strings_have_more_states() {
+        let states = |schema: Value| max_states(&GrammarSource::JsonSchema(schema));
+        let text = |len: usize| json!({"type": "string", "maxLength": len});
+        assert_eq!(states(json!({"type": "string"})), MAX_STATES);
+        assert_eq!(states(json!({"items": text(100)})), MAX_STATES + 300);
+        let two = |a, b| json!({"properties": {"a": text(a), "b": text(b)}});
+        assert_eq!(states(two(100, 100)), MAX_STATES + 300, "they share their states");
+        assert_eq!(states(two(100, 50)), MAX_STATES + 450);
+        assert_eq!(states(two(3000, 2000)), MAX_STATES + 3 * MAX_LENGTH);
+        let lark = format!("start: %json {}", text(100));
+        assert_eq!(max_states(&GrammarSource::Grammar(lark)), MAX_STATES + 300);
     }
 
     #[test]

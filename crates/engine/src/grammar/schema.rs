@@ -4,6 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::GrammarError;
 
+/// Keyword of a schema in a Lark grammar.
+pub(super) const JSON_KEYWORD: &str = "%json";
+
 /// Keywords whose values are schemas, lists of schemas, or schemas by name.
 const ONE: [&str; 3] = ["items", "additionalProperties", "contains"];
 const LIST: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];

@@ -117,7 +117,9 @@ fn every_schema_is_followed_or_rejected_by_keyword() {
     for (file, cases) in &suite {
         for (case, schema, values) in cases {
             let top = top_level_of_schema(schema.clone());
-            let grammar = match top.and_then(|top| compile(&grammars.factory, top)) {
+            let grammar = match top
+                .and_then(|top| compile(&grammars.factory, top, grammars.factory.limits().clone()))
+            {
                 Ok(grammar) => grammar,
                 Err(GrammarError::Invalid(message)) => {
                     rejected += 1;

@@ -1,6 +1,6 @@
 //! Tests of the sampler.
 
-use wf_model::best;
+use wf_model::{TokenLogit, best, math};
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn sample(sampler: &mut Sampler, logits: &[f32], position: usize) -> Option<Samp
 fn draws(params: &SamplingParams, logits: &[f32], times: usize) -> Vec<TokenId> {
     let mut sampler = sampler(params.clone());
     let mut next = |position| {
-        sampler.seen.clear();
+        sampler.penalized = Penalized::new(None, &[]);
         sample(&mut sampler, logits, position).unwrap().token
     };
     (0..times).map(&mut next).collect()
@@ -166,6 +166,24 @@ fn penalties_lower_the_logits_of_seen_tokens() {
     let logits = [1.0, 5.0, 1.0];
     assert_eq!(adjusted(&s, logits, &[]), [1.0, 4.0, 1.0], "a prompt token has no presence");
     assert_eq!(adjusted(&s, logits, &[0, 1, 1]), [0.25, 3.5, 1.0], "drafted tokens count");
+}
+
+#[test]
+fn penalties_consider_the_last_tokens_only() {
+    let penalized = |repeat_last_n| {
+        let params =
+            SamplingParams { repetition_penalty: 2.0, repeat_last_n, ..Default::default() };
+        let mut s = Sampler::new(params, &Limits::default(), &[0, 1]);
+        s.commit(2);
+        adjusted(&s, [4.0; 4], &[])
+    };
+    assert_eq!(penalized(-1), [2.0, 2.0, 2.0, 4.0]);
+    assert_eq!(penalized(2), [4.0, 2.0, 2.0, 4.0]);
+    assert_eq!(penalized(1), [4.0, 4.0, 2.0, 4.0]);
+    assert_eq!(penalized(0), [4.0; 4]);
+    let params = SamplingParams { repetition_penalty: 2.0, repeat_last_n: 2, ..Default::default() };
+    let s = Sampler::new(params, &Limits::default(), &[0, 1]);
+    assert_eq!(adjusted(&s, [4.0; 4], &[2, 3]), [4.0, 4.0, 2.0, 2.0], "drafted tokens count");
 }
 
 #[test]

@@ -1,15 +1,21 @@
 //! The engine loop: admit, plan, forward, absorb.
 
+mod admit;
+mod disk;
+#[cfg(test)]
+mod simulation;
+
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
 use wf_model::{Forward, Logits};
 
-use crate::admission::{Census, Member, Shared};
+use crate::clock;
 use crate::decode::{Plan, Rows};
+use crate::disk::DiskCache;
 use crate::drafter::Drafter;
 use crate::fair::{Capacity, Ledger};
 use crate::generation::Generation;
@@ -20,13 +26,18 @@ use crate::sequence::Sequence;
 use crate::stats::Stats;
 use crate::store::PageStore;
 
-/// Number of sequences that are passed over in one admission because they wait for a prefix.
-const MAX_SKIPS: usize = 64;
-
 pub(crate) enum Message {
     Run(Box<Sequence>),
-    /// Evicts the cached pages that no sequence holds.
+    /// Pages that were read from disk for a waiting sequence.
+    Fetched(Rank, Vec<Vec<u8>>),
+    /// Evicts the cached pages that no sequence holds, and those on disk.
     FlushCache,
+}
+
+/// Returns the number of sequences that run at once: each has a row of a step, and a state if the model has any.
+fn max_sequences(model: &impl Forward, max_running: usize) -> usize {
+    let states = if model.network().is_recurrent() { model.states() } else { usize::MAX };
+    max_running.min(model.max_batch_tokens()).min(states)
 }
 
 /// All decoding state, owned by one thread.
@@ -34,6 +45,11 @@ pub(crate) struct Engine<F> {
     model: F,
     drafter: Option<Drafter>,
     inbox: UnboundedReceiver<Message>,
+    /// The other end of the inbox, which is closed once every handle is dropped.
+    own_inbox: WeakUnboundedSender<Message>,
+    disk: Option<DiskCache>,
+    /// Number of sequences whose pages are being read from disk.
+    fetches: usize,
     /// Sequences that do not run, including preempted ones, by rank.
     waiting: BTreeMap<Rank, Sequence>,
     /// Running sequences, in the order in which they keep their pages.
@@ -51,19 +67,22 @@ impl<F: Forward> Engine<F> {
     pub(crate) fn new(
         model: F,
         draft: Option<Box<dyn Forward>>,
-        inbox: UnboundedReceiver<Message>,
+        (own_inbox, inbox): (WeakUnboundedSender<Message>, UnboundedReceiver<Message>),
         max_running: usize,
         stats: Arc<Stats>,
     ) -> Self {
         let vocab_len = model.network().vocab_len;
         Self {
             drafter: draft.map(|draft| Drafter::new(draft, vocab_len)),
-            store: PageStore::new(model.pages()),
+            store: PageStore::new(model.pages(), model.states()),
             logits: Logits::new(vocab_len),
             hidden: vec![0.0; model.network().hidden_len],
-            max_running: max_running.min(model.max_batch_tokens()),
+            max_running: max_sequences(&model, max_running),
             model,
             inbox,
+            own_inbox,
+            disk: None,
+            fetches: 0,
             waiting: BTreeMap::new(),
             running: Vec::new(),
             ledger: Ledger::default(),
@@ -76,19 +95,29 @@ impl<F: Forward> Engine<F> {
     pub(crate) fn run(mut self) {
         self.model.enter_thread();
         while self.receive() {
-            self.retire();
-            self.admit();
-            // A panic in a step does not concern requests that were not part of it.
-            if catch_unwind(AssertUnwindSafe(|| self.step())).is_err() {
-                self.fail_running();
-            }
-            self.report();
+            self.turn();
         }
+    }
+
+    fn turn(&mut self) {
+        self.retire();
+        self.admit();
+        // A panic in a step does not concern requests that were not part of it.
+        if catch_unwind(AssertUnwindSafe(|| self.step())).is_err() {
+            self.fail_running();
+        }
+        self.report();
+    }
+
+    fn has_work(&self) -> bool {
+        // What could run instead of the sequences that wait for the disk has been admitted.
+        let can_admit = !self.waiting.is_empty() && self.fetches == 0;
+        can_admit || !(self.running.is_empty() && self.inbox.is_empty())
     }
 
     /// Receives messages, waiting if nothing else is to do. Returns `false` when all handles are dropped.
     fn receive(&mut self) -> bool {
-        if self.running.is_empty() && self.waiting.is_empty() {
+        if !self.has_work() {
             match self.inbox.blocking_recv() {
                 Some(message) => self.handle(message),
                 None => return false,
@@ -105,8 +134,10 @@ impl<F: Forward> Engine<F> {
             Message::Run(sequence) => {
                 self.waiting.insert(sequence.rank, *sequence);
             }
+            Message::Fetched(rank, pages) => self.fetched(rank, pages),
             Message::FlushCache => {
                 self.store.flush();
+                self.disk.iter().for_each(DiskCache::clear);
                 if let Some(drafter) = &mut self.drafter {
                     drafter.store.flush();
                 }
@@ -116,7 +147,7 @@ impl<F: Forward> Engine<F> {
 
     /// Drops finished and abandoned sequences and releases their pages.
     fn retire(&mut self) {
-        let now = Instant::now();
+        let now = clock::now();
         let is_over = |sequence: &mut Sequence| {
             sequence.check_deadline(now);
             if !sequence.finished && sequence.is_abandoned() {
@@ -130,76 +161,8 @@ impl<F: Forward> Engine<F> {
         }
     }
 
-    /// Starts waiting sequences while there are places, and pages for all of their tokens.
-    fn admit(&mut self) {
-        let mut census = self.census();
-        let mut promised = 0;
-        let mut skips = 0;
-        while skips < MAX_SKIPS
-            && let Some(next) = census.next()
-        {
-            let sequence = &self.waiting[&next.rank];
-            // A prefix that another sequence is computing is not computed twice.
-            if self.running.iter().any(|running| sequence.should_wait_for(running, &self.store)) {
-                census.skip(next.rank);
-                skips += 1;
-                continue;
-            }
-            let needed = promised + sequence.pages_needed(&self.store);
-            if !self.free_pages(needed, &next, &mut census) {
-                self.waiting.entry(next.rank).and_modify(|next| next.steps_without_pages += 1);
-                if next.is_overdue {
-                    break;
-                }
-                census.skip_caller(next.origin.party());
-                continue;
-            }
-            promised = needed;
-            self.start(next.rank);
-            census.admit(next);
-        }
-        let standings = census.standings();
-        self.running.sort_by_key(|sequence| standings.get(&sequence.rank).copied());
-    }
-
-    fn census(&self) -> Census {
-        let shared = Shared { sequences: self.max_running, pages: self.model.pages() };
-        let running = self.running.iter().map(Sequence::member).collect();
-        Census::new(shared, running, self.waiting.values().map(Sequence::member).collect())
-    }
-
-    /// Preempts sequences until `pages` are available for `next`. Returns `false` if there are too few that
-    /// have to make room for it.
-    fn free_pages(&mut self, pages: usize, next: &Member, census: &mut Census) -> bool {
-        while pages > self.store.available() {
-            let Some(rank) = census.preempt_for(next) else { return false };
-            let at = self.running.iter().position(|sequence| sequence.rank == rank);
-            let preempted = self.running.remove(at.expect("the census has running sequences"));
-            self.preempt(preempted);
-        }
-        true
-    }
-
-    fn preempt(&mut self, mut sequence: Sequence) {
-        sequence.release(&mut self.store);
-        self.waiting.insert(sequence.rank, sequence);
-        self.stats.lock().preemptions += 1;
-    }
-
-    fn start(&mut self, rank: Rank) {
-        let mut sequence = self.waiting.remove(&rank).expect("it is waiting");
-        let is_new = !sequence.started;
-        let cached = sequence.start(&mut self.store);
-        if is_new {
-            let mut stats = self.stats.lock();
-            stats.prompt_tokens += sequence.state.prompt_len as u64;
-            stats.cached_tokens += cached as u64;
-        }
-        self.running.push(sequence);
-    }
-
     fn step(&mut self) {
-        let started = Instant::now();
+        let started = clock::now();
         let sequences = self.running.len();
         self.running.iter_mut().for_each(|sequence| sequence.weigh_drafts(&self.costs, sequences));
         let shares = self.divide();
@@ -218,23 +181,23 @@ impl<F: Forward> Engine<F> {
             self.generations().for_each(|generation| generation.grammar_debt = Duration::ZERO);
             return;
         }
-        let forward_started = Instant::now();
+        let forward_started = clock::now();
         let hidden = self.model.forward(&batch, &mut self.logits);
-        self.costs.record(&batch, forward_started.elapsed().as_secs_f64());
+        self.costs.record(&batch, (clock::now() - forward_started).as_secs_f64());
         self.stats.lock().steps += 1;
 
         let (mut row, mut token) = (0, 0);
         for (sequence, plan) in self.running.iter_mut().zip(&plans) {
             let Some(plan) = plan else { continue };
-            for row in sequence.pooled_rows(plan) {
+            for row in sequence.task.pooled_rows(plan) {
                 hidden.read(token + row, &mut self.hidden);
-                sequence.pool(&self.hidden);
+                sequence.task.pool(&self.hidden);
             }
             token += plan.tokens.len();
             let rows = Rows::new(&mut self.logits, row, plan.scored.len());
-            let before = sequence.decode_stats();
+            let before = sequence.task.decode_stats();
             let generated = sequence.absorb(plan, rows, &mut self.store);
-            let after = sequence.decode_stats();
+            let after = sequence.task.decode_stats();
             let mut stats = self.stats.lock();
             stats.completion_tokens += generated as u64;
             stats.decode_passes += (after.passes - before.passes) as u64;
@@ -242,25 +205,52 @@ impl<F: Forward> Engine<F> {
             stats.accepted_tokens += (after.accepted - before.accepted) as u64;
             row += plan.scored.len();
         }
-        let elapsed = started.elapsed();
+        self.keep_states();
+        self.keep_full_pages();
+        let elapsed = clock::now() - started;
         self.generations().for_each(|generation| generation.settle_debt(elapsed));
     }
 
+    /// Copies the states of sequences that have reached a page border, for prompts that begin alike.
+    fn keep_states(&mut self) {
+        for sequence in self.running.iter().filter(|sequence| sequence.is_moving) {
+            if let Some((state, copy)) = sequence.kept_state(&mut self.store) {
+                self.model.copy_state(state, copy);
+            }
+        }
+    }
+
     fn generations(&mut self) -> impl Iterator<Item = &mut Generation> {
-        self.running.iter_mut().filter_map(Sequence::generation_mut)
+        self.running.iter_mut().filter_map(|sequence| sequence.task.generation_mut())
     }
 
     /// Returns the share of each running sequence in the next step. One whose grammar is slow lets others run
-    /// first.
+    /// first, and so does one that lacks pages.
     fn divide(&mut self) -> Vec<usize> {
         let all_in_debt = self.running.iter().all(Sequence::is_in_debt);
-        let takes_part = |sequence: &&Sequence| all_in_debt || !sequence.is_in_debt();
-        let claims: Vec<_> = self.running.iter().filter(takes_part).map(Sequence::claim).collect();
+        let stuck = self.stuck();
+        let takes_part = |(at, sequence): (usize, &Sequence)| {
+            Some(at) != stuck && (all_in_debt || !sequence.is_in_debt())
+        };
+        let takes_part: Vec<_> = self.running.iter().enumerate().map(takes_part).collect();
+        let running = self.running.iter().zip(&takes_part);
+        let claims: Vec<_> =
+            running.filter(|(_, takes)| **takes).map(|(sequence, _)| sequence.claim()).collect();
         let capacity =
             Capacity { rows: self.model.max_batch_tokens(), sequences: self.max_running };
         let mut shares = self.ledger.divide(&claims, capacity).into_iter();
-        let share = |sequence: &Sequence| takes_part(&sequence).then(|| shares.next()).flatten();
-        self.running.iter().map(share).map(Option::unwrap_or_default).collect()
+        if let Some(at) = stuck {
+            self.running[at].steps_without_pages += 1;
+        }
+        let share = |takes_part: bool| takes_part.then(|| shares.next()).flatten();
+        takes_part.into_iter().map(share).map(Option::unwrap_or_default).collect()
+    }
+
+    /// Returns the sequence that waits for pages: the last one, if it lacks more than there are. With a share of
+    /// the step it could keep the others, which would free pages, from running.
+    fn stuck(&self) -> Option<usize> {
+        let last = self.running.len().checked_sub(1).filter(|last| *last > 0)?;
+        (self.running[last].missing_pages > self.store.available()).then_some(last)
     }
 
     /// Runs the draft model for the sequences that use it.
@@ -308,10 +298,11 @@ impl<F: Forward> Engine<F> {
     /// Ends all running requests after a panic, and discards all pages: their contents are unknown.
     fn fail_running(&mut self) {
         self.stats.lock().failed_steps += 1;
-        for mut sequence in self.running.drain(..) {
+        // Some may have ended in the step, before it panicked.
+        for mut sequence in self.running.drain(..).filter(|sequence| !sequence.finished) {
             sequence.finish(FinishReason::Failed);
         }
-        self.store = PageStore::new(self.model.pages());
+        self.store = PageStore::new(self.model.pages(), self.model.states());
         self.drafter.iter_mut().for_each(Drafter::reset);
     }
 
