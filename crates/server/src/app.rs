@@ -1,4 +1,4 @@
-//! State that all requests share: the model, options, metrics, and shutdown.
+//! State that all requests share: models, options, metrics, and shutdown.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,88 +6,16 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
-use wf_core::{SamplingParams, TokenId};
-use wf_engine::{DecodeMode, Frontend, Origin};
+use wf_engine::{Origin, StatsSnapshot};
 
 use crate::access::{Caller, Keys};
 use crate::bodies::Bodies;
 use crate::error::ApiError;
+use crate::models::{ListedModel, Registry, ServedModel};
+use crate::observe::history::History;
 use crate::observe::in_flight::InFlight;
 use crate::observe::metrics::Metrics;
 use crate::options::ServerOptions;
-
-/// A loaded model, and its description.
-pub struct ServedModel {
-    /// The engine with its tokenizer and chat template.
-    pub frontend: Frontend,
-    /// Names that requests may use; responses have the first.
-    pub names: Vec<String>,
-    /// File or directory it was loaded from.
-    pub path: String,
-    /// Architecture of the network.
-    pub architecture: String,
-    /// Digest of its weights.
-    pub digest: String,
-    /// Instruction set in use.
-    pub isa: String,
-    /// Number of worker threads.
-    pub threads: usize,
-    /// Data type of the KV cache.
-    pub kv: String,
-    /// Maximum number of sequences that run at once.
-    pub max_running: usize,
-    /// Sampling parameters of requests that do not set them.
-    pub defaults: SamplingParams,
-    /// Decoding mode of requests that do not set it.
-    pub decode: DecodeMode,
-}
-
-impl ServedModel {
-    pub(crate) fn name(&self) -> &str {
-        self.names.first().map_or("default", String::as_str)
-    }
-
-    /// Returns the fingerprint: equal requests with equal fingerprints get equal responses.
-    pub(crate) fn fingerprint(&self) -> String {
-        let digest = self.digest.get(..12).unwrap_or(&self.digest);
-        format!("wf-n{}-{}-{digest}", wf_engine::NUMERICS, self.kv)
-    }
-
-    /// Runs `work` on a thread where it may take long.
-    pub(crate) async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Frontend) -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let frontend = self.frontend.clone();
-        spawn_blocking(move || work(&frontend)).await.map_err(|_| ApiError::internal())
-    }
-
-    /// Rejects token ids that are not in the vocabulary.
-    pub(crate) fn check_tokens(&self, field: &str, tokens: &[TokenId]) -> Result<(), ApiError> {
-        let vocab_len = self.frontend.engine().vocab_len();
-        match tokens.iter().find(|&&token| token as usize >= vocab_len) {
-            None => Ok(()),
-            Some(token) => {
-                let what =
-                    format!("{token} is not a token id: must be between 0 and {}", vocab_len - 1);
-                Err(ApiError::at(field, &what))
-            }
-        }
-    }
-
-    /// Rejects the name of another model. Gateways send `default` or `unknown` for any model.
-    pub(crate) fn check_name(&self, name: Option<&str>) -> Result<(), ApiError> {
-        match name {
-            None | Some("" | "default" | "unknown") => Ok(()),
-            Some(name) if self.names.iter().any(|ours| ours == name) => Ok(()),
-            Some(_) => {
-                let names = self.names.join(", ");
-                Err(ApiError::no_such_model(format!("model not found: this server has {names}")))
-            }
-        }
-    }
-}
 
 /// State that all requests share. Cheap to clone.
 #[derive(Clone)]
@@ -97,16 +25,17 @@ pub struct App(Arc<Shared>);
 pub struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) metrics: Metrics,
+    pub(crate) history: History,
     pub(crate) in_flight: InFlight,
     pub(crate) bodies: Arc<Bodies>,
     /// Start of the server, in seconds since 1970.
     pub(crate) created: u64,
     keys: RwLock<Keys>,
-    model: OnceLock<Arc<ServedModel>>,
+    models: OnceLock<Arc<Registry>>,
     draining: AtomicBool,
     /// True once sequences must end, finished or not.
     stop: watch::Sender<bool>,
-    salts: RandomState,
+    caller_ids: RandomState,
     requests: AtomicU64,
 }
 
@@ -124,35 +53,88 @@ impl App {
         Self(Arc::new(Shared {
             bodies: Arc::new(Bodies::new(options.limits.bodies_len)),
             keys: RwLock::new(options.keys.clone()),
+            metrics: Metrics::new(&options.metrics_prefix),
             options,
-            metrics: Metrics::new(),
+            history: History::default(),
             in_flight: InFlight::default(),
             created: now(),
-            model: OnceLock::new(),
+            models: OnceLock::new(),
             draining: AtomicBool::new(false),
             stop: watch::Sender::new(false),
-            salts: RandomState::new(),
+            caller_ids: RandomState::new(),
             requests: AtomicU64::new(0),
         }))
     }
 
-    /// Sets the model, and begins to accept requests. A second call has no effect.
+    /// Sets the only model, and begins to accept requests. A second call has no effect.
     pub fn set_model(&self, model: ServedModel) {
-        self.metrics.watch(model.frontend.engine().clone());
-        let _ = self.model.set(Arc::new(model));
+        self.set_registry(Registry::of_one(model));
+    }
+
+    /// Sets the models, of which `first` is loaded and first in the list, and begins to accept requests. The others
+    /// are loaded on demand: models in memory have at most `max_memory` bytes together. A second call has no effect.
+    pub fn set_models(
+        &self,
+        first: ServedModel,
+        models: Vec<ListedModel>,
+        max_memory: Option<usize>,
+    ) {
+        self.set_registry(Registry::new(first, models, max_memory));
+    }
+
+    fn set_registry(&self, registry: Registry) {
+        let registry = self.models.get_or_init(|| Arc::new(registry));
+        self.metrics.watch(registry);
+        self.check_key_models();
+    }
+
+    /// Returns the counters of each model's engine; none while the first model is loading.
+    pub fn engine_stats(&self) -> Vec<StatsSnapshot> {
+        let stats = self.models.get().map(|models| models.stats()).unwrap_or_default();
+        stats.into_iter().map(|model| model.engine).collect()
+    }
+
+    /// Warns of keys that list models which do not exist: a key for nothing else finds none.
+    fn check_key_models(&self) {
+        let Some(models) = self.models.get() else { return };
+        for (key, model) in self.keys().listed_models().filter(|(_, name)| !models.has(name)) {
+            tracing::warn!(key, model, "the API key lists a model that this server does not have");
+        }
     }
 
     /// Replaces the API keys. Those that stay keep what they have used of their limits.
     pub fn set_keys(&self, keys: &Keys) {
         let mut current = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         *current = current.replaced_by(keys);
+        drop(current);
+        self.check_key_models();
     }
 }
 
 impl Shared {
-    pub(crate) fn model(&self) -> Result<&Arc<ServedModel>, ApiError> {
+    /// Returns the models, once the first is loaded.
+    pub(crate) fn models(&self) -> Result<&Arc<Registry>, ApiError> {
         let loading = || ApiError::unavailable("loading", "the model is still loading");
-        self.model.get().ok_or_else(loading)
+        self.models.get().ok_or_else(loading)
+    }
+
+    /// Adds a sample to the history, once there is a model.
+    pub(crate) fn sample(&self) {
+        if let Some(models) = self.models.get() {
+            self.history.add(&self.metrics, &models.total_stats());
+        }
+    }
+
+    /// Returns `true` if a caller has a key for operators, or if a server without any keys is used from its own
+    /// machine. A proxy there has callers from elsewhere.
+    pub(crate) fn is_admin(&self, caller: Option<&Caller>) -> bool {
+        let bound = self.options.hosts.bound;
+        let is_local = || bound.is_none_or(|address| address.ip().is_loopback());
+        let is_direct = || caller.is_some_and(|one| !one.peer().is_forwarded());
+        match caller.and_then(Caller::key) {
+            Some(key) => key.is_admin,
+            None => self.keys().is_empty() && is_local() && is_direct(),
+        }
     }
 
     pub(crate) fn keys(&self) -> Keys {
@@ -178,15 +160,14 @@ impl Shared {
         self.stop.subscribe()
     }
 
-    /// Returns the salt that separates the prefix caches of callers. It is keyed anew in every process, so
-    /// that no caller can aim at another's cache.
+    /// Returns the salt that separates the prefix caches of callers.
     pub(crate) fn salt(&self, caller: &Caller, cache_salt: Option<&str>) -> u64 {
-        self.salts.hash_one((caller.digest(), cache_salt))
+        self.options.salt_key.salt(caller.digest(), cache_salt)
     }
 
     /// Returns a number that stands for a caller in this process.
     pub(crate) fn caller_id(&self, caller: &Caller) -> u64 {
-        self.salts.hash_one((caller.key().is_some(), caller.name()))
+        self.caller_ids.hash_one((caller.key().is_some(), caller.name()))
     }
 
     /// Returns the origin of a new request: its caller, and a number of its own.

@@ -75,6 +75,19 @@ impl ApiError {
         Self { param, ..Self::new(StatusCode::NOT_FOUND, kind, code, message) }
     }
 
+    /// Reports a model that cannot be loaded. The reason names files, so it is for operators only.
+    pub(crate) fn load_failed(name: &str, reason: Option<String>) -> Self {
+        let reason = reason.unwrap_or_else(|| "the log of the server has the reason".to_owned());
+        let message = format!("model {name} cannot be loaded: {reason}");
+        let (kind, code) = ("server_error", "model_load_failed");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, kind, code, message)
+    }
+
+    /// Reports a model that has not been loaded within the time of a request.
+    pub(crate) fn load_timeout(name: &str) -> Self {
+        Self::unavailable("loading", &format!("model {name} is still loading: try again later"))
+    }
+
     pub(crate) fn unauthorized() -> Self {
         let message =
             "invalid or missing API key: send `Authorization: Bearer KEY` or `x-api-key: KEY`";
@@ -122,12 +135,12 @@ impl ApiError {
     }
 
     /// Renames fields to what the request calls them, as pairs of our name and theirs.
-    pub(crate) fn renamed(mut self, aliases: &[(&str, &str)]) -> Self {
+    pub(crate) fn renamed(mut self, names: &[(&str, &str)]) -> Self {
         // An unknown field is named as the request names it.
         if self.code == "unknown_parameter" {
             return self;
         }
-        for (ours, theirs) in aliases {
+        for (ours, theirs) in names {
             let is_param = self.param.as_deref() == Some(ours);
             if is_param {
                 self.param = Some((*theirs).to_owned());
@@ -178,7 +191,9 @@ impl From<FrontendError> for ApiError {
         let message = error.to_string();
         match error {
             FrontendError::Request(error) => error.into(),
-            FrontendError::Text(_) | FrontendError::NoTemplate => Self::field("messages", message),
+            FrontendError::Text(_)
+            | FrontendError::NoTemplate
+            | FrontendError::NoThinking { .. } => Self::field("messages", message),
             FrontendError::NonFiniteLogits { .. } => Self { message, ..Self::internal() },
             FrontendError::StepFailed => Self::internal(),
             FrontendError::DeadlinePassed => Self::unavailable("deadline", &message),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use wf_core::SamplingParams;
 
-use crate::access::{Hosts, Keys, Tls};
+use crate::access::{Hosts, Keys, SaltKey, Tls, TrustedProxy};
+use crate::store::FileStore;
 
 /// Options of a server.
 #[derive(Clone, Debug)]
@@ -13,14 +14,24 @@ pub struct ServerOptions {
     pub keys: Keys,
     /// Host names and origins.
     pub hosts: Hosts,
+    /// Proxies that tell the addresses of their clients.
+    pub proxies: Vec<TrustedProxy>,
     /// Limits on requests and connections.
     pub limits: Limits,
     /// Time that requests in flight have to finish during shutdown.
     pub drain: Duration,
     /// Enables `/metrics`.
     pub metrics: bool,
+    /// First part of the names of metrics: `wf`, or that of a server whose dashboards are to work.
+    pub metrics_prefix: String,
     /// Enables the chat page.
     pub page: bool,
+    /// MCP servers that the chat page may use, as URLs without query.
+    pub mcp_servers: Vec<String>,
+    /// Files and batches of callers; their routes are off without it.
+    pub files: Option<FileStore>,
+    /// Secret of the salts that separate the prefix caches of callers.
+    pub salt_key: SaltKey,
     /// Certificate and key; connections are not encrypted without it.
     pub tls: Option<Tls>,
 }
@@ -36,6 +47,8 @@ pub struct Limits {
     pub json_parts: usize,
     /// Maximum number of values in a body.
     pub json_values: usize,
+    /// Maximum number of values in all fields that are read, without token ids in the fields that have them.
+    pub field_values: usize,
     /// Maximum length of all bodies that are being read, in bytes. One caller may have a quarter.
     pub bodies_len: usize,
     /// Maximum length of a request target in bytes.
@@ -72,6 +85,18 @@ pub struct Limits {
     pub top_logprobs: u32,
     /// Maximum number of messages in a conversation.
     pub messages: usize,
+    /// Policy for fields of requests that nothing here knows.
+    pub unknown_fields: UnknownFieldPolicy,
+}
+
+/// Policy for fields of requests that nothing here knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnknownFieldPolicy {
+    /// An error, so that a misspelled name is noticed.
+    #[default]
+    Reject,
+    /// Ignored, and listed in the header `x-wf-ignored-fields` of the response.
+    Ignore,
 }
 
 impl Default for Limits {
@@ -81,6 +106,7 @@ impl Default for Limits {
             json_depth: 64,
             json_parts: 64 << 10,
             json_values: 1 << 20,
+            field_values: 64 << 10,
             bodies_len: 256 << 20,
             uri_len: 8 << 10,
             headers: 64,
@@ -99,6 +125,7 @@ impl Default for Limits {
             logit_biases: 1024,
             top_logprobs: 20,
             messages: 4096,
+            unknown_fields: UnknownFieldPolicy::Reject,
         }
     }
 }

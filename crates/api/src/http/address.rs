@@ -10,6 +10,8 @@ use super::Error;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
     Tcp {
+        /// True for `https`.
+        encrypted: bool,
         host: String,
         port: u16,
         /// Without a trailing slash.
@@ -33,11 +35,9 @@ impl Address {
             #[cfg(not(unix))]
             return Err(wrong("this system does not support Unix sockets"));
         }
-        if base.starts_with("https://") {
-            return Err(wrong("https is not supported: use http, or a proxy that terminates TLS"));
-        }
-        if !base.starts_with("http://") {
-            return Err(wrong("expected http://host:port or unix:/path"));
+        let encrypted = base.starts_with("https://");
+        if !encrypted && !base.starts_with("http://") {
+            return Err(wrong("expected http://host:port, https://host:port or unix:/path"));
         }
         let uri: Uri = base.parse().map_err(|_| wrong("expected http://host:port"))?;
         if uri.query().is_some() {
@@ -52,17 +52,25 @@ impl Address {
             return Err(wrong("expected http://host:port with a port from 1 to 65535"));
         }
         let path = uri.path().trim_end_matches('/').to_owned();
-        Ok(Self::Tcp { host, port: port.unwrap_or(80), path })
+        let port = port.unwrap_or(default_port(encrypted));
+        Ok(Self::Tcp { encrypted, host, port, path })
     }
 
     /// Returns the value of the `Host` header.
     pub(super) fn host(&self) -> String {
         match self {
-            Self::Tcp { host, port: 80, .. } => host.clone(),
+            Self::Tcp { encrypted, host, port, .. } if *port == default_port(*encrypted) => {
+                host.clone()
+            }
             Self::Tcp { host, port, .. } => format!("{host}:{port}"),
             #[cfg(unix)]
             Self::Unix(_) => "localhost".to_owned(),
         }
+    }
+
+    /// Returns `true` if connections use TLS.
+    pub(super) fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Tcp { encrypted: true, .. })
     }
 
     /// Returns the prefix of all paths.
@@ -73,6 +81,10 @@ impl Address {
             Self::Unix(_) => "",
         }
     }
+}
+
+fn default_port(encrypted: bool) -> u16 {
+    if encrypted { 443 } else { 80 }
 }
 
 impl fmt::Display for Address {
@@ -90,7 +102,7 @@ mod tests {
     use super::*;
 
     fn tcp(host: &str, port: u16, path: &str) -> Address {
-        Address::Tcp { host: host.to_owned(), port, path: path.to_owned() }
+        Address::Tcp { encrypted: false, host: host.to_owned(), port, path: path.to_owned() }
     }
 
     #[test]
@@ -106,6 +118,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn https_has_a_port_of_its_own() {
+        for (text, port, host) in [
+            ("https://api.example", 443, "api.example"),
+            ("https://api.example:8443/v2", 8443, "api.example:8443"),
+            ("https://api.example:80", 80, "api.example:80"),
+        ] {
+            let found = Address::parse(text).unwrap();
+            assert!(matches!(found, Address::Tcp { port: found, .. } if found == port), "{text}");
+            assert!(found.is_encrypted() && found.host() == host, "{text}");
+        }
+    }
+
     #[cfg(unix)]
     #[test]
     fn unix_sockets_have_a_path() {
@@ -117,7 +142,6 @@ mod tests {
     #[test]
     fn invalid_addresses_are_rejected() {
         for (text, word) in [
-            ("https://127.0.0.1", "https is not supported"),
             ("127.0.0.1:30000", "http://host:port"),
             ("http://", "http://host:port"),
             ("http://host:99999", "port"),

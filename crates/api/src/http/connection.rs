@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::address::Address;
 use super::faults::{ByteStream, Faults, FaultyStream};
+use super::tls::Tls;
 use super::{Error, Timeouts};
 
 /// Maximum length in bytes of a body that is read as a whole.
@@ -29,12 +30,12 @@ const SLOW_BUFFER_LEN: u32 = 4096;
 
 /// Sends a request on a new connection. A status other than success is an error.
 pub(super) async fn send(
-    address: &Address,
+    (address, tls): (&Address, Option<&Tls>),
     request: Request<Bytes>,
     timeouts: Timeouts,
     faults: Faults,
 ) -> Result<ResponseBody, Error> {
-    let stream = match timeout(timeouts.connect, connect(address, faults)).await {
+    let stream = match timeout(timeouts.connect, connect(address, tls, faults)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(source)) => return Err(Error::Connect(address.to_string(), source)),
         Err(_) => return Err(Error::Timeout("connecting", timeouts.connect)),
@@ -121,12 +122,21 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-async fn connect(address: &Address, faults: Faults) -> io::Result<Pin<Box<dyn ByteStream>>> {
+async fn connect(
+    address: &Address,
+    tls: Option<&Tls>,
+    faults: Faults,
+) -> io::Result<Pin<Box<dyn ByteStream>>> {
     match address {
         Address::Tcp { host, port, .. } => {
+            // A literal IPv6 address has brackets in URLs only.
+            let host = host.trim_start_matches('[').trim_end_matches(']');
             let stream = connect_tcp(host, *port, faults).await?;
             stream.set_nodelay(true)?;
-            Ok(Box::pin(stream))
+            match tls {
+                Some(tls) => tls.connect(host, stream).await,
+                None => Ok(Box::pin(stream)),
+            }
         }
         #[cfg(unix)]
         Address::Unix(path) => Ok(Box::pin(tokio::net::UnixStream::connect(path).await?)),
@@ -134,8 +144,6 @@ async fn connect(address: &Address, faults: Faults) -> io::Result<Pin<Box<dyn By
 }
 
 async fn connect_tcp(host: &str, port: u16, faults: Faults) -> io::Result<TcpStream> {
-    // A literal IPv6 address has brackets in URLs only.
-    let host = host.trim_start_matches('[').trim_end_matches(']');
     if faults.read_fault.is_none() {
         return TcpStream::connect((host, port)).await;
     }

@@ -1,14 +1,17 @@
 //! A small client: requests and responses in JSON, and streams of events.
 //!
 //! Each request has a connection of its own. Dropping a response therefore cancels its request, and no request
-//! meets a connection that the server is about to close. TLS is not supported: use a proxy that terminates it.
+//! meets a connection that the server is about to close.
 
 mod address;
 mod connection;
 mod error;
 mod events;
 mod faults;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 
+use std::path::Path;
 use std::time::Duration;
 
 use hyper::body::Bytes;
@@ -25,6 +28,7 @@ use connection::ResponseBody;
 pub use error::Error;
 pub use events::Events;
 pub use faults::{Faults, ReadFault};
+use tls::Tls;
 
 /// Timeouts of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,22 +53,42 @@ impl Default for Timeouts {
 #[derive(Clone, Debug)]
 pub struct Client {
     address: Address,
+    /// For addresses with `https`.
+    tls: Option<Tls>,
     authorization: Option<HeaderValue>,
     timeouts: Timeouts,
     faults: Faults,
 }
 
 impl Client {
-    /// Creates a client of the server at `base`: `http://host:port`, optionally with a path prefix, or
-    /// `unix:/path/to/socket`.
+    /// Creates a client of the server at `base`: `http://host:port` or `https://host:port`, optionally with a
+    /// path prefix, or `unix:/path/to/socket`.
     ///
     /// # Errors
     ///
-    /// Fails if `base` is not of that form.
+    /// Fails if `base` is not of that form, or has `https` in a build without TLS.
     pub fn new(base: &str) -> Result<Self, Error> {
         let address = Address::parse(base)?;
-        let faults = Faults::default();
-        Ok(Self { address, authorization: None, timeouts: Timeouts::default(), faults })
+        let tls = address.is_encrypted().then(|| Tls::new(None)).transpose()?;
+        let (timeouts, faults) = (Timeouts::default(), Faults::default());
+        Ok(Self { address, tls, authorization: None, timeouts, faults })
+    }
+
+    /// Accepts servers whose certificate is signed by one in the PEM file of `--ca-cert`, too.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, has no certificate, or has one that is no authority.
+    pub fn trusting(mut self, ca_cert: Option<&Path>) -> Result<Self, Error> {
+        let Some(file) = ca_cert else { return Ok(self) };
+        let invalid = |reason: &dyn std::fmt::Display| {
+            Error::Invalid(format!("--ca-cert: {}: {reason}", file.display()))
+        };
+        let pem = std::fs::read(file).map_err(|error| invalid(&error))?;
+        if self.tls.is_some() {
+            self.tls = Some(Tls::new(Some(&pem)).map_err(|error| invalid(&error))?);
+        }
+        Ok(self)
     }
 
     /// Sets the API key.
@@ -175,7 +199,8 @@ impl Client {
         let request = request
             .body(body)
             .map_err(|_| Error::Invalid(format!("{path:?} is not a valid path")))?;
-        connection::send(&self.address, request, self.timeouts, self.faults).await
+        let target = (&self.address, self.tls.as_ref());
+        connection::send(target, request, self.timeouts, self.faults).await
     }
 }
 

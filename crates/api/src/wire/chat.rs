@@ -6,13 +6,14 @@ use utoipa::ToSchema;
 use wf_core::SamplingOverrides;
 
 use super::{
-    JsonObject, Progress, Sampling, Seed, Timings, TokenId, ToolCall, ToolCallDelta, Usage,
+    CalledFunction, FunctionDelta, JsonObject, Progress, Sampling, Seed, Timings, TokenId,
+    ToolCall, ToolCallDelta, Usage,
 };
 
 /// Request for a chat completion.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChatRequest {
-    /// Name of the model; may be omitted, as there is only one.
+    /// Name of the model; the first model if absent.
     pub model: Option<String>,
     /// The conversation so far.
     #[schema(min_items = 1, max_items = 4096, required = true)]
@@ -49,7 +50,7 @@ pub struct ChatRequest {
     pub parallel_tool_calls: Option<bool>,
     /// Fields without a type of their own.
     #[serde(flatten)]
-    #[schema(value_type = super::StructuredFields)]
+    #[schema(value_type = super::ChatFields)]
     pub extra: JsonObject,
 }
 
@@ -152,9 +153,18 @@ pub struct AssistantMessage {
     pub role: String,
     /// Text; null if there are only tool calls.
     pub content: Option<String>,
+    /// Thinking before the text, of models that think.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
+    /// The same under its other name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
     /// Tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCall>>,
+    /// The call, if the request has `functions` instead of `tools`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<CalledFunction>,
     /// Always null.
     pub refusal: Option<String>,
 }
@@ -162,7 +172,7 @@ pub struct AssistantMessage {
 /// Logprobs of a completion.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChatLogprobs {
-    /// One entry per token.
+    /// One entry per token of the text. Thinking has none.
     pub content: Vec<TokenLogprob>,
     /// Always null.
     pub refusal: Option<Vec<TokenLogprob>>,
@@ -253,7 +263,16 @@ pub struct Delta {
     /// New text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// New text of the thinking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
+    /// The same under its other name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
     /// New parts of tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCallDelta>>,
+    /// New part of the call, if the request has `functions`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<FunctionDelta>,
 }

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wf_core::SamplingOverrides;
 
-use super::{JsonObject, Progress, Sampling, Seed, Timings, TokenId, Usage};
+use super::{JsonObject, Progress, Prompt, Sampling, Seed, Timings, TokenId, Usage};
 
 /// Request for text completions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CompletionRequest {
-    /// Name of the model; may be omitted, as there is only one.
+    /// Name of the model; the first model if absent.
     pub model: Option<String>,
     /// Prompt, or a list of prompts.
     #[schema(required = true)]
@@ -33,23 +33,6 @@ pub struct CompletionRequest {
     #[serde(flatten)]
     #[schema(value_type = super::StructuredFields)]
     pub extra: JsonObject,
-}
-
-/// A text or token ids, or a list of either.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(
-    untagged,
-    expecting = "expected a string, a list of strings, a list of token ids or a list of such lists"
-)]
-pub enum Prompt {
-    /// One text.
-    Text(String),
-    /// Token ids of one text.
-    Ids(Vec<TokenId>),
-    /// Several texts.
-    Texts(Vec<String>),
-    /// Token ids of several texts.
-    ManyIds(Vec<Vec<TokenId>>),
 }
 
 /// Text completions, or a chunk of them in a stream.

@@ -10,7 +10,7 @@ use super::{JsonObject, Prompt};
 /// Request for embeddings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EmbeddingRequest {
-    /// Name of the model; may be omitted, as there is only one.
+    /// Name of the model; the first model if absent.
     pub model: Option<String>,
     /// A text, a list of texts, the token ids of a text, or a list of those.
     #[schema(required = true)]

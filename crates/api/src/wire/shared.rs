@@ -45,6 +45,16 @@ pub struct Usage {
     /// Details of the prompt tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_tokens_details: Option<PromptTokensDetails>,
+    /// Details of the generated tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_tokens_details: Option<CompletionTokensDetails>,
+}
+
+/// Details of generated tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CompletionTokensDetails {
+    /// Tokens of thinking, with its tags.
+    pub reasoning_tokens: u32,
 }
 
 /// Details of prompt tokens.
@@ -52,9 +62,6 @@ pub struct Usage {
 pub struct PromptTokensDetails {
     /// Tokens found in the prefix cache, which were not computed again.
     pub cached_tokens: u32,
-    /// The other tokens, which are now in the prefix cache.
-    #[serde(default)]
-    pub cache_write_tokens: u32,
 }
 
 /// Time spent on a completion, under the names of llama-server.

@@ -9,7 +9,7 @@ use super::{ChatMessage, JsonObject, TokenId};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenizeRequest {
-    /// Name of the model; may be omitted, as there is only one.
+    /// Name of the model; the first model if absent.
     pub model: Option<String>,
     /// Text to tokenize.
     #[serde(alias = "content", alias = "text")]
@@ -52,7 +52,7 @@ pub struct TokenizeResponse {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetokenizeRequest {
-    /// Name of the model; may be omitted, as there is only one.
+    /// Name of the model; the first model if absent.
     #[serde(default)]
     pub model: Option<String>,
     /// Token ids.
@@ -72,7 +72,7 @@ pub struct DetokenizeResponse {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ApplyTemplateRequest {
-    /// Name of the model; may be omitted, as there is only one.
+    /// Name of the model; the first model if absent.
     pub model: Option<String>,
     /// Messages of the conversation.
     #[schema(min_items = 1, required = true)]

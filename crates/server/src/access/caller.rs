@@ -12,24 +12,40 @@ use super::usage::{Permit, Refusal};
 
 /// Address of a client, without the part that the client chooses freely.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Peer(Option<IpAddr>);
+pub(crate) struct Peer {
+    /// `None` on the other side of a Unix socket.
+    address: Option<IpAddr>,
+    /// True if a proxy forwarded the request.
+    is_forwarded: bool,
+}
 
 impl Peer {
     /// Returns the peer at an address. A host may use any address of its IPv6 network of 64 bits.
     pub(crate) fn new(address: IpAddr) -> Self {
-        Self(Some(match address.to_canonical() {
+        let address = match address.to_canonical() {
             IpAddr::V6(address) => {
                 let [a, b, c, d, ..] = address.segments();
                 IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
             }
             address => address,
-        }))
+        };
+        Self { address: Some(address), is_forwarded: false }
+    }
+
+    /// Returns the same peer behind a proxy.
+    pub(super) fn forwarded(self) -> Self {
+        Self { is_forwarded: true, ..self }
+    }
+
+    /// True if a proxy forwarded the request, so that the connection says nothing about its sender.
+    pub(crate) fn is_forwarded(self) -> bool {
+        self.is_forwarded
     }
 }
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        match self.address {
             Some(address) => address.fmt(f),
             None => f.write_str("local"),
         }
@@ -46,6 +62,10 @@ pub(crate) struct Caller {
 impl Caller {
     pub(crate) fn new(known: Option<Arc<KnownKey>>, peer: Peer) -> Self {
         Self { known, peer }
+    }
+
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
     }
 
     pub(crate) fn key(&self) -> Option<&Key> {
@@ -75,6 +95,11 @@ impl Caller {
         }
     }
 }
+
+/// A caller whose requests this process sends, such as those of a batch. They are less urgent than those that
+/// arrive over the network, which cannot claim to be such.
+#[derive(Clone)]
+pub(crate) struct Background(pub(crate) Caller);
 
 #[cfg(test)]
 mod tests {

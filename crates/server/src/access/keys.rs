@@ -16,6 +16,8 @@ pub struct Key {
     digest: KeyDigest,
     /// Limits on its requests.
     pub limits: KeyLimits,
+    /// Names of the models that it may use; all if absent.
+    pub models: Option<Vec<String>>,
     /// True if its priorities count among all callers, not only among its own requests.
     pub may_prioritize: bool,
     /// True if it may use the routes for operators.
@@ -25,12 +27,13 @@ pub struct Key {
 type KeyDigest = [u8; 32];
 
 /// Options that may follow a key in a file.
-const OPTIONS: [&str; 7] = [
+const OPTIONS: [&str; 8] = [
     "name",
     "requests",
     "requests-per-minute",
     "tokens-per-minute",
     "kv-share",
+    "models",
     "priority",
     "admin",
 ];
@@ -46,6 +49,7 @@ impl Key {
             name: format!("key-{a:02x}{b:02x}{c:02x}{d:02x}"),
             digest,
             limits: KeyLimits::default(),
+            models: None,
             may_prioritize: false,
             is_admin: false,
         }
@@ -105,6 +109,13 @@ impl Key {
                 self.limits.kv_share =
                     Some(share.ok_or_else(|| invalid("a number above 0 and at most 1"))?);
             }
+            "models" => {
+                let names: Vec<_> = value.split(',').map(str::to_owned).collect();
+                if names.iter().any(String::is_empty) {
+                    return Err(invalid("names of models, separated by commas"));
+                }
+                self.models = Some(names);
+            }
             "priority" => self.may_prioritize = flag()?,
             "admin" => self.is_admin = flag()?,
             _ => {
@@ -145,6 +156,15 @@ impl Keys {
         Self(keys.into_iter().map(known).collect())
     }
 
+    /// Lists the names of keys with the models that they list.
+    pub(crate) fn listed_models(&self) -> impl Iterator<Item = (&str, &str)> {
+        let keys = self.0.iter().map(|known| &known.key);
+        keys.flat_map(|key| {
+            let models = key.models.iter().flatten();
+            models.map(|model| (key.name.as_str(), model.as_str()))
+        })
+    }
+
     /// Returns `true` if there is no key at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -163,6 +183,11 @@ impl Keys {
             Arc::new(KnownKey { key: new.key.clone(), usage: Arc::clone(usage) })
         };
         Self(new.0.iter().map(keep_usage).collect())
+    }
+
+    /// Returns the first key whose digest is accepted.
+    pub(crate) fn find(&self, is_accepted: impl Fn([u8; 32]) -> bool) -> Option<Arc<KnownKey>> {
+        self.0.iter().find(|known| is_accepted(known.digest())).cloned()
     }
 
     /// Returns the key of a request. The error means that a key is missing or wrong.
@@ -239,7 +264,7 @@ mod tests {
     #[test]
     fn lines_have_a_key_and_options() {
         let line = " open sesame  name=alice requests=2 requests-per-minute=60 \
-                    tokens-per-minute=9000 kv-share=0.25 priority=true admin=false ";
+                    tokens-per-minute=9000 kv-share=0.25 models=a,b priority=true admin=false ";
         let key = Key::parse(line).unwrap();
         assert_eq!(key.digest, digest("open sesame"));
         assert_eq!((key.name.as_str(), key.may_prioritize, key.is_admin), ("alice", true, false));
@@ -250,6 +275,7 @@ mod tests {
             kv_share: Some(0.25),
         };
         assert_eq!(key.limits, limits);
+        assert_eq!(key.models, Some(vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!(Key::parse("c2VjcmV0==").unwrap(), Key::new("c2VjcmV0=="));
         for (line, word) in [
             ("secret rpm=3", "unknown option \"rpm\""),
@@ -258,6 +284,7 @@ mod tests {
             ("secret kv-share=0", "above 0"),
             ("secret kv-share=nan", "above 0"),
             ("secret kv-share=1.5", "at most 1"),
+            ("secret models=a,,b", "separated by commas"),
             ("secret admin=yes", "true or false"),
             ("secret name=a/b", "letters"),
         ] {

@@ -6,6 +6,7 @@
 
 mod anthropic;
 mod handler;
+mod late;
 mod ollama;
 mod openai;
 mod openai_chat;
@@ -15,17 +16,17 @@ mod sglang;
 mod suggest;
 
 use axum::body::Body;
-use axum::http::{Request, header};
+use axum::http::{HeaderValue, Request, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 use wf_api::sse;
 use wf_api::wire::ErrorBody;
 
 use crate::error::ApiError;
 use crate::generation::{Context, Generation, SequenceEvent, Sequences};
+use crate::http::body::RequestBody;
 use crate::http::request_id;
 use crate::http::routes::Routes;
 
@@ -63,13 +64,10 @@ impl ErrorFormat {
 /// A request type that generates text.
 trait Dialect: Sized + Send + 'static {
     /// JSON body of a request.
-    type Request: DeserializeOwned + ToSchema + Send + 'static;
+    type Request: RequestBody + ToSchema;
 
     /// Writer of the responses.
     type Writer: Writer;
-
-    /// Fields that this dialect names differently, as pairs of OpenAI's name and its own.
-    const ALIASES: &'static [(&'static str, &'static str)] = &[];
 
     /// Reads a request. `Self` keeps the values that the writer needs.
     fn read(request: Self::Request, cx: &Context) -> Result<(Self, Generation), ApiError>;
@@ -91,6 +89,17 @@ trait Writer: Send + 'static {
 
     /// Bytes that end every stream.
     const END: &'static str = "data: [DONE]\n\n";
+
+    /// Returns a response with the head of a stream.
+    fn stream(body: Body) -> Response {
+        let mut response = Response::new(body);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(Self::CONTENT_TYPE));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        // Buffering proxies would hold tokens back.
+        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+        response
+    }
 
     /// Returns the frames before the first event.
     fn start(&mut self, _sequences: &Sequences) -> Vec<Self::Frame> {
@@ -119,7 +128,17 @@ trait Writer: Send + 'static {
 
     /// Returns the bytes that report an error inside a stream.
     fn error(&mut self, error: &ApiError) -> String {
+        Self::refusal(error)
+    }
+
+    /// Returns the bytes that report an error in a stream that has nothing else.
+    fn refusal(error: &ApiError) -> String {
         sse::json_event(&error.body())
+    }
+
+    /// Returns bytes that carry no data, for a stream that waits until its model is loaded.
+    fn waiting(_model: &str) -> String {
+        sse::comment("the model is loading")
     }
 
     /// Returns bytes that carry no data and keep the connection open.
@@ -152,16 +171,22 @@ pub(crate) async fn render_errors(request: Request<Body>, next: Next) -> Respons
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use utoipa::ToSchema;
+    use wf_api::wire::{ChatRequest, CompletionRequest, EmbeddingRequest};
     use wf_engine::GrammarSource;
 
     use super::anthropic::FIELDS as ANTHROPIC;
     use super::ollama::FIELDS as OLLAMA;
     use super::openai_responses::FIELDS as RESPONSES;
     use crate::generation::FieldRules;
+    use crate::generation::unknown_fields::UnknownFields;
+    use crate::http::body::RequestBody;
+    use crate::http::raw_fields::FieldUse;
+    use crate::http::routes::{Routes, fields};
 
     fn taken(by: &FieldRules, fields: &Value) -> Result<Option<GrammarSource>, String> {
         let Value::Object(mut extra) = fields.clone() else { panic!("an object") };
-        let taken = by.read(&mut extra).map_err(|error| error.message);
+        let taken = by.read(&mut extra, &UnknownFields::default()).map_err(|error| error.message);
         assert!(taken.is_err() || extra.is_empty(), "the field is removed");
         taken.map(|taken| taken.map(|taken| taken.source))
     }
@@ -193,6 +218,28 @@ mod tests {
         ] {
             assert_eq!(taken(by, &fields), Ok(None), "{fields}");
         }
+    }
+
+    fn assert_reads_declared_fields<T: RequestBody + ToSchema>() {
+        let (_, document) = Routes::new::<T>("").into_parts();
+        for (field, _) in fields(&document, &document["components"]["schemas"][&*T::name()]) {
+            assert!(!matches!(T::use_of(field), FieldUse::Skip), "{}: {field}", T::name());
+        }
+    }
+
+    #[test]
+    fn every_declared_field_is_read() {
+        assert_reads_declared_fields::<ChatRequest>();
+        assert_reads_declared_fields::<CompletionRequest>();
+        assert_reads_declared_fields::<EmbeddingRequest>();
+        assert_reads_declared_fields::<super::anthropic::wire::CountTokensRequest>();
+        assert_reads_declared_fields::<super::anthropic::wire::MessagesRequest>();
+        assert_reads_declared_fields::<super::ollama::wire::OllamaChatRequest>();
+        assert_reads_declared_fields::<super::ollama::wire::OllamaEmbedRequest>();
+        assert_reads_declared_fields::<super::ollama::wire::OllamaEmbeddingsRequest>();
+        assert_reads_declared_fields::<super::ollama::wire::OllamaGenerateRequest>();
+        assert_reads_declared_fields::<super::openai_responses::wire::ResponsesRequest>();
+        assert_reads_declared_fields::<super::sglang::wire::GenerateRequest>();
     }
 
     #[test]

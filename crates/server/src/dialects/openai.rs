@@ -14,8 +14,10 @@ use crate::generation::{Context, FieldRules, Generation, ToolSyntax};
 pub(super) const FIELDS: FieldRules = FieldRules {
     ignored: "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention \
               prompt_cache_options prediction reasoning_effort verbosity moderation parallel_tool_calls \
-              separate_reasoning stream_reasoning session_params rid no_logs log_metrics custom_labels \
-              background conversation_id cache_prompt timings_per_token",
+              session_params rid no_logs log_metrics custom_labels \
+              background conversation_id cache_prompt timings_per_token num_ctx keep_alive options request_id \
+              session_id chat_id trace_id tags usage kv_transfer_params vllm_xargs \
+              spaces_between_special_tokens guided_decoding_backend",
     unsupported: &[
         ("tools", &["[]"]),
         ("tool_choice", &[r#""none""#, r#""auto""#]),
@@ -38,6 +40,17 @@ pub(super) const FIELDS: FieldRules = FieldRules {
         ("include_stop_str_in_output", &["false"]),
         ("lora_path", &[]),
         ("chat_template", &[]),
+        ("documents", &["[]"]),
+        ("length_penalty", &["1", "1.0"]),
+        ("early_stopping", &["false"]),
+        ("mirostat", &["0"]),
+        ("typical_p", &["1", "1.0"]),
+        ("bad_words", &["[]"]),
+        ("guided_whitespace_pattern", &[]),
+        ("reasoning", &[]),
+        ("include_reasoning", &["true"]),
+        ("separate_reasoning", &["true"]),
+        ("stream_reasoning", &["true"]),
     ],
     constraints: CONSTRAINTS,
 };
@@ -68,8 +81,12 @@ const STRUCTURED_OUTPUTS: [ConstraintField; 5] = [
 ];
 
 /// `{"type": "function", "function": {"name", "description", "parameters", "strict"}}`.
-pub(crate) const CHAT_TOOLS: ToolSyntax =
-    ToolSyntax { kind: "function", nested: Some("function"), schema: "parameters" };
+pub(crate) const CHAT_TOOLS: ToolSyntax = ToolSyntax {
+    kind: "function",
+    nested: Some("function"),
+    schema: "parameters",
+    is_foreign: |_| false,
+};
 
 fn response_format(value: &Value) -> Result<Option<GrammarSource>, String> {
     let inner = |name: &str| value.get(name).filter(|inner| !inner.is_null());
@@ -130,6 +147,19 @@ pub(super) fn check_top(cx: &Context, field: &str, top: Option<u32>) -> Result<(
     check_range(field, top.unwrap_or(0), 0..=cx.app.options.limits.top_logprobs)
 }
 
+/// Returns the number of most likely tokens to report with each token, if logprobs are requested.
+pub(super) fn logprobs(
+    cx: &Context,
+    logprobs: bool,
+    top: Option<u32>,
+) -> Result<Option<usize>, ApiError> {
+    check_top(cx, "top_logprobs", top)?;
+    if top.is_some_and(|top| top > 0) && !logprobs {
+        return Err(ApiError::field("top_logprobs", "top_logprobs needs logprobs to be true"));
+    }
+    Ok(logprobs.then(|| top.unwrap_or(0) as usize))
+}
+
 /// Values that every frame of a response repeats.
 pub(super) struct ResponseMeta {
     pub(super) id: String,
@@ -167,6 +197,7 @@ mod tests {
 
     use super::*;
     use crate::generation::constraint::take;
+    use crate::generation::unknown_fields::UnknownFields;
 
     fn taken(fields: Value) -> Result<Option<GrammarSource>, String> {
         let Value::Object(mut rest) = fields else { panic!("an object") };
@@ -234,7 +265,9 @@ mod tests {
     }
 
     fn check(json: &str) -> Result<(), (Option<String>, &'static str)> {
-        FIELDS.check(&serde_json::from_str(json).unwrap()).map_err(|e| (e.param, e.code))
+        FIELDS
+            .check(&serde_json::from_str(json).unwrap(), &UnknownFields::default())
+            .map_err(|e| (e.param, e.code))
     }
 
     #[test]

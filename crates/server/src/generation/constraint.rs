@@ -6,8 +6,9 @@ use serde_json::Value;
 use wf_api::wire::JsonObject;
 use wf_engine::{Grammar, GrammarError, GrammarSource};
 
-use crate::app::ServedModel;
 use crate::error::ApiError;
+use crate::http::json::parse_inner;
+use crate::models::ServedModel;
 
 /// Required shape of the output, with the request field it comes from.
 #[derive(Debug, PartialEq)]
@@ -32,12 +33,16 @@ pub(crate) fn take(
         let Some(value) = extra.remove(field).filter(|value| !value.is_null()) else { continue };
         let wrong = |what: String| ApiError::at(field, &what);
         let Some(source) = read(&value).map_err(wrong)? else { continue };
-        if let Some(Constraint { field: other, .. }) = found {
-            return Err(wrong(format!(
-                "cannot be combined with {other}: a request has at most one constraint"
-            )));
+        match &found {
+            // Some clients send a constraint under the names of several servers.
+            Some(other) if other.source == source => {}
+            Some(Constraint { field: other, .. }) => {
+                return Err(wrong(format!(
+                    "cannot be combined with {other}: a request has at most one constraint"
+                )));
+            }
+            None => found = Some(Constraint { field, source }),
         }
-        found = Some(Constraint { field, source });
     }
     Ok(found)
 }
@@ -61,7 +66,7 @@ pub(crate) fn grammar_error(field: &str, error: GrammarError) -> ApiError {
 /// Reads a JSON schema, or one in a string.
 pub(crate) fn schema(value: &Value) -> Result<Option<GrammarSource>, String> {
     let schema = match value {
-        Value::String(text) => serde_json::from_str(text).map_err(|error| error.to_string())?,
+        Value::String(text) => parse_inner(text)?,
         value => value.clone(),
     };
     match schema {

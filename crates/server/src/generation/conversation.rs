@@ -6,8 +6,10 @@ use wf_engine::ChatOptions;
 use wf_text::ChatMessage;
 
 use super::fields::check_count;
+use super::thinking::rename_replayed;
 use crate::app::App;
 use crate::error::ApiError;
+use crate::http::json::check_inner;
 
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 
@@ -28,12 +30,16 @@ pub(crate) fn check_message_count(app: &App, count: usize) -> Result<(), ApiErro
 }
 
 /// Converts the message at index `at`.
-pub(crate) fn read_message(at: usize, message: wire::ChatMessage) -> Result<ChatMessage, ApiError> {
+pub(crate) fn read_message(
+    at: usize,
+    mut message: wire::ChatMessage,
+) -> Result<ChatMessage, ApiError> {
     if !ROLES.contains(&message.role.as_str()) {
         let what = format!("{:?} is not one of {}", message.role, ROLES.join(", "));
         return Err(ApiError::at(format!("messages[{at}].role"), &what));
     }
     check_tool_calls(at, &message.extra)?;
+    rename_replayed(&mut message.extra);
     // Templates know the older name of this role.
     let role = if message.role == "developer" { "system" } else { &message.role };
     let content = match message.content {
@@ -45,6 +51,15 @@ pub(crate) fn read_message(at: usize, message: wire::ChatMessage) -> Result<Chat
         }
     };
     Ok(ChatMessage { extra: message.extra, ..ChatMessage::new(role, content) })
+}
+
+/// Reads a message of OpenAI's chat API, for programs that run a model without a server.
+///
+/// # Errors
+///
+/// If a field of the message at index `at` is invalid, with the message of the API.
+pub fn read_chat_message(at: usize, message: wire::ChatMessage) -> Result<ChatMessage, String> {
+    read_message(at, message).map_err(|error| error.message)
 }
 
 /// Returns the text of a field that may be a string or a list of parts.
@@ -90,6 +105,17 @@ fn check_tool_calls(at: usize, message: &JsonObject) -> Result<(), ApiError> {
         }
     }
     Ok(())
+}
+
+/// Limits the arguments of earlier calls, which templates parse.
+pub(crate) fn check_arguments(messages: &[ChatMessage]) -> Result<(), ApiError> {
+    let calls = messages.iter().filter_map(|message| message.extra.get("tool_calls")?.as_array());
+    let arguments = calls.flatten().filter_map(|call| {
+        let function = call.get("function").unwrap_or(call);
+        function.get("arguments")?.as_str()
+    });
+    check_inner(arguments)
+        .map_err(|what| ApiError::invalid(format!("arguments of tool calls: {what}")))
 }
 
 /// Rejects options that contradict each other.

@@ -9,9 +9,15 @@ use wf_api::wire::JsonObject;
 use wf_engine::{DecodeMode, DecodeSettings, Setting, SettingKind};
 
 use crate::error::ApiError;
+use crate::http::json::parse_inner;
 
 /// Fields that a router forwards.
-const FORWARDED: [&str; 3] = ["metadata", "session_params", "custom_labels"];
+pub(super) const FORWARDED: [&str; 3] = ["metadata", "session_params", "custom_labels"];
+
+/// True for a field of a forwarded field that is read.
+pub(super) fn is_setting(field: &str) -> bool {
+    field == "decode" || DecodeMode::setting_objects().contains(&field)
+}
 
 /// Takes the settings out of the untyped fields of a request, and adds those in forwarded fields.
 pub(crate) fn take_settings(
@@ -43,8 +49,9 @@ pub(crate) fn add_forwarded(
             let Some(value) = fields.get(name).filter(|value| !value.is_null()) else { continue };
             if !settings.objects.contains_key(name) {
                 let value = match value {
-                    Value::String(json) => serde_json::from_str(json)
-                        .map_err(|error| ApiError::at(name, &error.to_string()))?,
+                    Value::String(json) => {
+                        parse_inner(json).map_err(|what| ApiError::at(name, &what))?
+                    }
                     value => value.clone(),
                 };
                 settings.objects.insert(name.to_owned(), read_object(name, value)?);

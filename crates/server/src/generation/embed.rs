@@ -9,8 +9,9 @@ use wf_engine::{Embedding, EmbeddingRequest, FrontendError, ModelText, RequestEr
 
 use super::Context;
 use super::fields::check_range;
-use crate::app::{App, ServedModel, is_on};
+use crate::app::{App, is_on};
 use crate::error::ApiError;
+use crate::models::ServedModel;
 
 /// Texts of one request that are in the engine at once: enough to fill its steps, few enough to leave turns
 /// to other requests.
@@ -40,7 +41,7 @@ pub(crate) async fn embed(
     to_ids: impl Fn(&ModelText, &str) -> Vec<TokenId> + Send + 'static,
     template: EmbeddingRequest,
 ) -> Result<Embedded, ApiError> {
-    let Context { app, model, .. } = cx;
+    let (app, model) = (&cx.app, &cx.model);
     app.check_draining()?;
     let max_dimensions = model.frontend.embedding_len();
     check_range("dimensions", template.dimensions.unwrap_or(1), 1..=max_dimensions)?;
@@ -50,7 +51,7 @@ pub(crate) async fn embed(
         .await?;
     texts.iter().try_for_each(|text| check(cx, text))?;
     let tokens = texts.iter().map(|text| text.tokens.len()).sum::<usize>() as u32;
-    let deadline = Instant::now() + app.options.limits.deadline;
+    let deadline = cx.deadline();
     let one = |(at, text): (usize, Text)| {
         let embed = EmbeddingRequest {
             tokens: text.tokens,

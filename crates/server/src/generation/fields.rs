@@ -7,7 +7,10 @@ use serde_json::Value;
 use wf_api::wire::JsonObject;
 
 use super::constraint::{self, Constraint, ConstraintField};
+use super::decoding::{FORWARDED, is_setting};
+use super::unknown_fields::UnknownFields;
 use crate::error::ApiError;
+use crate::http::raw_fields::FieldUse;
 
 /// Untyped fields of a dialect.
 pub(crate) struct FieldRules {
@@ -20,24 +23,45 @@ pub(crate) struct FieldRules {
 }
 
 impl FieldRules {
+    /// Returns what is done with a field.
+    pub(crate) fn use_of(&self, field: &str) -> FieldUse {
+        match self.ignores(field) {
+            true if FORWARDED.contains(&field) => FieldUse::FindFields(is_setting),
+            true => FieldUse::Skip,
+            false => FieldUse::Read,
+        }
+    }
+
+    /// True for a field that is accepted and does not change the output.
+    pub(crate) fn ignores(&self, field: &str) -> bool {
+        self.ignored.split_whitespace().any(|ignored| ignored == field)
+    }
+
     /// Takes the constraint out of the fields that a request type does not declare, and checks the others.
-    pub(crate) fn read(&self, extra: &mut JsonObject) -> Result<Option<Constraint>, ApiError> {
+    pub(crate) fn read(
+        &self,
+        extra: &mut JsonObject,
+        unknown: &UnknownFields,
+    ) -> Result<Option<Constraint>, ApiError> {
         let constraint = constraint::take(self.constraints, extra)?;
-        self.check(extra)?;
+        self.check(extra, unknown)?;
         Ok(constraint)
     }
 
     /// Checks all fields that a request type does not declare.
-    pub(crate) fn check(&self, extra: &JsonObject) -> Result<(), ApiError> {
+    pub(crate) fn check(
+        &self,
+        extra: &JsonObject,
+        unknown: &UnknownFields,
+    ) -> Result<(), ApiError> {
         for (name, value) in extra {
-            if value.is_null() || self.ignored.split_whitespace().any(|ignored| ignored == name) {
+            if value.is_null() || self.ignores(name) {
                 continue;
             }
             let Some((_, harmless)) = self.unsupported.iter().find(|(field, _)| field == name)
             else {
-                let message = format!("unknown field {name:?}");
-                let error = ApiError::field(name, message);
-                return Err(ApiError { code: "unknown_parameter", ..error });
+                unknown.found(name)?;
+                continue;
             };
             let is_harmless =
                 |text: &&str| serde_json::from_str(text).is_ok_and(|same: Value| same == *value);

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use wf_engine::TokenId;
+use wf_api::wire::{TokenLogprob, TopLogprob};
+use wf_engine::{Logprobs, SampledToken, TextEvent, TokenId};
 use wf_text::Tokenizer;
 
 /// Stands for an impossible token: JSON has no infinity.
@@ -28,5 +29,32 @@ pub(crate) fn token_name(tokenizer: &Tokenizer, token: TokenId) -> String {
             let _ = write!(name, "\\x{byte:02x}");
             name
         }),
+    }
+}
+
+/// Describes a token, and the most likely ones at its position.
+pub(crate) fn token_logprob(
+    tokenizer: &Tokenizer,
+    token: TokenId,
+    Logprobs { logprob, top }: &Logprobs,
+) -> TokenLogprob {
+    let one = |&(token, logprob): &(TokenId, f32)| TopLogprob {
+        token: token_name(tokenizer, token),
+        logprob: finite(logprob),
+        bytes: Some(token_bytes(tokenizer, token).to_vec()),
+    };
+    let TopLogprob { token, logprob, bytes } = one(&(token, *logprob));
+    TokenLogprob { token, logprob, bytes, top_logprobs: top.iter().map(one).collect() }
+}
+
+/// Describes the token of an event, if it is part of the answer and logprobs are requested.
+pub(crate) fn answer_logprob(tokenizer: &Tokenizer, event: &TextEvent) -> Option<TokenLogprob> {
+    match event {
+        TextEvent::Text {
+            token: Some(SampledToken { token, logprobs }),
+            is_reasoning: false,
+            ..
+        } => Some(token_logprob(tokenizer, *token, logprobs.as_ref()?)),
+        _ => None,
     }
 }

@@ -4,147 +4,36 @@
 //! tokenized, grammars compiled, and one [`sequences::Sequences`] runs them in the engine.
 
 pub(crate) mod constraint;
+mod context;
 pub(crate) mod conversation;
 pub(crate) mod decoding;
 pub(crate) mod embed;
 pub(crate) mod fields;
 pub(crate) mod logprobs;
 pub(crate) mod sequences;
+pub(crate) mod thinking;
 pub(crate) mod tools;
+pub(crate) mod unknown_fields;
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use axum::body::Body;
-use axum::http::Request;
 use wf_api::wire::{Sampling, Seed};
 use wf_core::{SamplingOverrides, SamplingParams, TokenId};
 use wf_engine::{
-    ChatOptions, DecodeSettings, FrontendError, GenerationRequest, ModelText, Origin, PromptInput,
-    Timings, random_seed,
+    ChatOptions, DecodeSettings, FrontendError, GenerationRequest, ModelText, PromptInput,
+    ThinkingStart, random_seed,
 };
 use wf_text::ChatMessage;
 
-use crate::access::{Caller, Key, Permit};
-use crate::app::{App, ServedModel};
 use crate::error::ApiError;
-use crate::http::request_id;
-use crate::observe::in_flight::InFlightGuard;
-use crate::observe::log::RequestLog;
+use crate::models::ServedModel;
 use crate::options::Limits;
 use constraint::Constraint;
 use fields::{check_count, check_range};
 
+pub(crate) use context::{Addressed, Arrival, Context, Meter};
 pub(crate) use fields::FieldRules;
 pub(crate) use sequences::{SequenceEvent, Sequences};
+pub(crate) use thinking::Thinking;
 pub(crate) use tools::{ToolChoice, ToolSyntax, Tools, read_openai_choice};
-
-/// A request that needs the model, and the server it arrived at.
-pub(crate) struct Context {
-    pub(crate) app: App,
-    pub(crate) model: Arc<ServedModel>,
-    pub(crate) caller: Caller,
-    /// Place among the requests of its key, until the last copy is dropped.
-    permit: Option<Arc<Permit>>,
-    log: Option<RequestLog>,
-    /// Shares of the machine are divided between origins.
-    origin: Origin,
-    pub(crate) request_id: String,
-}
-
-impl Context {
-    /// Rejects the request while the model is loading.
-    pub(crate) fn new(app: &App, request: &Request<Body>) -> Result<Self, ApiError> {
-        let model = Arc::clone(app.model()?);
-        let caller = request.extensions().get::<Caller>().cloned();
-        let caller = caller.ok_or_else(ApiError::unauthorized)?;
-        let limited = |refusal| ApiError::limited(&caller.name(), &refusal);
-        let permit = caller.begin().map_err(limited)?.map(Arc::new);
-        let log = request.extensions().get::<RequestLog>().cloned();
-        let request_id = request_id::of(request.extensions());
-        let origin = app.origin(&caller);
-        Ok(Self { app: app.clone(), model, caller, permit, log, origin, request_id })
-    }
-}
-
-impl Context {
-    /// Returns the origin of a sequence of this request. A priority counts among all callers if the key may set it.
-    pub(crate) fn origin(&self, priority: i32) -> Origin {
-        let tier =
-            if self.caller.key().is_some_and(|key| key.may_prioritize) { priority } else { 0 };
-        Origin { tier, ..self.origin }
-    }
-
-    /// Adds a sequence to the list of those in flight.
-    pub(crate) fn enter(&self, prompt_tokens: usize) -> InFlightGuard {
-        self.app.in_flight.enter(&self.request_id, self.origin.caller, prompt_tokens)
-    }
-
-    /// Returns the number of tokens that the key may have in the KV cache, if it is limited.
-    pub(crate) fn max_kv_tokens(&self) -> Option<usize> {
-        let share = self.caller.key()?.limits.kv_share?;
-        Some((self.model.frontend.engine().kv_tokens() as f64 * share) as usize)
-    }
-
-    /// Returns the maximum number of tokens of prompt and completion.
-    pub(crate) fn context_len(&self) -> usize {
-        let context_len = self.model.frontend.context_len();
-        self.max_kv_tokens().map_or(context_len, |max| max.min(context_len))
-    }
-
-    /// Returns the counters of what this request uses.
-    pub(crate) fn meter(&self) -> Meter {
-        let key = self.caller.key().map(|key: &Key| key.name.clone());
-        let (permit, log) = (self.permit.clone(), self.log.clone());
-        Meter { app: self.app.clone(), key, permit, log }
-    }
-}
-
-/// Counts the tokens of a request, in total and for its key. The request ends with its last meter.
-#[derive(Clone)]
-pub(crate) struct Meter {
-    app: App,
-    key: Option<String>,
-    permit: Option<Arc<Permit>>,
-    log: Option<RequestLog>,
-}
-
-impl Meter {
-    /// Counts a prompt with `choices` completions.
-    pub(crate) fn count_prompt(&self, tokens: usize, choices: usize) {
-        self.app.metrics.count_prompt(tokens, choices);
-        self.log.iter().for_each(|log| log.count_prompt(tokens));
-        self.spend(tokens, 0);
-    }
-
-    pub(crate) fn count_token(&self, since_arrival: Duration, since_last: Option<Duration>) {
-        self.app.metrics.count_token(since_arrival, since_last);
-        self.log.iter().for_each(|log| log.count_token(since_arrival));
-        self.spend(0, 1);
-    }
-
-    /// Counts the end of a sequence.
-    pub(crate) fn count_end(&self, finish_reason: &'static str, timings: Option<&Timings>) {
-        self.app.metrics.count_end(finish_reason, timings);
-        if let (Some(log), Some(timings)) = (&self.log, timings) {
-            log.note_queue(timings.queued);
-        }
-    }
-
-    /// Notes the error that ended a response after its head.
-    pub(crate) fn note_error(&self, error: &ApiError) {
-        self.log.iter().for_each(|log| log.set_error(error.code));
-    }
-
-    fn spend(&self, prompt: usize, completion: usize) {
-        if let Some(permit) = &self.permit {
-            permit.spend_tokens(prompt + completion);
-        }
-        if let Some(key) = &self.key {
-            self.app.metrics.count_key_tokens(key, prompt, completion);
-        }
-    }
-}
 
 /// Input of a generation, before tokenization.
 #[derive(Debug)]
@@ -164,23 +53,34 @@ pub(crate) enum Prompt {
     Tokens(Vec<Vec<TokenId>>),
 }
 
+/// Tokens of all prompts.
+pub(crate) struct Encoded {
+    pub(crate) prompts: Vec<Vec<TokenId>>,
+    /// Place of the completions relative to thinking, in a conversation with a model that thinks.
+    pub(crate) thinking: Option<ThinkingStart>,
+}
+
 impl Prompt {
-    fn encode(self, text: &ModelText) -> Result<Vec<Vec<TokenId>>, FrontendError> {
-        Ok(match self {
+    pub(crate) fn encode(self, text: &ModelText) -> Result<Encoded, FrontendError> {
+        let prompts = match self {
             Self::Empty => Vec::new(),
             Self::Chat { messages, options } => {
-                let prompt = text.chat_prompt(&messages, options)?;
-                vec![text.tokenizer.encode_prompt(&prompt)]
+                let turn = text.chat_turn(&messages, &options)?;
+                return Ok(Encoded { prompts: vec![turn.prompt], thinking: turn.thinking });
             }
             Self::Texts { texts, add_bos } => {
                 texts.iter().map(|one| text.text_ids(one, add_bos, true)).collect()
             }
             Self::Tokens(many) => many,
-        })
+        };
+        Ok(Encoded { prompts, thinking: None })
     }
 
     /// Tokenizes all prompts.
-    pub(crate) async fn tokenize(self, model: &ServedModel) -> Result<Vec<Vec<TokenId>>, ApiError> {
+    pub(crate) async fn tokenize(self, model: &ServedModel) -> Result<Encoded, ApiError> {
+        if let Self::Chat { messages, .. } = &self {
+            conversation::check_arguments(messages)?;
+        }
         Ok(model.run(move |frontend| self.encode(frontend.text())).await??)
     }
 }
@@ -203,6 +103,7 @@ pub(crate) struct Generation {
     /// Required shape of the output, until it is compiled.
     pub(crate) constraint: Option<Constraint>,
     pub(crate) tools: Option<Tools>,
+    pub(crate) thinking: Thinking,
 }
 
 impl Generation {
@@ -248,7 +149,7 @@ impl Generation {
             priority: s.priority.unwrap_or(0),
             origin: cx.origin(s.priority.unwrap_or(0)),
             max_kv_tokens: cx.max_kv_tokens(),
-            deadline: Some(Instant::now() + limits.deadline),
+            deadline: Some(cx.deadline()),
             ..GenerationRequest::new(PromptInput::Tokens(Vec::new()))
         };
         Ok(Self {
@@ -264,18 +165,26 @@ impl Generation {
             clamp_max_tokens: false,
             constraint: None,
             tools: None,
+            thinking: Thinking::default(),
         })
     }
 
     /// Tokenizes the prompts and checks that the context has room for them and for the output.
     pub(crate) async fn tokenize(&mut self, cx: &Context) -> Result<Vec<Vec<TokenId>>, ApiError> {
-        let prompt = std::mem::replace(&mut self.prompt, Prompt::Empty);
-        let prompts = prompt.tokenize(&cx.model).await?;
+        let mut prompt = std::mem::replace(&mut self.prompt, Prompt::Empty);
+        if let Prompt::Chat { options, .. } = &mut prompt {
+            options.thinking = self.thinking.enabled;
+            options.opens_thinking = self.thinking.max_tokens.is_some()
+                || self.constraint.is_some()
+                || self.tools.is_some();
+        }
+        let Encoded { prompts, thinking } = prompt.tokenize(&cx.model).await?;
+        self.settings.thinking = thinking;
+        self.settings.max_thinking_tokens = self.thinking.max_tokens;
         let context_len = cx.context_len();
         let prompt_len = prompts.iter().map(Vec::len).max().unwrap_or(0);
         if self.clamp_max_tokens {
-            let room = context_len.saturating_sub(prompt_len).max(1);
-            self.settings.max_tokens = self.settings.max_tokens.map(|max| max.min(room));
+            self.clamp(context_len.saturating_sub(prompt_len).max(1));
         }
         let output_len = self.settings.max_tokens.unwrap_or(1);
         if prompt_len + output_len <= context_len {
@@ -290,6 +199,21 @@ impl Generation {
              {context_len} tokens"
         );
         Err(ApiError::too_long(self.prompt_field, message))
+    }
+
+    /// Returns `true` if completions may begin with thinking. Known once the prompts are tokenized.
+    pub(crate) fn may_think(&self) -> bool {
+        matches!(self.settings.thinking, Some(ThinkingStart::Open | ThinkingStart::MayOpen))
+    }
+
+    /// Lowers `max_tokens` to the room in the context, and then leaves a quarter of it to the answer.
+    fn clamp(&mut self, room: usize) {
+        let settings = &mut self.settings;
+        if settings.max_tokens.is_some_and(|max| max > room) {
+            settings.max_tokens = Some(room);
+            settings.max_thinking_tokens =
+                settings.max_thinking_tokens.map(|max| max.min(room - room.div_ceil(4)));
+        }
     }
 
     /// Compiles the grammar that the output has to follow, if there is one.

@@ -6,12 +6,13 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tracing::Span;
-use wf_api::wire::{Progress, PromptTokensDetails, Timings, Usage};
-use wf_engine::{Finish, Frontend, FrontendError, TextEvent, TextStream, TokenId};
+use wf_api::wire::{CompletionTokensDetails, Progress, PromptTokensDetails, Timings, Usage};
+use wf_engine::{Finish, FrontendError, TextEvent, TextStream, TokenId};
 use wf_text::{Tokenizer, ToolCallEvent, ToolCallParser};
 
 use super::{Context, Generation, Meter};
 use crate::error::ApiError;
+use crate::models::Lease;
 use crate::observe::in_flight::InFlightGuard;
 use crate::observe::trace::record_generation;
 
@@ -23,6 +24,8 @@ const REFUSED: &str = "refused";
 
 /// Progress of one sequence.
 pub(crate) struct SequenceEvent {
+    /// New text of the thinking, which comes before all `parts`.
+    pub(crate) reasoning: String,
     /// New text and tool calls. At the end, those that were held back.
     pub(crate) parts: Vec<ToolCallEvent>,
     /// The event, whose text is in `parts`.
@@ -42,7 +45,8 @@ pub(crate) struct Sequences {
     next: usize,
     /// Sequences per prompt.
     choices: usize,
-    frontend: Frontend,
+    /// Keeps the model in memory.
+    model: Lease,
     /// Span of the request, which ends with its last sequence.
     span: Span,
 }
@@ -50,6 +54,8 @@ pub(crate) struct Sequences {
 struct Sequence {
     stream: TextStream,
     parser: Option<ToolCallParser>,
+    /// Leaves thinking out of the events.
+    hides_reasoning: bool,
     meter: Meter,
     entry: InFlightGuard,
     arrived: Instant,
@@ -86,6 +92,7 @@ impl Sequences {
                 sequences.push(Sequence {
                     stream,
                     parser: generation.tools.as_ref().map(|tools| tools.parser(format)),
+                    hides_reasoning: generation.thinking.is_hidden,
                     meter: cx.meter(),
                     entry,
                     arrived,
@@ -96,7 +103,7 @@ impl Sequences {
             }
         }
         let choices = generation.choices as usize;
-        Ok(Self { sequences, next: 0, choices, frontend: frontend.clone(), span })
+        Ok(Self { sequences, next: 0, choices, model: cx.model.clone(), span })
     }
 
     /// Returns the next event of any sequence with the index of that sequence, or `None` once all have
@@ -137,7 +144,7 @@ impl Sequences {
     }
 
     pub(crate) fn tokenizer(&self) -> &Tokenizer {
-        self.frontend.tokenizer()
+        self.model.frontend.tokenizer()
     }
 
     pub(crate) fn prompt(&self, at: usize) -> &[TokenId] {
@@ -157,13 +164,14 @@ impl Sequences {
         let prompt_tokens = firsts().map(|stream| stream.prompt_ids().len()).sum::<usize>() as u32;
         let completion_tokens = streams().map(|stream| stream.ids().len()).sum::<usize>() as u32;
         let cached = firsts().map(|stream| stream.timings().cached_tokens).sum::<usize>() as u32;
+        let reasoning = streams().map(|stream| stream.timings().reasoning_tokens).sum::<usize>();
         Usage {
             prompt_tokens,
             completion_tokens,
             total_tokens: prompt_tokens + completion_tokens,
-            prompt_tokens_details: Some(PromptTokensDetails {
-                cached_tokens: cached,
-                cache_write_tokens: prompt_tokens - cached,
+            prompt_tokens_details: Some(PromptTokensDetails { cached_tokens: cached }),
+            completion_tokens_details: Some(CompletionTokensDetails {
+                reasoning_tokens: reasoning as u32,
             }),
         }
     }
@@ -209,8 +217,12 @@ impl Sequence {
         }
     }
 
-    /// Separates tool calls from text.
+    /// Separates thinking and tool calls from text.
     fn parse(&mut self, mut event: TextEvent) -> SequenceEvent {
+        let reasoning = match &mut event {
+            TextEvent::Text { reasoning, .. } if !self.hides_reasoning => std::mem::take(reasoning),
+            _ => String::new(),
+        };
         let parts = match (&mut event, &mut self.parser) {
             (TextEvent::Text { text, .. }, Some(parser)) => parser.push(text),
             (TextEvent::Text { text, .. }, None) if !text.is_empty() => {
@@ -219,7 +231,7 @@ impl Sequence {
             (TextEvent::Done(_), Some(parser)) => parser.finish(),
             _ => Vec::new(),
         };
-        SequenceEvent { parts, event }
+        SequenceEvent { reasoning, parts, event }
     }
 }
 

@@ -2,28 +2,60 @@
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
-use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
-use tokio::time::timeout;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+use wf_core::SamplingParams;
 
+use super::chunks::next_chunk;
 use super::json::JsonSize;
+use super::raw_fields::{FieldUse, RawFields};
+use super::type_errors::{in_json_terms, is_missing};
 use crate::access::Caller;
 use crate::app::App;
 use crate::bodies::Hold;
 use crate::error::ApiError;
 use crate::options::Limits;
 
-/// Bytes that have to arrive within each read timeout.
-const MIN_PROGRESS: usize = 1024;
+/// Pairs of names of one field: ours, which errors have, and another.
+pub(crate) type Names = &'static [(&'static str, &'static str)];
+
+/// The JSON body of a request.
+pub(crate) trait RequestBody: DeserializeOwned + Send + 'static {
+    /// Names of fields that our code calls differently.
+    const OWN_NAMES: Names = &[];
+    /// Further names of fields.
+    const OTHER_NAMES: Names = &[];
+    /// Fields that may have long lists of token ids, which are built as such.
+    const TOKEN_LISTS: &'static [&'static str] = &[];
+    /// Names of the field with the name of the model: the first that is set counts.
+    const MODEL_FIELDS: &'static [&'static str] = &["model"];
+    /// Response of requests without `stream`: true for a stream.
+    const STREAMS_BY_DEFAULT: bool = false;
+
+    /// Returns what is done with a field.
+    fn use_of(_field: &str) -> FieldUse {
+        FieldUse::Read
+    }
+}
+
+/// A body, and the names under which it has its fields, as pairs of ours and theirs.
+pub(crate) struct Received<T> {
+    pub(crate) body: T,
+    /// Name of the model that it is for.
+    pub(crate) model: Option<String>,
+    /// True if the response is to be streamed.
+    pub(crate) stream: bool,
+    pub(crate) names: Vec<(&'static str, &'static str)>,
+}
 
 /// Reads a JSON body, within the limits on size, time and structure, and on the bodies of all connections.
-pub(crate) async fn read_json<T: DeserializeOwned + Send + 'static>(
+pub(crate) async fn read_json<T: RequestBody>(
     request: Request<Body>,
     app: &App,
-) -> Result<T, ApiError> {
+) -> Result<Received<T>, ApiError> {
     let (head, body) = request.into_parts();
-    check_type(&head.headers)?;
+    check_encoding(&head.headers)?;
     let caller = head.extensions.get::<Caller>().ok_or_else(ApiError::unauthorized)?;
     let mut hold = app.bodies.hold(caller.name());
     let limits = app.options.limits;
@@ -31,21 +63,16 @@ pub(crate) async fn read_json<T: DeserializeOwned + Send + 'static>(
     app.bodies.parse(bytes, move |bytes| parse(bytes, &limits)).await
 }
 
-fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let wrong = |message| {
-        ApiError::status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
-    };
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
-    if !kind.trim().eq_ignore_ascii_case("application/json") {
-        return Err(wrong(
-            "request body must be JSON, with the header `content-type: application/json`",
-        ));
-    }
-    let encoding = headers.get(header::CONTENT_ENCODING).map(|encoding| encoding.as_bytes());
-    match encoding {
+/// Rejects compressed bodies. The content type does not matter: some clients send none or another, and pages of
+/// other sites, which could send JSON as text without asking, are rejected by their origin.
+fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
+    match headers.get(header::CONTENT_ENCODING).map(|encoding| encoding.as_bytes()) {
         None | Some(b"identity") => Ok(()),
-        Some(_) => Err(wrong("request body must not be compressed")),
+        Some(_) => Err(ApiError::status(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            "request body must not be compressed",
+        )),
     }
 }
 
@@ -65,49 +92,71 @@ async fn read(
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    loop {
-        let enough = bytes.len() + MIN_PROGRESS;
-        let progress = async {
-            while bytes.len() < enough {
-                let Some(frame) = body.frame().await else { return Ok(true) };
-                let cut = |_| ApiError::invalid("request body ended before it was complete");
-                if let Ok(data) = frame.map_err(cut)?.into_data() {
-                    if bytes.len() + data.len() > max {
-                        return Err(too_large());
-                    }
-                    hold.add(data.len())?;
-                    bytes.extend_from_slice(&data);
-                }
-            }
-            Ok(false)
-        };
-        match timeout(limits.read_timeout, progress).await {
-            Ok(Ok(true)) => return Ok(bytes),
-            Ok(Ok(false)) => {}
-            Ok(Err(error)) => return Err(error),
-            Err(_) => {
-                let message = "request body arrived too slowly";
-                let status = StatusCode::REQUEST_TIMEOUT;
-                return Err(ApiError::status(status, "body_too_slow", message));
-            }
+    while let Some(chunk) = next_chunk(&mut body, limits).await? {
+        if bytes.len() + chunk.len() > max {
+            return Err(too_large());
         }
+        hold.add(chunk.len())?;
+        bytes.extend_from_slice(&chunk);
     }
+    Ok(bytes)
 }
 
 /// Parses a JSON object.
-pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], limits: &Limits) -> Result<T, ApiError> {
+pub(crate) fn parse<T: RequestBody>(
+    bytes: &[u8],
+    limits: &Limits,
+) -> Result<Received<T>, ApiError> {
     check_size(JsonSize::of(bytes), limits)?;
-    // Most bodies are valid, and need no tree of values.
-    if let Ok(valid) = serde_json::from_slice(bytes) {
-        return Ok(valid);
-    }
-    let value: Value = serde_json::from_slice(bytes)
-        .map_err(|error| ApiError::invalid(format!("request body is not valid JSON: {error}")))?;
-    let Value::Object(fields) = value else {
-        return Err(ApiError::invalid("request body must be a JSON object"));
+    let mut fields = RawFields::parse(bytes).map_err(|error| match error.classify() {
+        Category::Data => ApiError::invalid("request body must be a JSON object"),
+        _ => ApiError::invalid(format!("request body is not valid JSON: {error}")),
+    })?;
+    let model = T::MODEL_FIELDS.iter().find_map(|name| fields.value(name));
+    let stream = fields.value("stream").unwrap_or(T::STREAMS_BY_DEFAULT);
+    let sent = fields.skip_unread(T::use_of);
+    check_fields::<T>(&fields, limits)?;
+    let body = build(fields)?;
+    Ok(Received { body, model, stream, names: names_as_sent::<T>(&sent) })
+}
+
+/// Limits what is built: a list of values takes many times the memory of its text, but not a list of token ids.
+fn check_fields<T: RequestBody>(fields: &RawFields<'_>, limits: &Limits) -> Result<(), ApiError> {
+    let values = |(name, value): (_, &RawValue)| {
+        let JsonSize { values, numbers, .. } = JsonSize::of(value.get().as_bytes());
+        let built = if T::TOKEN_LISTS.contains(&name) { values - numbers } else { values };
+        (built, name)
     };
-    let all = serde_path_to_error::deserialize(Value::Object(fields.clone()));
-    all.map_err(|error| find_field::<T>(fields, error))
+    let (all, largest) = fields.iter().map(values).fold((0, (0, "")), |(all, largest), field| {
+        (all + field.0, if field.0 > largest.0 { field } else { largest })
+    });
+    if all <= limits.field_values {
+        return Ok(());
+    }
+    let (name, max) = (largest.1, limits.field_values);
+    let what = format!("has too many values: all fields together must have at most {max}");
+    Err(ApiError::at(name, &what))
+}
+
+/// Builds a body, or finds the field at fault. Most bodies are valid, and need no tree of values.
+fn build<T: RequestBody>(mut fields: RawFields<'_>) -> Result<T, ApiError> {
+    if let Ok(body) = fields.build() {
+        return Ok(body);
+    }
+    // An inner object may have a field twice.
+    let deduplicated = fields.deduplicate(|name| !T::TOKEN_LISTS.contains(&name));
+    deduplicated.map_err(|(name, error)| ApiError::at(name, &in_json_terms(&error)))?;
+    fields.build().map_err(|error| find_field::<T>(&fields, &error))
+}
+
+/// Returns the names that errors have to use.
+fn names_as_sent<T: RequestBody>(sent: &[String]) -> Vec<(&'static str, &'static str)> {
+    let is_sent = |name: &str| sent.iter().any(|sent| sent == name);
+    let own = T::OWN_NAMES.iter().filter(|(ours, _)| !is_sent(ours));
+    let params = SamplingParams::SPECS.iter();
+    let params = params.flat_map(|spec| spec.aliases.iter().map(|alias| (spec.name, *alias)));
+    let others = T::OTHER_NAMES.iter().copied().chain(params);
+    own.copied().chain(others.filter(|(_, theirs)| is_sent(theirs))).collect()
 }
 
 fn check_size(size: JsonSize, limits: &Limits) -> Result<(), ApiError> {
@@ -126,34 +175,53 @@ fn check_size(size: JsonSize, limits: &Limits) -> Result<(), ApiError> {
 }
 
 /// Finds the field at fault. Serde loses the names of flattened fields, so each field is parsed alone.
-fn find_field<T: DeserializeOwned>(
-    fields: Map<String, Value>,
-    error: serde_path_to_error::Error<serde_json::Error>,
-) -> ApiError {
-    for (name, value) in fields {
-        let alone = Value::Object(Map::from_iter([(name.clone(), value)]));
-        if let Err(error) = serde_path_to_error::deserialize::<_, T>(alone) {
-            let path = error.path().to_string();
-            let message = error.into_inner().to_string();
-            // The other fields are missing because this one is parsed alone.
-            if message.starts_with("missing field") && !path.starts_with(&name) {
-                continue;
-            }
-            let param = if path.starts_with(&name) { path } else { name };
-            return ApiError::field(param.clone(), format!("{param}: {message}"));
-        }
+fn find_field<T: RequestBody>(fields: &RawFields<'_>, error: &serde_json::Error) -> ApiError {
+    let found = fields.alone().find_map(|(name, alone)| {
+        let (path, message) = fault::<T>(&alone, name)?;
+        let inner = match T::use_of(name) {
+            FieldUse::ReadFields(_) if path == name => find_inner::<T>(&alone, name),
+            _ => None,
+        };
+        Some(inner.unwrap_or((path, message)))
+    });
+    match found {
+        Some((param, message)) => ApiError::at(param, &message),
+        None => ApiError::invalid(in_json_terms(error)),
     }
-    ApiError::invalid(error.into_inner().to_string())
+}
+
+/// Finds the field at fault inside of an object, which is the only field.
+fn find_inner<T: RequestBody>(object: &RawFields<'_>, name: &str) -> Option<(String, String)> {
+    let (_, text) = object.iter().next()?;
+    let inner = RawFields::parse(text.get().as_bytes()).ok()?;
+    inner.alone().find_map(|(field, alone)| {
+        let object = alone.to_raw()?;
+        let (_, message) = fault::<T>(&RawFields::one(name, &object), name)?;
+        Some((format!("{name}.{field}"), message))
+    })
+}
+
+/// Returns the path and the message of an error in a field that is parsed alone.
+fn fault<T: RequestBody>(alone: &RawFields<'_>, name: &str) -> Option<(String, String)> {
+    let error = alone.build_with_path::<T>().err()?;
+    let path = error.path().to_string();
+    let message = in_json_terms(error.inner());
+    let is_inside = path.starts_with(name);
+    // The other fields are missing because this one is parsed alone.
+    let is_other = is_missing(error.inner()) && !is_inside;
+    (!is_other).then(|| (if is_inside { path } else { name.to_owned() }, message))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
     use wf_api::wire::{ChatRequest, CompletionRequest, DetokenizeRequest};
 
     use super::*;
 
-    fn fault<T: DeserializeOwned + std::fmt::Debug>(json: &str) -> (Option<String>, String) {
-        let error = parse::<T>(json.as_bytes(), &Limits::default()).unwrap_err();
+    fn fault<T: RequestBody>(json: &str) -> (Option<String>, String) {
+        let parsed = parse::<T>(json.as_bytes(), &Limits::default());
+        let error = parsed.err().unwrap();
         (error.param, error.message)
     }
 
@@ -164,6 +232,7 @@ mod tests {
         assert_eq!(param(r#"{"temperature": "hot", "n": 1}"#), named("temperature"));
         assert_eq!(param(r#"{"n": -1}"#), named("n"));
         assert_eq!(param(r#"{"n": 1.5}"#), named("n"));
+        assert_eq!(param(r#"{"n": 1e400}"#), named("n"));
         assert_eq!(param(r#"{"messages": [{"role": 7}]}"#), named("messages[0].role"));
         assert_eq!(param(r#"{"messages": 7}"#), named("messages"));
         assert_eq!(param(r#"{"stop": 7}"#), named("stop"));
@@ -180,10 +249,24 @@ mod tests {
 
     #[test]
     fn other_json_values_are_rejected() {
-        for json in ["", "{", "[]", "7", "null", "{\"n\": 1e400}", "{} x", "\u{feff}{}", "{'a':1}"]
-        {
+        for json in ["", "{", "[]", "7", "null", "{} x", "\u{feff}{}", "{'a':1}"] {
             assert_eq!(fault::<ChatRequest>(json).0, None, "{json}");
         }
+    }
+
+    #[test]
+    fn of_fields_with_the_same_name_the_last_one_counts() {
+        let json = br#"{"n": 1, "messages": [{"role": "a", "role": "user"}], "n": 2}"#;
+        let chat = parse::<ChatRequest>(json, &Limits::default()).unwrap().body;
+        assert_eq!((chat.sampling.n, chat.messages[0].role.as_str()), (Some(2), "user"));
+    }
+
+    #[test]
+    fn ignored_fields_are_not_built() {
+        // A number that cannot be built.
+        let json = br#"{"user": 1e999, "session_params": [1e999], "metadata": {"x": 1e999, "decode": "lookup"}}"#;
+        let extra = parse::<ChatRequest>(json, &Limits::default()).unwrap().body.extra;
+        assert_eq!(Value::Object(extra), json!({"metadata": {"decode": "lookup"}}));
     }
 
     #[test]

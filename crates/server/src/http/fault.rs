@@ -8,12 +8,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use axum::http::StatusCode;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncWrite;
 
 use super::request_id;
 use crate::error::ApiError;
 
-/// A stream that adds bodies to errors without one.
+/// The sending half of a stream, which adds bodies to errors without one.
 pub(crate) struct FaultBodies<S> {
     stream: S,
     /// Rest of a response that replaces another one.
@@ -69,16 +69,6 @@ fn response(status: StatusCode) -> Vec<u8> {
         body.len()
     )
     .into_bytes()
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for FaultBodies<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for FaultBodies<S> {

@@ -1,7 +1,7 @@
 //! Time limits of connections between requests: one may be idle for long, but a head that has begun must arrive soon.
 
 use std::future::Future;
-use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 /// Requests of one connection.
@@ -74,7 +74,7 @@ impl hyper::body::Body for RunningBody {
     }
 }
 
-/// A stream that fails when a request head takes longer than a limit to arrive.
+/// The receiving half of a stream, which fails when a request head takes longer than a limit to arrive.
 pub(crate) struct HeadGuard<S> {
     stream: S,
     requests: Requests,
@@ -112,35 +112,5 @@ impl<S: AsyncRead + Unpin> AsyncRead for HeadGuard<S> {
         let Some((_, timer)) = &mut self.begun else { return Poll::Pending };
         ready!(timer.as_mut().poll(cx));
         Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the request head arrived too slowly")))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for HeadGuard<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, State};
-use axum::http::{HeaderName, Method, Request, StatusCode, header};
+use axum::http::{Method, Request, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::ResponseForPanic;
-use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tracing::{Instrument, Span};
 
 use super::request_id;
-use crate::access::{Caller, Peer};
+use crate::access::{Background, Caller, Peer, client};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::observe::log::RequestLog;
 use crate::observe::trace::{record_status, request_span};
 
 /// Paths that need no key.
-pub const PUBLIC: [&str; 3] = ["/", "/health", "/livez"];
+pub const PUBLIC: [&str; 4] = ["/", "/health", "/livez", "/manifest.webmanifest"];
 
 /// Routes that are polled too often to be worth a log line.
-const UNLOGGED: [&str; 3] = ["/health", "/livez", "/metrics"];
+const UNLOGGED: [&str; 4] = ["/health", "/livez", "/metrics", "/history"];
 
 pub(crate) async fn observe(
     State(app): State<App>,
@@ -41,6 +41,8 @@ pub(crate) async fn observe(
         false => Span::none(),
     };
     let peer = request.extensions().get::<Peer>().copied().unwrap_or_default();
+    let peer = client(peer, request.headers(), &app.options.proxies);
+    request.extensions_mut().insert(peer);
     let log = is_logged.then(|| RequestLog::new(method, route.clone(), id, peer.to_string()));
     if let Some(log) = &log {
         request.extensions_mut().insert(log.clone());
@@ -91,13 +93,9 @@ pub(crate) fn cors(app: &App) -> Option<CorsLayer> {
         .allow_origin(AllowOrigin::predicate(move |origin, _| {
             origin.to_str().is_ok_and(&is_allowed)
         }))
-        .allow_methods([Method::GET, Method::POST])
-        .allow_headers([
-            header::AUTHORIZATION,
-            header::CONTENT_TYPE,
-            HeaderName::from_static("x-api-key"),
-            request_id::HEADER,
-        ])
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        // Libraries send headers of their own, such as `x-stainless-lang`.
+        .allow_headers(AllowHeaders::mirror_request())
         .max_age(Duration::from_secs(600));
     Some(layer)
 }
@@ -109,10 +107,12 @@ pub(crate) async fn authenticate(
     next: Next,
 ) -> Response {
     let peer = request.extensions().get::<Peer>().copied().unwrap_or_default();
-    let caller = match app.keys().check(request.headers()) {
-        Ok(key) => Caller::new(key, peer),
-        Err(_) if PUBLIC.contains(&request.uri().path()) => return next.run(request).await,
-        Err(_) => return ApiError::unauthorized().into_response(),
+    let background = request.extensions().get::<Background>().cloned();
+    let caller = match (background, app.keys().check(request.headers())) {
+        (Some(Background(caller)), _) => caller,
+        (None, Ok(key)) => Caller::new(key, peer),
+        (None, Err(_)) if PUBLIC.contains(&request.uri().path()) => return next.run(request).await,
+        (None, Err(_)) => return ApiError::unauthorized().into_response(),
     };
     if let Some(log) = request.extensions().get::<RequestLog>() {
         log.set_caller(caller.name());

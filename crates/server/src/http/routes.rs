@@ -1,22 +1,23 @@
 //! Routes and their description in the OpenAPI document, registered together.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Request;
+use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::body::read_json;
+use super::body::{Received, RequestBody, read_json};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::generation::Context;
 use crate::generation::decoding::object_schemas;
+use crate::generation::{Addressed, Arrival, Context};
 
 pub(crate) const JSON: &str = "application/json";
 
@@ -31,13 +32,28 @@ pub(crate) struct Routes {
     /// Operations by path and method.
     paths: BTreeMap<String, BTreeMap<&'static str, Value>>,
     schemas: BTreeMap<String, Value>,
+    /// Readers of the bodies of dialects.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) readers: Vec<Reader>,
 }
+
+/// Reads a body without running the model.
+#[cfg(feature = "fuzzing")]
+pub(crate) type Reader = fn(&Context, &[u8]) -> Result<(), ApiError>;
 
 impl Routes {
     /// Creates an empty list of routes whose errors have the type `E`.
     pub(crate) fn new<E: ToSchema>(tag: &'static str) -> Self {
         let (router, paths, schemas) = (Router::new(), BTreeMap::new(), BTreeMap::new());
-        let mut routes = Self { tag, error: Value::Null, router, paths, schemas };
+        let mut routes = Self {
+            tag,
+            error: Value::Null,
+            router,
+            paths,
+            schemas,
+            #[cfg(feature = "fuzzing")]
+            readers: Vec::new(),
+        };
         routes.error = routes.schema::<E>();
         routes
     }
@@ -51,17 +67,40 @@ impl Routes {
         self.route::<T>("get", path, doc, JSON, json_handler(handler))
     }
 
-    /// Adds a route that reads and responds with JSON, once the model is loaded.
+    /// Adds a route that reads and responds with JSON, once its model is loaded.
     pub(crate) fn post<R, T, F>(self, path: &str, doc: Doc, handler: fn(Context, R) -> F) -> Self
     where
-        R: DeserializeOwned + ToSchema + Send + 'static,
+        R: RequestBody + ToSchema,
         T: Serialize + ToSchema + 'static,
         F: Future<Output = Result<T, ApiError>> + Send + 'static,
     {
         let respond = async move |State(app): State<App>, request: Request<Body>| {
-            let cx = Context::new(&app, &request)?;
-            let request = read_json(request, &app).await?;
-            handler(cx, request).await.map(Json)
+            let arrival = Arrival::new(&app, &request)?;
+            let Received { body, names, model, .. } = read_json(request, &app).await?;
+            let request = arrival.for_model(model.as_deref())?;
+            let lease = request.lease().await?;
+            let cx = request.with_lease(lease);
+            let unknown_fields = Arc::clone(&cx.unknown_fields);
+            let response = handler(cx, body).await.map_err(|error| error.renamed(&names))?;
+            let mut response = Json(response).into_response();
+            unknown_fields.report(response.headers_mut());
+            Ok::<_, ApiError>(response)
+        };
+        self.route::<T>("post", path, doc, JSON, post(respond)).reading::<R>(path)
+    }
+
+    /// Adds a route that reads and responds with JSON about a model, which need not be loaded.
+    pub(crate) fn ask<R, T, F>(self, path: &str, doc: Doc, handler: fn(Addressed, R) -> F) -> Self
+    where
+        R: RequestBody + ToSchema,
+        T: Serialize + ToSchema + 'static,
+        F: Future<Output = Result<T, ApiError>> + Send + 'static,
+    {
+        let respond = async move |State(app): State<App>, request: Request<Body>| {
+            let arrival = Arrival::new(&app, &request)?;
+            let Received { body, names, model, .. } = read_json(request, &app).await?;
+            let request = arrival.for_model(model.as_deref())?;
+            handler(request, body).await.map(Json).map_err(|error| error.renamed(&names))
         };
         self.route::<T>("post", path, doc, JSON, post(respond)).reading::<R>(path)
     }
@@ -119,6 +158,14 @@ impl Routes {
         self
     }
 
+    /// Describes the form of the `POST` request at a path.
+    pub(crate) fn reading_form<R: ToSchema>(mut self, path: &str) -> Self {
+        let schema = self.schema::<R>();
+        self.operation(path, "post")["requestBody"] =
+            json!({"content": {"multipart/form-data": {"schema": schema}}, "required": true});
+        self
+    }
+
     fn operation(&mut self, path: &str, method: &'static str) -> &mut Value {
         self.paths.entry(path.to_owned()).or_default().entry(method).or_default()
     }
@@ -143,6 +190,14 @@ impl Routes {
         self.router = self.router.merge(other.router);
         self.paths.extend(other.paths);
         self.schemas.extend(other.schemas);
+        #[cfg(feature = "fuzzing")]
+        self.readers.extend(other.readers);
+        self
+    }
+
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn reader(mut self, reader: Reader) -> Self {
+        self.readers.push(reader);
         self
     }
 

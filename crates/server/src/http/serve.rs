@@ -28,6 +28,7 @@ use super::idle::{HeadGuard, Requests, RunningBody};
 use super::stall::StallGuard;
 use crate::access::{Peer, Tls};
 use crate::app::{App, is_on};
+use crate::observe::history::History;
 use crate::options::Limits;
 
 /// Pause after an error of `accept`, such as too many open files.
@@ -42,9 +43,9 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(45);
 pub enum Listener {
     /// A TCP socket.
     Tcp(TcpListener),
-    /// A Unix socket, whose file is removed on drop.
+    /// A Unix socket, and its file if that is to be removed on drop.
     #[cfg(unix)]
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, Option<PathBuf>),
 }
 
 /// Binds a Unix socket if a path is given, or else a TCP address.
@@ -60,7 +61,7 @@ pub async fn bind(address: SocketAddr, path: Option<PathBuf>) -> io::Result<List
             if std::os::unix::net::UnixStream::connect(&path).is_err() {
                 remove_socket(&path);
             }
-            Ok(Listener::Unix(UnixListener::bind(&path)?, path))
+            Ok(Listener::Unix(UnixListener::bind(&path)?, Some(path)))
         }
         #[cfg(not(unix))]
         Some(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "no such sockets here")),
@@ -78,6 +79,36 @@ fn remove_socket(path: &std::path::Path) {
 }
 
 impl Listener {
+    /// Adopts a TCP socket that listens already.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the system does.
+    pub fn from_tcp(socket: std::net::TcpListener) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self::Tcp(TcpListener::from_std(socket)?))
+    }
+
+    /// Adopts a Unix socket that listens already. Its file stays.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the system does.
+    #[cfg(unix)]
+    pub fn from_unix(socket: std::os::unix::net::UnixListener) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self::Unix(UnixListener::from_std(socket)?, None))
+    }
+
+    /// Returns the path of a Unix socket.
+    pub fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::Tcp(_) => None,
+            #[cfg(unix)]
+            Self::Unix(listener, _) => Some(listener.local_addr().ok()?.as_pathname()?.to_owned()),
+        }
+    }
+
     /// Returns the address of a TCP socket.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
@@ -91,7 +122,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         #[cfg(unix)]
-        if let Self::Unix(_, path) = self {
+        if let Self::Unix(_, Some(path)) = self {
             remove_socket(path);
         }
     }
@@ -107,6 +138,7 @@ pub(crate) async fn serve(
     let mut stop = pin!(stop);
     let connections = Connections::new(&app, router);
     let mut drained = None;
+    let mut sampling = History::clock();
     loop {
         tokio::select! {
             accepted = connections.accept(&bound) => match accepted {
@@ -116,6 +148,7 @@ pub(crate) async fn serve(
                     sleep(ACCEPT_RETRY).await;
                 }
             },
+            _ = sampling.tick() => app.sample(),
             () = stop.as_mut(), if drained.is_none() => {
                 tracing::info!(in_flight = app.in_flight.list().len(), "shutting down");
                 app.start_draining();
@@ -227,8 +260,10 @@ async fn serve_connection(
     // A connection accepted during shutdown gets one response, which says so.
     let is_late = *end.borrow();
     let requests = Requests::default();
-    let stream = HeadGuard::new(stream, requests.clone(), limits.read_timeout);
-    let io = TokioIo::new(StallGuard::new(FaultBodies::new(stream), limits.write_timeout));
+    let (receiver, sender) = tokio::io::split(stream);
+    let receiver = HeadGuard::new(receiver, requests.clone(), limits.read_timeout);
+    let sender = StallGuard::new(FaultBodies::new(sender), limits.write_timeout);
+    let io = TokioIo::new(tokio::io::join(receiver, sender));
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);

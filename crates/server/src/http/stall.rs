@@ -6,10 +6,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncWrite;
 use tokio::time::{Sleep, sleep};
 
-/// Fails a write that waits longer than a limit for the client.
+/// The sending half of a stream, which fails if a write waits longer than a limit for the client.
 pub(crate) struct StallGuard<S> {
     stream: S,
     limit: Duration,
@@ -38,16 +38,6 @@ impl<S: Unpin> StallGuard<S> {
         let limit = self.limit;
         ready!(self.waiting.get_or_insert_with(|| Box::pin(sleep(limit))).as_mut().poll(cx));
         Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the client reads nothing")))
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 

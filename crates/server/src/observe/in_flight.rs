@@ -19,6 +19,8 @@ pub(crate) struct Entry {
     pub(crate) request_id: String,
     /// Number that stands for the caller.
     pub(crate) caller: u64,
+    /// Name of the model.
+    pub(crate) model: String,
     pub(crate) prompt_tokens: usize,
     pub(crate) completion_tokens: usize,
     pub(crate) since: Instant,
@@ -63,11 +65,13 @@ impl InFlight {
         &self,
         request_id: &str,
         caller: u64,
+        model: &str,
         prompt_tokens: usize,
     ) -> InFlightGuard {
         let entry = Entry {
             request_id: request_id.to_owned(),
             caller,
+            model: model.to_owned(),
             prompt_tokens,
             completion_tokens: 0,
             since: Instant::now(),

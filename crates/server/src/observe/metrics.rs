@@ -1,17 +1,20 @@
 //! Prometheus metrics, under the names and in the buckets of vLLM, so that its dashboards work.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
-use wf_engine::{EngineHandle, StatsSnapshot, Timings};
+use wf_engine::{StatsSnapshot, Timings};
+
+use crate::models::{self, ModelStats};
 
 const FIRST_TOKEN_SECONDS: &[f64] = &[
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
@@ -42,6 +45,11 @@ struct ResponseLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KeyLabels {
     key: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModelLabels {
+    model: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -81,6 +89,8 @@ enum Observed {
 
 /// All metrics.
 pub(crate) struct Metrics {
+    /// First part of all names.
+    prefix: String,
     registry: Mutex<Registry>,
     prompt_tokens: Counter,
     generation_tokens: Counter,
@@ -90,14 +100,18 @@ pub(crate) struct Metrics {
     key_responses: Family<KeyResponseLabels, Counter>,
     key_prompt_tokens: Family<KeyLabels, Counter>,
     key_generation_tokens: Family<KeyLabels, Counter>,
+    model_prompt_tokens: Family<ModelLabels, Counter>,
+    model_generation_tokens: Family<ModelLabels, Counter>,
     histograms: [Histogram; HISTOGRAMS.len()],
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Self {
+    /// Creates metrics whose names begin with `prefix` and a colon.
+    pub(crate) fn new(prefix: &str) -> Self {
         let mut registry = Registry::default();
-        let r = &mut registry;
+        let r = &mut Names { prefix, registry: &mut registry };
         Self {
+            prefix: prefix.to_owned(),
             prompt_tokens: add(r, "prompt_tokens", "Prompt tokens of requests", Counter::default),
             generation_tokens: add(r, "generation_tokens", "Generated tokens", Counter::default),
             finished: add(r, "request_success", "Completions by finish reason", Family::default),
@@ -126,6 +140,18 @@ impl Metrics {
                 "Generated tokens by name of the API key",
                 Family::default,
             ),
+            model_prompt_tokens: add(
+                r,
+                "model_prompt_tokens",
+                "Prompt tokens by model, if there are several",
+                Family::default,
+            ),
+            model_generation_tokens: add(
+                r,
+                "model_generation_tokens",
+                "Generated tokens by model, if there are several",
+                Family::default,
+            ),
             histograms: HISTOGRAMS.map(|(name, help, buckets)| {
                 add(r, name, help, || Histogram::new(buckets.iter().copied()))
             }),
@@ -137,9 +163,10 @@ impl Metrics {
         self.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Adds the engine's counters.
-    pub(crate) fn watch(&self, engine: EngineHandle) {
-        self.registry().register_collector(Box::new(EngineCounts(engine)));
+    /// Adds the counters of the engines, and those of models if there are several.
+    pub(crate) fn watch(&self, models: &Arc<models::Registry>) {
+        let counts = EngineCounts { models: Arc::clone(models), prefix: self.prefix.clone() };
+        self.registry().register_collector(Box::new(counts));
     }
 
     /// Returns all metrics in the OpenMetrics text format.
@@ -148,6 +175,11 @@ impl Metrics {
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry());
         text
+    }
+
+    /// Returns the prompt tokens and the generated tokens of all requests.
+    pub(crate) fn tokens(&self) -> (u64, u64) {
+        (self.prompt_tokens.get(), self.generation_tokens.get())
     }
 
     pub(crate) fn count_response(&self, handler: &str, status: u16) {
@@ -164,6 +196,12 @@ impl Metrics {
         let labels = KeyLabels { key: key.to_owned() };
         self.key_prompt_tokens.get_or_create(&labels).inc_by(prompt as u64);
         self.key_generation_tokens.get_or_create(&labels).inc_by(completion as u64);
+    }
+
+    pub(crate) fn count_model_tokens(&self, model: &str, prompt: usize, completion: usize) {
+        let labels = ModelLabels { model: model.to_owned() };
+        self.model_prompt_tokens.get_or_create(&labels).inc_by(prompt as u64);
+        self.model_generation_tokens.get_or_create(&labels).inc_by(completion as u64);
     }
 
     pub(crate) fn count_panic(&self) {
@@ -206,26 +244,40 @@ impl Metrics {
     }
 }
 
+/// A registry, and the first part of all names in it.
+struct Names<'a> {
+    prefix: &'a str,
+    registry: &'a mut Registry,
+}
+
 fn add<M: Metric + Clone>(
-    registry: &mut Registry,
+    Names { prefix, registry }: &mut Names<'_>,
     name: &str,
     help: &str,
     new: impl FnOnce() -> M,
 ) -> M {
     let metric = new();
-    registry.register(format!("wf:{name}"), help, metric.clone());
+    registry.register(format!("{prefix}:{name}"), help, metric.clone());
     metric
 }
 
-/// The engine's counters, read at each scrape.
-#[derive(Debug)]
-struct EngineCounts(EngineHandle);
+/// The counters of the engines, read at each scrape.
+struct EngineCounts {
+    models: Arc<models::Registry>,
+    prefix: String,
+}
+
+impl std::fmt::Debug for EngineCounts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EngineCounts")
+    }
+}
 
 impl Collector for EngineCounts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let stats = self.0.stats();
+        let stats = self.models.total_stats();
         let mut add = |name: &str, help: &str, metric: &dyn EncodeMetric| {
-            let name = format!("wf:{name}");
+            let name = format!("{}:{name}", self.prefix);
             metric.encode(encoder.encode_descriptor(&name, help, None, metric.metric_type())?)
         };
         for (name, help, value) in gauges(&stats) {
@@ -234,11 +286,58 @@ impl Collector for EngineCounts {
         for (name, help, value) in counters(&stats) {
             add(name, help, &ConstCounter::new(value))?;
         }
-        Ok(())
+        // With one model, these would repeat what is above.
+        match self.models.len() {
+            0 | 1 => Ok(()),
+            _ => encode_models(&mut encoder, &self.prefix, &self.models.stats()),
+        }
     }
 }
 
-fn gauges(s: &StatsSnapshot) -> [(&'static str, &'static str, f64); 7] {
+/// Encodes the gauges and counters that differ between models, with the name of each as a label.
+fn encode_models(
+    encoder: &mut DescriptorEncoder<'_>,
+    prefix: &str,
+    models: &[ModelStats],
+) -> Result<(), std::fmt::Error> {
+    for (name, help, value) in MODEL_GAUGES {
+        let name = format!("{prefix}:{name}");
+        let mut family = encoder.encode_descriptor(&name, help, None, MetricType::Gauge)?;
+        for model in models {
+            let labels = [("model", model.name.as_str())];
+            ConstGauge::new(value(model)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    for (name, help, value) in MODEL_COUNTERS {
+        let name = format!("{prefix}:{name}");
+        let mut family = encoder.encode_descriptor(&name, help, None, MetricType::Counter)?;
+        for model in models {
+            let labels = [("model", model.name.as_str())];
+            ConstCounter::new(value(model)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Name, help text and value of a metric of each model.
+type ModelMetric<T> = (&'static str, &'static str, fn(&ModelStats) -> T);
+
+const MODEL_GAUGES: [ModelMetric<f64>; 3] = [
+    ("model_loaded", "1 for models in memory", |model| f64::from(u8::from(model.is_loaded))),
+    ("model_requests_running", "Sequences being computed, by model", |model| {
+        model.engine.running as f64
+    }),
+    ("model_requests_waiting", "Sequences in the queue, by model", |model| {
+        model.engine.waiting as f64
+    }),
+];
+
+const MODEL_COUNTERS: [ModelMetric<u64>; 2] = [
+    ("model_loads", "Times that a model was loaded", |model| model.loads),
+    ("model_evictions", "Times that a model left memory for another", |model| model.evictions),
+];
+
+fn gauges(s: &StatsSnapshot) -> [(&'static str, &'static str, f64); 8] {
     let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     [
         ("num_requests_running", "Sequences being computed", s.running as f64),
@@ -254,6 +353,7 @@ fn gauges(s: &StatsSnapshot) -> [(&'static str, &'static str, f64); 7] {
             "KV cache pages kept for prompts with the same prefix",
             s.cached_pages as f64,
         ),
+        ("disk_cache_bytes", "Size of the prefix cache on disk", s.disk.bytes as f64),
         (
             "closed_gates_ratio",
             "Share of gates that were not positive, in layers with sparse steps",
@@ -267,11 +367,23 @@ fn gauges(s: &StatsSnapshot) -> [(&'static str, &'static str, f64); 7] {
     ]
 }
 
-fn counters(s: &StatsSnapshot) -> [(&'static str, &'static str, u64); 9] {
+fn counters(s: &StatsSnapshot) -> [(&'static str, &'static str, u64); 13] {
     [
         ("num_preemptions", "Sequences preempted to free pages", s.preemptions),
         ("prefix_cache_queries", "Prompt tokens looked up in the prefix cache", s.prompt_tokens),
         ("prefix_cache_hits", "Prompt tokens found in the prefix cache", s.cached_tokens),
+        ("disk_cache_hits", "K/V pages read from the prefix cache on disk", s.disk.hits),
+        (
+            "disk_cache_misses",
+            "Prompts with a full page that is neither in memory nor on disk",
+            s.disk.misses,
+        ),
+        ("disk_cache_writes", "K/V pages written to the prefix cache on disk", s.disk.written),
+        (
+            "disk_cache_drops",
+            "K/V pages not written, because the disk is slow or full",
+            s.disk.dropped,
+        ),
         ("engine_steps", "Forward passes", s.steps),
         ("generation_passes", "Forward passes that decoded, once per sequence", s.decode_passes),
         ("spec_decode_num_draft_tokens", "Draft tokens verified", s.drafted_tokens),

@@ -28,7 +28,7 @@ pub(super) fn routes(document: Value) -> Router<App> {
 }
 
 fn page(app: &App, document: &Value) -> Response {
-    let model = app.model().map_or("loading", |model| model.name());
+    let model = app.models().map_or("loading", |models| models.listing(0).name());
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, CSP),

@@ -6,6 +6,8 @@ use wf_engine::{EmbeddingRequest, ModelText, Pooling};
 use crate::error::ApiError;
 use crate::generation::embed::{Embedded, embed};
 use crate::generation::{Context, FieldRules};
+use crate::http::body::RequestBody;
+use crate::http::raw_fields::FieldUse;
 
 const FIELDS: FieldRules = FieldRules {
     ignored: "user rid no_logs log_metrics background custom_labels",
@@ -20,12 +22,19 @@ const FIELDS: FieldRules = FieldRules {
     constraints: &[],
 };
 
+impl RequestBody for wire::EmbeddingRequest {
+    const TOKEN_LISTS: &'static [&'static str] = &["input"];
+
+    fn use_of(field: &str) -> FieldUse {
+        FIELDS.use_of(field)
+    }
+}
+
 pub(super) async fn embeddings(
     cx: Context,
     request: wire::EmbeddingRequest,
 ) -> Result<EmbeddingResponse, ApiError> {
-    cx.model.check_name(request.model.as_deref())?;
-    FIELDS.check(&request.extra)?;
+    FIELDS.check(&request.extra, &cx.unknown_fields)?;
     let template = EmbeddingRequest {
         pooling: request.pooling.as_deref().map(pooling).transpose()?,
         dimensions: request.dimensions.map(|dimensions| dimensions as usize),

@@ -6,11 +6,13 @@ use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 use wf_core::{SamplingOverrides, SamplingParams};
-use wf_engine::{Capabilities, DecodeMode, MODES, UnmaskRule};
+use wf_engine::{Capabilities, DecodeMode, UnmaskRule};
 
-use crate::app::{App, ServedModel};
+use crate::app::App;
 use crate::error::ApiError;
+use crate::generation::thinking::EFFORTS;
 use crate::http::viewer::Viewer;
+use crate::models::Profile;
 
 /// Model, defaults and limits.
 #[derive(Serialize, ToSchema)]
@@ -23,12 +25,18 @@ pub(super) struct Props {
     limits: PropLimits,
     /// Decoding modes.
     decode: DecodeInfo,
+    /// Thinking before an answer; null if the chat template does not declare it.
+    thinking: Option<ThinkingInfo>,
     /// Maximum number of sequences that run at once.
     total_slots: usize,
     /// File or directory of the model, for operators; its name for others.
     model_path: String,
     /// Names of the model.
     model_names: Vec<String>,
+    /// Names of all models that the caller may use, one of each.
+    models: Vec<String>,
+    /// MCP servers that the chat page may use.
+    mcp_servers: Vec<String>,
     /// Digest of the weights.
     model_digest: String,
     /// Architecture of the network.
@@ -127,11 +135,11 @@ struct PropLimits {
 
 pub(super) async fn props(viewer: Viewer) -> Result<Json<Props>, ApiError> {
     let app = &viewer.app;
-    let model = app.model()?;
-    let (text, limits, defaults) = (model.frontend.text(), &app.options.limits, &model.defaults);
+    let model = viewer.profile().await?;
+    let (limits, defaults) = (&app.options.limits, &model.defaults);
     Ok(Json(Props {
         default_generation_settings: Defaults {
-            n_ctx: model.frontend.context_len(),
+            n_ctx: model.context_len,
             params: SamplingOverrides::from(defaults),
         },
         sampling_params: sampling_params(defaults),
@@ -148,19 +156,22 @@ pub(super) async fn props(viewer: Viewer) -> Result<Json<Props>, ApiError> {
             messages: limits.messages,
             deadline_seconds: limits.deadline.as_secs(),
         },
-        decode: decode_info(model),
+        decode: decode_info(&model),
+        thinking: model.can_think.then(ThinkingInfo::new),
         total_slots: model.max_running,
-        model_path: viewer.reveal(&model.path, model.name()),
-        model_names: model.names.clone(),
+        model_path: viewer.reveal(&model.listing.path, model.name()),
+        model_names: model.listing.names.clone(),
+        models: viewer.model_names()?,
+        mcp_servers: app.options.mcp_servers.clone(),
         model_digest: model.digest.clone(),
-        architecture: model.architecture.clone(),
-        chat_template: text.template_source.clone(),
-        bos_token: text.bos_text.clone(),
-        eos_token: text.eos_text.clone(),
+        architecture: model.listing.architecture.clone(),
+        chat_template: model.template.clone(),
+        bos_token: model.bos.clone(),
+        eos_token: model.eos.clone(),
         isa: model.isa.clone(),
         threads: model.threads,
         kv: model.kv.clone(),
-        kv_tokens: model.frontend.engine().kv_tokens(),
+        kv_tokens: model.kv_tokens,
         system_fingerprint: model.fingerprint(),
         build_info: VERSION.to_owned(),
     }))
@@ -185,11 +196,9 @@ struct DecodeInfo {
     draft_model: bool,
 }
 
-fn decode_info(model: &ServedModel) -> DecodeInfo {
-    let engine = model.frontend.engine();
-    let is_supported = |mode: &DecodeMode| engine.check_mode(*mode).is_ok();
-    let supported: Vec<_> = MODES.into_iter().filter(is_supported).collect();
-    let Capabilities { blocks, draft_model, .. } = engine.capabilities();
+fn decode_info(model: &Profile) -> DecodeInfo {
+    let supported = &model.modes;
+    let Capabilities { blocks, draft_model, .. } = model.capabilities;
     DecodeInfo {
         default: model.decode.name(),
         modes: supported.iter().map(DecodeMode::name).collect(),
@@ -198,6 +207,31 @@ fn decode_info(model: &ServedModel) -> DecodeInfo {
         block_size: blocks.map(|b| b.block_len),
         sub_block_size: blocks.and_then(|b| b.sub_block_len),
         draft_model,
+    }
+}
+
+/// Thinking before an answer, which requests turn on, off or limit.
+#[derive(Serialize, ToSchema)]
+struct ThinkingInfo {
+    /// Values of `reasoning_effort`.
+    efforts: Vec<EffortInfo>,
+}
+
+/// A value of `reasoning_effort`.
+#[derive(Serialize, ToSchema)]
+struct EffortInfo {
+    name: &'static str,
+    /// Maximum number of thinking tokens: 0 turns it off, null is no limit.
+    max_tokens: Option<usize>,
+}
+
+impl ThinkingInfo {
+    /// Lists the efforts, the first of those with equal limits.
+    fn new() -> Self {
+        let efforts = EFFORTS.iter().map(|&(name, max_tokens)| EffortInfo { name, max_tokens });
+        let mut efforts: Vec<_> = efforts.collect();
+        efforts.dedup_by_key(|effort| effort.max_tokens);
+        Self { efforts }
     }
 }
 
@@ -211,6 +245,8 @@ pub(super) struct Slot {
     id: u64,
     /// Id of its request.
     request_id: String,
+    /// Name of its model.
+    model: String,
     /// True if it is being computed, false if it waits.
     is_processing: bool,
     /// Prompt tokens.
@@ -229,6 +265,7 @@ pub(super) async fn slots(viewer: Viewer) -> Result<Json<Vec<Slot>>, ApiError> {
         id,
         seconds: entry.since.elapsed().as_secs_f64(),
         request_id: entry.request_id,
+        model: entry.model,
         is_processing: entry.is_started,
         n_prompt_tokens: entry.prompt_tokens,
         n_decoded: entry.completion_tokens,

@@ -1,17 +1,24 @@
 //! Routes that belong to no dialect.
 
+mod batches;
 mod docs;
 mod embeddings;
+mod files;
 mod health;
+mod history;
 mod info;
 mod models;
+mod owned;
 mod page;
 mod tokens;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde_json::Value;
-use wf_api::wire::{ErrorBody, ModelCard};
+use wf_api::wire::{
+    Batch, BatchList, BatchRequest, DeletedFile, ErrorBody, FileList, FileObject, FileUpload,
+    ModelCard, ModelList, TokenizerInfo,
+};
 
 use crate::app::App;
 use crate::http::routes::{Doc, JSON, Routes};
@@ -25,7 +32,13 @@ pub(crate) fn api() -> Routes {
             Doc("embeddings", "Computes embeddings.", "One vector per text"),
             embeddings::embeddings,
         )
-        .get("/v1/models", Doc("models", "Lists the models.", "All models"), models::models)
+        .route::<ModelList>(
+            "get",
+            "/v1/models",
+            Doc("models", "Lists the models that the caller may use.", "The models"),
+            JSON,
+            get(models::models),
+        )
         .route::<ModelCard>(
             "get",
             "/v1/models/{model}",
@@ -45,12 +58,84 @@ pub(crate) fn api() -> Routes {
             Doc("apply_template", "Renders a conversation with the chat template.", "The text"),
             tokens::apply_template,
         )
-        .get(
+        .route::<TokenizerInfo>(
+            "get",
             "/tokenizer_info",
             Doc("tokenizer_info", "Describes the tokenizer.", "The tokenizer"),
-            tokens::tokenizer_info,
+            JSON,
+            get(tokens::tokenizer_info),
         );
-    openai.merge(text).merge(operations())
+    openai.merge(text).merge(files()).merge(operations())
+}
+
+fn files() -> Routes {
+    let doc = |id, summary| Doc(id, summary, "The batch");
+    Routes::new::<ErrorBody>("Files and batches")
+        .route::<FileObject>(
+            "post",
+            "/v1/files",
+            Doc("upload_file", "Stores a file.", "The file"),
+            JSON,
+            post(files::upload),
+        )
+        .reading_form::<FileUpload>("/v1/files")
+        .route::<FileList>(
+            "get",
+            "/v1/files",
+            Doc("files", "Lists the caller's files.", "The files, newest first"),
+            JSON,
+            get(files::list),
+        )
+        .route::<FileObject>(
+            "get",
+            "/v1/files/{file}",
+            Doc("file", "Describes a file.", "The file"),
+            JSON,
+            get(files::retrieve),
+        )
+        .route::<DeletedFile>(
+            "delete",
+            "/v1/files/{file}",
+            Doc("delete_file", "Deletes a file.", "The id of the file"),
+            JSON,
+            axum::routing::delete(files::delete),
+        )
+        .route::<String>(
+            "get",
+            "/v1/files/{file}/content",
+            Doc("file_content", "Returns the content of a file.", "The content"),
+            "application/octet-stream",
+            get(files::content),
+        )
+        .route::<Batch>(
+            "post",
+            "/v1/batches",
+            doc("create_batch", "Runs a file of requests."),
+            JSON,
+            post(batches::create),
+        )
+        .reading::<BatchRequest>("/v1/batches")
+        .route::<BatchList>(
+            "get",
+            "/v1/batches",
+            Doc("batches", "Lists the caller's batches.", "The batches, newest first"),
+            JSON,
+            get(batches::list),
+        )
+        .route::<Batch>(
+            "get",
+            "/v1/batches/{batch}",
+            doc("batch", "Describes a batch."),
+            JSON,
+            get(batches::retrieve),
+        )
+        .route::<Batch>(
+            "post",
+            "/v1/batches/{batch}/cancel",
+            doc("cancel_batch", "Cancels a batch."),
+            JSON,
+            post(batches::cancel),
+        )
 }
 
 fn operations() -> Routes {
@@ -79,6 +164,11 @@ fn operations() -> Routes {
             "application/openmetrics-text",
             get(health::metrics),
         )
+        .get(
+            "/history",
+            Doc("history", "Returns samples of the last hour.", "The samples, oldest first"),
+            history::history,
+        )
         .route::<Props>(
             "get",
             "/props",
@@ -102,5 +192,5 @@ fn operations() -> Routes {
 
 /// Returns the other routes: the pages, and the document itself.
 pub(crate) fn undocumented(document: Value) -> Router<App> {
-    docs::routes(document).route("/", get(page::page))
+    docs::routes(document).route("/", get(page::page)).route(page::MANIFEST, get(page::manifest))
 }

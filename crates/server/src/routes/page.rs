@@ -17,6 +17,7 @@ const PLAIN: &[u8] = include_bytes!("../../assets/page.html");
 const PACKED: &[u8] = include_bytes!("../../assets/page.html.gz");
 /// Entity tags of both encodings.
 static TAGS: LazyLock<[String; 2]> = LazyLock::new(|| [PLAIN, PACKED].map(tag));
+const APP: &str = include_str!("../../assets/page.webmanifest");
 const POLICY: &str = include_str!("../../assets/page.csp");
 
 /// Serves the page, or redirects to `/docs` if it is disabled.
@@ -24,11 +25,12 @@ pub(super) async fn page(State(app): State<App>, headers: HeaderMap) -> Response
     if !app.options.page {
         return Redirect::temporary("/docs").into_response();
     }
+    let policy = policy(&app.options.mcp_servers);
     let is_packed = accepts_gzip(&headers);
     let tag = &TAGS[usize::from(is_packed)];
     let fixed = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CONTENT_SECURITY_POLICY, policy.as_str()),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
         // The browser checks for a new version each time.
@@ -46,6 +48,29 @@ pub(super) async fn page(State(app): State<App>, headers: HeaderMap) -> Response
         true => (fixed, [(header::CONTENT_ENCODING, "gzip")], PACKED).into_response(),
         false => (fixed, PLAIN).into_response(),
     }
+}
+
+/// Returns the policy of the page, which may connect to its own server and to these.
+fn policy(mcp_servers: &[String]) -> String {
+    let own = "connect-src 'self'";
+    let all = mcp_servers.iter().fold(own.to_owned(), |all, server| all + " " + server);
+    POLICY.replace(own, &all)
+}
+
+/// Path of the manifest, with which browsers install the page as an app.
+pub(super) const MANIFEST: &str = "/manifest.webmanifest";
+
+/// Serves the manifest, unless the page is disabled.
+pub(super) async fn manifest(State(app): State<App>) -> Response {
+    if !app.options.page {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    let fixed = [
+        (header::CONTENT_TYPE, "application/manifest+json"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (fixed, APP).into_response()
 }
 
 fn tag(bytes: &[u8]) -> String {
@@ -88,6 +113,24 @@ mod tests {
             assert!(!takes(no), "{no}");
         }
         assert!(!accepts_gzip(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn the_manifest_is_that_of_the_page() {
+        let manifest: serde_json::Value = serde_json::from_str(APP).unwrap();
+        assert_eq!(manifest["start_url"], "/");
+        assert!(manifest["icons"][0]["src"].as_str().unwrap().starts_with("data:image/svg+xml,"));
+        let page = std::str::from_utf8(PLAIN).unwrap();
+        assert!(page.contains(&format!("<link rel=\"manifest\" href=\"{MANIFEST}\"")));
+        assert!(POLICY.contains("manifest-src 'self'"));
+    }
+
+    #[test]
+    fn the_policy_lists_the_mcp_servers_and_no_others() {
+        assert_eq!(policy(&[]), POLICY);
+        let two = policy(&["http://a:1/mcp".to_owned(), "https://b".to_owned()]);
+        assert!(two.contains("; connect-src 'self' http://a:1/mcp https://b; "), "{two}");
+        assert_eq!(two.replace(" http://a:1/mcp https://b", ""), POLICY);
     }
 
     #[test]

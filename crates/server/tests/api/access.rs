@@ -52,7 +52,7 @@ async fn no_way_of_writing_a_path_gets_past_the_keys() {
         "/v1/models?x=/health",
         "/v1/models;/health",
         "/health;/v1/models",
-        "/health/",
+        "/health/x/",
         "/health%2f",
         "/health%00",
         "/%68ealth",
@@ -66,6 +66,20 @@ async fn no_way_of_writing_a_path_gets_past_the_keys() {
         let status = server.clone().oneshot(request).await.unwrap().status();
         assert_eq!(status, 401, "{trick}");
     }
+}
+
+#[tokio::test]
+async fn base_urls_may_end_in_a_slash_or_have_the_version_twice_or_not_at_all() {
+    let server = guarded();
+    for path in ["/v1/models/", "//v1//models", "/models", "/v1/v1/models"] {
+        let (status, models) = call(&server, with_key(get(path), "secret")).await;
+        assert_eq!((status, &models["data"][0]["id"]), (200, &json!("demo")), "{path}");
+    }
+    for path in ["/health/", "/v1/health"] {
+        assert_eq!(call(&server, get(path)).await.0, 200, "public, however it is written: {path}");
+    }
+    let (status, error) = call(&server, with_key(get("/v2/models"), "secret")).await;
+    assert_eq!((status, &error["error"]["code"]), (404, &json!("not_found")));
 }
 
 #[tokio::test]
@@ -121,9 +135,15 @@ async fn allowed_origins_get_cors_headers() {
     let mut preflight = Request::options(CHAT).header("host", "localhost").body(Body::empty());
     let origin = "https://chat.example".parse().unwrap();
     preflight.as_mut().unwrap().headers_mut().insert("origin", origin);
+    let names = "authorization, x-stainless-lang, anthropic-version";
+    let requested = ("access-control-request-headers", names.parse().unwrap());
+    preflight.as_mut().unwrap().headers_mut().insert(requested.0, requested.1);
     let response = server.clone().oneshot(preflight.unwrap()).await.unwrap();
     assert_eq!(response.status(), 204);
     assert_eq!(response.headers()["access-control-allow-origin"], "https://chat.example");
+    assert_eq!(response.headers()["access-control-allow-headers"], names);
+    let methods = response.headers()["access-control-allow-methods"].to_str().unwrap();
+    assert_eq!(methods, "GET,POST,DELETE", "files and batches can be deleted");
     let mut request = get("/v1/models");
     request.headers_mut().insert("origin", "https://chat.example".parse().unwrap());
     let response = server.oneshot(request).await.unwrap();
@@ -147,6 +167,21 @@ async fn every_response_has_a_request_id() {
     );
     request.headers_mut().insert("x-request-id", "abc".parse().unwrap());
     assert_eq!(call(&server, request).await.1["id"], "chatcmpl-abc");
+}
+
+#[tokio::test]
+async fn unlisted_names_of_a_model_are_accepted() {
+    let server = server();
+    let models = call(&server, get("/v1/models")).await.1;
+    assert_eq!(models["data"].as_array().unwrap().len(), 2, "aliases are not listed");
+    for (name, expected) in [("demo", 200), ("alias", 200), ("gpt-4", 404)] {
+        let body = json!({"model": name, "prompt": "a", "max_tokens": 1}).to_string();
+        let (status, response) = call(&server, post(COMPLETE, body)).await;
+        assert_eq!(status, expected, "{name}");
+        assert!(status != 200 || response["model"] == "demo");
+        let message = response["error"]["message"].as_str().unwrap_or_default();
+        assert!(status == 200 || message.contains("--served-model-name"), "{message}");
+    }
 }
 
 #[tokio::test]
@@ -229,4 +264,21 @@ async fn an_open_server_trusts_its_own_machine_only() {
     assert_eq!(flush(ServerOptions { hosts, ..options() }).await, 403);
     let keys = Keys::from_keys([Key::admin("root")]);
     assert_eq!(flush(ServerOptions { keys, ..options() }).await, 403);
+    // Everyone behind a proxy would be on its machine.
+    let proxies = vec!["unix".parse().unwrap()];
+    assert_eq!(flush(ServerOptions { proxies, ..options() }).await, 403);
+}
+
+#[tokio::test]
+async fn whom_a_proxy_forwards_is_no_operator() {
+    let server = router(&app(options(), own_frontend()));
+    for (header, value) in
+        [("x-forwarded-for", "192.0.2.1"), ("forwarded", "for=192.0.2.1"), ("x-real-ip", "::1")]
+    {
+        let mut request = post("/flush_cache", "");
+        request.headers_mut().insert(header, value.parse().unwrap());
+        let (status, code, _) = rejection(&server, request).await;
+        assert_eq!((status, code.as_str()), (403, "admin_key_required"), "{header}");
+    }
+    assert_eq!(server.oneshot(post("/flush_cache", "")).await.unwrap().status(), 200);
 }

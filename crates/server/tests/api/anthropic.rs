@@ -115,15 +115,10 @@ async fn stop_sequences_are_named_and_open_messages_continued() {
 async fn invalid_fields_are_named() {
     let server = server();
     let image = json!([{"role": "user", "content": [{"type": "image", "source": {}}]}]);
-    let tool = json!([{"type": "web_search_20250305", "name": "web_search"}]);
+    let tool = json!([{"type": "sorcery", "name": "x"}]);
     for (field, value, says) in [
         ("max_tokens", Value::Null, "max_tokens is required"),
         ("max_tokens", json!(0), "max_tokens is 0"),
-        (
-            "max_tokens",
-            json!(5000),
-            "the prompt has 22 tokens and max_tokens is 5000, which exceeds the context of 2048",
-        ),
         ("temperature", json!(1.5), "temperature is 1.5: must be between 0 and 1"),
         ("temperature", json!(-0.5), "temperature is -0.5"),
         ("top_p", json!(1.5), "top_p"),
@@ -132,14 +127,14 @@ async fn invalid_fields_are_named() {
         ("stop_sequences", json!(vec!["x"; 17]), "stop_sequences has 17 entries"),
         ("messages", json!([]), "messages: must have at least one"),
         ("messages", image, "messages[0].content[0].type: \"image\" is not supported"),
-        ("messages", json!([{"role": "system", "content": "x"}]), "messages[0].role"),
+        ("messages", json!([{"role": "tool", "content": "x"}]), "messages[0].role"),
         ("system", json!([{"type": "image"}]), "system[0].type"),
-        ("tools", tool, "tools[0].type is \"web_search_20250305\""),
+        ("tools", tool, "tools[0].type is \"sorcery\""),
         ("tools", json!([{"input_schema": {}}]), "tools[0].name: must have 1 to 128"),
         ("tool_choice", json!({"type": "all"}), "tool_choice.type: must be auto"),
         ("tool_choice", json!({"type": "tool", "name": "x"}), "tool_choice: \"x\" is not one of"),
         ("tool_choice", json!({"type": "any"}), "tool_choice: \"required\" needs"),
-        ("thinking", json!({"type": "enabled", "budget_tokens": 1024}), "thinking"),
+        ("thinking", json!({"type": "sometimes"}), "thinking.type: must be enabled"),
         ("max_token", json!(1), "unknown field \"max_token\"; did you mean \"max_tokens\"?"),
     ] {
         let request = post(MESSAGES, with(field, value.clone()).to_string());
@@ -152,9 +147,81 @@ async fn invalid_fields_are_named() {
         ("tool_choice", json!({"type": "auto"})),
         ("metadata", json!({"user_id": "u"})),
         ("thinking", json!({"type": "disabled"})),
+        ("thinking", json!({"type": "adaptive"})),
+        ("thinking", json!({"type": "enabled", "budget_tokens": 1024})),
+        ("context_management", json!({"edits": [{"type": "clear_thinking_20251015"}]})),
     ] {
         ask(&server, MESSAGES, &with(field, value)).await;
     }
+}
+
+#[tokio::test]
+async fn tools_that_anthropic_defines_are_ignored_and_listed() {
+    let server = server();
+    let plain = ask(&server, MESSAGES, &story()).await;
+    let tools = json!([{"type": "web_search_20250305", "name": "web_search", "max_uses": 5},
+                       {"type": "bash_20250124", "name": "bash"},
+                       {"type": "mcp_toolset", "mcp_server_name": "x"}]);
+    let body = with("tools", tools.clone());
+    let response = server.clone().oneshot(post(MESSAGES, body.to_string())).await.unwrap();
+    let listed = "tools[0]:web_search_20250305, tools[1]:bash_20250124, tools[2]:mcp_toolset";
+    assert_eq!(response.headers()["x-wf-ignored-fields"], listed);
+    let answer: Value = serde_json::from_slice(&bytes(response).await).unwrap();
+    assert_eq!(answer["content"], plain["content"]);
+    let counted = json!({"messages": body["messages"], "system": body["system"], "tools": tools});
+    assert!(ask(&server, COUNT, &counted).await["input_tokens"].as_u64().unwrap() > 0);
+    let mut named = body;
+    named["tool_choice"] = json!({"type": "tool", "name": "web_search"});
+    let (status, _, message) = rejection(&server, post(MESSAGES, named.to_string())).await;
+    assert!(status == 400 && message.contains("\"web_search\" is not one of"), "{message}");
+    // Errors count the tools of the request.
+    let mixed = json!([{"type": "web_search_20250305", "name": "web_search"}, {"name": ""}]);
+    let request = post(MESSAGES, with("tools", mixed).to_string());
+    let (_, _, message) = rejection(&server, request).await;
+    assert!(message.starts_with("tools[1].name"), "{message}");
+}
+
+#[tokio::test]
+async fn max_tokens_beyond_the_context_is_what_fits() {
+    let server = server();
+    let full = json!([{"role": "user", "content": "word ".repeat(1990)}]);
+    let body = json!({"messages": full, "max_tokens": 32_000, "temperature": 0});
+    let answer = ask(&server, MESSAGES, &body).await;
+    let used = answer["usage"]["input_tokens"].as_u64().unwrap()
+        + answer["usage"]["output_tokens"].as_u64().unwrap();
+    assert_eq!(answer["stop_reason"], "model_context_window_exceeded", "{answer}");
+    assert_eq!(used, 2048);
+    let body = json!({"messages": full, "max_tokens": 2, "temperature": 0});
+    assert_eq!(ask(&server, MESSAGES, &body).await["stop_reason"], "max_tokens");
+    let message = json!([{"role": "user", "content": "word ".repeat(4000)}]);
+    let body = json!({"messages": message, "max_tokens": 32_000}).to_string();
+    let (status, _, message) = rejection(&server, post(MESSAGES, body)).await;
+    assert_eq!(status, 400);
+    assert!(message.contains("exceeds the context of 2048"), "{message}");
+}
+
+#[tokio::test]
+async fn thoughts_are_left_out_and_instructions_may_be_messages() {
+    let server = server();
+    let say = |role: &str, content: Value| json!({"role": role, "content": content});
+    let ask = async |messages: Value, system: Value| {
+        let body =
+            json!({"messages": messages, "system": system, "max_tokens": 12, "temperature": 0});
+        ask(&server, MESSAGES, &body).await["content"].clone()
+    };
+    let thought = json!([
+        {"type": "thinking", "thinking": "A greeting.", "signature": "x"},
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "text", "text": "Hello!"},
+    ]);
+    let (hello, more) = (say("user", json!("hello")), say("user", json!("Tell me a story")));
+    let plain = json!([hello, say("assistant", json!("Hello!")), more]);
+    let with_thought = json!([hello, say("assistant", thought), more]);
+    let expected = ask(plain, json!("Be kind.")).await;
+    assert_eq!(ask(with_thought.clone(), json!("Be kind.")).await, expected);
+    let mut within = with_thought;
+    within.as_array_mut().unwrap().insert(0, say("system", json!("Be kind.")));
+    assert_eq!(ask(within, Value::Null).await, expected);
 }
 
 #[tokio::test]

@@ -144,7 +144,7 @@ async fn invalid_embedding_inputs_are_named() {
         (json!({"input": vec!["a"; 5]}), invalid, "input"),
         (json!({"input": [1, 8192]}), invalid, "input"),
         (json!({"input": [[1], [2], [8192]]}), invalid, "input[2]"),
-        (json!({"input": [-1]}), invalid, "input"),
+        (json!({"input": [-1]}), invalid, "input[0]"),
         (json!({"input": 7}), invalid, "input"),
         (json!({"input": vec![1; longer]}), "context_length_exceeded", "input"),
         (json!({"input": [vec![1], vec![1; longer]]}), "context_length_exceeded", "input[1]"),

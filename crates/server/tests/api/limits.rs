@@ -1,14 +1,17 @@
 //! Limits of API keys and of the queue.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::http::Response;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use wf_engine::{KvCapacity, RunOptions};
-use wf_server::{App, Key, Keys, ServerOptions, router};
+use wf_server::{App, Key, Keys, Limits, ServerOptions, router};
 
+use crate::scripted::{PLAIN, Script, Steps, frontend_in_steps};
 use crate::support::{
-    COMPLETE, app, bytes, call, frontend, get, open, options, post, rejection, with_key,
+    CHAT, COMPLETE, app, bytes, call, frontend, get, open, options, post, rejection, with_key,
 };
 
 fn server(lines: &[&str]) -> (App, Router) {
@@ -141,4 +144,20 @@ async fn refusals_are_counted_neither_as_aborts_nor_as_errors() {
     assert!(!text.contains("finished_reason"), "{text}");
     assert!(text.contains("wf:cancelled_requests_total 0"), "{text}");
     assert_eq!(call(&server, post(COMPLETE, prompts(4))).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_stream_is_kept_alive_while_its_prompt_is_read() {
+    let script = Script { thinking: None, answer: "Yes." };
+    // Each of about 800 tokens is a step of its own, whose event writes nothing and comes long before a keep-alive is due.
+    let steps = Steps { max_tokens: 1, time: Duration::from_micros(200) };
+    let frontend = frontend_in_steps(script, PLAIN, steps);
+    let limits = Limits { keep_alive: Duration::from_millis(10), ..Limits::default() };
+    let server = router(&app(ServerOptions { limits, ..options() }, frontend));
+    let content = "many words ".repeat(400);
+    let body = json!({"messages": [{"role": "user", "content": content}], "stream": true});
+    let response = server.oneshot(post(CHAT, body.to_string())).await.unwrap();
+    let text = String::from_utf8(bytes(response).await).unwrap();
+    let (before, _) = text.split_once("Yes").unwrap();
+    assert!(before.contains(": keep-alive"), "{text}");
 }

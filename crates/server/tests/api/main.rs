@@ -5,15 +5,19 @@
 mod access;
 mod answers;
 mod anthropic;
+mod batches;
 mod decoding;
 mod embeddings;
 mod fields;
 mod limits;
+mod models;
 mod ollama;
 mod page;
 mod responses;
+mod scripted;
 mod structured;
 mod support;
+mod thinking;
 #[cfg(feature = "tls")]
 mod tls;
 mod tools;

@@ -101,6 +101,16 @@ async fn options_have_ollamas_meaning() {
         let same = ask(&server, OLLAMA_CHAT, &with_option(harmless, json!(8))).await;
         assert_eq!(same["message"], greedy["message"]);
     }
+    let penalized = |last_n: i64| {
+        let mut body = with_option("repeat_penalty", json!(5.0));
+        body["options"]["repeat_last_n"] = json!(last_n);
+        body
+    };
+    let none = ask(&server, OLLAMA_CHAT, &penalized(0)).await;
+    assert_eq!(none["message"], greedy["message"], "0 considers no token");
+    let all = ask(&server, OLLAMA_CHAT, &penalized(-1)).await;
+    let last = ask(&server, OLLAMA_CHAT, &penalized(2)).await;
+    assert!(all["message"] != greedy["message"] && all["message"] != last["message"]);
     let all = with_option("num_predict", json!(1_000_000_000_000_u64));
     let all = ask(&server, OLLAMA_CHAT, &all).await;
     assert!(all["message"]["content"].as_str().unwrap().starts_with(text));
@@ -123,7 +133,7 @@ async fn invalid_fields_are_named() {
     for (field, value, says) in [
         ("tools", json!([{"type": "function"}]), "tools[0].function: must be an object"),
         ("format", json!("yaml"), "format: must be \"json\" or a JSON schema"),
-        ("think", json!(true), "think is only supported as false"),
+        ("think", json!("often"), "think: must be one of none, minimal, low"),
         ("messages", image, "messages[0].images: images are not supported"),
         ("messages", long, "the prompt has "),
         ("option", json!({}), "unknown field \"option\""),
@@ -136,6 +146,8 @@ async fn invalid_fields_are_named() {
     for (option, value, says) in [
         ("temperature", json!(-1), "temperature"),
         ("repeat_penalty", json!(0), "repeat_penalty"),
+        ("repeat_last_n", json!(-2), "repeat_last_n is -2: must be at least -1"),
+        ("repeat_last_n", json!("x"), "options.repeat_last_n: expected an integer"),
         ("mirostat", json!(2), "mirostat is only supported as 0"),
         ("temprature", json!(1), "unknown field \"temprature\""),
         ("num_predict", json!("x"), "options"),
@@ -172,12 +184,22 @@ async fn models_are_described() {
         tags["models"].as_array().unwrap().iter().map(|model| &model["model"]).collect();
     assert_eq!(names, ["demo", "other-name"]);
     assert_eq!(tags["models"][0]["digest"], "0123456789abcdef");
+    assert_eq!(tags["models"][0]["size"], 18_264_544);
+    assert_eq!(tags["models"][0]["details"]["format"], "gguf");
     assert!(tags["models"][0].get("expires_at").is_none());
     let (_, ps) = call(&server, get("/api/ps")).await;
     assert_eq!(ps["models"][0]["context_length"], 2048);
     assert_eq!(ps["models"][0]["expires_at"], "9999-12-31T23:59:59Z");
     let shown = ask(&server, "/api/show", &json!({"model": "demo"})).await;
-    assert_eq!(shown["capabilities"], json!(["completion", "tools"]));
+    let size = shown["details"]["parameter_size"].as_str().unwrap();
+    assert!(size.ends_with('M') && size.trim_end_matches('M').parse::<f64>().is_ok(), "{size}");
+    assert_eq!(shown["capabilities"], json!(["completion", "tools", "embedding"]));
+    for (name, expected) in [("demo:latest", 200), ("nobody", 404)] {
+        let request = post("/api/pull", json!({"model": name, "stream": true}).to_string());
+        let (status, pulled) = call(&server, request).await;
+        assert_eq!(status, expected, "{name}: {pulled}");
+        assert!(status != 200 || pulled["status"] == "success");
+    }
     assert_eq!(shown["model_info"]["bitnet-b1.58.context_length"], 2048);
     assert!(shown["template"].as_str().unwrap().contains("messages"));
     assert_eq!(rejection(&server, post("/api/show", r#"{"model": "x"}"#)).await.0, 404);
@@ -187,4 +209,20 @@ async fn models_are_described() {
     let guarded = router(&app(ServerOptions { keys, ..options() }, frontend()));
     assert_eq!(rejection(&guarded, get("/api/tags")).await.0, 401);
     assert_eq!(call(&guarded, with_key(get("/api/tags"), "secret")).await.0, 200);
+}
+
+#[tokio::test]
+async fn logprobs_are_those_of_the_text() {
+    let server = server();
+    let body = json!({"prompt": "hi", "stream": false, "logprobs": true, "top_logprobs": 3,
+                      "options": {"temperature": 0, "num_predict": 4}});
+    let answer = ask(&server, "/api/generate", &body).await;
+    let logprobs = answer["logprobs"].as_array().unwrap();
+    assert_eq!(logprobs.len(), 4, "{answer}");
+    assert!(logprobs.iter().all(|one| one["top_logprobs"].as_array().unwrap().len() == 3));
+    let plain = json!({"prompt": "hi", "stream": false, "options": {"num_predict": 2}});
+    assert!(ask(&server, "/api/generate", &plain).await.get("logprobs").is_none());
+    let wrong = json!({"prompt": "hi", "top_logprobs": 3});
+    let (status, _) = call(&server, post("/api/generate", wrong.to_string())).await;
+    assert_eq!(status, 400);
 }

@@ -107,7 +107,7 @@ async fn invalid_fields_are_named() {
         ("input", image, "input[0].content[0].type"),
         ("input", json!([{"role": "robot", "content": "x"}]), "input[0].role"),
         ("input", json!([{"role": "user"}]), "input[0].content"),
-        ("input", json!([{"type": "reasoning"}]), "input[0].type"),
+        ("input", json!([{"type": "sorcery"}]), "input[0].type"),
         ("input", json!([{"type": "function_call_output"}]), "input[0].call_id"),
         ("input", json!([{"type": "function_call", "call_id": "x"}]), "input[0].name"),
         ("max_output_tokens", json!(0), "max_output_tokens"),
@@ -115,7 +115,7 @@ async fn invalid_fields_are_named() {
         ("previous_response_id", json!("resp_1"), "previous_response_id"),
         ("conversation", json!("conv_1"), "conversation"),
         ("background", json!(true), "background"),
-        ("tools", json!([{"type": "web_search"}]), "tools[0].type"),
+        ("tools", json!([{"type": "sorcery"}]), "tools[0].type"),
         ("tool_choice", json!("required"), "tool_choice"),
         ("text", json!({"format": {"type": "xml"}}), "text"),
         ("max_tokens", json!(5), "max_tokens"),
@@ -128,4 +128,77 @@ async fn invalid_fields_are_named() {
     let (status, code, param) = rejection(&server, request).await;
     assert_eq!((status, code.as_str()), (400, "context_length_exceeded"));
     assert_eq!(param, "input");
+}
+
+#[tokio::test]
+async fn items_of_other_tools_can_be_sent_back() {
+    let server = server();
+    let user = |text: &str| json!({"role": "user", "content": text});
+    let exec = json!({"type": "exec", "command": ["ls"], "env": {}});
+    let input = json!([
+        user("List the files"),
+        {"type": "reasoning", "summary": [], "encrypted_content": "gAAAAABo-_8="},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": "*** Begin"},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "Done"},
+        {"type": "local_shell_call", "id": "l1", "call_id": "c2", "status": "completed", "action": exec},
+        {"type": "local_shell_call_output", "id": "c2", "output": "a.txt"},
+        user("And then?"),
+    ]);
+    let body = with("input", input);
+    let response = server.clone().oneshot(post(RESPONSES, body.to_string())).await.unwrap();
+    assert_eq!(response.status(), 200);
+    let ignored = &response.headers()["x-wf-ignored-fields"];
+    assert_eq!(ignored, "input[1].encrypted_content, input[2]:web_search_call");
+    let answer: Value = serde_json::from_slice(&bytes(response).await).unwrap();
+    // The calls are those of functions with the same input.
+    let call = |id: &str, name: &str, arguments: Value| {
+        json!({"role": "assistant", "content": "", "tool_calls": [{"id": id, "type": "function",
+            "function": {"name": name, "arguments": arguments.to_string()}}]})
+    };
+    let result =
+        |id: &str, text: &str| json!({"role": "tool", "tool_call_id": id, "content": text});
+    let openai = json!({"max_tokens": 24, "temperature": 0, "messages": [
+        {"role": "system", "content": "Be kind"}, user("List the files"),
+        call("c1", "apply_patch", json!({"input": "*** Begin"})), result("c1", "Done"),
+        call("c2", "local_shell", exec), result("c2", "a.txt"), user("And then?")]});
+    let openai = ask(&server, CHAT, &openai).await;
+    assert_eq!(answer["usage"]["input_tokens"], openai["usage"]["prompt_tokens"]);
+    let text = &answer["output"][0]["content"][0]["text"];
+    assert_eq!(*text, openai["choices"][0]["message"]["content"]);
+    for (item, at) in [
+        (json!({"type": "custom_tool_call", "call_id": "c", "name": "x"}), "input[0].input"),
+        (json!({"type": "local_shell_call", "call_id": "c", "action": 1}), "input[0].action"),
+        (json!({"type": "local_shell_call_output", "output": "x"}), "input[0].id"),
+        (
+            json!({"type": "custom_tool_call_output", "call_id": "c", "output": 1}),
+            "input[0].output",
+        ),
+    ] {
+        let request = post(RESPONSES, with("input", json!([item])).to_string());
+        let (status, _, param) = rejection(&server, request).await;
+        assert_eq!((status, param.as_str()), (400, Some(at)), "{item}");
+    }
+}
+
+#[tokio::test]
+async fn logprobs_and_tools_of_other_types() {
+    let server = server();
+    let mut body = json!({"input": "hi", "max_output_tokens": 5, "temperature": 0, "top_logprobs": 2,
+        "include": ["message.output_text.logprobs"], "client_metadata": {"a": "b"},
+        "tools": [{"type": "web_search"}, {"type": "custom", "name": "x"}]});
+    let response = server.clone().oneshot(post("/v1/responses", body.to_string())).await.unwrap();
+    let ignored = response.headers()["x-wf-ignored-fields"].clone();
+    assert_eq!(ignored, "tools[0]:web_search, tools[1]:custom");
+    let answer: Value = serde_json::from_slice(&bytes(response).await).unwrap();
+    let part = &answer["output"][0]["content"][0];
+    let logprobs = part["logprobs"].as_array().unwrap();
+    assert_eq!(logprobs.len(), 5, "{answer}");
+    assert!(logprobs.iter().all(|one| one["top_logprobs"].as_array().unwrap().len() == 2));
+    let text: String = logprobs.iter().map(|one| one["token"].as_str().unwrap()).collect();
+    assert_eq!(text.trim_start(), part["text"].as_str().unwrap().trim_start());
+    assert_eq!(answer["tools"], json!([]));
+    body["include"] = json!(["file_search_call.results"]);
+    let (status, code, param) = rejection(&server, post("/v1/responses", body.to_string())).await;
+    assert_eq!((status, code.as_str(), param), (400, "unsupported_parameter", json!("include")));
 }

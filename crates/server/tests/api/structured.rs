@@ -198,6 +198,11 @@ async fn unsupported_constraints_are_rejected_by_name() {
         ("response_format", strict(&json!({"type": "nonsense"})), "nonsense"),
         ("response_format", strict(&json!({"type": "string", "not": {}})), "not"),
         ("response_format", strict(&json!({"$ref": "https://example.com/s"})), "ref"),
+        (
+            "response_format",
+            strict(&json!({"type": "string", "maxLength": 6000})),
+            "maxLength: 6000: must be at most 4000",
+        ),
         ("regex", json!({"regex": "(a"}), "unclosed"),
         ("regex", json!({"regex": "(?=a)b"}), "look"),
         ("ebnf", json!({"ebnf": "start: missing"}), "missing"),

@@ -12,7 +12,10 @@ use serde_json::Value;
 use tower::ServiceExt;
 use wf_api::sse::{DONE, EventReader};
 use wf_engine::{Frontend, KvCapacity, ModelSource, RunOptions, open_model};
-use wf_server::{App, Hosts, Keys, Limits, ServedModel, ServerOptions, default_sampling, router};
+use wf_server::{
+    App, Description, Hosts, Keys, Limits, Listing, SaltKey, ServedModel, ServerOptions,
+    default_sampling, router,
+};
 
 /// A model of its own.
 pub(crate) fn open(options: &RunOptions) -> Frontend {
@@ -30,32 +33,48 @@ pub(crate) fn frontend() -> Frontend {
 
 pub(crate) fn options() -> ServerOptions {
     ServerOptions {
+        salt_key: SaltKey::default(),
         keys: Keys::default(),
         hosts: Hosts { bound: Some(([127, 0, 0, 1], 30000).into()), ..Hosts::default() },
+        proxies: Vec::new(),
         limits: Limits::default(),
         drain: Duration::from_secs(300),
         metrics: true,
+        metrics_prefix: "wf".into(),
         page: true,
+        mcp_servers: Vec::new(),
+        files: None,
         tls: None,
     }
 }
 
 pub(crate) fn app(options: ServerOptions, frontend: Frontend) -> App {
     let app = App::new(options);
-    app.set_model(ServedModel {
-        frontend,
-        names: vec!["demo".into(), "other-name".into()],
-        path: "demo.gguf".into(),
-        architecture: "bitnet-b1.58".into(),
+    app.set_model(ServedModel::new(frontend, description("demo")));
+    app
+}
+
+/// The description of a model with this name.
+pub(crate) fn description(name: &str) -> Description {
+    Description {
+        listing: Listing {
+            names: vec![name.into(), "other-name".into()],
+            aliases: vec!["alias".into()],
+            path: "demo.gguf".into(),
+            format: "gguf".into(),
+            size_bytes: 18_264_544,
+            architecture: "bitnet-b1.58".into(),
+            context_len: 2048,
+        },
         digest: "0123456789abcdef".into(),
         isa: "any".into(),
         threads: 2,
         kv: "f32".into(),
         max_running: 16,
+        memory_bytes: 100,
         decode: wf_engine::DecodeMode::Autoregressive,
         defaults: default_sampling(),
-    });
-    app
+    }
 }
 
 /// A server as it is by default.
@@ -122,7 +141,7 @@ pub(crate) async fn events(server: &Router, path: &str, body: &Value) -> Vec<Val
 
 /// The path of a route, with something in place of its variables.
 pub(crate) fn concrete(path: &str) -> String {
-    path.replace("{model}", "demo")
+    path.replace("{model}", "demo").replace("{file}", "file-1").replace("{batch}", "batch_1")
 }
 
 pub(crate) const CHAT: &str = "/v1/chat/completions";

@@ -314,3 +314,109 @@ async fn invalid_fields_are_named() {
         ask(&server, CHAT, &chat(&more)).await;
     }
 }
+
+#[tokio::test]
+async fn only_allowed_tools_are_called() {
+    let server = server();
+    let allowed = |mode: &str| {
+        let tools = json!([{"type": "function", "function": {"name": "get_weather"}}]);
+        json!({"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}})
+    };
+    let body =
+        chat(&json!({"tool_choice": allowed("required"), "temperature": 1, "seed": 3, "n": 4}));
+    let answer = ask(&server, CHAT, &body).await;
+    for choice in answer["choices"].as_array().unwrap() {
+        for call in choice["message"]["tool_calls"].as_array().unwrap() {
+            assert_eq!(call["function"]["name"], "get_weather");
+            check_call(call);
+        }
+    }
+    let body = chat(&json!({"tool_choice": allowed("auto"), "max_tokens": 4, "temperature": 0}));
+    ask(&server, CHAT, &body).await;
+    let flat = json!({"type": "allowed_tools", "mode": "required",
+                      "tools": [{"type": "function", "name": "f"}]});
+    let tools = json!([{"type": "function", "name": "f"}, {"type": "function", "name": "g"}]);
+    let body =
+        json!({"input": "hi", "tools": tools, "tool_choice": flat, "max_output_tokens": 200});
+    let answer = ask(&server, "/v1/responses", &body).await;
+    assert_eq!(answer["output"][0]["name"], "f", "{answer}");
+    for wrong in [
+        json!({"type": "allowed_tools"}),
+        json!({"type": "allowed_tools", "allowed_tools": {"mode": "none", "tools": []}}),
+        json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}),
+        json!({"type": "allowed_tools", "allowed_tools":
+               {"mode": "auto", "tools": [{"type": "function", "function": {"name": "x"}}]}}),
+    ] {
+        let body = chat(&json!({"tool_choice": wrong})).to_string();
+        let (status, _, param) = rejection(&server, post(CHAT, body)).await;
+        assert_eq!((status, param), (400, json!("tool_choice")), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn functions_are_called_in_their_own_form() {
+    let server = server();
+    let functions = json!([weather()["function"], quoted()["function"]]);
+    let mut body = json!({
+        "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
+        "functions": functions, "function_call": {"name": "get_weather"}, "temperature": 0,
+        "max_tokens": 300,
+    });
+    let answer = ask(&server, CHAT, &body).await;
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["finish_reason"], "function_call", "{answer}");
+    let message = &choice["message"];
+    assert!(message.get("tool_calls").is_none() && message["content"].is_null(), "{answer}");
+    let call = json!({"id": "call_", "type": "function", "function": message["function_call"]});
+    check_call(&call);
+
+    body["stream"] = json!(true);
+    let events = events(&server, CHAT, &body).await;
+    let (mut name, mut arguments) = (String::new(), String::new());
+    for event in &events {
+        let delta = &event["choices"][0]["delta"];
+        assert!(delta.get("tool_calls").is_none());
+        name.push_str(delta["function_call"]["name"].as_str().unwrap_or_default());
+        arguments.push_str(delta["function_call"]["arguments"].as_str().unwrap_or_default());
+    }
+    assert_eq!(json!({"name": name, "arguments": arguments}), message["function_call"]);
+
+    // The call and its result, in an earlier message, are those of a tool.
+    let history = |call: Value, result: Value| {
+        json!({"messages": [{"role": "user", "content": "What is the weather in Paris?"}, call, result],
+               "max_tokens": 8, "temperature": 0})
+    };
+    let function = message["function_call"].clone();
+    let old = history(
+        json!({"role": "assistant", "content": null, "function_call": function}),
+        json!({"role": "function", "name": "get_weather", "content": "rain"}),
+    );
+    let new = history(
+        json!({"role": "assistant", "content": null, "tool_calls":
+               [{"id": "call_1", "type": "function", "function": function}]}),
+        json!({"role": "tool", "name": "get_weather", "tool_call_id": "call_1", "content": "rain"}),
+    );
+    let (old, new) = (ask(&server, CHAT, &old).await, ask(&server, CHAT, &new).await);
+    assert_eq!(old["choices"][0]["message"], new["choices"][0]["message"]);
+    assert_eq!(old["usage"]["prompt_tokens"], new["usage"]["prompt_tokens"]);
+
+    body["stream"] = json!(false);
+    body["function_call"] = json!("none");
+    body["max_tokens"] = json!(4);
+    assert!(
+        ask(&server, CHAT, &body).await["choices"][0]["message"].get("function_call").is_none()
+    );
+    for (field, value, at) in [
+        ("functions", json!([{}]), "functions[0].name"),
+        ("function_call", json!({"name": "x"}), "function_call"),
+        ("function_call", json!(7), "function_call"),
+    ] {
+        let mut wrong = body.clone();
+        wrong[field] = value;
+        let (status, _, param) = rejection(&server, post(CHAT, wrong.to_string())).await;
+        assert_eq!((status, param.as_str()), (400, Some(at)));
+    }
+    body["tools"] = json!([weather()]);
+    let (status, _, param) = rejection(&server, post(CHAT, body.to_string())).await;
+    assert_eq!((status, param), (400, json!("functions")));
+}

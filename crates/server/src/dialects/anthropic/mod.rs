@@ -1,6 +1,6 @@
 //! Anthropic's messages API: `POST /v1/messages` and `/v1/messages/count_tokens`.
 
-mod wire;
+pub(super) mod wire;
 mod write;
 
 use axum::http::StatusCode;
@@ -18,10 +18,15 @@ use crate::generation::constraint::{flat_format, nested_format};
 use crate::generation::conversation::{check_message_count, read_message, read_part, read_text};
 use crate::generation::decoding::add_forwarded;
 use crate::generation::fields::check_range;
+use crate::generation::thinking;
 use crate::generation::{
-    Context, FieldRules, Generation, Prompt, Sequences, ToolChoice, ToolSyntax, Tools,
+    Context, Encoded, FieldRules, Generation, Prompt, Sequences, Thinking, ToolChoice, ToolSyntax,
+    Tools,
 };
+use crate::http::body::{Names, RequestBody};
+use crate::http::raw_fields::FieldUse;
 use crate::http::routes::{Doc, Routes};
+use crate::http::type_errors::in_json_terms;
 use wire::{
     CountTokensRequest, CountTokensResponse, Message, MessageStopInfo, MessageUsage, MessagesError,
     MessagesErrorDetail, MessagesRequest,
@@ -47,13 +52,8 @@ pub(super) const DIALECT: Registration = Registration {
 
 pub(super) const FIELDS: FieldRules = FieldRules {
     ignored: "metadata service_tier cache_control inference_geo speed diagnostics user_profile_id \
-              workspace_id",
-    unsupported: &[
-        ("thinking", &[r#"{"type":"disabled"}"#]),
-        ("mcp_servers", &["[]"]),
-        ("container", &[]),
-        ("context_management", &["{}"]),
-    ],
+              workspace_id context_management",
+    unsupported: &[("mcp_servers", &["[]"]), ("container", &[])],
     constraints: &[
         ("output_config", |value| nested_format(value, "effort")),
         // The field's former name.
@@ -62,44 +62,72 @@ pub(super) const FIELDS: FieldRules = FieldRules {
 };
 
 /// `{"name", "description", "input_schema"}`.
-const TOOLS: ToolSyntax = ToolSyntax { kind: "custom", nested: None, schema: "input_schema" };
+const TOOLS: ToolSyntax =
+    ToolSyntax { kind: "custom", nested: None, schema: "input_schema", is_foreign: is_vendor_tool };
+
+/// True for tools that Anthropic defines, such as `web_search_20250305`: their types end with a date.
+fn is_vendor_tool(kind: &str) -> bool {
+    let is_date = |text: &str| text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit());
+    kind == "mcp_toolset" || kind.rsplit_once('_').is_some_and(|(_, date)| is_date(date))
+}
 
 async fn count_tokens(
     cx: Context,
     mut request: CountTokensRequest,
 ) -> Result<CountTokensResponse, ApiError> {
-    cx.model.check_name(request.model.as_deref())?;
     // Constraints are not part of the prompt.
-    FIELDS.read(&mut request.extra)?;
-    let tools = read_tools(request.tools, request.tool_choice.as_ref())?;
-    let prompt = conversation(&cx.app, request.system, request.messages, tools.as_ref())?;
-    let prompts = prompt.tokenize(&cx.model).await?;
+    let thinking = take_thinking(&mut request.extra)?.enabled;
+    FIELDS.read(&mut request.extra, &cx.unknown_fields)?;
+    let tools = read_tools(&cx, request.tools.as_deref(), request.tool_choice.as_ref())?;
+    let (system, messages) = (request.system, request.messages);
+    let prompt = conversation(&cx.app, system, messages, tools.as_ref(), thinking)?;
+    let Encoded { prompts, .. } = prompt.tokenize(&cx.model).await?;
     Ok(CountTokensResponse { input_tokens: prompts.iter().map(Vec::len).sum::<usize>() as u32 })
 }
 
-struct Messages;
+impl RequestBody for CountTokensRequest {
+    fn use_of(field: &str) -> FieldUse {
+        FIELDS.use_of(field)
+    }
+}
+
+impl RequestBody for MessagesRequest {
+    const OWN_NAMES: Names = &[("stop", "stop_sequences")];
+
+    fn use_of(field: &str) -> FieldUse {
+        FIELDS.use_of(field)
+    }
+}
+
+struct Messages {
+    /// Maximum number of tokens, as requested.
+    max_tokens: u32,
+}
 
 impl Dialect for Messages {
     type Request = MessagesRequest;
     type Writer = MessageWriter;
 
-    const ALIASES: &'static [(&'static str, &'static str)] = &[("stop", "stop_sequences")];
-
     fn read(mut request: MessagesRequest, cx: &Context) -> Result<(Self, Generation), ApiError> {
-        cx.model.check_name(request.model.as_deref())?;
-        let constraint = FIELDS.read(&mut request.extra)?;
+        let thinking = take_thinking(&mut request.extra)?;
+        let constraint = FIELDS.read(&mut request.extra, &cx.unknown_fields)?;
         let sampling = sampling(&request)?;
+        let max_tokens = sampling.max_tokens.unwrap_or_default();
         let params = SamplingOverrides {
             temperature: request.temperature,
             top_p: request.top_p,
             top_k: request.top_k.map(i64::from),
             ..SamplingOverrides::default()
         };
-        let tools = read_tools(request.tools, request.tool_choice.as_ref())?;
-        let prompt = conversation(&cx.app, request.system, request.messages, tools.as_ref())?;
+        let tools = read_tools(cx, request.tools.as_deref(), request.tool_choice.as_ref())?;
+        let (system, messages) = (request.system, request.messages);
+        let prompt = conversation(&cx.app, system, messages, tools.as_ref(), thinking.enabled)?;
         let decode = add_forwarded(DecodeSettings::default(), &request.extra, None)?;
         let generation = Generation::new(cx, &params, sampling, &decode, "messages", prompt)?;
-        Ok((Self, Generation { constraint, tools, ..generation }))
+        // Clients ask for more than a small context holds by default.
+        let generation =
+            Generation { constraint, tools, thinking, clamp_max_tokens: true, ..generation };
+        Ok((Self { max_tokens }, generation))
     }
 
     fn writer(self, cx: &Context, generation: &Generation, _: &Sequences) -> MessageWriter {
@@ -113,7 +141,10 @@ impl Dialect for Messages {
             usage: MessageUsage::default(),
         };
         let stop_strings = generation.settings.stop.clone();
-        MessageWriter::new(message, stop_strings, generation.tools.is_some())
+        let has_room = generation.settings.max_tokens >= Some(self.max_tokens as usize);
+        let at_length = if has_room { "max_tokens" } else { "model_context_window_exceeded" };
+        let may_think = generation.may_think();
+        MessageWriter::new(message, stop_strings, generation.tools.is_some(), may_think, at_length)
     }
 }
 
@@ -137,7 +168,8 @@ fn sampling(request: &MessagesRequest) -> Result<Sampling, ApiError> {
 
 /// Reads tools, and `{"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"}`.
 fn read_tools(
-    tools: Option<Vec<JsonObject>>,
+    cx: &Context,
+    tools: Option<&[JsonObject]>,
     choice: Option<&JsonObject>,
 ) -> Result<Option<Tools>, ApiError> {
     let field = |name: &str| choice.and_then(|choice| choice.get(name));
@@ -152,7 +184,16 @@ fn read_tools(
         },
         _ => return Err(ApiError::at("tool_choice.type", "must be auto, any, tool or none")),
     };
-    Tools::new(TOOLS.read(tools)?, chosen, !is_single)
+    Tools::new(TOOLS.read(tools, &cx.unknown_fields)?, chosen, !is_single)
+}
+
+/// Takes `thinking` out of the untyped fields. Without it, a message has no thinking.
+fn take_thinking(extra: &mut JsonObject) -> Result<Thinking, ApiError> {
+    match extra.remove("thinking").filter(|thinking| !thinking.is_null()) {
+        Some(value @ Value::Object(_)) => thinking::budget("thinking", &value),
+        Some(_) => Err(ApiError::at("thinking", "must be an object")),
+        None => Ok(Thinking::OFF),
+    }
 }
 
 fn conversation(
@@ -160,10 +201,12 @@ fn conversation(
     system: Option<Content>,
     messages: Vec<ChatMessage>,
     tools: Option<&Tools>,
+    thinking: Option<bool>,
 ) -> Result<Prompt, ApiError> {
-    let is_known = |message: &ChatMessage| matches!(&*message.role, "user" | "assistant");
+    let is_known =
+        |message: &ChatMessage| matches!(&*message.role, "user" | "assistant" | "system");
     if let Some(at) = messages.iter().position(|message| !is_known(message)) {
-        let what = "must be user or assistant; use the field system for instructions";
+        let what = "must be user, assistant or system";
         return Err(ApiError::at(format!("messages[{at}].role"), what));
     }
     check_message_count(app, messages.len())?;
@@ -171,6 +214,7 @@ fn conversation(
         add_generation_prompt: true,
         continue_final: messages.last().is_some_and(|last| last.role == "assistant"),
         tools: Tools::for_template(tools),
+        thinking,
         ..ChatOptions::default()
     };
     let mut all = Vec::with_capacity(messages.len() + 1);
@@ -183,8 +227,34 @@ fn conversation(
     Ok(Prompt::Chat { messages: all, options })
 }
 
-/// Reads a message. Results of tools become messages of their own, as templates expect them.
-fn read_blocks(at: usize, message: ChatMessage) -> Result<Vec<wf_text::ChatMessage>, ApiError> {
+/// Reads a message. Results of tools become messages of their own, as templates expect them. Earlier thinking is up
+/// to the template, most of which leave it out.
+fn read_blocks(at: usize, mut message: ChatMessage) -> Result<Vec<wf_text::ChatMessage>, ApiError> {
+    let thought = take_thoughts(&mut message);
+    let mut messages = read_other_blocks(at, message)?;
+    if let (Some(thought), Some(last)) = (thought, messages.last_mut()) {
+        last.extra.insert("reasoning_content".into(), thought.into());
+    }
+    Ok(messages)
+}
+
+/// Takes the thinking out of a message of the assistant.
+fn take_thoughts(message: &mut ChatMessage) -> Option<String> {
+    let Some(Content::Parts(parts)) = &mut message.content else { return None };
+    if message.role != "assistant" {
+        return None;
+    }
+    let is_thought =
+        |part: &mut ContentPart| matches!(&*part.kind, "thinking" | "redacted_thinking");
+    let blocks: Vec<ContentPart> = parts.extract_if(.., is_thought).collect();
+    let texts = blocks.iter().filter_map(|block| block.extra.get("thinking")?.as_str());
+    Some(texts.collect::<Vec<_>>().join("\n")).filter(|thought| !thought.is_empty())
+}
+
+fn read_other_blocks(
+    at: usize,
+    message: ChatMessage,
+) -> Result<Vec<wf_text::ChatMessage>, ApiError> {
     let is_tool = |part: &ContentPart| matches!(&*part.kind, "tool_use" | "tool_result");
     let parts = match message.content {
         Some(Content::Parts(parts)) if parts.iter().any(is_tool) => parts,
@@ -230,7 +300,7 @@ fn read_result(field: &str, mut block: JsonObject) -> Result<wf_text::ChatMessag
         None | Some(Value::Null) => String::new(),
         Some(content) => {
             let content = serde_json::from_value::<Content>(content)
-                .map_err(|error| ApiError::at(&field, &error.to_string()))?;
+                .map_err(|error| ApiError::at(&field, &in_json_terms(&error)))?;
             read_text(&field, content)?
         }
     };

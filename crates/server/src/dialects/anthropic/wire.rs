@@ -6,9 +6,10 @@ use wf_api::wire::{ChatMessage, Content, FlatResponseFormat, JsonObject, Seed};
 
 /// Request for a message.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-pub(super) struct MessagesRequest {
-    /// Name of the model; may be omitted, as there is only one.
-    pub(super) model: Option<String>,
+pub(in crate::dialects) struct MessagesRequest {
+    /// Name of the model; the first model if absent.
+    #[serde(rename = "model")]
+    pub(super) _model: Option<String>,
     /// Conversation of `user` and `assistant`. A last message of the assistant is continued.
     #[schema(min_items = 1, max_items = 4096, required = true)]
     #[serde(default)]
@@ -49,9 +50,10 @@ pub(super) struct MessagesRequest {
 
 /// Request to count the tokens of a conversation.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-pub(super) struct CountTokensRequest {
-    /// Name of the model; may be omitted, as there is only one.
-    pub(super) model: Option<String>,
+pub(in crate::dialects) struct CountTokensRequest {
+    /// Name of the model; the first model if absent.
+    #[serde(rename = "model")]
+    pub(super) _model: Option<String>,
     /// Conversation of `user` and `assistant`.
     #[schema(min_items = 1, max_items = 4096, required = true)]
     #[serde(default)]
@@ -95,6 +97,11 @@ pub(super) struct Message {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum ContentBlock {
+    Thinking {
+        thinking: String,
+        /// Not checked when a client sends the block back.
+        signature: String,
+    },
     Text {
         text: String,
     },
@@ -183,6 +190,9 @@ pub(super) struct MessagesStructuredFields {
     pub(super) output_config: Option<OutputConfig>,
     /// Former place of the format.
     pub(super) output_format: Option<FlatResponseFormat>,
+    /// `{"type": "enabled" | "adaptive" | "disabled", "budget_tokens"}`; disabled by default.
+    #[schema(value_type = Option<Object>)]
+    pub(super) thinking: Option<JsonObject>,
 }
 
 /// Configuration of the output.

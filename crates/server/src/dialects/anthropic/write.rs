@@ -13,6 +13,9 @@ use crate::error::ApiError;
 use crate::generation::tools::call_id;
 use crate::generation::{SequenceEvent, Sequences};
 
+/// Signature of thinking. Clients send it back, where nothing checks it.
+const SIGNATURE: &str = "unsigned";
+
 pub(super) struct MessageWriter {
     /// The message so far.
     message: Message,
@@ -22,11 +25,22 @@ pub(super) struct MessageWriter {
     is_open: bool,
     stop_strings: Vec<String>,
     has_tools: bool,
+    /// True if the first block may be thinking.
+    may_think: bool,
+    /// Reason to stop at the limit of tokens: that of the request, or of the context.
+    at_length: &'static str,
 }
 
 impl MessageWriter {
-    pub(super) fn new(message: Message, stop_strings: Vec<String>, has_tools: bool) -> Self {
-        Self { message, arguments: String::new(), is_open: false, stop_strings, has_tools }
+    pub(super) fn new(
+        message: Message,
+        stop_strings: Vec<String>,
+        has_tools: bool,
+        may_think: bool,
+        at_length: &'static str,
+    ) -> Self {
+        let (arguments, is_open) = (String::new(), false);
+        Self { message, arguments, is_open, stop_strings, has_tools, may_think, at_length }
     }
 
     fn index(&self) -> usize {
@@ -47,21 +61,42 @@ impl MessageWriter {
     }
 
     /// Ends the open block, if there is one.
-    fn end_block(&mut self) -> Option<Value> {
+    fn end_block(&mut self) -> Vec<Value> {
         if !std::mem::take(&mut self.is_open) {
-            return None;
+            return Vec::new();
+        }
+        let mut events = Vec::new();
+        if let Some(ContentBlock::Thinking { signature, .. }) = self.message.content.last_mut() {
+            SIGNATURE.clone_into(signature);
+            let delta = json!({"type": "signature_delta", "signature": SIGNATURE});
+            events.push(self.delta(&delta));
         }
         if let Some(ContentBlock::ToolUse { input, .. }) = self.message.content.last_mut() {
             // A call that was cut off has no arguments that could be parsed.
             *input = serde_json::from_str(&self.arguments).unwrap_or_default();
         }
-        Some(json!({"type": "content_block_stop", "index": self.index()}))
+        events.push(json!({"type": "content_block_stop", "index": self.index()}));
+        events
+    }
+
+    fn add_thinking(&mut self, more: &str) -> Vec<Value> {
+        let mut events = Vec::new();
+        if !self.is_open {
+            let (thinking, signature) = (String::new(), String::new());
+            events.push(self.begin(ContentBlock::Thinking { thinking, signature }));
+        }
+        if let Some(ContentBlock::Thinking { thinking, .. }) = self.message.content.last_mut() {
+            thinking.push_str(more);
+        }
+        events.push(self.delta(&json!({"type": "thinking_delta", "thinking": more})));
+        events
     }
 
     fn add_text(&mut self, more: &str) -> Vec<Value> {
         let mut events = Vec::new();
         let is_text = matches!(self.message.content.last(), Some(ContentBlock::Text { .. }));
         if !(self.is_open && is_text) {
+            events.extend(self.end_block());
             events.push(self.begin(ContentBlock::Text { text: String::new() }));
         }
         if let Some(ContentBlock::Text { text }) = self.message.content.last_mut() {
@@ -75,16 +110,16 @@ impl MessageWriter {
         match part {
             ToolCallEvent::Text(text) => self.add_text(&text),
             ToolCallEvent::Begin { name } => {
-                let ended = self.end_block();
+                let mut events = self.end_block();
                 let (id, input) = (call_id("toolu"), JsonObject::new());
-                let begun = self.begin(ContentBlock::ToolUse { id, name, input });
-                ended.into_iter().chain([begun]).collect()
+                events.push(self.begin(ContentBlock::ToolUse { id, name, input }));
+                events
             }
             ToolCallEvent::Arguments(json) => {
                 self.arguments.push_str(&json);
                 vec![self.delta(&json!({"type": "input_json_delta", "partial_json": json}))]
             }
-            ToolCallEvent::End => self.end_block().into_iter().collect(),
+            ToolCallEvent::End => self.end_block(),
         }
     }
 
@@ -93,8 +128,7 @@ impl MessageWriter {
         self.message.usage.input_tokens = (sequences.prompt(0).len() - cached) as u32;
         self.message.usage.cache_read_input_tokens = cached as u32;
         let mut events = vec![json!({"type": "message_start", "message": self.message})];
-        // A message without tools has a text, even if it is empty.
-        if !self.has_tools {
+        if !self.has_tools && !self.may_think {
             events.push(self.begin(ContentBlock::Text { text: String::new() }));
         }
         events.push(json!({"type": "ping"}));
@@ -102,7 +136,13 @@ impl MessageWriter {
     }
 
     fn end_message(&mut self, sequences: &Sequences, finish: &Finish) -> Vec<Value> {
-        let mut events: Vec<_> = self.end_block().into_iter().collect();
+        let mut events = self.end_block();
+        let is_text = |block: &ContentBlock| matches!(block, ContentBlock::Text { .. });
+        // A message without tools has a text, even if it is empty.
+        if !self.has_tools && !self.message.content.iter().any(is_text) {
+            events.push(self.begin(ContentBlock::Text { text: String::new() }));
+            events.extend(self.end_block());
+        }
         let usage = sequences.usage();
         let cached = usage.prompt_tokens_details.map_or(0, |details| details.cached_tokens);
         self.message.usage = MessageUsage {
@@ -125,7 +165,7 @@ impl MessageWriter {
             (FinishReason::Stop, Some(StopCause::String(at))) => {
                 ("stop_sequence", Some(self.stop_strings[*at].clone()))
             }
-            (FinishReason::Length, _) => ("max_tokens", None),
+            (FinishReason::Length, _) => (self.at_length, None),
             (FinishReason::DeadEnd, _) => (finish.reason.name(), None),
             // The client may send the message back to have it continued.
             (FinishReason::Deadline, _) => ("pause_turn", None),
@@ -143,7 +183,11 @@ impl Writer for MessageWriter {
     const END: &'static str = "";
 
     fn event(&mut self, sequences: &Sequences, _: usize, event: SequenceEvent) -> Vec<Value> {
-        let mut events: Vec<_> = event.parts.into_iter().flat_map(|part| self.add(part)).collect();
+        let mut events = match event.reasoning.as_str() {
+            "" => Vec::new(),
+            more => self.add_thinking(more),
+        };
+        events.extend(event.parts.into_iter().flat_map(|part| self.add(part)));
         match event.event {
             TextEvent::Started { cached } => events.extend(self.start_message(sequences, cached)),
             TextEvent::Done(finish) => events.extend(self.end_message(sequences, &finish)),
@@ -161,8 +205,8 @@ impl Writer for MessageWriter {
         sse::named_event(event["type"].as_str().unwrap_or_default(), event)
     }
 
-    fn error(&mut self, error: &ApiError) -> String {
-        self.encode(&json!({"type": "error", "error": error_detail(error)}))
+    fn refusal(error: &ApiError) -> String {
+        sse::named_event("error", &json!({"type": "error", "error": error_detail(error)}))
     }
 
     fn keep_alive(&self) -> String {

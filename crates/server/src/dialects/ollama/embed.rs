@@ -5,25 +5,45 @@ use std::time::Instant;
 use wf_api::wire::{OneOrMany, Prompt};
 use wf_engine::{EmbeddingRequest, ModelText};
 
+use super::OPTIONS;
 use super::wire::{
     OllamaEmbedRequest, OllamaEmbedResponse, OllamaEmbeddingsRequest, OllamaEmbeddingsResponse,
     OllamaOptions,
 };
-use super::{OPTIONS, check_name};
 use crate::error::ApiError;
 use crate::generation::embed::{Embedded, embed};
 use crate::generation::{Context, FieldRules};
+use crate::http::body::RequestBody;
+use crate::http::raw_fields::FieldUse;
 
 const FIELDS: FieldRules = FieldRules { ignored: "keep_alive", unsupported: &[], constraints: &[] };
+
+impl RequestBody for OllamaEmbedRequest {
+    fn use_of(field: &str) -> FieldUse {
+        use_of(field)
+    }
+}
+
+impl RequestBody for OllamaEmbeddingsRequest {
+    fn use_of(field: &str) -> FieldUse {
+        use_of(field)
+    }
+}
+
+fn use_of(field: &str) -> FieldUse {
+    match field {
+        "options" => FieldUse::ReadFields(|field| !OPTIONS.ignores(field)),
+        _ => FIELDS.use_of(field),
+    }
+}
 
 pub(super) async fn embed_texts(
     cx: Context,
     request: OllamaEmbedRequest,
 ) -> Result<OllamaEmbedResponse, ApiError> {
     let start = Instant::now();
-    check_name(&cx.model, request.model.as_deref())?;
-    FIELDS.check(&request.extra)?;
-    check_options(request.options)?;
+    FIELDS.check(&request.extra, &cx.unknown_fields)?;
+    check_options(request.options, &cx)?;
     // Clients that only load the model send no text, and get no vectors.
     let texts: Vec<String> = match request.input {
         None => Vec::new(),
@@ -49,9 +69,8 @@ pub(super) async fn embed_prompt(
     cx: Context,
     request: OllamaEmbeddingsRequest,
 ) -> Result<OllamaEmbeddingsResponse, ApiError> {
-    check_name(&cx.model, request.model.as_deref())?;
-    FIELDS.check(&request.extra)?;
-    check_options(request.options)?;
+    FIELDS.check(&request.extra, &cx.unknown_fields)?;
+    check_options(request.options, &cx)?;
     let prompt = request.prompt.filter(|prompt| !prompt.is_empty()).into_iter().collect();
     let template = EmbeddingRequest::new(Vec::new());
     let Embedded { vectors, .. } = vectors(&cx, "prompt", prompt, true, template).await?;
@@ -59,8 +78,9 @@ pub(super) async fn embed_prompt(
 }
 
 /// Rejects unknown options. Those that are known change how tokens are sampled, and none are.
-fn check_options(options: Option<OllamaOptions>) -> Result<(), ApiError> {
-    OPTIONS.check(&options.map(|options| options.extra).unwrap_or_default())
+fn check_options(options: Option<OllamaOptions>, cx: &Context) -> Result<(), ApiError> {
+    let options = options.map(|options| options.extra).unwrap_or_default();
+    OPTIONS.check(&options, &cx.unknown_fields)
 }
 
 /// Computes the vectors of the texts of a field. Texts that the context cannot hold are truncated or rejected.

@@ -2,9 +2,10 @@
 
 mod embed;
 mod models;
-mod wire;
+pub(super) mod wire;
 mod write;
 
+use axum::routing::get;
 use jiff::Timestamp;
 use serde_json::Value;
 use wf_api::wire::{JsonObject, Sampling, Seed};
@@ -12,14 +13,19 @@ use wf_core::SamplingOverrides;
 use wf_engine::{ChatOptions, DecodeSettings, GrammarSource};
 use wf_text::ChatMessage;
 
-use super::openai::CHAT_TOOLS;
+use super::openai::{CHAT_TOOLS, logprobs};
 use super::{Dialect, ErrorFormat, Registration};
-use crate::app::ServedModel;
 use crate::error::ApiError;
 use crate::generation::constraint::schema;
 use crate::generation::conversation::read_messages;
-use crate::generation::{Context, FieldRules, Generation, Prompt, Sequences, ToolChoice, Tools};
-use crate::http::routes::{Doc, Routes};
+use crate::generation::thinking::switch_or_effort;
+use crate::generation::{
+    Context, FieldRules, Generation, Prompt, Sequences, Thinking, ToolChoice, Tools,
+};
+use crate::http::body::{Names, RequestBody};
+use crate::http::raw_fields::FieldUse;
+use crate::http::routes::{Doc, JSON, Routes};
+use models::OllamaModels;
 use wire::{OllamaChatRequest, OllamaError, OllamaGenerateRequest, OllamaOptions, OllamaResponse};
 use write::OllamaWriter;
 
@@ -53,9 +59,22 @@ fn routes() -> Routes {
             embed::embed_texts,
         )
         .post("/api/embeddings", Doc("ollama_embeddings", older, "The vector"), embed::embed_prompt)
-        .get("/api/tags", Doc("tags", "Lists the models.", "All models"), models::tags)
-        .post("/api/show", Doc("show", "Describes a model.", "The model"), models::show)
-        .get("/api/ps", Doc("ps", "Lists the models in memory.", "All models"), models::ps)
+        .route::<OllamaModels>(
+            "get",
+            "/api/tags",
+            Doc("tags", "Lists the models.", "The models that the caller may use"),
+            JSON,
+            get(models::tags),
+        )
+        .ask("/api/show", Doc("show", "Describes a model.", "The model"), models::show)
+        .ask("/api/pull", Doc("pull", "Accepts a model that is here.", "The result"), models::pull)
+        .route::<OllamaModels>(
+            "get",
+            "/api/ps",
+            Doc("ps", "Lists the models in memory.", "Those that the caller may use"),
+            JSON,
+            get(models::ps),
+        )
         .get("/api/version", Doc("ollama_version", version, "The version"), models::version)
 }
 
@@ -63,9 +82,6 @@ pub(super) const FIELDS: FieldRules = FieldRules {
     ignored: "keep_alive truncate shift",
     unsupported: &[
         ("tools", &["[]"]),
-        ("think", &["false"]),
-        ("logprobs", &["false"]),
-        ("top_logprobs", &["0"]),
         ("suffix", &[r#""""#]),
         ("template", &[r#""""#]),
         ("context", &["[]"]),
@@ -85,14 +101,37 @@ const OPTIONS: FieldRules = FieldRules {
         ("mirostat", &["0"]),
         ("tfs_z", &["1", "1.0"]),
         ("typical_p", &["1", "1.0"]),
-        ("repeat_last_n", &["-1"]),
         ("penalize_newline", &["true"]),
     ],
     constraints: &[],
 };
 
-const ALIASES: &[(&str, &str)] =
-    &[("repetition_penalty", "repeat_penalty"), ("max_tokens", "num_predict")];
+const OWN_NAMES: Names = &[("repetition_penalty", "repeat_penalty"), ("max_tokens", "num_predict")];
+
+fn use_of(field: &str) -> FieldUse {
+    match field {
+        "options" => FieldUse::ReadFields(|field| !OPTIONS.ignores(field)),
+        _ => FIELDS.use_of(field),
+    }
+}
+
+impl RequestBody for OllamaChatRequest {
+    const OWN_NAMES: Names = OWN_NAMES;
+    const STREAMS_BY_DEFAULT: bool = true;
+
+    fn use_of(field: &str) -> FieldUse {
+        use_of(field)
+    }
+}
+
+impl RequestBody for OllamaGenerateRequest {
+    const OWN_NAMES: Names = OWN_NAMES;
+    const STREAMS_BY_DEFAULT: bool = true;
+
+    fn use_of(field: &str) -> FieldUse {
+        use_of(field)
+    }
+}
 
 fn read_format(value: &Value) -> Result<Option<GrammarSource>, String> {
     match value {
@@ -103,18 +142,45 @@ fn read_format(value: &Value) -> Result<Option<GrammarSource>, String> {
     }
 }
 
+/// Takes `think` out of the untyped fields: true, false or an effort.
+fn take_think(extra: &mut JsonObject) -> Result<Thinking, ApiError> {
+    let think = extra.remove("think").filter(|think| !think.is_null());
+    let thinking = think.map(|think| switch_or_effort("think", &think));
+    Ok(thinking.transpose()?.unwrap_or_default())
+}
+
+/// Takes `logprobs` and `top_logprobs` out of the untyped fields: the number of most likely tokens to report.
+fn take_logprobs(cx: &Context, extra: &mut JsonObject) -> Result<Option<usize>, ApiError> {
+    let mut take = |name: &str| extra.remove(name).filter(|value| !value.is_null());
+    let wanted = match take("logprobs") {
+        None => false,
+        Some(Value::Bool(wanted)) => wanted,
+        Some(_) => return Err(ApiError::at("logprobs", "must be true or false")),
+    };
+    let top = match take("top_logprobs").map(|top| top.as_u64().and_then(|n| u32::try_from(n).ok()))
+    {
+        None => None,
+        Some(None) => return Err(ApiError::at("top_logprobs", "must be a whole number")),
+        Some(top) => top,
+    };
+    logprobs(cx, wanted, top)
+}
+
 struct OllamaChat;
 
 impl Dialect for OllamaChat {
     type Request = OllamaChatRequest;
     type Writer = OllamaWriter;
 
-    const ALIASES: &'static [(&'static str, &'static str)] = ALIASES;
-
     fn read(mut request: OllamaChatRequest, cx: &Context) -> Result<(Self, Generation), ApiError> {
-        check_name(&cx.model, request.model.as_deref())?;
-        let constraint = FIELDS.read(&mut request.extra)?;
-        let tools = Tools::new(CHAT_TOOLS.read(request.tools)?, ToolChoice::Auto, true)?;
+        let thinking = take_think(&mut request.extra)?;
+        let logprobs = take_logprobs(cx, &mut request.extra)?;
+        let constraint = FIELDS.read(&mut request.extra, &cx.unknown_fields)?;
+        let tools = Tools::new(
+            CHAT_TOOLS.read(request.tools.as_deref(), &cx.unknown_fields)?,
+            ToolChoice::Auto,
+            true,
+        )?;
         let mut messages = request.messages.unwrap_or_default();
         for (at, message) in messages.iter_mut().enumerate() {
             check_images(&format!("messages[{at}].images"), &message.extra)?;
@@ -130,14 +196,15 @@ impl Dialect for OllamaChat {
                 ChatOptions { add_generation_prompt: true, tools, ..ChatOptions::default() };
             Prompt::Chat { messages: read_messages(&cx.app, messages)?, options }
         };
-        let (params, sampling) = sampling(request.options, request.stream)?;
+        let (params, sampling) = sampling(request.options, request.stream, cx)?;
         let decode = DecodeSettings::default();
-        let generation = Generation::new(cx, &params, sampling, &decode, "messages", prompt)?;
-        Ok((Self, Generation { constraint, tools, clamp_max_tokens: true, ..generation }))
+        let mut generation = Generation::new(cx, &params, sampling, &decode, "messages", prompt)?;
+        generation.settings.logprobs = logprobs;
+        Ok((Self, Generation { constraint, tools, thinking, clamp_max_tokens: true, ..generation }))
     }
 
     fn writer(self, cx: &Context, _: &Generation, _: &Sequences) -> OllamaWriter {
-        OllamaWriter::new(&cx.model, true)
+        OllamaWriter::new(cx.model.name(), true)
     }
 }
 
@@ -147,14 +214,13 @@ impl Dialect for OllamaGenerate {
     type Request = OllamaGenerateRequest;
     type Writer = OllamaWriter;
 
-    const ALIASES: &'static [(&'static str, &'static str)] = ALIASES;
-
     fn read(
         mut request: OllamaGenerateRequest,
         cx: &Context,
     ) -> Result<(Self, Generation), ApiError> {
-        check_name(&cx.model, request.model.as_deref())?;
-        let constraint = FIELDS.read(&mut request.extra)?;
+        let thinking = take_think(&mut request.extra)?;
+        let logprobs = take_logprobs(cx, &mut request.extra)?;
+        let constraint = FIELDS.read(&mut request.extra, &cx.unknown_fields)?;
         let system = request.system.filter(|system| !system.is_empty());
         let prompt = match request.prompt.filter(|text| !text.is_empty()) {
             None => Prompt::Empty,
@@ -167,25 +233,19 @@ impl Dialect for OllamaGenerate {
             Some(text) => {
                 let system = system.map(|system| ChatMessage::new("system", system));
                 let messages = system.into_iter().chain([ChatMessage::new("user", text)]).collect();
-                let options = ChatOptions { add_generation_prompt: true, ..ChatOptions::default() };
-                Prompt::Chat { messages, options }
+                Prompt::Chat { messages, options: ChatOptions::default() }
             }
         };
-        let (params, sampling) = sampling(request.options, request.stream)?;
+        let (params, sampling) = sampling(request.options, request.stream, cx)?;
         let decode = DecodeSettings::default();
-        let generation = Generation::new(cx, &params, sampling, &decode, "prompt", prompt)?;
-        Ok((Self, Generation { constraint, clamp_max_tokens: true, ..generation }))
+        let mut generation = Generation::new(cx, &params, sampling, &decode, "prompt", prompt)?;
+        generation.settings.logprobs = logprobs;
+        Ok((Self, Generation { constraint, thinking, clamp_max_tokens: true, ..generation }))
     }
 
     fn writer(self, cx: &Context, _: &Generation, _: &Sequences) -> OllamaWriter {
-        OllamaWriter::new(&cx.model, false)
+        OllamaWriter::new(cx.model.name(), false)
     }
-}
-
-/// Rejects the name of another model. Clients may add the tag `:latest`.
-fn check_name(model: &ServedModel, name: Option<&str>) -> Result<(), ApiError> {
-    let plain = name.map(|name| name.strip_suffix(":latest").unwrap_or(name));
-    model.check_name(name).or_else(|_| model.check_name(plain))
 }
 
 fn check_images(field: &str, message: &JsonObject) -> Result<(), ApiError> {
@@ -199,9 +259,10 @@ fn check_images(field: &str, message: &JsonObject) -> Result<(), ApiError> {
 fn sampling(
     options: Option<OllamaOptions>,
     stream: Option<bool>,
+    cx: &Context,
 ) -> Result<(SamplingOverrides, Sampling), ApiError> {
     let o = options.unwrap_or_default();
-    OPTIONS.check(&o.extra)?;
+    OPTIONS.check(&o.extra, &cx.unknown_fields)?;
     let max_tokens = o.num_predict.filter(|max| *max > 0);
     let sampling = Sampling {
         seed: o.seed.filter(|&seed| seed != Seed::from(-1_i64)),

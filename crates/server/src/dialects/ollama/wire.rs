@@ -3,14 +3,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
-use wf_api::wire::{ChatMessage, JsonObject, OneOrMany, Seed, ToolDefinition};
+use wf_api::wire::{ChatMessage, JsonObject, OneOrMany, Seed, TokenLogprob, ToolDefinition};
 use wf_core::SamplingOverrides;
 
 /// Request for a chat message.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-pub(super) struct OllamaChatRequest {
-    /// Name of the model; may be omitted, as there is only one.
-    pub(super) model: Option<String>,
+pub(in crate::dialects) struct OllamaChatRequest {
+    /// Name of the model; the first model if absent.
+    #[serde(rename = "model")]
+    pub(super) _model: Option<String>,
     /// Messages of the conversation. Without any, nothing is generated.
     #[schema(max_items = 4096)]
     pub(super) messages: Option<Vec<ChatMessage>>,
@@ -29,9 +30,10 @@ pub(super) struct OllamaChatRequest {
 
 /// Request to answer a text, or with `raw` to continue it.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-pub(super) struct OllamaGenerateRequest {
-    /// Name of the model; may be omitted, as there is only one.
-    pub(super) model: Option<String>,
+pub(in crate::dialects) struct OllamaGenerateRequest {
+    /// Name of the model; the first model if absent.
+    #[serde(rename = "model")]
+    pub(super) _model: Option<String>,
     /// The prompt. Without one, nothing is generated.
     pub(super) prompt: Option<String>,
     /// System prompt.
@@ -50,9 +52,10 @@ pub(super) struct OllamaGenerateRequest {
 
 /// Request for embeddings.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-pub(super) struct OllamaEmbedRequest {
-    /// Name of the model; may be omitted, as there is only one.
-    pub(super) model: Option<String>,
+pub(in crate::dialects) struct OllamaEmbedRequest {
+    /// Name of the model; the first model if absent.
+    #[serde(rename = "model")]
+    pub(super) _model: Option<String>,
     /// A text or a list of texts. Without any, there are no vectors.
     pub(super) input: Option<OneOrMany>,
     /// Truncates texts that exceed the context; `true` by default. Otherwise they are rejected.
@@ -83,9 +86,10 @@ pub(super) struct OllamaEmbedResponse {
 
 /// Request for one embedding, in the format before `/api/embed`.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-pub(super) struct OllamaEmbeddingsRequest {
-    /// Name of the model; may be omitted, as there is only one.
-    pub(super) model: Option<String>,
+pub(in crate::dialects) struct OllamaEmbeddingsRequest {
+    /// Name of the model; the first model if absent.
+    #[serde(rename = "model")]
+    pub(super) _model: Option<String>,
     /// The text. Without one, the vector is empty.
     pub(super) prompt: Option<String>,
     /// Accepted; no option changes a vector.
@@ -132,9 +136,15 @@ pub(super) struct OllamaResponse {
     /// The message, in `/api/chat`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) message: Option<OllamaMessage>,
+    /// Thinking before the text, in `/api/generate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) thinking: Option<String>,
     /// The text, in `/api/generate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) response: Option<String>,
+    /// Logprobs of the tokens of the text, with `logprobs`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) logprobs: Vec<TokenLogprob>,
     /// True in the last part.
     pub(super) done: bool,
     /// Finish reason: `stop`, `length`, `deadline`, or `load` for a request without a prompt.
@@ -150,6 +160,9 @@ pub(super) struct OllamaResponse {
 pub(super) struct OllamaMessage {
     pub(super) role: String,
     pub(super) content: String,
+    /// Thinking before the text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) thinking: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tool_calls: Vec<OllamaCall>,
 }
@@ -203,6 +216,14 @@ pub(super) struct OllamaError {
 pub(super) struct OllamaStructuredFields {
     /// Format of the output.
     pub(super) format: Option<OllamaFormat>,
+    /// Thinking before the text: `true`, `false`, or an effort such as `low`.
+    #[schema(value_type = Option<Object>)]
+    pub(super) think: Option<Value>,
+    /// Returns the logprob of each token of the text.
+    pub(super) logprobs: Option<bool>,
+    /// Number of most likely tokens to return at each position. Needs `logprobs`.
+    #[schema(minimum = 0, maximum = 20)]
+    pub(super) top_logprobs: Option<u32>,
 }
 
 /// Format of the output.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use wf_api::wire::TokenLogprob;
 use wf_engine::{Finish, TextEvent, Timings};
 use wf_text::ToolCallEvent;
 
@@ -10,8 +11,9 @@ use super::rfc3339;
 use super::wire::{
     OllamaCall, OllamaCalledFunction, OllamaError, OllamaMessage, OllamaMetrics, OllamaResponse,
 };
-use crate::app::{ServedModel, now};
+use crate::app::now;
 use crate::error::ApiError;
+use crate::generation::logprobs::answer_logprob;
 use crate::generation::{SequenceEvent, Sequences};
 
 pub(super) struct OllamaWriter {
@@ -20,26 +22,34 @@ pub(super) struct OllamaWriter {
     is_chat: bool,
     /// Name and arguments of the call being written: calls are sent as a whole.
     call: (String, String),
+    /// Logprobs of tokens whose text is held back.
+    logprobs: Vec<TokenLogprob>,
     response: Option<OllamaResponse>,
 }
 
 impl OllamaWriter {
-    pub(super) fn new(model: &ServedModel, is_chat: bool) -> Self {
-        let model = model.name().to_owned();
-        Self { model, is_chat, call: Default::default(), response: None }
+    pub(super) fn new(model: &str, is_chat: bool) -> Self {
+        let model = model.to_owned();
+        Self { model, is_chat, call: Default::default(), logprobs: Vec::new(), response: None }
     }
 
-    fn line(&self, text: String, tool_calls: Vec<OllamaCall>) -> OllamaResponse {
+    fn line(&self, reasoning: String, text: String, tool_calls: Vec<OllamaCall>) -> OllamaResponse {
         let role = "assistant".into();
+        let mut thinking = Some(reasoning).filter(|reasoning| !reasoning.is_empty());
         let (message, response) = match self.is_chat {
-            true => (Some(OllamaMessage { role, content: text, tool_calls }), None),
+            true => {
+                let thinking = thinking.take();
+                (Some(OllamaMessage { role, content: text, thinking, tool_calls }), None)
+            }
             false => (None, Some(text)),
         };
         OllamaResponse {
             model: self.model.clone(),
             created_at: rfc3339(now()),
             message,
+            thinking,
             response,
+            logprobs: Vec::new(),
             done: false,
             done_reason: None,
             metrics: OllamaMetrics::default(),
@@ -47,7 +57,7 @@ impl OllamaWriter {
     }
 
     fn empty_line(&self) -> OllamaResponse {
-        self.line(String::new(), Vec::new())
+        self.line(String::new(), String::new(), Vec::new())
     }
 
     /// Separates text from calls that are complete.
@@ -87,6 +97,10 @@ fn metrics(t: &Timings) -> OllamaMetrics {
     }
 }
 
+fn extend(text: &mut Option<String>, more: Option<String>) {
+    more.into_iter().for_each(|more| text.get_or_insert_default().push_str(&more));
+}
+
 fn json_line(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).map_or_else(|_| String::new(), |line| line + "\n")
 }
@@ -98,17 +112,27 @@ impl Writer for OllamaWriter {
     const CONTENT_TYPE: &'static str = "application/x-ndjson";
     const END: &'static str = "";
 
-    fn event(&mut self, _: &Sequences, _: usize, event: SequenceEvent) -> Vec<OllamaResponse> {
-        let (text, calls) = self.split(event.parts);
+    fn event(
+        &mut self,
+        sequences: &Sequences,
+        _: usize,
+        event: SequenceEvent,
+    ) -> Vec<OllamaResponse> {
+        self.logprobs.extend(answer_logprob(sequences.tokenizer(), &event.event));
+        let (reasoning, (text, calls)) = (event.reasoning, self.split(event.parts));
         match event.event {
             TextEvent::Done(Finish { reason, timings, .. }) => vec![OllamaResponse {
                 done: true,
                 done_reason: Some(reason.name().to_owned()),
                 metrics: metrics(&timings),
-                ..self.line(text, calls)
+                logprobs: std::mem::take(&mut self.logprobs),
+                ..self.line(reasoning, text, calls)
             }],
-            _ if text.is_empty() && calls.is_empty() => Vec::new(),
-            _ => vec![self.line(text, calls)],
+            _ if reasoning.is_empty() && text.is_empty() && calls.is_empty() => Vec::new(),
+            _ => {
+                let logprobs = std::mem::take(&mut self.logprobs);
+                vec![OllamaResponse { logprobs, ..self.line(reasoning, text, calls) }]
+            }
         }
     }
 
@@ -126,11 +150,14 @@ impl Writer for OllamaWriter {
         };
         if let (Some(message), Some(more)) = (&mut response.message, line.message) {
             message.content.push_str(&more.content);
+            extend(&mut message.thinking, more.thinking);
             message.tool_calls.extend(more.tool_calls);
         }
         if let (Some(text), Some(more)) = (&mut response.response, line.response) {
             text.push_str(&more);
         }
+        extend(&mut response.thinking, line.thinking);
+        response.logprobs.extend(line.logprobs);
         response.created_at = line.created_at;
         response.done = line.done;
         response.done_reason = line.done_reason;
@@ -141,12 +168,18 @@ impl Writer for OllamaWriter {
         json_line(line)
     }
 
-    fn error(&mut self, error: &ApiError) -> String {
+    fn refusal(error: &ApiError) -> String {
         json_line(&OllamaError { error: error.message.clone() })
     }
 
     /// Lines of JSON have no comments, so this is a response without text.
     fn keep_alive(&self) -> String {
         json_line(&self.empty_line())
+    }
+
+    fn waiting(model: &str) -> String {
+        // Clients of one path ignore the text of the other.
+        let chat = Self::new(model, true).empty_line();
+        json_line(&OllamaResponse { response: Some(String::new()), ..chat })
     }
 }

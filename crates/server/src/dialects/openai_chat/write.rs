@@ -2,14 +2,15 @@
 
 use wf_api::wire::{
     AssistantMessage, CalledFunction, ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion,
-    ChatLogprobs, Delta, FunctionDelta, TokenLogprob, ToolCall, ToolCallDelta, TopLogprob,
+    ChatLogprobs, Delta, FunctionDelta, ToolCall, ToolCallDelta,
 };
-use wf_engine::{Finish, FinishReason, Logprobs, SampledToken, StopCause, TextEvent, TokenId};
+use wf_engine::{Finish, FinishReason, SampledToken, StopCause, TextEvent};
 use wf_text::{Tokenizer, ToolCallEvent};
 
 use super::super::Writer;
 use super::super::openai::ResponseMeta;
-use crate::generation::logprobs::{finite, token_bytes, token_name};
+use super::functions;
+use crate::generation::logprobs::token_logprob;
 use crate::generation::sequences::{longer, timings};
 use crate::generation::tools::call_id;
 use crate::generation::{SequenceEvent, Sequences};
@@ -18,11 +19,21 @@ pub(super) struct ChatWriter {
     meta: ResponseMeta,
     /// Number of tool calls of each choice so far.
     calls: Vec<u32>,
+    /// Calls have the form that they had before tools.
+    writes_functions: bool,
     response: ChatCompletion,
 }
 
+/// New text of a choice, and the token it came with.
+struct NewText {
+    reasoning: String,
+    parts: Vec<ToolCallEvent>,
+    token: Option<SampledToken>,
+    is_reasoning: bool,
+}
+
 impl ChatWriter {
-    pub(super) fn new(meta: ResponseMeta, choices: usize) -> Self {
+    pub(super) fn new(meta: ResponseMeta, choices: usize, writes_functions: bool) -> Self {
         let choice = |index| ChatChoice {
             index,
             message: AssistantMessage {
@@ -44,7 +55,7 @@ impl ChatWriter {
             seed: meta.seed,
             ..ChatCompletion::default()
         };
-        Self { meta, calls: vec![0; choices], response }
+        Self { meta, calls: vec![0; choices], writes_functions, response }
     }
 
     fn chunk(&self, choices: Vec<ChatChunkChoice>) -> ChatChunk {
@@ -60,23 +71,22 @@ impl ChatWriter {
         }
     }
 
-    /// Returns the chunks of new text and calls. Token id and logprobs are in the first of them.
-    fn deltas(
-        &mut self,
-        at: usize,
-        parts: Vec<ToolCallEvent>,
-        token: Option<SampledToken>,
-        tokenizer: &Tokenizer,
-    ) -> Vec<ChatChunk> {
-        let mut deltas: Vec<Delta> =
-            parts.into_iter().filter_map(|part| delta(&mut self.calls[at], part)).collect();
+    /// Returns the chunks of new thinking, text and calls. Token id and logprobs are in the first of them.
+    fn deltas(&mut self, at: usize, new: NewText, tokenizer: &Tokenizer) -> Vec<ChatChunk> {
+        let NewText { reasoning, parts, token, is_reasoning } = new;
+        let mut deltas: Vec<Delta> = reasoning_delta(reasoning).into_iter().collect();
+        deltas.extend(parts.into_iter().filter_map(|part| delta(&mut self.calls[at], part)));
+        if self.writes_functions {
+            deltas = deltas.into_iter().map(functions::renamed).collect();
+        }
         let describes_tokens = self.meta.logprobs || self.meta.token_ids;
         if deltas.is_empty() && describes_tokens && token.is_some() {
             deltas.push(Delta { content: Some(String::new()), ..Delta::default() });
         }
         let token_id = token.as_ref().map(|token| vec![token.token]);
         let mut token_ids = token_id.filter(|_| self.meta.token_ids);
-        let mut logprobs = token.and_then(|SampledToken { token, logprobs }| {
+        let answered = token.filter(|_| !is_reasoning);
+        let mut logprobs = answered.and_then(|SampledToken { token, logprobs }| {
             let content = vec![token_logprob(tokenizer, token, &logprobs?)];
             Some(ChatLogprobs { content, refusal: None })
         });
@@ -119,14 +129,18 @@ impl Writer for ChatWriter {
         &mut self,
         sequences: &Sequences,
         at: usize,
-        SequenceEvent { parts, mut event }: SequenceEvent,
+        SequenceEvent { reasoning, parts, mut event }: SequenceEvent,
     ) -> Vec<ChatChunk> {
-        let token =
-            if let TextEvent::Text { token, .. } = &mut event { token.take() } else { None };
-        let mut chunks = self.deltas(at, parts, token, sequences.tokenizer());
+        let (token, is_reasoning) = match &mut event {
+            TextEvent::Text { token, is_reasoning, .. } => (token.take(), *is_reasoning),
+            _ => (None, false),
+        };
+        let new = NewText { reasoning, parts, token, is_reasoning };
+        let mut chunks = self.deltas(at, new, sequences.tokenizer());
         match event {
             TextEvent::Done(finish) => {
-                let reason = finish_reason(self.calls[at] > 0, &finish);
+                let call = if self.writes_functions { "function_call" } else { "tool_calls" };
+                let reason = finish_reason((self.calls[at] > 0).then_some(call), &finish);
                 let end = ChatChunkChoice {
                     index: at as u32,
                     finish_reason: Some(reason.to_owned()),
@@ -174,8 +188,15 @@ impl Writer for ChatWriter {
     }
 }
 
-fn fold_choice(choice: &mut ChatChoice, part: ChatChunkChoice) {
+fn fold_choice(choice: &mut ChatChoice, mut part: ChatChunkChoice) {
     let message = &mut choice.message;
+    functions::fold(message, &mut part.delta);
+    for (whole, more) in [
+        (&mut message.reasoning_content, part.delta.reasoning_content),
+        (&mut message.reasoning, part.delta.reasoning),
+    ] {
+        more.into_iter().for_each(|more| whole.get_or_insert_default().push_str(&more));
+    }
     if let Some(text) = part.delta.content {
         message.content.get_or_insert_default().push_str(&text);
     }
@@ -198,10 +219,17 @@ fn fold_choice(choice: &mut ChatChoice, part: ChatChunkChoice) {
     }
     if part.finish_reason.is_some() {
         choice.finish_reason = part.finish_reason;
-        if message.tool_calls.is_some() {
+        if message.tool_calls.is_some() || message.function_call.is_some() {
             message.content = message.content.take().filter(|content| !content.is_empty());
         }
     }
+}
+
+/// Returns new thinking, under both of its names.
+fn reasoning_delta(reasoning: String) -> Option<Delta> {
+    let reasoning = Some(reasoning).filter(|reasoning| !reasoning.is_empty());
+    let reasoning_content = reasoning.clone();
+    reasoning.is_some().then(|| Delta { reasoning_content, reasoning, ..Delta::default() })
 }
 
 /// Returns what a part adds to a message; the end of a call adds nothing.
@@ -230,23 +258,9 @@ fn delta(calls: &mut u32, part: ToolCallEvent) -> Option<Delta> {
 }
 
 /// Returns the finish reason. A stop string may have ended a response inside a call.
-fn finish_reason(has_calls: bool, finish: &Finish) -> &'static str {
-    match (finish.reason, &finish.stop_cause) {
-        (FinishReason::Stop, None | Some(StopCause::Token(_))) if has_calls => "tool_calls",
-        (reason, _) => reason.name(),
+fn finish_reason(call: Option<&'static str>, finish: &Finish) -> &'static str {
+    match (finish.reason, &finish.stop_cause, call) {
+        (FinishReason::Stop, None | Some(StopCause::Token(_)), Some(call)) => call,
+        (reason, ..) => reason.name(),
     }
-}
-
-fn token_logprob(
-    tokenizer: &Tokenizer,
-    token: TokenId,
-    Logprobs { logprob, top }: &Logprobs,
-) -> TokenLogprob {
-    let one = |&(token, logprob): &(TokenId, f32)| TopLogprob {
-        token: token_name(tokenizer, token),
-        logprob: finite(logprob),
-        bytes: Some(token_bytes(tokenizer, token).to_vec()),
-    };
-    let TopLogprob { token, logprob, bytes } = one(&(token, *logprob));
-    TokenLogprob { token, logprob, bytes, top_logprobs: top.iter().map(one).collect() }
 }

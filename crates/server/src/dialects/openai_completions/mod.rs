@@ -9,6 +9,8 @@ use super::{Dialect, Registration};
 use crate::error::ApiError;
 use crate::generation::decoding::take_settings;
 use crate::generation::{Context, Generation, Prompt, Sequences};
+use crate::http::body::RequestBody;
+use crate::http::raw_fields::FieldUse;
 use crate::http::routes::{Doc, Routes};
 use write::CompletionWriter;
 
@@ -26,6 +28,14 @@ pub(super) const DIALECT: Registration = Registration {
 /// OpenAI's default of `max_tokens`.
 const DEFAULT_MAX_TOKENS: u32 = 16;
 
+impl RequestBody for CompletionRequest {
+    const TOKEN_LISTS: &'static [&'static str] = &["prompt"];
+
+    fn use_of(field: &str) -> FieldUse {
+        FIELDS.use_of(field)
+    }
+}
+
 struct Completions {
     echo: bool,
 }
@@ -35,10 +45,9 @@ impl Dialect for Completions {
     type Writer = CompletionWriter;
 
     fn read(mut request: CompletionRequest, cx: &Context) -> Result<(Self, Generation), ApiError> {
-        cx.model.check_name(request.model.as_deref())?;
         let mut sampling = request.sampling;
         let decode = take_settings(sampling.decode.take(), &mut request.extra, None)?;
-        let constraint = FIELDS.read(&mut request.extra)?;
+        let constraint = FIELDS.read(&mut request.extra, &cx.unknown_fields)?;
         let echo = request.echo.unwrap_or(false);
         let max_tokens = *sampling.max_tokens.get_or_insert(DEFAULT_MAX_TOKENS);
         if max_tokens == 0 && !echo {

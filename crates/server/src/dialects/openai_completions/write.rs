@@ -57,7 +57,7 @@ impl CompletionWriter {
         &mut self,
         sequences: &Sequences,
         at: usize,
-        SequenceEvent { parts, event }: SequenceEvent,
+        SequenceEvent { parts, event, .. }: SequenceEvent,
     ) -> Option<CompletionChoice> {
         let tokenizer = sequences.tokenizer();
         let mut choice = CompletionChoice { index: at as u32, ..CompletionChoice::default() };

@@ -1,26 +1,30 @@
 //! OpenAI's responses API: `POST /v1/responses`. Nothing is stored between requests.
 
-mod wire;
+mod input;
+mod reasoning;
+pub(super) mod wire;
 mod write;
 
 use serde_json::{Value, json};
-use wf_api::wire::{Content, ErrorBody, NamedEvent, Sampling};
+use wf_api::wire::{ErrorBody, JsonObject, NamedEvent, Sampling};
 use wf_core::SamplingOverrides;
 use wf_engine::{ChatOptions, DecodeSettings};
-use wf_text::ChatMessage;
 
+use super::openai::logprobs;
 use super::{Dialect, Registration};
-use crate::app::{App, now};
+use crate::app::now;
 use crate::error::ApiError;
 use crate::generation::constraint::nested_format;
-use crate::generation::conversation::read_text;
 use crate::generation::decoding::add_forwarded;
-use crate::generation::fields::check_count;
+use crate::generation::thinking;
 use crate::generation::{
     Context, FieldRules, Generation, Prompt, Sequences, ToolSyntax, Tools, read_openai_choice,
 };
+use crate::http::body::{Names, RequestBody};
+use crate::http::raw_fields::FieldUse;
 use crate::http::routes::{Doc, Routes};
-use wire::{InputItem, ResponseObject, ResponseText, ResponsesInput, ResponsesRequest};
+use input::conversation;
+use wire::{ResponseObject, ResponseText, ResponsesRequest};
 use write::ResponseWriter;
 
 pub(super) const DIALECT: Registration = Registration {
@@ -36,43 +40,110 @@ pub(super) const DIALECT: Registration = Registration {
 
 pub(super) const FIELDS: FieldRules = FieldRules {
     ignored: "store user service_tier safety_identifier prompt_cache_key prompt_cache_retention \
-              prompt_cache_options max_tool_calls stream_options reasoning moderation access_programs \
-              image",
+              prompt_cache_options max_tool_calls stream_options moderation access_programs \
+              image client_metadata",
     unsupported: &[
         ("previous_response_id", &[]),
         ("conversation", &[]),
         ("prompt", &[]),
-        ("include", &["[]"]),
         ("background", &["false"]),
         ("truncation", &[r#""disabled""#]),
-        ("top_logprobs", &["0"]),
         ("context_management", &["[]"]),
     ],
     constraints: &[("text", |value| nested_format(value, "verbosity"))],
 };
 
 /// `{"type": "function", "name", "description", "parameters", "strict"}`.
-const TOOLS: ToolSyntax = ToolSyntax { kind: "function", nested: None, schema: "parameters" };
+const TOOLS: ToolSyntax = ToolSyntax {
+    kind: "function",
+    nested: None,
+    schema: "parameters",
+    is_foreign: |kind| OTHER_TOOLS.contains(&kind),
+};
+
+/// Types of tools that a server would have to run itself, or that are no functions.
+const OTHER_TOOLS: [&str; 14] = [
+    "web_search",
+    "web_search_preview",
+    "file_search",
+    "code_interpreter",
+    "image_generation",
+    "computer",
+    "computer_use_preview",
+    "mcp",
+    "local_shell",
+    "shell",
+    "apply_patch",
+    "custom",
+    "namespace",
+    "tool_search",
+];
+
+impl RequestBody for ResponsesRequest {
+    const OWN_NAMES: Names = &[("max_tokens", "max_output_tokens")];
+
+    fn use_of(field: &str) -> FieldUse {
+        FIELDS.use_of(field)
+    }
+}
 
 /// The response with the fields of the request that it repeats.
-struct Responses(ResponseObject);
+struct Responses {
+    response: ResponseObject,
+    includes: Includes,
+}
+
+/// Parts that a response includes on request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Includes {
+    encoded_reasoning: bool,
+    logprobs: bool,
+}
+
+/// Reads a list of parts to include.
+fn read_include(include: Option<Value>) -> Result<Includes, ApiError> {
+    let parts = match include {
+        None | Some(Value::Null) => return Ok(Includes::default()),
+        Some(Value::Array(parts)) => parts,
+        Some(_) => return Err(ApiError::at("include", "must be a list of names")),
+    };
+    let mut includes = Includes::default();
+    for part in &parts {
+        match part.as_str() {
+            Some("reasoning.encrypted_content") => includes.encoded_reasoning = true,
+            Some("message.output_text.logprobs") => includes.logprobs = true,
+            _ => {
+                let message = format!(
+                    "include has {part}: must be \"reasoning.encrypted_content\" or \
+                     \"message.output_text.logprobs\""
+                );
+                return Err(ApiError::unsupported("include", message));
+            }
+        }
+    }
+    Ok(includes)
+}
 
 impl Dialect for Responses {
     type Request = ResponsesRequest;
     type Writer = ResponseWriter;
 
-    const ALIASES: &'static [(&'static str, &'static str)] = &[("max_tokens", "max_output_tokens")];
-
     fn read(mut request: ResponsesRequest, cx: &Context) -> Result<(Self, Generation), ApiError> {
-        cx.model.check_name(request.model.as_deref())?;
+        let includes = read_include(request.extra.remove("include"))?;
         let format = request.extra.get("text").and_then(|text| text.get("format"));
         let format = format.filter(|format| !format.is_null()).cloned();
-        let constraint = FIELDS.read(&mut request.extra)?;
+        let thinking = request.extra.remove("reasoning").filter(|value| !value.is_null());
+        let thinking = thinking.map(|value| thinking::reasoning("reasoning", &value));
+        let thinking = thinking.transpose()?.unwrap_or_default();
+        let constraint = FIELDS.read(&mut request.extra, &cx.unknown_fields)?;
+        let top_logprobs = request.top_logprobs.filter(|top| *top > 0);
+        let logprobs = logprobs(cx, includes.logprobs || top_logprobs.is_some(), top_logprobs)?;
         let choice = request.tool_choice.as_ref();
         let choice = read_openai_choice(choice, |choice| choice.get("name"))?;
         let parallel = request.parallel_tool_calls.unwrap_or(true);
-        let tools = Tools::new(TOOLS.read(request.tools.clone())?, choice, parallel)?;
-        let messages = conversation(&cx.app, request.instructions.as_deref(), request.input)?;
+        let tools = TOOLS.read(request.tools.as_deref(), &cx.unknown_fields)?;
+        let tools = Tools::new(tools, choice, parallel)?;
+        let messages = conversation(cx, request.instructions.as_deref(), request.input)?;
         let options = ChatOptions {
             add_generation_prompt: true,
             tools: Tools::for_template(tools.as_ref()),
@@ -96,18 +167,20 @@ impl Dialect for Responses {
         };
         let decode =
             add_forwarded(DecodeSettings::default(), &request.extra, request.metadata.as_ref())?;
-        let generation = Generation::new(cx, &params, sampling, &decode, "input", prompt)?;
+        let mut generation = Generation::new(cx, &params, sampling, &decode, "input", prompt)?;
+        generation.settings.logprobs = logprobs;
         let response = ResponseObject {
             instructions: request.instructions,
             max_output_tokens: request.max_output_tokens,
             text: ResponseText { format: format.unwrap_or_else(|| json!({"type": "text"})) },
-            tools: request.tools.unwrap_or_default(),
+            tools: request.tools.map_or_else(Vec::new, functions_only),
             tool_choice: request.tool_choice.unwrap_or_else(|| "auto".into()),
             parallel_tool_calls: parallel,
             metadata: request.metadata.unwrap_or_default(),
             ..ResponseObject::default()
         };
-        Ok((Self(response), Generation { constraint, tools, ..generation }))
+        let responses = Self { response, includes };
+        Ok((responses, Generation { constraint, tools, thinking, ..generation }))
     }
 
     fn writer(self, cx: &Context, generation: &Generation, _: &Sequences) -> ResponseWriter {
@@ -123,102 +196,20 @@ impl Dialect for Responses {
             truncation: "disabled".into(),
             seed: generation.seed,
             system_fingerprint: cx.model.fingerprint(),
-            ..self.0
+            ..self.response
         };
-        let message_id = format!("msg_{}", cx.request_id);
-        ResponseWriter::new(response, message_id, generation.tools.is_some())
+        // Otherwise the message is the first item, even before it has text.
+        let begins_with_text = generation.tools.is_none() && !generation.may_think();
+        let mut writer = ResponseWriter::new(response, cx.request_id.clone());
+        writer.begins_with_text = begins_with_text;
+        writer.has_tools = generation.tools.is_some();
+        writer.encodes_reasoning = self.includes.encoded_reasoning;
+        writer
     }
 }
 
-fn conversation(
-    app: &App,
-    instructions: Option<&str>,
-    input: Option<ResponsesInput>,
-) -> Result<Vec<ChatMessage>, ApiError> {
-    let mut messages: Vec<_> =
-        instructions.map(|text| ChatMessage::new("system", text)).into_iter().collect();
-    match input {
-        None => return Err(ApiError::required("input")),
-        Some(ResponsesInput::Text(text)) => messages.push(ChatMessage::new("user", text)),
-        Some(ResponsesInput::Items(items)) if items.is_empty() => {
-            return Err(ApiError::at("input", "must have at least one item"));
-        }
-        Some(ResponsesInput::Items(items)) => {
-            check_count("input", items.len(), app.options.limits.messages)?;
-            for (at, item) in items.into_iter().enumerate() {
-                match item.kind.as_deref() {
-                    Some("function_call") => read_call(&mut messages, at, &item)?,
-                    Some("function_call_output") => messages.push(read_call_output(at, item)?),
-                    _ => messages.push(read_message(at, item)?),
-                }
-            }
-        }
-    }
-    Ok(messages)
-}
-
-fn read_message(at: usize, item: InputItem) -> Result<ChatMessage, ApiError> {
-    if let Some(kind) = item.kind.filter(|kind| kind != "message") {
-        let param = format!("input[{at}].type");
-        let message =
-            format!("{param} is {kind:?}: must be message, function_call or function_call_output");
-        return Err(ApiError::unsupported(param, message));
-    }
-    let role = match item.role.as_str() {
-        "user" | "assistant" | "system" => item.role.as_str(),
-        "developer" => "system",
-        _ => {
-            let param = format!("input[{at}].role");
-            let what = format!("{:?} is not one of user, assistant, system, developer", item.role);
-            return Err(ApiError::at(param, &what));
-        }
-    };
-    let field = format!("input[{at}].content");
-    let content = item.content.ok_or_else(|| ApiError::required(&field))?;
-    Ok(ChatMessage::new(role, read_text(&field, plain(content))?))
-}
-
-fn text_field(at: usize, item: &InputItem, name: &str) -> Result<String, ApiError> {
-    match item.extra.get(name) {
-        Some(Value::String(text)) => Ok(text.clone()),
-        _ => Err(ApiError::at(format!("input[{at}].{name}"), "must be a string")),
-    }
-}
-
-/// Adds a call to the last message of the assistant: calls made together are one message.
-fn read_call(messages: &mut Vec<ChatMessage>, at: usize, item: &InputItem) -> Result<(), ApiError> {
-    let text = |name: &str| text_field(at, item, name);
-    let id = text("call_id")?;
-    let function = json!({"name": text("name")?, "arguments": text("arguments")?});
-    let call = json!({"id": id, "type": "function", "function": function});
-    if messages.last().is_none_or(|last| last.role != "assistant") {
-        messages.push(ChatMessage::new("assistant", ""));
-    }
-    if let Some(last) = messages.last_mut() {
-        let calls = last.extra.entry("tool_calls").or_insert_with(|| json!([]));
-        calls.as_array_mut().into_iter().for_each(|calls| calls.push(call.clone()));
-    }
-    Ok(())
-}
-
-fn read_call_output(at: usize, mut item: InputItem) -> Result<ChatMessage, ApiError> {
-    let id = text_field(at, &item, "call_id")?;
-    let field = format!("input[{at}].output");
-    let output = serde_json::from_value(item.extra.remove("output").unwrap_or_default())
-        .map_err(|_| ApiError::at(&field, "must be a string or a list of parts"))?;
-    let mut message = ChatMessage::new("tool", read_text(&field, plain(output))?);
-    message.extra.insert("tool_call_id".into(), id.into());
-    Ok(message)
-}
-
-/// Renames parts of type `input_text` and `output_text` to `text`.
-fn plain(mut content: Content) -> Content {
-    if let Content::Parts(parts) = &mut content {
-        for part in parts {
-            if matches!(part.kind.as_str(), "input_text" | "output_text") {
-                part.kind = "text".to_owned();
-            }
-        }
-    }
-    content
+/// Returns the tools that are in use.
+fn functions_only(mut tools: Vec<JsonObject>) -> Vec<JsonObject> {
+    tools.retain(|tool| TOOLS.foreign_type(tool).is_none());
+    tools
 }

@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 use wf_api::wire::{
-    Content, FlatResponseFormat, FunctionDefinition, JsonObject, PromptTokensDetails, Seed,
-    ToolChoiceMode,
+    Content, FlatResponseFormat, FunctionDefinition, JsonObject, Seed, TokenLogprob, ToolChoiceMode,
 };
 
 /// Request for a response.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-pub(super) struct ResponsesRequest {
-    /// Name of the model; may be omitted, as there is only one.
-    pub(super) model: Option<String>,
+pub(in crate::dialects) struct ResponsesRequest {
+    /// Name of the model; the first model if absent.
+    #[serde(rename = "model")]
+    pub(super) _model: Option<String>,
     /// Conversation so far.
     #[schema(required = true, nullable = false)]
     pub(super) input: Option<ResponsesInput>,
@@ -40,6 +40,9 @@ pub(super) struct ResponsesRequest {
     pub(super) tool_choice: Option<Value>,
     /// Allows several calls in one response; `true` by default.
     pub(super) parallel_tool_calls: Option<bool>,
+    /// Number of most likely tokens to return at each position, with the logprobs of all tokens.
+    #[schema(minimum = 0, maximum = 20)]
+    pub(super) top_logprobs: Option<u32>,
     /// Labels, which the response repeats.
     #[schema(value_type = Option<Object>)]
     pub(super) metadata: Option<JsonObject>,
@@ -62,7 +65,7 @@ pub(super) enum ResponsesInput {
 /// An item of a conversation.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 pub(super) struct InputItem {
-    /// `message` (default), `function_call` or `function_call_output`.
+    /// `message` (default), `reasoning`, `function_call` or `function_call_output`.
     #[serde(rename = "type")]
     #[schema(example = "message")]
     pub(super) kind: Option<String>,
@@ -72,7 +75,7 @@ pub(super) struct InputItem {
     pub(super) role: String,
     /// Text of a message, or parts of type `input_text` or `output_text`.
     pub(super) content: Option<Content>,
-    /// Other fields: `id`, `status`, `call_id`, `name`, `arguments`, `output`.
+    /// Other fields: `id`, `status`, `call_id`, `name`, `arguments`, `output`, `summary`, `encrypted_content`.
     #[serde(flatten)]
     #[schema(ignore)]
     pub(super) extra: JsonObject,
@@ -149,8 +152,31 @@ pub(super) struct IncompleteDetails {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum OutputItem {
+    Reasoning(ReasoningItem),
     Message(OutputMessage),
     FunctionCall(OutputCall),
+}
+
+/// Thinking before a message or a call.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct ReasoningItem {
+    pub(super) id: String,
+    /// Always empty: thinking is not summarized.
+    #[schema(value_type = Vec<Object>)]
+    pub(super) summary: Vec<JsonObject>,
+    /// One text, or nothing yet.
+    pub(super) content: Vec<ReasoningText>,
+    /// The text in base64, if the request includes `reasoning.encrypted_content`.
+    pub(super) encrypted_content: Option<String>,
+    /// `in_progress`, `completed` or `incomplete`.
+    pub(super) status: String,
+}
+
+/// Text of the thinking.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[serde(tag = "type", rename = "reasoning_text")]
+pub(super) struct ReasoningText {
+    pub(super) text: String,
 }
 
 /// A tool call.
@@ -185,9 +211,8 @@ pub(super) struct OutputText {
     /// Always empty.
     #[schema(value_type = Vec<Object>)]
     pub(super) annotations: Vec<JsonObject>,
-    /// Always empty.
-    #[schema(value_type = Vec<Object>)]
-    pub(super) logprobs: Vec<JsonObject>,
+    /// Logprobs of its tokens, if they are requested.
+    pub(super) logprobs: Vec<TokenLogprob>,
 }
 
 /// Token counts of a request.
@@ -195,17 +220,26 @@ pub(super) struct OutputText {
 pub(super) struct ResponseUsage {
     pub(super) input_tokens: u32,
     /// Details of the prompt tokens.
-    pub(super) input_tokens_details: PromptTokensDetails,
+    pub(super) input_tokens_details: InputTokensDetails,
     pub(super) output_tokens: u32,
     /// Details of the generated tokens.
     pub(super) output_tokens_details: OutputTokensDetails,
     pub(super) total_tokens: u32,
 }
 
+/// Details of prompt tokens.
+#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+pub(super) struct InputTokensDetails {
+    /// Tokens found in the prefix cache, which were not computed again.
+    pub(super) cached_tokens: u32,
+    /// Tokens that were computed. The types of OpenAI's clients require it here.
+    pub(super) cache_write_tokens: u32,
+}
+
 /// Details of generated tokens.
 #[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
 pub(super) struct OutputTokensDetails {
-    /// Always 0.
+    /// Tokens of thinking, with its tags.
     pub(super) reasoning_tokens: u32,
 }
 
@@ -247,6 +281,11 @@ pub(super) struct ResponsesTool {
 pub(super) struct ResponsesStructuredFields {
     /// Format and verbosity.
     pub(super) text: Option<TextConfig>,
+    /// `{"effort"}`, and `summary`, which is never written.
+    #[schema(value_type = Option<Object>)]
+    pub(super) reasoning: Option<JsonObject>,
+    /// `reasoning.encrypted_content`, `message.output_text.logprobs`, both or nothing.
+    pub(super) include: Option<Vec<String>>,
 }
 
 /// Configuration of the output.

@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 use wf_api::sse;
+use wf_api::wire::TokenLogprob;
 use wf_engine::{Finish, FinishReason, TextEvent};
 use wf_text::ToolCallEvent;
 
 use super::super::Writer;
 use super::wire::{
-    IncompleteDetails, OutputCall, OutputItem, OutputMessage, OutputText, ResponseError,
-    ResponseObject, ResponseUsage,
+    IncompleteDetails, InputTokensDetails, OutputCall, OutputItem, OutputMessage, OutputText,
+    OutputTokensDetails, ReasoningItem, ReasoningText, ResponseError, ResponseObject,
+    ResponseUsage,
 };
 use crate::error::ApiError;
+use crate::generation::logprobs::answer_logprob;
 use crate::generation::tools::call_id;
 use crate::generation::{SequenceEvent, Sequences};
 
@@ -25,8 +28,17 @@ pub(super) struct ResponseWriter {
     message: Option<(OutputMessage, OutputText)>,
     /// The call that has not ended.
     call: Option<OutputCall>,
-    message_id: String,
-    has_tools: bool,
+    /// Logprobs of tokens whose text is held back.
+    logprobs: Vec<TokenLogprob>,
+    /// The thinking that has not ended, and its text.
+    reasoning: Option<(ReasoningItem, String)>,
+    /// End of the ids of items.
+    id: String,
+    /// True if a message is begun before it has text.
+    pub(super) begins_with_text: bool,
+    pub(super) has_tools: bool,
+    /// Repeats thinking as `encrypted_content`.
+    pub(super) encodes_reasoning: bool,
     events: u64,
 }
 
@@ -41,9 +53,20 @@ struct Event<'a, T> {
 }
 
 impl ResponseWriter {
-    pub(super) fn new(response: ResponseObject, message_id: String, has_tools: bool) -> Self {
-        let (output, message, call) = (Vec::new(), None, None);
-        Self { response, output, message, call, message_id, has_tools, events: 0 }
+    pub(super) fn new(response: ResponseObject, id: String) -> Self {
+        Self {
+            response,
+            output: Vec::new(),
+            message: None,
+            call: None,
+            logprobs: Vec::new(),
+            reasoning: None,
+            id,
+            begins_with_text: false,
+            has_tools: false,
+            encodes_reasoning: false,
+            events: 0,
+        }
     }
 
     fn event_of(&mut self, kind: &str, fields: &impl Serialize) -> String {
@@ -64,9 +87,9 @@ impl ResponseWriter {
         self.event_of(kind, &json!({"output_index": output_index, "item": item}))
     }
 
-    /// Returns an event about the text of a message.
-    fn text_event(&mut self, kind: &str, message: &OutputMessage, fields: Value) -> String {
-        let mut all = json!({"item_id": message.id, "output_index": self.output.len(),
+    /// Returns an event about the text of the item with this id.
+    fn text_event(&mut self, kind: &str, id: &str, fields: Value) -> String {
+        let mut all = json!({"item_id": id, "output_index": self.output.len(),
                              "content_index": 0});
         if let (Value::Object(all), Value::Object(fields)) = (&mut all, fields) {
             all.extend(fields);
@@ -74,29 +97,68 @@ impl ResponseWriter {
         self.event_of(kind, &all)
     }
 
+    /// Returns the id of the next item.
+    fn item_id(&self, prefix: &str) -> String {
+        match self.output.len() {
+            0 => format!("{prefix}_{}", self.id),
+            at => format!("{prefix}_{}_{at}", self.id),
+        }
+    }
+
+    fn add_reasoning(&mut self, delta: &str) -> Vec<String> {
+        let mut events = Vec::new();
+        let (item, mut text) = self.reasoning.take().unwrap_or_else(|| {
+            let item = ReasoningItem::new(self.item_id("rs"));
+            let part = json!({"part": ReasoningText::default()});
+            let begun = OutputItem::Reasoning(item.clone());
+            events.push(self.item_event("response.output_item.added", &begun));
+            events.push(self.text_event("response.content_part.added", &item.id, part));
+            (item, String::new())
+        });
+        text.push_str(delta);
+        let delta = json!({"delta": delta});
+        events.push(self.text_event("response.reasoning_text.delta", &item.id, delta));
+        self.reasoning = Some((item, text));
+        events
+    }
+
+    fn end_reasoning(&mut self, status: &str) -> Vec<String> {
+        let Some((mut item, text)) = self.reasoning.take() else { return Vec::new() };
+        let part = json!({"part": ReasoningText { text: text.clone() }});
+        let whole = json!({"text": text});
+        let mut events = vec![
+            self.text_event("response.reasoning_text.done", &item.id, whole),
+            self.text_event("response.content_part.done", &item.id, part),
+        ];
+        item.end(text, status, self.encodes_reasoning);
+        let item = OutputItem::Reasoning(item);
+        events.push(self.item_event("response.output_item.done", &item));
+        self.output.push(item);
+        events
+    }
+
     fn begin_message(&mut self) -> Vec<String> {
-        let id = match self.output.len() {
-            0 => self.message_id.clone(),
-            at => format!("{}_{at}", self.message_id),
-        };
+        let id = self.item_id("msg");
         let (status, role) = ("in_progress".into(), "assistant".into());
         let message = OutputMessage { id, status, role, content: Vec::new() };
         let text = OutputText::default();
         let item = OutputItem::Message(message.clone());
         let events = vec![
             self.item_event("response.output_item.added", &item),
-            self.text_event("response.content_part.added", &message, json!({"part": text})),
+            self.text_event("response.content_part.added", &message.id, json!({"part": text})),
         ];
         self.message = Some((message, text));
         events
     }
 
     fn end_message(&mut self, status: &str) -> Vec<String> {
-        let Some((mut message, text)) = self.message.take() else { return Vec::new() };
-        let (whole, part) = (json!({"text": text.text, "logprobs": []}), json!({"part": text}));
+        let Some((mut message, mut text)) = self.message.take() else { return Vec::new() };
+        text.logprobs.append(&mut self.logprobs);
+        let whole = json!({"text": text.text, "logprobs": text.logprobs});
+        let part = json!({"part": text});
         let mut events = vec![
-            self.text_event("response.output_text.done", &message, whole),
-            self.text_event("response.content_part.done", &message, part),
+            self.text_event("response.output_text.done", &message.id, whole),
+            self.text_event("response.content_part.done", &message.id, part),
         ];
         message.status = status.to_owned();
         message.content.push(text);
@@ -113,14 +175,22 @@ impl ResponseWriter {
         };
         if let Some((message, mut text)) = self.message.take() {
             text.text.push_str(delta);
-            let fields = json!({"delta": delta, "logprobs": []});
-            events.push(self.text_event("response.output_text.delta", &message, fields));
+            let logprobs = std::mem::take(&mut self.logprobs);
+            let fields = json!({"delta": delta, "logprobs": logprobs});
+            text.logprobs.extend(logprobs);
+            events.push(self.text_event("response.output_text.delta", &message.id, fields));
             self.message = Some((message, text));
         }
         events
     }
 
     fn add(&mut self, part: ToolCallEvent) -> Vec<String> {
+        let mut events = self.end_reasoning("completed");
+        events.extend(self.add_part(part));
+        events
+    }
+
+    fn add_part(&mut self, part: ToolCallEvent) -> Vec<String> {
         match part {
             ToolCallEvent::Text(delta) => self.add_text(&delta),
             ToolCallEvent::Begin { name } => {
@@ -170,8 +240,16 @@ impl ResponseWriter {
             reason => Some(reason.name()),
         };
         let status = if reason.is_some() { "incomplete" } else { "completed" };
-        let events = self.end_message(status);
+        let mut events = self.end_reasoning(status);
+        let has_message = self.message.is_some()
+            || self.output.iter().any(|item| matches!(item, OutputItem::Message(_)));
+        // A response without tools has a message, even if it is empty.
+        if !self.has_tools && !has_message {
+            events.extend(self.begin_message());
+        }
+        events.extend(self.end_message(status));
         let usage = sequences.usage();
+        let cached = usage.prompt_tokens_details.unwrap_or_default().cached_tokens;
         let response = &mut self.response;
         response.status = status.to_owned();
         response.incomplete_details =
@@ -179,10 +257,18 @@ impl ResponseWriter {
         response.output = std::mem::take(&mut self.output);
         response.usage = Some(ResponseUsage {
             input_tokens: usage.prompt_tokens,
-            input_tokens_details: usage.prompt_tokens_details.unwrap_or_default(),
+            input_tokens_details: InputTokensDetails {
+                cached_tokens: cached,
+                cache_write_tokens: usage.prompt_tokens - cached,
+            },
             output_tokens: usage.completion_tokens,
+            output_tokens_details: OutputTokensDetails {
+                reasoning_tokens: usage
+                    .completion_tokens_details
+                    .unwrap_or_default()
+                    .reasoning_tokens,
+            },
             total_tokens: usage.total_tokens,
-            ..ResponseUsage::default()
         });
         events
     }
@@ -200,10 +286,16 @@ impl Writer for ResponseWriter {
     }
 
     fn event(&mut self, sequences: &Sequences, _: usize, event: SequenceEvent) -> Vec<String> {
-        let mut events: Vec<_> = event.parts.into_iter().flat_map(|part| self.add(part)).collect();
+        self.logprobs.extend(answer_logprob(sequences.tokenizer(), &event.event));
+        let mut events = match event.reasoning.as_str() {
+            "" => Vec::new(),
+            delta => self.add_reasoning(delta),
+        };
+        events.extend(event.parts.into_iter().flat_map(|part| self.add(part)));
         match event.event {
-            // A response without tools has a message, even if it is empty.
-            TextEvent::Started { .. } if !self.has_tools => events.extend(self.begin_message()),
+            TextEvent::Started { .. } if self.begins_with_text => {
+                events.extend(self.begin_message());
+            }
             TextEvent::Done(finish) => events.extend(self.finish(sequences, &finish)),
             _ => {}
         }
@@ -230,5 +322,10 @@ impl Writer for ResponseWriter {
         self.response.error = Some(ResponseError { code, message });
         let events = [self.event_of("error", &fields), self.snapshot("response.failed")];
         events.concat()
+    }
+
+    fn refusal(error: &ApiError) -> String {
+        let fields = json!({"code": error.code, "message": error.message, "param": error.param});
+        sse::named_event("error", &Event { kind: "error", sequence_number: 0, fields: &fields })
     }
 }

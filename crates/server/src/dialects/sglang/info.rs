@@ -3,6 +3,7 @@
 use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
+use wf_engine::PAGE_LEN;
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -27,9 +28,9 @@ pub(super) struct ServerInfo {
 }
 
 pub(super) async fn server_info(viewer: Viewer) -> Result<Json<ServerInfo>, ApiError> {
-    let model = viewer.app.model()?;
-    let path = viewer.reveal(&model.path, model.name());
-    let kv_tokens = model.frontend.engine().kv_tokens();
+    let model = viewer.profile().await?;
+    let path = viewer.reveal(&model.listing.path, model.name());
+    let kv_tokens = model.kv_tokens;
     Ok(Json(ServerInfo {
         model_path: path.clone(),
         served_model_name: model.name().to_owned(),
@@ -41,7 +42,7 @@ pub(super) async fn server_info(viewer: Viewer) -> Result<Json<ServerInfo>, ApiE
         max_running_requests: model.max_running,
         max_total_num_tokens: kv_tokens,
         max_total_tokens: kv_tokens,
-        context_length: model.frontend.context_len(),
+        context_length: model.context_len,
         is_embedding: false,
         disaggregation_mode: "null",
     }))
@@ -60,22 +61,22 @@ pub(super) struct ModelInfo {
 }
 
 pub(super) async fn model_info(viewer: Viewer) -> Result<Json<ModelInfo>, ApiError> {
-    let model = viewer.app.model()?;
-    let path = viewer.reveal(&model.path, model.name());
+    let model = viewer.profile().await?;
+    let path = viewer.reveal(&model.listing.path, model.name());
     Ok(Json(ModelInfo {
         model_path: path.clone(),
         served_model_name: model.name().to_owned(),
         tokenizer_path: path,
         is_generation: true,
-        model_type: model.architecture.clone(),
-        architectures: vec![model.architecture.clone()],
+        model_type: model.listing.architecture.clone(),
+        architectures: vec![model.listing.architecture.clone()],
         weight_version: "default",
     }))
 }
 
 pub(super) async fn flush_cache(viewer: Viewer) -> Result<&'static str, ApiError> {
     viewer.require_admin()?;
-    viewer.app.model()?.frontend.engine().flush_cache();
+    viewer.app.models()?.flush_caches();
     Ok("Cache flushed.\n")
 }
 
@@ -97,11 +98,10 @@ pub(super) struct Load {
 }
 
 pub(super) async fn loads(app: App) -> Result<Loads, ApiError> {
-    let engine = app.model()?.frontend.engine();
-    let stats = engine.stats();
+    let stats = app.models()?.total_stats();
     Ok(Loads {
         aggregate: Load {
-            total_tokens: stats.pages_in_use * engine.kv_tokens() / stats.pages.max(1),
+            total_tokens: stats.pages_in_use * PAGE_LEN,
             total_running_reqs: stats.running,
             total_waiting_reqs: stats.waiting,
         },

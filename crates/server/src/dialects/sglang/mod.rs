@@ -2,7 +2,7 @@
 //! describe the worker in `info.rs`.
 
 mod info;
-mod wire;
+pub(super) mod wire;
 mod write;
 
 use axum::routing::{get, post};
@@ -14,6 +14,8 @@ use super::{Dialect, Registration};
 use crate::error::ApiError;
 use crate::generation::decoding::add_forwarded;
 use crate::generation::{Context, Generation, Prompt, Sequences};
+use crate::http::body::{Names, RequestBody};
+use crate::http::raw_fields::FieldUse;
 use crate::http::routes::{Doc, JSON, Routes};
 use info::{ModelInfo, ServerInfo, flush_cache, loads, model_info, server_info};
 use wire::{GenerateRequest, GenerateResponse, MetaInfo};
@@ -63,6 +65,23 @@ fn routes() -> Routes {
 /// SGLang's default of `max_new_tokens`.
 const DEFAULT_MAX_TOKENS: u32 = 128;
 
+impl RequestBody for GenerateRequest {
+    const TOKEN_LISTS: &'static [&'static str] = &["input_ids"];
+    const OWN_NAMES: Names = &[
+        ("max_tokens", "max_new_tokens"),
+        ("min_tokens", "min_new_tokens"),
+        ("seed", "sampling_seed"),
+    ];
+
+    fn use_of(field: &str) -> FieldUse {
+        match field {
+            "sampling_params" => FieldUse::ReadFields(|field| !FIELDS.ignores(field)),
+            "rid" => FieldUse::Read,
+            _ => FIELDS.use_of(field),
+        }
+    }
+}
+
 struct Sglang {
     /// The request's own id, if it has one.
     id: Option<String>,
@@ -72,20 +91,12 @@ impl Dialect for Sglang {
     type Request = GenerateRequest;
     type Writer = SglangWriter;
 
-    const ALIASES: &'static [(&'static str, &'static str)] = &[
-        ("max_tokens", "max_new_tokens"),
-        ("min_tokens", "min_new_tokens"),
-        ("seed", "sampling_seed"),
-    ];
-
     fn read(mut request: GenerateRequest, cx: &Context) -> Result<(Self, Generation), ApiError> {
-        // The router adds the name of the model.
-        if let Some(name) = request.extra.remove("model") {
-            cx.model.check_name(name.as_str())?;
-        }
-        FIELDS.check(&request.extra)?;
+        // The router adds the name of the model, which has been found by it.
+        request.extra.remove("model");
+        FIELDS.check(&request.extra, &cx.unknown_fields)?;
         let mut params = request.sampling_params.unwrap_or_default();
-        let constraint = FIELDS.read(&mut params.extra)?;
+        let constraint = FIELDS.read(&mut params.extra, &cx.unknown_fields)?;
         let sampling = Sampling {
             seed: params.sampling_seed,
             max_tokens: Some(params.max_new_tokens.unwrap_or(DEFAULT_MAX_TOKENS)),

@@ -7,7 +7,7 @@ use wf_core::SamplingOverrides;
 
 /// Request to continue a text.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-pub(super) struct GenerateRequest {
+pub(in crate::dialects) struct GenerateRequest {
     /// The prompt.
     pub(super) text: Option<String>,
     /// Token ids of the prompt, in place of `text`.

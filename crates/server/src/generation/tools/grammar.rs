@@ -7,9 +7,9 @@ use wf_engine::{
 use wf_text::ToolFormat;
 
 use super::{Tool, ToolChoice, Tools};
-use crate::app::ServedModel;
 use crate::error::ApiError;
 use crate::generation::constraint::{Constraint, grammar_error};
+use crate::models::ServedModel;
 
 /// Maximum number of calls in one response: a small model may not find the end by itself.
 const MAX_CALLS: usize = 8;
@@ -54,11 +54,7 @@ impl Tools {
         text: &ModelText,
         content: Option<Constraint>,
     ) -> Result<Option<ToolCallGrammar>, ApiError> {
-        let is_callable = |tool: &&Tool| match &self.choice {
-            ToolChoice::Named(name) => tool.name == *name,
-            _ => true,
-        };
-        let is_auto = self.choice == ToolChoice::Auto;
+        let is_auto = self.choice.is_auto();
         let no_call = match content {
             // There is no text that could be constrained.
             _ if !is_auto => NoCall::Forbidden,
@@ -77,7 +73,7 @@ impl Tools {
             true => json!({"type": "object"}),
             false => tool.parameters.clone(),
         };
-        let tools = self.tools.iter().filter(is_callable);
+        let tools = self.tools.iter().filter(|tool| self.choice.allows(tool));
         let tools = tools.map(|tool| (tool.name.as_str(), arguments(tool)));
         let mut calls = ToolCallGrammar { no_call, ..grammar_of_calls(text, tools) };
         if !self.parallel || matches!(self.choice, ToolChoice::Named(_)) {

@@ -29,6 +29,16 @@ pub(crate) struct Tool {
     field: String,
 }
 
+impl Tool {
+    /// Returns the names of parameters whose schema allows text and nothing else.
+    fn text_parameters(&self) -> Vec<String> {
+        let properties = self.parameters.get("properties").and_then(Value::as_object);
+        let is_text = |schema: &Value| schema.get("type").is_some_and(|kind| kind == "string");
+        let texts = properties.into_iter().flatten().filter(|(_, schema)| is_text(schema));
+        texts.map(|(name, _)| name.clone()).collect()
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ToolChoice {
     None,
@@ -37,6 +47,36 @@ pub(crate) enum ToolChoice {
     /// At least one call.
     Required,
     Named(String),
+    /// Some of the tools, of which at least one is called if that is required.
+    Allowed {
+        names: Vec<String>,
+        is_required: bool,
+    },
+}
+
+impl ToolChoice {
+    /// True if the model decides whether to call a tool.
+    fn is_auto(&self) -> bool {
+        matches!(self, Self::Auto | Self::Allowed { is_required: false, .. })
+    }
+
+    /// Returns the names of tools that it mentions.
+    fn names(&self) -> &[String] {
+        match self {
+            Self::Named(name) => std::slice::from_ref(name),
+            Self::Allowed { names, .. } => names,
+            Self::None | Self::Auto | Self::Required => &[],
+        }
+    }
+
+    /// True if this tool may be called.
+    fn allows(&self, tool: &Tool) -> bool {
+        match self {
+            Self::None => false,
+            Self::Auto | Self::Required => true,
+            Self::Named(_) | Self::Allowed { .. } => self.names().contains(&tool.name),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -64,11 +104,11 @@ impl Tools {
             }
         }
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        if let Some(name) = choice.names().iter().find(|name| !names.contains(&name.as_str())) {
+            let what = format!("{name:?} is not one of the tools {names:?}");
+            return Err(ApiError::at("tool_choice", &what));
+        }
         match &choice {
-            ToolChoice::Named(name) if !names.contains(&name.as_str()) => Err(ApiError::at(
-                "tool_choice",
-                &format!("{name:?} is not one of the tools {names:?}"),
-            )),
             ToolChoice::Required if tools.is_empty() => {
                 Err(ApiError::at("tool_choice", "\"required\" needs at least one tool"))
             }
@@ -93,8 +133,10 @@ impl Tools {
 
     /// Creates a parser for calls in one completion.
     pub(crate) fn parser(&self, format: ToolFormat) -> ToolCallParser {
-        let names = self.tools.iter().map(|tool| tool.name.clone()).collect();
-        let parser = ToolCallParser::new(format, names);
+        let callable = || self.tools.iter().filter(|tool| self.choice.allows(tool));
+        let names = callable().map(|tool| tool.name.clone()).collect();
+        let texts = callable().map(Tool::text_parameters).collect();
+        let parser = ToolCallParser::new(format, names).with_text_parameters(texts);
         if self.is_constrained { parser.constrained() } else { parser }
     }
 }

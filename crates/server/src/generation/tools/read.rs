@@ -5,6 +5,7 @@ use wf_api::wire::JsonObject;
 
 use super::{Tool, ToolChoice};
 use crate::error::ApiError;
+use crate::generation::unknown_fields::UnknownFields;
 
 const MAX_NAME_LEN: usize = 128;
 
@@ -16,12 +17,31 @@ pub(crate) struct ToolSyntax {
     pub(crate) nested: Option<&'static str>,
     /// Field that holds the schema of the arguments.
     pub(crate) schema: &'static str,
+    /// True for a type of tools that only the vendor's servers run, or that are no functions. Clients offer them to
+    /// every server.
+    pub(crate) is_foreign: fn(&str) -> bool,
 }
 
 impl ToolSyntax {
-    pub(crate) fn read(&self, tools: Option<Vec<JsonObject>>) -> Result<Vec<Tool>, ApiError> {
-        let tools = tools.unwrap_or_default().into_iter().enumerate();
-        tools.map(|(at, tool)| self.read_tool(&format!("tools[{at}]"), &tool)).collect()
+    /// Reads all tools but those of foreign types, which are reported as ignored.
+    pub(crate) fn read(
+        &self,
+        tools: Option<&[JsonObject]>,
+        unknown: &UnknownFields,
+    ) -> Result<Vec<Tool>, ApiError> {
+        let mut read = Vec::new();
+        for (at, tool) in tools.unwrap_or_default().iter().enumerate() {
+            match self.foreign_type(tool) {
+                Some(kind) => unknown.ignore(&format!("tools[{at}]:{kind}")),
+                None => read.push(self.read_tool(&format!("tools[{at}]"), tool)?),
+            }
+        }
+        Ok(read)
+    }
+
+    /// Returns the type of a tool if it is a foreign one.
+    pub(crate) fn foreign_type<'a>(&self, tool: &'a JsonObject) -> Option<&'a str> {
+        tool.get("type").and_then(Value::as_str).filter(|kind| (self.is_foreign)(kind))
     }
 
     fn read_tool(&self, field: &str, tool: &JsonObject) -> Result<Tool, ApiError> {
@@ -76,7 +96,7 @@ impl ToolSyntax {
     }
 }
 
-/// Reads `none`, `auto`, `required`, or an object that names a function with `name`.
+/// Reads `none`, `auto`, `required`, `any`, or an object that names a function, or several, with `name`.
 pub(crate) fn read_openai_choice<'a>(
     choice: Option<&'a Value>,
     name: fn(&'a Value) -> Option<&'a Value>,
@@ -85,14 +105,36 @@ pub(crate) fn read_openai_choice<'a>(
     match (choice.as_str(), choice.get("type").and_then(Value::as_str)) {
         (Some("none"), _) => Ok(ToolChoice::None),
         (Some("auto"), _) => Ok(ToolChoice::Auto),
-        (Some("required"), _) => Ok(ToolChoice::Required),
+        (Some("required" | "any"), _) => Ok(ToolChoice::Required),
         (None, Some("function")) => match name(choice).and_then(Value::as_str) {
             Some(name) => Ok(ToolChoice::Named(name.to_owned())),
             None => Err(ApiError::at("tool_choice", "must name a function")),
         },
+        // In one API, the fields are in an object of their own.
+        (None, Some("allowed_tools")) => {
+            read_allowed(choice.get("allowed_tools").unwrap_or(choice), name)
+        }
         _ => Err(ApiError::at(
             "tool_choice",
-            "must be none, auto, required, or an object that names a function",
+            "must be none, auto, required, any, or an object that names functions",
         )),
+    }
+}
+
+/// Reads `{"mode": "auto" | "required", "tools": […]}`, whose tools have names and nothing else.
+fn read_allowed<'a>(
+    allowed: &'a Value,
+    name: fn(&'a Value) -> Option<&'a Value>,
+) -> Result<ToolChoice, ApiError> {
+    let is_required = match allowed.get("mode").and_then(Value::as_str) {
+        Some("auto") => false,
+        Some("required") => true,
+        _ => return Err(ApiError::at("tool_choice", "mode must be auto or required")),
+    };
+    let tools = allowed.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let names = tools.iter().map(|tool| Some(name(tool)?.as_str()?.to_owned()));
+    match names.collect::<Option<Vec<String>>>().filter(|names| !names.is_empty()) {
+        Some(names) => Ok(ToolChoice::Allowed { names, is_required }),
+        None => Err(ApiError::at("tool_choice", "tools must be a list of functions with names")),
     }
 }
