@@ -181,6 +181,15 @@ impl ConversionCache {
         })
     }
 
+    /// Removes the conversions of a source other than the one at `path`. An entry that cannot be removed, because it
+    /// is being created or used, stays.
+    pub fn remove_others(&self, source: &str, path: &Path) {
+        let is_other = |entry: &CachedModel| entry.source == source && entry.path != path;
+        for folder in self.list().iter().filter(|entry| is_other(entry)).map(|e| e.path.parent()) {
+            let _ = folder.map(fs::remove_dir_all);
+        }
+    }
+
     /// Returns `true` if a model has the digest in its manifest. Reads every byte.
     pub fn is_intact(&self, entry: &CachedModel) -> bool {
         let manifest = entry.path.parent().and_then(read_manifest);

@@ -11,7 +11,7 @@ use crate::reference::Reference;
 use crate::store::RepoStore;
 
 /// Files of a checkpoint besides its weights.
-const COMPANIONS: [&str; 8] = [
+pub const COMPANIONS: [&str; 8] = [
     "config.json",
     "generation_config.json",
     "dlm_config.json",

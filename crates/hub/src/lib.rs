@@ -24,5 +24,5 @@ mod store;
 pub use conversions::{CachedModel, ConversionCache, PruneSummary};
 pub use download::Progress;
 pub use error::HubError;
-pub use fetch::{FetchedModel, Hub, HubConfig};
+pub use fetch::{COMPANIONS, FetchedModel, Hub, HubConfig};
 pub use reference::Reference;

@@ -8,6 +8,8 @@ pub(crate) const RED: &str = "#c1440e";
 /// Colour of text and lines.
 const INK: &str = "#222";
 const WIDTH: f64 = 900.0;
+/// Mean width of a letter.
+const LETTER_WIDTH: f64 = 7.0;
 const LEFT: f64 = 60.0;
 const TOP: f64 = 60.0;
 const PANEL_HEIGHT: f64 = 260.0;
@@ -44,10 +46,11 @@ pub(crate) fn chart(title: &str, legend: &[(&str, String)], panels: &[Panel]) ->
          <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n"
     );
     text(&mut out, (LEFT, 24.0), "start", title);
-    for (i, (colour, label)) in legend.iter().enumerate() {
-        let x = LEFT + 150.0 * i as f64;
+    let mut x = LEFT;
+    for (colour, label) in legend {
         rect(&mut out, (x, 36.0), (12.0, 12.0), colour);
         text(&mut out, (x + 18.0, 47.0), "start", label);
+        x += (LETTER_WIDTH * label.chars().count() as f64 + 40.0).max(150.0);
     }
     for (i, panel) in panels.iter().enumerate() {
         panel.draw(&mut out, TOP + PANEL_HEIGHT * i as f64);

@@ -4,9 +4,11 @@ use std::io::IsTerminal;
 
 use anyhow::Result;
 use clap::Args as ClapArgs;
+use wf_core::AttentionMode;
 use wf_lab::bench;
 
 use crate::args::EngineArgs;
+use crate::output::UsageError;
 use crate::{demo, memory, open, output};
 
 #[derive(ClapArgs)]
@@ -25,6 +27,7 @@ Examples:
   wf bench --synthetic llama3-8b       another shape
   wf bench bitnet-2b.gguf              a model file
   wf bench --decode                    speedups by diffusion, drafts and lookup
+  wf bench --attention topk=64         decoding at long contexts, against dense attention
   wf bench --compare                   alternating with llama-cpp-python, if it is installed
   wf bench --price 0.17 --json         with the cost of a million tokens, as JSON"
 )]
@@ -52,6 +55,18 @@ pub(crate) fn run(args: &BenchCommand) -> Result<()> {
     };
     if flags.decoding_modes {
         return output::report(&bench::measure_decoding(flags, &setup)?, flags.json);
+    }
+    if setup.options.attention != AttentionMode::Dense {
+        let others = flags.compare.is_some() || flags.plot.is_some() || flags.price.is_some();
+        if others || flags.prompts.is_some() || flags.sequences.is_some() {
+            return Err(UsageError::new(
+                "--attention measures decoding at --contexts only: remove --compare, --plot, \
+                 --price, --prompts and --sequences"
+                    .to_owned(),
+            )
+            .into());
+        }
+        return output::report(&bench::measure_attention(flags, &setup)?, flags.json);
     }
     let report = bench::measure(flags, &setup)?;
     if let Some(path) = &flags.plot {

@@ -1,10 +1,10 @@
-//! `wf cache`: manages cached conversions of models from the Hub.
+//! `wf cache`: manages cached conversions of models.
 
 use anyhow::Result;
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
 
-use crate::{hub, output};
+use crate::{conversions, output};
 
 #[derive(Subcommand)]
 pub(crate) enum CacheCommand {
@@ -52,11 +52,11 @@ pub(crate) fn cache(command: &CacheCommand) -> Result<()> {
 }
 
 fn list(args: &ListArgs) -> Result<()> {
-    let conversions = hub::conversions()?;
-    let folder = conversions.root().display().to_string();
+    let cache = conversions::cache()?;
+    let folder = cache.root().display().to_string();
     let (mut models, mut rows) = (Vec::new(), vec![("folder", folder.clone())]);
-    for entry in conversions.list() {
-        let is_intact = args.check.then(|| conversions.is_intact(&entry));
+    for entry in cache.list() {
+        let is_intact = args.check.then(|| cache.is_intact(&entry));
         let days = entry.age.as_secs() / 86_400;
         let state = match (entry.is_current, is_intact) {
             (_, Some(false)) => ", damaged",
@@ -85,7 +85,7 @@ fn list(args: &ListArgs) -> Result<()> {
 }
 
 fn prune(args: &PruneArgs) -> Result<()> {
-    let pruned = hub::conversions()?.prune(args.all_kept)?;
+    let pruned = conversions::cache()?.prune(args.all_kept)?;
     if args.json {
         return output::json(&json!({"models": pruned.entries, "size_bytes": pruned.size_bytes}));
     }

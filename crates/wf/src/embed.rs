@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use clap::Args as ClapArgs;
 use serde::Serialize;
-use wf_engine::{Embedding, EmbeddingRequest, Pooling, RunOptions};
+use wf_engine::{Embedding, EmbeddingRequest, Frontend, Pooling, RunOptions, TokenId};
 
 use crate::args::{ComputeArgs, FileArgs, HELP, ModelAndInput, parse_count};
 use crate::{input, open, output};
@@ -33,13 +33,8 @@ pub(crate) struct EmbedArgs {
     #[arg(long)]
     lines: bool,
 
-    /// Pooling of hidden states: last, mean or cls [default: that of the model, or last]
-    #[arg(long, value_name = "NAME", value_parser = parse_pooling)]
-    pooling: Option<Pooling>,
-
-    /// Number of dimensions to keep, normalized to length 1 again [default: all]
-    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
-    dimensions: Option<usize>,
+    #[command(flatten)]
+    vector: VectorArgs,
 
     /// Print a JSON object per text: index, tokens, embedding
     #[arg(long)]
@@ -49,6 +44,35 @@ pub(crate) struct EmbedArgs {
     compute: ComputeArgs,
     #[command(flatten)]
     file: FileArgs,
+}
+
+/// Options of a vector.
+#[derive(ClapArgs)]
+pub(crate) struct VectorArgs {
+    /// Pooling of hidden states: last, mean or cls [default: that of the model, or last]
+    #[arg(long, value_name = "NAME", value_parser = parse_pooling)]
+    pooling: Option<Pooling>,
+
+    /// Number of dimensions to keep, normalized to length 1 again [default: all]
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    dimensions: Option<usize>,
+}
+
+impl VectorArgs {
+    /// Checks the options against a model.
+    pub(crate) fn check(&self, frontend: &Frontend) -> Result<()> {
+        let (len, max) = (self.dimensions.unwrap_or(1), frontend.embedding_len());
+        ensure!(
+            len <= max,
+            "--dimensions is {len}: embeddings of this model have {max} dimensions"
+        );
+        Ok(())
+    }
+
+    pub(crate) fn request(&self, tokens: Vec<TokenId>) -> EmbeddingRequest {
+        let (pooling, dimensions) = (self.pooling, self.dimensions);
+        EmbeddingRequest { pooling, dimensions, ..EmbeddingRequest::new(tokens) }
+    }
 }
 
 #[derive(Serialize)]
@@ -68,22 +92,13 @@ pub(crate) fn embed(args: &EmbedArgs) -> Result<()> {
     ensure!(texts.iter().any(|text| !text.is_empty()), "the text is empty");
     let options = RunOptions { max_running: BATCH, ..args.compute.options(&args.file) };
     let frontend = open::model(model, None, &options)?.frontend;
-    let max = frontend.embedding_len();
-    if let Some(len) = args.dimensions {
-        ensure!(
-            len <= max,
-            "--dimensions is {len}: embeddings of this model have {max} dimensions"
-        );
-    }
+    args.vector.check(&frontend)?;
     let submit = |index: usize| -> Result<(usize, Embedding)> {
         let tokens = frontend.text().embed_ids(texts[index]);
         let count = tokens.len();
-        let embed = EmbeddingRequest {
-            pooling: args.pooling,
-            dimensions: args.dimensions,
-            ..EmbeddingRequest::new(tokens)
-        };
-        let pending = frontend.embed(embed).with_context(|| format!("text {}", index + 1))?;
+        let pending = frontend
+            .embed(args.vector.request(tokens))
+            .with_context(|| format!("text {}", index + 1))?;
         Ok((count, pending))
     };
     for first in (0..texts.len()).step_by(BATCH) {

@@ -14,6 +14,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Error, FromArgMa
 use crate::args::{Args, Command as Chosen};
 use crate::bench::BenchCommand;
 use crate::chat::args::ChatArgs;
+use crate::foreign;
 use crate::output::{self, UsageError};
 use crate::run::RunArgs;
 use crate::serve::config;
@@ -26,6 +27,7 @@ pub(crate) fn parse() -> Result<Args, UsageError> {
         Ok(matches) => matches,
         Err(error) => {
             check_for_model(&error)?;
+            foreign::check(&error)?;
             name_variable(error).exit()
         }
     };
@@ -44,6 +46,11 @@ pub(crate) fn parse() -> Result<Args, UsageError> {
     }
     let mut args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let given = |id: &str| is_flag(&matches, id);
+    if has_two_models(&matches) {
+        return Err(UsageError::new(
+            "two models: -m and --model are the same as the argument MODEL",
+        ));
+    }
     match &mut args.command {
         Chosen::Run(run) => resolve_run(run, given)?,
         Chosen::Chat(chat) => resolve_chat(chat, &matches, given)?,
@@ -56,7 +63,7 @@ pub(crate) fn parse() -> Result<Args, UsageError> {
 
 /// Ids of options without a variable: inputs and outputs of a command, and options of a conversion.
 const WITHOUT_VARIABLE: &str = "all_kept decoding_modes demo dry_run encoding file force group \
-    head_type ids naive no_verify pack_lm_head plot smoke synthetic synthetic_sparsity to";
+    head_type ids mcp_command naive no_verify pack_lm_head plot smoke synthetic synthetic_sparsity to";
 
 /// Returns the command line, with settings that cannot be derived.
 pub(crate) fn command() -> Command {
@@ -140,6 +147,17 @@ fn is_flag(matches: &ArgMatches, id: &str) -> bool {
         .is_some_and(|(_, chosen)| chosen.value_source(id) == Some(ValueSource::CommandLine))
 }
 
+/// Returns `true` if a model is both an argument and a flag.
+fn has_two_models(matches: &ArgMatches) -> bool {
+    matches.subcommand().is_some_and(|(_, chosen)| {
+        let is_given = |id: &str| {
+            let is_known = chosen.ids().any(|known| known.as_str() == id);
+            is_known && chosen.value_source(id) == Some(ValueSource::CommandLine)
+        };
+        is_given("model") && is_given("model_flag")
+    })
+}
+
 fn resolve_run(run: &mut RunArgs, given: impl Fn(&str) -> bool) -> Result<(), UsageError> {
     if run.raw && run.system.is_some() {
         match (given("raw"), given("system")) {
@@ -166,8 +184,9 @@ fn resolve_chat(
     matches: &ArgMatches,
     given: impl Fn(&str) -> bool,
 ) -> Result<(), UsageError> {
+    chat.model = chat.model.take().or(chat.model_flag.take());
     if chat.server.url.is_some() && chat.model.is_some() {
-        match (given("url"), given("model")) {
+        match (given("url"), given("model") || given("model_flag")) {
             (false, true) => chat.server.url = None,
             (_, false) => chat.model = None,
             // The name of a model of the server.
@@ -192,8 +211,9 @@ fn resolve_tokenize(tokenize: &mut TokenizeArgs, given: impl Fn(&str) -> bool) {
 
 fn resolve_bench(args: &mut BenchCommand, given: impl Fn(&str) -> bool) -> Result<(), UsageError> {
     let bench = &mut args.bench;
+    bench.model = bench.model.take().or(bench.model_flag.take());
     if bench.model.is_some() && (bench.synthetic.is_some() || bench.demo) {
-        if given("model") {
+        if given("model") || given("model_flag") {
             return Err(UsageError::new("a model cannot be used with --synthetic or --demo"));
         }
         bench.model = None;

@@ -1,18 +1,13 @@
-//! Models on the Hugging Face Hub (`hf:owner/repo`): downloads, and cached conversions.
+//! Models on the Hugging Face Hub (`hf:owner/repo`): references and downloads.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use indicatif::ProgressBar;
-use wf_formats::{Container, Encoding, IfExists, ModelFile, OpenOptions, Rounding, Target};
-use wf_hub::{ConversionCache, FetchedModel, Hub, HubConfig, Reference};
+use wf_hub::{FetchedModel, Hub, HubConfig, Reference};
 
 use crate::env::{text, variable};
-use crate::verify::compare_values;
-use crate::{cpu, models, output, progress};
-
-/// Version of the converter's output. A new version invalidates all cached conversions.
-const CONVERTER_VERSION: &str = "2";
+use crate::{models, output, progress};
 
 /// Returns the path of a model. A model on the Hub is downloaded.
 pub(crate) fn original(model: &Path) -> Result<PathBuf> {
@@ -22,47 +17,8 @@ pub(crate) fn original(model: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Returns the path of a model to run: master weights from the Hub are converted once and cached.
-pub(crate) fn ready(model: &Path) -> Result<PathBuf> {
-    let Some(reference) = reference(model)? else { return Ok(model.to_owned()) };
-    let fetched = fetch(&reference)?;
-    let Some(digest) = &fetched.digest else { return Ok(fetched.path) };
-    let source = ModelFile::open(&fetched.path, &OpenOptions::default())?;
-    let is_master = |encoding| matches!(encoding, Encoding::MasterWeights(_));
-    if !source.tensors().iter().any(|t| is_master(t.encoding)) {
-        return Ok(fetched.path);
-    }
-    // Only `wf` reads it, so it has the format that loads fastest and holds any model.
-    let container = Container::Wf;
-    let target = Target {
-        container,
-        head: Target::default_head(&source, container)?,
-        rounding: Rounding::Exact,
-        name: None,
-        if_exists: IfExists::Fail,
-        threads: cpu::cores(),
-    };
-    let kind = format!("WrinkleFree, {}, head {}", container.trits(), target.head);
-    let name = format!("{reference} at {}", fetched.commit);
-    conversions()?.get_or_create(&name, digest, &kind, "model.wf", |out| {
-        let dir = out.parent().and_then(Path::parent).unwrap_or(out).display();
-        output::note(&format!("converting {reference} once; cached in {dir}"));
-        make(&source, &target, out)
-    })
-}
-
-/// Writes a conversion and compares every value with the source.
-fn make(source: &ModelFile, target: &Target, out: &Path) -> Result<()> {
-    let staged = progress::stage(source, target, out)?;
-    let written = ModelFile::open(staged.path(), &OpenOptions::default())?;
-    if let Some(fault) = compare_values(source, &written)?.fault() {
-        bail!("the conversion differs from its source and was discarded: {fault}");
-    }
-    Ok(staged.commit()?)
-}
-
 /// Returns the reference to a model on the Hub, given as such or by its short name; `None` for a path.
-fn reference(model: &Path) -> Result<Option<Reference>> {
+pub(crate) fn reference(model: &Path) -> Result<Option<Reference>> {
     if let Some(published) = models::find(model) {
         output::note(&published.announce());
         return Ok(Reference::parse(published.reference).transpose()?);
@@ -71,7 +27,7 @@ fn reference(model: &Path) -> Result<Option<Reference>> {
     Ok(reference.transpose()?)
 }
 
-fn fetch(reference: &Reference) -> Result<FetchedModel> {
+pub(crate) fn fetch(reference: &Reference) -> Result<FetchedModel> {
     let hub = Hub::new(settings()?);
     let mut current: Option<(String, ProgressBar)> = None;
     let fetched = hub.fetch(reference, &mut |update| {
@@ -85,14 +41,6 @@ fn fetch(reference: &Reference) -> Result<FetchedModel> {
         }
     })?;
     Ok(fetched)
-}
-
-pub(crate) fn conversions() -> Result<ConversionCache> {
-    let root = match variable("WF_CACHE") {
-        Some(root) => PathBuf::from(root),
-        None => cache_dir()?.join("wrinklefree"),
-    };
-    Ok(ConversionCache::new(root.join("models"), CONVERTER_VERSION))
 }
 
 /// Returns the settings of the Hub, from the variables that `huggingface_hub` reads.
@@ -113,7 +61,7 @@ fn settings() -> Result<HubConfig> {
 }
 
 /// Returns the directory for files that can be downloaded or made again.
-fn cache_dir() -> Result<PathBuf> {
+pub(crate) fn cache_dir() -> Result<PathBuf> {
     if let Some(dir) = variable("XDG_CACHE_HOME") {
         return Ok(dir.into());
     }

@@ -11,7 +11,7 @@ use wf_formats::encoding::Scales;
 use wf_formats::{ModelFile, TensorInfo, TokenizerSource};
 
 use crate::args::FileArgs;
-use crate::{open, output, recipe};
+use crate::{layer_kinds, open, output, recipe, scales};
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
@@ -117,7 +117,7 @@ impl Inspection<'_> {
     fn config(&self) -> Value {
         let (network, info) = (self.file.network(), self.file.info());
         let layer = recipe::typical_layer(network);
-        let (attention, dense) = (layer.attention(), layer.ffn.block());
+        let (attention, dense) = (recipe::typical_attention(network), layer.ffn.block());
         // Through text, because an f32 as a double would print with more digits.
         let eps: f64 = network.norm.eps.to_string().parse().unwrap_or_default();
         let mut config = json!({
@@ -152,20 +152,15 @@ impl Inspection<'_> {
         for (key, value) in recipe::fields(network) {
             config[key] = value;
         }
+        config["layer_kinds"] = layer_kinds::json(network);
         if let Some(pooling) = info.pooling {
             config["pooling"] = json!(pooling.name());
         }
         config
     }
 
-    /// Describes the parts of the first projection that share a scale; reading them all takes a while.
     fn scales(&self) -> Option<String> {
-        let mut ternary = self.file.tensors().iter().filter(|t| t.name.is_linear());
-        Some(match self.file.scales(ternary.next()?).ok()? {
-            Scales::Tensor(_) => "one per tensor".to_owned(),
-            Scales::Rows(_) => "one per row".to_owned(),
-            Scales::Groups { len, .. } => format!("one per {len} columns"),
-        })
+        scales::describe(self.file, self.checked.is_some())
     }
 
     /// Returns the number and size of tensors by encoding.
@@ -193,7 +188,7 @@ impl Inspection<'_> {
         let (file, format) = (self.file, self.file.format());
         let (network, info) = (file.network(), file.info());
         let layer = recipe::typical_layer(network);
-        let (attention, dense) = (layer.attention(), layer.ffn.block());
+        let (attention, dense) = (recipe::typical_attention(network), layer.ffn.block());
         let version = format.version.map_or(String::new(), |version| format!(" version {version}"));
         let mut rows = vec![("format", format!("{}{version}", format.kind))];
         rows.extend(format.files.iter().map(|file| {
@@ -219,6 +214,7 @@ impl Inspection<'_> {
         let (activation, theta) =
             (dense.activation.key(), attention.rope.unwrap_or_default().theta);
         rows.push(("", format!("{activation}, {sub_norms}, {head}, rope θ {theta}")));
+        rows.extend(layer_kinds::rows(network));
         rows.extend(recipe::rows(network));
         rows.push(("activations", format!("{} codes", network.activations)));
         rows.extend(self.scales().map(|scales| ("scales", scales)));

@@ -3,17 +3,18 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
+use wf_core::SamplingOverrides;
 use wf_engine::{ModelSource, OpenedModel, RunOptions, open_with_draft};
-use wf_formats::{ModelFile, OpenOptions};
+use wf_formats::{GenerationDefaults, ModelFile, ModelInfo, OpenOptions};
 
 use crate::progress::LoadingBar;
-use crate::{demo, hub, memory, missing};
+use crate::{conversions, demo, hub, memory, missing};
 
 /// Returns the model to run, or the demo. A model on the Hub is downloaded, and converted if needed.
 pub(crate) fn source(model: Option<&Path>) -> Result<ModelSource> {
     Ok(match model {
         None => demo::source(),
-        Some(model) => ModelSource::Path(hub::ready(model)?),
+        Some(model) => ModelSource::Path(conversions::ready(model)?),
     })
 }
 
@@ -53,7 +54,20 @@ pub(crate) fn model(
 }
 
 /// Returns the name of a model: that of its file's metadata, or of the file.
-pub(crate) fn name(model: &OpenedModel, path: Option<&Path>) -> Option<String> {
-    let name = model.info.name.clone().filter(|name| !name.trim().is_empty());
+pub(crate) fn name(info: &ModelInfo, path: Option<&Path>) -> Option<String> {
+    let name = info.name.clone().filter(|name| !name.trim().is_empty());
     name.or_else(|| Some(path?.file_stem()?.to_string_lossy().into_owned()))
+}
+
+/// Returns the sampling parameters that a model recommends.
+pub(crate) fn recommended_sampling(defaults: &GenerationDefaults) -> SamplingOverrides {
+    let float = |value: Option<f64>| value.map(|value| value as f32);
+    SamplingOverrides {
+        temperature: float(defaults.temperature),
+        top_k: defaults.top_k.map(|k| k as i64),
+        top_p: float(defaults.top_p),
+        min_p: float(defaults.min_p),
+        repetition_penalty: float(defaults.repetition_penalty),
+        ..SamplingOverrides::default()
+    }
 }

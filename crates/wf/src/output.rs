@@ -42,6 +42,23 @@ pub(crate) fn write_file(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> 
     fs::write(path, contents).with_context(|| format!("writing {}", path.display()))
 }
 
+/// Writes a file completely or not at all: under a temporary name, which is renamed once it is on disk.
+pub(crate) fn write_atomically(path: &Path, contents: &str) -> Result<()> {
+    let mut part = path.file_name().context("a file name is required")?.to_owned();
+    part.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(part);
+    let write = |mut file: fs::File| {
+        file.write_all(contents.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&part, path)
+    };
+    let written = fs::File::create_new(&part).and_then(|file| {
+        // An error above matters more than a leftover file.
+        write(file).inspect_err(|_| drop(fs::remove_file(&part)))
+    });
+    written.with_context(|| format!("writing {}", path.display()))
+}
+
 /// Returns `text` with all control characters except line feeds and tabs made visible. Carriage
 /// returns, which could overwrite earlier text, are removed.
 ///
@@ -66,12 +83,17 @@ pub(crate) fn sanitize(text: &str) -> Cow<'_, str> {
 
 /// Prints a line to standard error.
 pub(crate) fn note(text: &str) {
+    note_part(&format!("{text}\n"));
+}
+
+/// Prints part of a note.
+pub(crate) fn note_part(text: &str) {
     let shown = match io::stderr().is_terminal() {
         true => sanitize(text),
         false => text.into(),
     };
     // If standard error is closed, there is nowhere to report that.
-    let _ = writeln!(io::stderr(), "{shown}");
+    let _ = write!(io::stderr(), "{shown}");
 }
 
 /// Prints labels in one column and their texts in the next.

@@ -17,6 +17,14 @@ pub(crate) fn bytes(label: &'static str, total: u64) -> ProgressBar {
     ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_message(label)
 }
 
+/// Returns a bar over requests, of which some are done, with speed and remaining time.
+pub(crate) fn requests(total: usize, done: usize) -> ProgressBar {
+    let template = "requests [{bar:30}] {pos}/{len}  {per_sec}  {eta} left";
+    let style = ProgressStyle::with_template(template).expect("the template is valid");
+    let bar = ProgressBar::new(total as u64).with_style(style.progress_chars("=> "));
+    bar.with_position(done as u64)
+}
+
 /// Writes a conversion to a temporary file, with a progress bar.
 pub(crate) fn stage(
     source: &ModelFile,

@@ -1,7 +1,9 @@
 //! Describes the layers of a network: windows, rotation, experts, scales and limits.
 
 use serde_json::{Map, Value, json};
-use wf_core::{Attention, Experts, Layer, LayerKinds, Network, RopeScaling};
+use wf_core::{
+    Attention, DeltaNet, Experts, Layer, LayerKinds, Network, RopeScaling, SharedExpert,
+};
 
 /// Returns a layer that rotates, which stands for all where they are alike.
 pub(crate) fn typical_layer(network: &Network) -> Layer {
@@ -9,11 +11,17 @@ pub(crate) fn typical_layer(network: &Network) -> Layer {
     rotated.or(network.layers.first()).copied().unwrap_or_default()
 }
 
+/// Returns the attention block that stands for all where they are alike.
+pub(crate) fn typical_attention(network: &Network) -> Attention {
+    typical_layer(network).attention().copied().unwrap_or_default()
+}
+
 /// Returns a row for each part of a recipe that most networks do not have.
 pub(crate) fn rows(network: &Network) -> Vec<(&'static str, String)> {
     let layer = typical_layer(network);
-    let (attention, dense) = (layer.attention(), layer.ffn.block());
+    let (attention, dense) = (typical_attention(network), layer.ffn.block());
     let mut rows = Vec::new();
+    rows.extend(recurrent_line(network).map(|line| ("recurrent", line)));
     rows.extend(layer.ffn.experts().map(|experts| ("experts", experts_line(experts))));
     rows.extend(
         dense.limit.map(|limit| ("limits", format!("gates up to {limit}, up within ±{limit}"))),
@@ -37,7 +45,7 @@ pub(crate) fn rows(network: &Network) -> Vec<(&'static str, String)> {
 /// Returns the same as fields of a JSON object.
 pub(crate) fn fields(network: &Network) -> Map<String, Value> {
     let layer = typical_layer(network);
-    let (attention, dense) = (layer.attention(), layer.ffn.block());
+    let (attention, dense) = (typical_attention(network), layer.ffn.block());
     let mut fields = Map::new();
     let mut set = |key: &str, value: Value| {
         if !value.is_null() {
@@ -48,6 +56,9 @@ pub(crate) fn fields(network: &Network) -> Map<String, Value> {
         set("experts", json!(experts.experts));
         set("active_experts", json!(experts.active));
         set("renormalized_shares", json!(experts.renormalize));
+        let shared =
+            |shared: SharedExpert| json!({"feed_forward": shared.ffn_len, "gated": shared.gated});
+        set("shared_expert", experts.shared.map_or(Value::Null, shared));
     }
     set("gate_limit", json!(dense.limit));
     let windows = by_layer(network, |attention| attention.window);
@@ -56,6 +67,17 @@ pub(crate) fn fields(network: &Network) -> Map<String, Value> {
         let bases = by_layer(network, |attention| attention.rope.map(|rope| rope.theta));
         set("rope_thetas", json!(bases));
     }
+    if let Some(d) = network.layers.iter().find_map(Layer::delta_net) {
+        let kind =
+            |layer: &Layer| if layer.delta_net().is_some() { "recurrent" } else { "attention" };
+        set("layer_kinds", json!(network.layers.iter().map(kind).collect::<Vec<_>>()));
+        set("linear_key_heads", json!(d.key_heads));
+        set("linear_value_heads", json!(d.value_heads));
+        set("linear_key_dim", json!(d.key_dim));
+        set("linear_value_dim", json!(d.value_dim));
+        set("convolution", json!(d.conv_len));
+    }
+    set("gated_attention", if attention.gated { json!(true) } else { Value::Null });
     set("rotated_dims", json!(attention.rope.and_then(|rope| rope.dims)));
     set("attention_scale", json!(attention.score_scale));
     set("embedding_scale", json!(network.embedding.scale));
@@ -65,7 +87,19 @@ pub(crate) fn fields(network: &Network) -> Map<String, Value> {
 }
 
 fn by_layer<T>(network: &Network, value: impl Fn(&Attention) -> T) -> Vec<T> {
-    network.layers.iter().map(|layer| value(layer.attention())).collect()
+    network.attentions().map(value).collect()
+}
+
+/// Describes the recurrent layers, if there are any.
+fn recurrent_line(network: &Network) -> Option<String> {
+    let &DeltaNet { key_heads, value_heads, key_dim, value_dim, conv_len, .. } =
+        network.layers.iter().find_map(Layer::delta_net)?;
+    let recurrent = network.layers.iter().filter(|layer| layer.delta_net().is_some()).count();
+    Some(format!(
+        "{recurrent} of {} layers, {value_heads} heads of {value_dim} ({key_heads} keys of {key_dim}), \
+         convolution of {conv_len}; gated attention in the others",
+        network.layers.len()
+    ))
 }
 
 /// Describes the windows, if there are any.
@@ -82,11 +116,10 @@ fn windows_line(network: &Network) -> Option<String> {
 
 /// Describes what differs from one rotation of whole heads in all layers.
 fn rotation_line(network: &Network) -> Option<String> {
-    let LayerKinds { full, sliding } = network.layer_kinds()?;
-    let rope = |layer: Option<&Layer>| layer.and_then(|layer| layer.attention().rope);
-    let of_heads = typical_layer(network);
-    let head_dim = of_heads.attention().head_dim;
-    let dims = of_heads.attention().rope.and_then(|rope| rope.dims);
+    let LayerKinds { full, sliding, .. } = network.layer_kinds()?;
+    let rope = |layer: Option<&Layer>| layer.and_then(Layer::rope);
+    let Attention { head_dim, rope: of_heads, .. } = typical_attention(network);
+    let dims = of_heads.and_then(|rope| rope.dims);
     let dims = dims.map(|dims| format!("{dims} of {head_dim} dimensions"));
     let where_ = match (full.map(|_| rope(full)), sliding.map(|_| rope(sliding))) {
         (Some(None), Some(Some(_))) => Some("only in layers with a window".to_owned()),
@@ -122,8 +155,11 @@ pub(crate) fn rope_scaling(scaling: RopeScaling) -> Option<String> {
 /// Describes a mixture of experts.
 fn experts_line(experts: &Experts) -> String {
     let shares = if experts.renormalize { ", their shares renormalized" } else { "" };
-    let Experts { experts, active, .. } = experts;
-    format!("{experts} in each layer, {active} of them for a token{shares}")
+    let &Experts { experts, active, shared, .. } = experts;
+    let shared = shared.map_or(String::new(), |SharedExpert { ffn_len, gated }| {
+        format!("; one of {ffn_len} for all{}", if gated { ", with a gate" } else { "" })
+    });
+    format!("{experts} in each layer, {active} of them for a token{shares}{shared}")
 }
 
 #[cfg(test)]
@@ -160,5 +196,13 @@ mod tests {
         let minicpm = described("minicpm/tied.gguf");
         assert_eq!(minicpm, ["scaled: embedding × 12, residuals × 0.80829036, logits ÷ 2.6666667"]);
         assert_eq!(described("weight_only/binary-tied.gguf"), [""; 0]);
+        assert_eq!(
+            described("qwen35/tiled.gguf"),
+            [
+                "recurrent: 3 of 4 layers, 4 heads of 128 (2 keys of 32), convolution of 4; gated attention in the \
+                 others",
+                "rotation: 16 of 64 dimensions",
+            ]
+        );
     }
 }

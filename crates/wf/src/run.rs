@@ -10,7 +10,9 @@ use wf_engine::{
 use wf_model::{HeadCounts, HeadMode, Scoring};
 use wf_text::ChatMessage;
 
-use crate::args::{ConstraintArgs, DecodingArgs, EngineArgs, HELP, ModelAndInput, SamplingArgs};
+use crate::args::{
+    ConstraintArgs, DecodingArgs, DiskCacheArgs, EngineArgs, HELP, ModelAndInput, SamplingArgs,
+};
 use crate::{input, open, output};
 
 #[derive(ClapArgs)]
@@ -52,7 +54,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Sampling (greedy unless a temperature is set)")]
     pub(crate) sampling: SamplingArgs,
     #[command(flatten)]
     pub(crate) constraint: ConstraintArgs,
@@ -60,6 +62,8 @@ pub(crate) struct RunArgs {
     pub(crate) decoding: DecodingArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) disk_cache: DiskCacheArgs,
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
@@ -74,7 +78,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
         HeadMode::Auto if needs_all => HeadMode::Full,
         head => head,
     };
-    let options = RunOptions { head, ..options };
+    let disk_cache = args.disk_cache.options(output::note);
+    let options = RunOptions { head, disk_cache, ..options };
     let model = open::model(model, args.decoding.draft.as_deref(), &options)?;
     let decode = args.decoding.mode(&model.frontend)?;
     let generate = args.sampling.generate(prompt_input(args, prompt, &model.frontend));
@@ -91,6 +96,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     if head == HeadMode::Check {
         model.head_counts.iter().for_each(|(name, counts)| print_head_counts(name, counts));
     }
+    // Pages that are to be kept are on disk then.
+    model.frontend.close();
     Ok(())
 }
 
@@ -121,10 +128,11 @@ fn prompt_input(args: &RunArgs, prompt: String, frontend: &Frontend) -> PromptIn
 
 /// Prints the text as it comes. Returns the reason of its end.
 fn print_text(mut stream: TextStream, model: &OpenedModel) -> Result<Option<FinishReason>> {
-    let (mut ended_line, mut reason) = (true, None);
+    let (mut ended_line, mut reason, mut thinking) = (true, None, ShownThinking::default());
     while let Some(piece) = stream.next() {
         match piece? {
-            TextEvent::Text { text, .. } => {
+            TextEvent::Text { reasoning, text, .. } => {
+                thinking.show(&reasoning, &text);
                 output::stream(&text)?;
                 ended_line = text.chars().next_back().map_or(ended_line, |c| c == '\n');
             }
@@ -140,6 +148,25 @@ fn print_text(mut stream: TextStream, model: &OpenedModel) -> Result<Option<Fini
         }
     }
     Ok(reason)
+}
+
+/// Thinking, which goes to standard error: standard output has the response alone.
+#[derive(Default)]
+struct ShownThinking {
+    is_open: bool,
+}
+
+impl ShownThinking {
+    fn show(&mut self, reasoning: &str, text: &str) {
+        if !reasoning.is_empty() {
+            self.is_open = true;
+            output::note_part(reasoning);
+        }
+        if self.is_open && !text.is_empty() {
+            self.is_open = false;
+            output::note("\n");
+        }
+    }
 }
 
 fn summary(finish: &Finish, seed: u64, model: &OpenedModel) -> String {
@@ -168,20 +195,25 @@ fn passes(t: &Timings) -> String {
 
 /// Prints the whole response as JSON. Returns the reason of its end.
 fn print_json(mut stream: TextStream) -> Result<Option<FinishReason>> {
-    let (mut text, mut ended) = (String::new(), None);
+    let (mut reasoning, mut text, mut ended) = (String::new(), String::new(), None);
     while let Some(piece) = stream.next() {
         match piece? {
-            TextEvent::Text { text: piece, .. } => text.push_str(&piece),
+            TextEvent::Text { reasoning: thought, text: piece, .. } => {
+                reasoning.push_str(&thought);
+                text.push_str(&piece);
+            }
             TextEvent::Done(Finish { reason, timings: t, .. }) => {
                 ended = Some(reason);
                 output::json(&json!({
                     "prompt_ids": stream.prompt_ids(),
                     "ids": stream.ids(),
                     "text": text,
+                    "reasoning": reasoning,
                     "finish_reason": reason.name(),
                     "seed": stream.seed(),
                     "timings": {
                         "prompt_tokens": t.prompt_tokens,
+                        "cached_tokens": t.cached_tokens,
                         "prompt_ms": t.prompt.as_secs_f64() * 1e3,
                         "prompt_tokens_per_second": output::rate(t.prompt_tokens, t.prompt),
                         "reply_tokens": t.completion_tokens,

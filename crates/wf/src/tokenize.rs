@@ -30,7 +30,7 @@ pub(crate) struct TokenizeArgs {
     pub(crate) arguments: Vec<OsString>,
 
     /// Model
-    #[arg(long, value_name = "MODEL", hide = true)]
+    #[arg(long, short, alias = "model-path", value_name = "MODEL", hide = true)]
     pub(crate) model: Option<PathBuf>,
 
     /// Use a tokenizer.json instead of a model

@@ -110,6 +110,11 @@ fn every_head_is_written_within_its_bound() {
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(told.contains("Q6_K: costs 0.23 % in perplexity"), "{told}");
     assert_eq!(fs::read(&packed).unwrap(), fs::read(room.path("q6_k.gguf")).unwrap());
+    let message = refusal(&["convert", DEMO, &room.at("packed.bin"), "--pack-lm-head"]);
+    assert!(
+        message.contains("Convert to a .gguf") && message.contains("--head scan4"),
+        "{message}"
+    );
     let message = refusal(&["convert", DEMO, &room.at("dir"), "--head", "q6_k"]);
     assert!(message.contains("allowed are f32, f16 and bf16"), "{message}");
 }
@@ -149,6 +154,40 @@ fn nothing_is_replaced_unasked() {
     let message = refusal(&["convert", DEMO, &room.at("none/model.gguf")]);
     assert!(message.contains("does not exist"), "{message}");
     assert_eq!(names(room.0.path()), ["dir", "model.gguf"]);
+}
+
+#[test]
+fn the_tokenizer_of_another_model_is_never_replaced() {
+    let room = Room::new();
+    json(&["convert", DEMO, &room.at("a.bin"), "--json"]);
+    let reply =
+        |name: &str| json(&["run", "--json", &room.at(name), "hello", "-n", "8"])["ids"].clone();
+    let before = reply("a.bin");
+    // Another model of the same family may share the files.
+    json(&["convert", DEMO, &room.at("b.bin"), "--json"]);
+    for name in ["tokenizer.json", "tokenizer_config.json"] {
+        let (path, own) = (room.path(name), fs::read(room.path(name)).unwrap());
+        let others = [&own[..], b" "].concat();
+        fs::write(&path, &others).unwrap();
+        for flags in [&["--force"][..], &[]] {
+            let bin = room.at(if flags.is_empty() { "c.bin" } else { "b.bin" });
+            let message = refusal(&[&["convert", DEMO, &bin][..], flags].concat());
+            for words in [name, "another model", "directory of its own"] {
+                assert!(message.contains(words), "{words}: {message}");
+            }
+        }
+        assert_eq!(fs::read(&path).unwrap(), others, "{name}");
+        fs::write(&path, own).unwrap();
+    }
+    fs::write(room.path("chat_template.jinja"), "{{ messages }}").unwrap();
+    let message = refusal(&["convert", DEMO, &room.at("b.bin"), "--force"]);
+    assert!(message.contains("chat_template.jinja"), "{message}");
+    fs::remove_file(room.path("chat_template.jinja")).unwrap();
+    let expected =
+        ["a.bin", "b.bin", "generation_config.json", "tokenizer.json", "tokenizer_config.json"];
+    assert_eq!(names(room.0.path()), expected);
+    json(&["convert", DEMO, &room.at("b.bin"), "--force", "--json"]);
+    assert_eq!(reply("a.bin"), before);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Tests of `wf serve` with TLS and traces, or of the errors without them.
 
+#[cfg(feature = "tls")]
+use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 fn command(args: &[&str]) -> Command {
@@ -73,9 +75,40 @@ fn tls_urls_are_https_and_errors_name_files() {
     let (_server, line) =
         running::start(&["--tls-cert", &file("cert.pem"), "--tls-key", &file("key.pem")]);
     assert!(line.contains(" on https://127.0.0.1:"), "{line}");
+    let port = line.rsplit(':').next().and_then(|rest| rest.split(['/', ' ']).next()).unwrap();
+    chat_over_tls(&format!("https://localhost:{port}"), &file("cert.pem"), &file("key.pem"));
     let message = fails(&["--tls-cert", &file("cert.pem"), "--tls-key", &file("absent.pem")]);
     assert!(
         message.contains("--tls-cert, --tls-key: ") && message.contains("absent.pem"),
+        "{message}"
+    );
+}
+
+/// Chats with a server whose certificate is its own authority.
+#[cfg(feature = "tls")]
+fn chat_over_tls(url: &str, certificate: &str, key: &str) {
+    let chat = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
+        command.args(["chat", "--url", url, "--max-tokens", "3"]).args(args);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("wf runs");
+        // It may have failed already.
+        let _ = child.stdin.take().expect("a pipe").write_all(b"Hello.\n");
+        let Output { status, stdout, stderr } = child.wait_with_output().expect("wf ends");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (status.success(), text(stdout), text(stderr))
+    };
+    let (ok, text, message) = chat(&["--ca-cert", certificate]);
+    assert!(ok && !text.trim().is_empty(), "{text}{message}");
+    let (ok, _, message) = chat(&[]);
+    assert!(!ok && message.contains("add that authority with --ca-cert"), "{message}");
+    let (ok, _, message) = chat(&["--ca-cert", key]);
+    assert!(
+        !ok && message.contains("key.pem") && message.contains("BEGIN CERTIFICATE"),
         "{message}"
     );
 }

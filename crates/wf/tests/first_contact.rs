@@ -175,12 +175,16 @@ fn every_command_has_examples() {
 /// Creates the files that the examples use.
 fn stage(folder: &Path) {
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo.gguf");
-    fs::copy(demo, folder.join("bitnet-2b.gguf")).unwrap();
+    for name in ["bitnet-2b.gguf", "small.gguf", "large.gguf"] {
+        fs::copy(&demo, folder.join(name)).unwrap();
+    }
     fs::write(folder.join("wiki.txt"), "Once upon a time, there was a little girl. ".repeat(3))
         .unwrap();
     fs::write(folder.join("keys.txt"), "open sesame\n").unwrap();
     let tasks = r#"{"prompt": "The cat sat on the", "choices": ["mat", "sun"], "answer": 0}"#;
     fs::write(folder.join("tasks.jsonl"), tasks).unwrap();
+    let request = r#"{"custom_id": "1", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 2}}"#;
+    fs::write(folder.join("requests.jsonl"), request).unwrap();
 }
 
 #[test]
@@ -195,6 +199,7 @@ fn examples_run_as_they_are_printed() {
             "wf bench",
             "wf load",
             "wf validate",
+            "wf health",
             "wf convert",
             "wf verify",
             "bonsai",

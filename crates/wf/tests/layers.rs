@@ -10,7 +10,7 @@ use std::process::Command;
 use modules::{Edge, Modules, cycles};
 
 /// Crates of the workspace that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("wf-core", &[]),
     ("wf-kernels", &["wf-core"]),
     ("wf-formats", &["wf-core"]),
@@ -40,6 +40,8 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "wf-text",
         ],
     ),
+    // On top of `wf`, so that options, names of models and messages are those of the commands.
+    ("wf-python", &["wf", "wf-engine"]),
 ];
 
 #[test]
@@ -55,7 +57,7 @@ fn dependencies_point_down() {
         let mut ours: Vec<&str> = ours
             .filter(|dependency| dependency["kind"].is_null())
             .filter_map(|dependency| dependency["name"].as_str())
-            .filter(|name| name.starts_with("wf-"))
+            .filter(|name| *name == "wf" || name.starts_with("wf-"))
             .collect();
         ours.sort_unstable();
         found.insert(package["name"].as_str().expect("a name"), ours);

@@ -61,7 +61,7 @@ fn conversions_keep_trits_in_tables_and_are_verified() {
 }
 
 #[test]
-fn they_generate_with_both_codes_of_activations() {
+fn they_generate_with_every_kind_of_activations() {
     for name in ["ternary-yarn.gguf", "binary-tied.gguf"] {
         let run = |more: &[&str]| {
             let args = ["run", &model(name), "ab", "--raw", "--max-tokens", "8", "--json"];
@@ -70,9 +70,20 @@ fn they_generate_with_both_codes_of_activations() {
         let default = run(&[]);
         assert_eq!(run(&["--activations", "int16", "--threads", "1"])["text"], default["text"]);
         run(&["--activations", "int8"]);
+        for codes in ["int8-group", "f32"] {
+            let text =
+                |threads| run(&["--activations", codes, "--threads", threads])["text"].clone();
+            assert_eq!(text("1"), text("2"), "{codes}");
+        }
+        // Sixteen bits are as close to floats as these tokens need.
+        let exact = run(&["--activations", "f32", "--kv", "f32"]);
+        assert_eq!(run(&["--kv", "f32"])["text"], exact["text"]);
     }
     let error = output(&["run", &model("binary-tied.gguf"), "ab", "--activations", "int4"]);
-    assert!(error.unwrap_err().contains("must be int8 or int16"));
+    assert!(error.unwrap_err().contains("must be int8, int8-group, int16 or f32"));
+    let flags = ["--activations", "int8-group", "--layout", "five-trits"];
+    let error = output(&[&["run", &model("binary-tied.gguf"), "ab"], &flags[..]].concat());
+    assert!(error.unwrap_err().contains("use layout quad-lines, or other activations"));
     let error = output(&["run", &model("binary-tied.gguf"), "ab", "--head", "scan"]);
     assert!(error.unwrap_err().contains("requires an output head of floats"));
 }
@@ -82,5 +93,7 @@ fn published_models_are_listed() {
     let list = json(&["models", "--json"]);
     let bonsai = list.as_array().unwrap().iter().find(|model| model["name"] == "bonsai-1.7b");
     assert_eq!(bonsai.unwrap()["licence"], "Apache 2.0");
+    let download = serde_json::json!({"gigabytes": 0.46, "computed": false});
+    assert_eq!(bonsai.unwrap()["download"], download);
     assert!(output(&["models"]).unwrap().contains("hf:microsoft/bitnet-b1.58-2B-4T-gguf"));
 }

@@ -11,9 +11,12 @@ use crate::parse;
 /// Options of a benchmark.
 #[derive(Args)]
 pub struct BenchArgs {
-    /// Model to measure [default: random weights in the shape of bitnet-2b]
-    #[arg(env = "WF_MODEL")]
+    /// Model to measure [default: WF_MODEL, or random weights in the shape of bitnet-2b]
     pub model: Option<PathBuf>,
+
+    /// Model to measure, as a flag
+    #[arg(long = "model", short = 'm', alias = "model-path", value_name = "MODEL", hide = true)]
+    pub model_flag: Option<PathBuf>,
 
     /// Measure random weights in the shape of a published model; nothing is read or downloaded
     #[arg(long, value_name = "SHAPE", conflicts_with = "demo")]

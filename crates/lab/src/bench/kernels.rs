@@ -14,7 +14,7 @@ use wf_kernels::{
     AttendScratch, FloatRows, Kernel, KvDtype, KvShape, KvSlot, KvStore, Layout, Pool, QuantBatch,
     Queries, Strip, TernaryMatrix, attend, half, multiply,
 };
-use wf_model::weights::{Ffn, Layer};
+use wf_model::weights::{Ffn, Layer, Mixer};
 use wf_model::{Forward, Model, PAGE_LEN};
 
 use super::plan::Plan;
@@ -39,8 +39,14 @@ const ROLES: [(&str, Role); 4] = [
         Ffn::Dense(mlp) => &mlp.down,
         Ffn::Experts(mixture) => &mixture.experts[0].down,
     }),
-    ("query", |layer| &layer.attention.query),
-    ("key", |layer| &layer.attention.key),
+    ("query", |layer| match &layer.mixer {
+        Mixer::Attention(attention) => &attention.query,
+        Mixer::DeltaNet(delta_net) => &delta_net.qkv,
+    }),
+    ("key", |layer| match &layer.mixer {
+        Mixer::Attention(attention) => &attention.key,
+        Mixer::DeltaNet(delta_net) => &delta_net.gate,
+    }),
 ];
 
 pub(super) fn measure(model: &Model, plan: &Plan, clock_ghz: Option<f64>) -> Vec<Value> {
@@ -162,7 +168,7 @@ impl KernelBench {
 
     /// Measures the query heads of one K/V head, with keys and values in cache.
     fn attention(&self, kernel: &dyn Kernel, model: &Model, dtype: KvDtype) -> Value {
-        let attention = model.network().layers[0].attention();
+        let attention = model.network().attentions().next().expect("a layer with attention");
         let (head_dim, heads) = (attention.head_dim, attention.heads / attention.kv_heads);
         let visible = 512.min(model.pages() * PAGE_LEN);
         let pages: Vec<u32> = (0..visible.div_ceil(PAGE_LEN) as u32).collect();

@@ -7,6 +7,7 @@
 //! the median and the spread (`stats.rs`).
 
 mod args;
+mod attention;
 mod compare;
 mod decode;
 mod kernels;
@@ -30,6 +31,7 @@ use wf_engine::{ModelSource, RunOptions};
 use wf_model::{Forward, PAGE_LEN, Phase};
 
 pub use self::args::BenchArgs;
+pub use self::attention::AttentionReport;
 use self::compare::Comparison;
 pub use self::decode::DecodeReport;
 use self::limits::Limits;
@@ -61,6 +63,11 @@ pub struct Setup<'a> {
 /// Measures the speedup of each decoding mode, and the cost of a pass over several rows.
 pub fn measure_decoding(args: &BenchArgs, setup: &Setup<'_>) -> Result<DecodeReport> {
     decode::measure(args, setup, &mut Plan::new(args))
+}
+
+/// Measures decoding by context, dense and with the attention of the options.
+pub fn measure_attention(args: &BenchArgs, setup: &Setup<'_>) -> Result<AttentionReport> {
+    attention::measure(args, setup)
 }
 
 /// Measures the machine, the network and the kernels.

@@ -128,7 +128,7 @@ impl Network {
     }
 
     /// Returns the bytes that decoding a token must read: every weight that is not skipped, the active
-    /// experts only, the head and the K/V of all positions, each once.
+    /// experts only, the head, the K/V of all positions and the state of recurrent layers, each once.
     pub(super) fn bytes_per_token(&self, case: DecodeCase) -> usize {
         let weights = self.model.weights();
         let layers = weights.size_bytes()
@@ -137,12 +137,31 @@ impl Network {
         let position = KvPool::size_bytes(self.model.network(), self.kv, 1) / PAGE_LEN;
         let skipped = if case.skips_zeros { self.skipped_bytes() } else { 0 };
         let skipped = skipped + self.idle_expert_bytes();
-        layers - skipped + self.model.head_bytes_per_pick() + position * (case.context + 1)
+        let state = Model::state_bytes(self.model.network());
+        layers - skipped + self.model.head_bytes_per_pick() + position * (case.context + 1) + state
     }
 
     /// Times the prefill of a prompt of `len` tokens.
     pub(super) fn prefill(&mut self, len: usize, repeats: Repeats) -> Timing {
         repeats.time(|| self.run_prompt(0..len))
+    }
+
+    /// Fills the first `len` positions with rows of keys and values instead of computing them.
+    pub(super) fn fill_with(&mut self, len: usize, rows: &[f32]) {
+        self.model.fill_context(&self.pages, len, rows);
+        self.filled = self.filled.max(len);
+    }
+
+    /// Returns the seconds of single steps after `context` tokens, alternating: those that read all pages,
+    /// and those that select pages.
+    pub(super) fn decode_both_ways(&mut self, context: usize, repeats: Repeats) -> [Vec<f64>; 2] {
+        let mut sequences = self.sequences(1, context, repeats.max);
+        let results = repeats.rounds(2, |way| {
+            self.model.read_all_pages(way == 0);
+            timed(|| self.step(&mut sequences))
+        });
+        let mut results = results.into_iter();
+        [(); 2].map(|()| results.next().unwrap_or_default())
     }
 
     /// Times single steps of each case, alternating with each other and with reads of memory. Returns the
@@ -194,6 +213,7 @@ impl Network {
         let tokens = &self.tokens[context..context + rows];
         let causal = Segment::causal(tokens, context, &self.pages, &want);
         let segment = Segment { scoring: sampler().scoring(), ..causal };
+        self.model.assume_states(context);
         timed(|| {
             self.model.forward(&[segment], &mut self.logits);
         })
@@ -270,6 +290,7 @@ impl Network {
             let want = if start + tokens.len() == end { &last[..] } else { &[] };
             let causal = Segment::causal(tokens, start, &self.pages, want);
             let segment = Segment { scoring: sampler.scoring(), ..causal };
+            self.model.assume_states(start);
             self.model.forward(&[segment], &mut self.logits);
         }
         self.filled = self.filled.max(end);
@@ -285,9 +306,11 @@ impl Network {
         let segment = |(i, token)| {
             let pages = if samplers.len() == 1 { &self.pages[..] } else { &self.pages[i..=i] };
             let causal = Segment::causal(from_ref(token), *position, pages, &[0]);
-            Segment { scoring: samplers[i].scoring(), draws: from_ref(&draws[i]), ..causal }
+            let draws = from_ref(&draws[i]);
+            Segment { scoring: samplers[i].scoring(), draws, state: i, ..causal }
         };
         let segments: Vec<Segment<'_>> = tokens.iter().enumerate().map(segment).collect();
+        self.model.assume_states(*position);
         self.model.forward(&segments, &mut self.logits);
         let start = Instant::now();
         for (i, (token, sampler)) in tokens.iter_mut().zip(samplers).enumerate() {

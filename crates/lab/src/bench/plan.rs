@@ -35,6 +35,8 @@ pub(super) struct Plan {
     /// Number of tokens of a turn of sampling.
     pub(super) sampled_tokens: usize,
     pub(super) min_positions: usize,
+    /// True if random weights are run at positions that their shape does not allow.
+    pub(super) beyond_context: bool,
     /// Repeats of passes of the network.
     pub(super) passes: Repeats,
     /// Repeats of single kernels.
@@ -71,6 +73,7 @@ impl Plan {
             turns: 5,
             sampled_tokens: 24,
             min_positions: 0,
+            beyond_context: false,
             passes: Repeats { max: 25, budget: Duration::from_secs(4) },
             kernels: Repeats { max: 200, budget: Duration::from_millis(250) },
             largest_matrix_only: false,
@@ -135,6 +138,13 @@ impl Plan {
             self.sequences.clone_from(sequences);
             self.sequences_on_fewer_threads = sequences.iter().copied().max().unwrap_or(0);
         }
+    }
+
+    /// Restricts the plan to decoding at `contexts`, also beyond the context of a synthetic shape.
+    pub(super) fn measure_contexts(&mut self, contexts: &[usize]) {
+        self.contexts = contexts.to_vec();
+        self.beyond_context = true;
+        (self.prompts, self.sequences) = (Vec::new(), Vec::new());
     }
 
     /// Returns the numbers of threads to measure, the last of which is `max`.

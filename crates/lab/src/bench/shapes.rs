@@ -2,8 +2,8 @@
 
 use clap::ValueEnum;
 use wf_core::{
-    Activation, ActivationCodes, Attention, Dense, Experts, Ffn, Head, Layer, Mixer, Network, Norm,
-    Rope,
+    Activation, ActivationCodes, Attention, DeltaNet, Dense, Experts, Ffn, Head, Layer, Mixer,
+    Network, Norm, Rope, ValueHeadOrder,
 };
 use wf_formats::{ModelInfo, ScaleUnit};
 
@@ -52,7 +52,16 @@ pub enum Shape {
     /// Maple 20B-A1B, with 8 of 256 experts for a token
     #[value(name = "maple-20b")]
     MapleOf20b,
+    /// Qwen3.5-9B, a hybrid of recurrent and attention layers
+    #[value(name = "qwen35-9b")]
+    Qwen35Of9b,
+    /// Bonsai 27B, the same
+    #[value(name = "qwen35-27b")]
+    Qwen35Of27b,
 }
+
+/// Period of the layers with attention in hybrids.
+const HYBRID_PERIOD: usize = 4;
 
 /// Window of Maple, and the period of its layers without one.
 const MAPLE_WINDOW: usize = 512;
@@ -82,6 +91,8 @@ impl Shape {
             Self::BonsaiOf8b   => [ 151_936, 4_096, 12_288,   36,   32,       8,     128, 65_536],
             Self::Qwen3MoeOf30b => [ 151_936, 2_048,   768,   48,   32,       4,     128, 40_960],
             Self::MapleOf20b   => [ 151_936, 2_048,    512,   24,   16,       4,     128, 131_072],
+            Self::Qwen35Of9b   => [ 248_320, 4_096, 12_288,   32,   16,       4,     256, 262_144],
+            Self::Qwen35Of27b  => [ 248_320, 5_120, 17_408,   64,   24,       4,     256, 262_144],
         }
     }
 
@@ -105,10 +116,17 @@ impl Shape {
         let dense = Dense { ffn_len, activation, sub_norm, ..Dense::default() };
         let mut layer = Layer::new(attention, dense);
         if let Some((experts, active)) = self.experts() {
-            let mixture = Experts { experts, active, renormalize: true, expert: dense };
+            let (renormalize, shared) = (true, None);
+            let mixture = Experts { experts, active, renormalize, expert: dense, shared };
             layer.ffn = Ffn::Experts(mixture);
         }
         let mut layers = vec![layer; layers];
+        if let Some(value_heads) = self.value_heads() {
+            layers
+                .iter_mut()
+                .zip(1..)
+                .for_each(|(layer, number)| of_hybrid(layer, number, value_heads));
+        }
         if self == Self::MapleOf20b {
             layers.iter_mut().zip(1..).for_each(|(layer, number)| of_maple(layer, number));
         }
@@ -137,11 +155,20 @@ impl Shape {
         }
     }
 
+    /// Returns the number of value heads of the recurrent layers of a hybrid.
+    fn value_heads(self) -> Option<usize> {
+        match self {
+            Self::Qwen35Of9b => Some(32),
+            Self::Qwen35Of27b => Some(48),
+            _ => None,
+        }
+    }
+
     /// Returns the weights that share a scale. Where groups do, tables are ternary, too.
     pub(crate) fn scale_unit(self) -> ScaleUnit {
         match self {
             Self::MapleOf20b => ScaleUnit::Row,
-            _ if self.network().activations == ActivationCodes::Int16 => ScaleUnit::Group(128),
+            _ if self.is_bonsai() || self.experts().is_some() => ScaleUnit::Group(128),
             _ => ScaleUnit::Tensor,
         }
     }
@@ -159,6 +186,7 @@ impl Shape {
     /// Returns `true` for models trained with ternary weights only, in groups of 128, tables included.
     fn is_bonsai(self) -> bool {
         matches!(self, Self::BonsaiOf2b | Self::BonsaiOf4b | Self::BonsaiOf8b)
+            || self.value_heads().is_some()
     }
 
     /// Returns `true` for models trained as BitNet, with sub-norms and a tied head.
@@ -167,9 +195,28 @@ impl Shape {
     }
 }
 
+/// Gives a layer of a hybrid its mixer, by its number from 1 on.
+fn of_hybrid(layer: &mut Layer, number: usize, value_heads: usize) {
+    let Some(attention) = layer.attention_mut() else { return };
+    attention.gated = true;
+    attention.rope = attention.rope.map(|rope| Rope { dims: Some(64), ..rope });
+    if !number.is_multiple_of(HYBRID_PERIOD) {
+        layer.mixer = Mixer::DeltaNet(DeltaNet {
+            key_heads: 16,
+            value_heads,
+            key_dim: 128,
+            value_dim: 128,
+            conv_len: 4,
+            order: ValueHeadOrder::Tiled,
+            norm: Norm::default(),
+            head_norm: Norm::default(),
+        });
+    }
+}
+
 /// Gives a layer the window, the rotation and the limits of Maple, by its number from 1 on.
 fn of_maple(layer: &mut Layer, number: usize) {
-    let Mixer::Attention(attention) = &mut layer.mixer;
+    let Some(attention) = layer.attention_mut() else { return };
     let sliding = !number.is_multiple_of(MAPLE_PERIOD);
     attention.window = sliding.then_some(MAPLE_WINDOW);
     attention.rope = sliding.then(|| Rope { dims: Some(64), ..Rope::default() });
@@ -196,6 +243,8 @@ mod tests {
             (Shape::BonsaiOf8b, 6_945),
             (Shape::Qwen3MoeOf30b, 29_896),
             (Shape::MapleOf20b, 19_579),
+            (Shape::Qwen35Of9b, 6_912),
+            (Shape::Qwen35Of27b, 24_326),
         ] {
             assert_eq!(shape.network().trits() / 1_000_000, expected, "{}", shape.name());
         }
@@ -206,10 +255,14 @@ mod tests {
         for shape in Shape::value_variants() {
             let network = shape.network();
             assert_eq!(network.check(), Ok(()), "{}", shape.name());
-            let query_len = network.layers[0].attention().query_len();
+            let query_len = network.attentions().next().unwrap().query_len();
             // Qwen3 may have more heads than fit the hidden state.
             let wide = [Shape::BonsaiOf4b, Shape::Qwen3MoeOf30b].contains(shape);
-            let expected = if wide { 4_096 } else { network.hidden_len };
+            let expected = match shape {
+                Shape::Qwen35Of27b => 6_144,
+                _ if wide => 4_096,
+                _ => network.hidden_len,
+            };
             assert_eq!(query_len, expected, "{}", shape.name());
         }
     }

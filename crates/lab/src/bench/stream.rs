@@ -8,7 +8,7 @@ use std::fs::read_to_string;
 use std::time::Instant;
 
 use wf_kernels::{Pool, ReadBuffer, ReadMode};
-use wf_model::{CpuList, pinned_pool};
+use wf_model::{CpuList, Placement};
 
 use crate::stats::Repeats;
 
@@ -38,7 +38,7 @@ impl Stream {
 
     /// Sets the number of threads, and the faster way to read on them.
     pub(super) fn set_threads(&mut self, threads: usize, repeats: Repeats) {
-        self.pool = pinned_pool(self.cpus.as_ref(), threads);
+        self.pool = Placement::new(self.cpus.as_ref(), threads).pool(threads);
         let ways = [ReadMode::Plain, ReadMode::Prefetch].map(|reading| {
             self.reading = reading;
             let mut gb_s = 0.0_f64;

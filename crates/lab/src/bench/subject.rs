@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use wf_engine::{ModelSource, compute, load_model};
 use wf_formats::{ModelInfo, ScaleUnit};
-use wf_model::{KvPool, Model, ModelOptions, PAGE_LEN, pinned_pool};
+use wf_model::{KvPool, Model, ModelOptions, PAGE_LEN, Placement};
 
 use super::Setup;
 use super::args::BenchArgs;
@@ -56,11 +56,13 @@ impl Subject {
             Self::File(source) => {
                 let file = source.open(&options.open)?;
                 options.context_len = Some(positions.min(file.info().context_len));
-                Ok(load_model(&file, &options, &mut |_| {})?)
+                let model = load_model(&file, &options, &mut |_| {})?;
+                Ok(model.with_states(plan.max_sequences()))
             }
             Self::Synthetic(shape, gates) => {
                 // Tokens can be decoded after as many as the context holds.
-                let max_positions = shape.info().context_len + plan.passes.max + 1;
+                let own = shape.info().context_len + plan.passes.max + 1;
+                let max_positions = if plan.beyond_context { usize::MAX } else { own };
                 let model_options = ModelOptions {
                     kv: options.kv,
                     pages: positions.min(max_positions).div_ceil(PAGE_LEN),
@@ -70,7 +72,8 @@ impl Subject {
                     context_len: None,
                     activations: options.activations,
                 };
-                random_model(*shape, *gates, setup, model_options)
+                let states = plan.max_sequences();
+                random_model(*shape, *gates, setup, (model_options, states))
             }
         }
     }
@@ -80,11 +83,11 @@ fn random_model(
     shape: Shape,
     gates: Gates,
     setup: &Setup<'_>,
-    model_options: ModelOptions,
+    (model_options, states): (ModelOptions, usize),
 ) -> Result<Model> {
     let network = shape.network();
     let kv_bytes = KvPool::size_bytes(&network, model_options.kv, model_options.pages);
-    let needed = needed_bytes(shape) + kv_bytes;
+    let needed = needed_bytes(shape) + kv_bytes + states * Model::state_bytes(&network);
     if let Some(free) = setup.free_bytes {
         ensure!(
             needed <= free,
@@ -96,11 +99,12 @@ fn random_model(
     }
     let options = &setup.options;
     let compute = compute(options, options.threads)?;
-    let pool = pinned_pool(options.cpus.as_ref(), options.threads);
-    let layout = compute.layout_for(network.trits());
+    let pool = Placement::new(options.cpus.as_ref(), options.threads).pool(options.threads);
+    let activations = model_options.activations.unwrap_or(network.activations);
+    let layout = compute.layout_for(network.trits(), activations)?;
     let weights = synthetic::weights(&network, (gates, shape.scale_unit()), &pool, layout);
     let info = ModelInfo { context_len: model_options.pages * PAGE_LEN, ..shape.info() };
-    Ok(Model::from_weights(network, info, weights, compute, model_options))
+    Ok(Model::from_weights(network, info, weights, compute, model_options).with_states(states))
 }
 
 /// Returns the bytes needed to make random weights: two bits per trit, a table in 16 bits, a

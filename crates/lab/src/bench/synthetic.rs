@@ -117,6 +117,16 @@ impl WeightSource for Maker<'_> {
                 let mut random = Random::new(self.tensors, 0);
                 weights.iter_mut().for_each(|weight| *weight = random.centred());
             }
+            TensorName::Layer(
+                _,
+                LayerTensor::DeltaConv | LayerTensor::DeltaBeta | LayerTensor::DeltaAlpha,
+            ) => {
+                self.tensors += 1;
+                let mut random = Random::new(self.tensors, 0);
+                weights.iter_mut().for_each(|weight| *weight = 0.1 * random.centred());
+            }
+            // States that forget slowly.
+            TensorName::Layer(_, LayerTensor::DeltaDecay) => weights.fill(-0.1),
             TensorName::OutputNorm => {
                 weights.fill(LOGIT_DEVIATION / (len as f32 * EMBEDDING_VARIANCE).sqrt());
             }

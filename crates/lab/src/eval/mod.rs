@@ -1,7 +1,14 @@
-//! Measures a model: logits, perplexity, the cost of K/V types, and tasks.
+//! Measures a model: logits, perplexity, the cost of settings, tasks, and recordings to compare later versions with.
 
+mod check;
+mod compare;
+mod compare_report;
+mod divergence;
 mod kv;
 mod logits;
+mod pair;
+mod recording;
+mod settings;
 pub mod tasks;
 
 use std::fmt;
@@ -12,8 +19,12 @@ use wf_engine::{RunOptions, TokenId, load_model, read_text};
 use wf_formats::ModelFile;
 use wf_model::{Forward, Logits, Model, PAGE_LEN, PageId, Segment, math};
 
+pub use self::check::{CheckLimits, CheckReport, check};
+pub use self::compare::{Comparison, compare};
 pub use self::kv::{KvReport, compare_kv};
 pub use self::logits::{LogitsReport, logits};
+pub use self::recording::{Recording, record};
+pub use self::settings::Settings;
 
 /// Runs `ids` from position 0 and calls `each` with every position and its logits.
 pub fn score(
@@ -21,16 +32,8 @@ pub fn score(
     ids: &[TokenId],
     mut each: impl FnMut(usize, &[f32]),
 ) -> Result<()> {
-    let (vocab_len, context_len) = (model.network().vocab_len, model.pages() * PAGE_LEN);
-    ensure!(!ids.is_empty(), "no tokens: at least one is required");
-    ensure!(
-        ids.len() <= context_len,
-        "{} tokens do not fit the context of {context_len}",
-        ids.len()
-    );
-    if let Some(id) = ids.iter().find(|&&id| id as usize >= vocab_len) {
-        anyhow::bail!("token id {id} is not in the vocabulary: must be 0 to {}", vocab_len - 1);
-    }
+    check_ids(model, ids)?;
+    let vocab_len = model.network().vocab_len;
     let pages: Vec<PageId> = (0..model.pages() as PageId).collect();
     let mut logits = Logits::new(vocab_len);
     let mut start = 0;
@@ -42,6 +45,21 @@ pub fn score(
             each(start + row, logits.row(row));
         }
         start += tokens.len();
+    }
+    Ok(())
+}
+
+/// Fails unless the model can run `ids` from position 0.
+fn check_ids(model: &Model, ids: &[TokenId]) -> Result<()> {
+    let (vocab_len, context_len) = (model.network().vocab_len, model.pages() * PAGE_LEN);
+    ensure!(!ids.is_empty(), "no tokens: at least one is required");
+    ensure!(
+        ids.len() <= context_len,
+        "{} tokens do not fit the context of {context_len}",
+        ids.len()
+    );
+    if let Some(id) = ids.iter().find(|&&id| id as usize >= vocab_len) {
+        anyhow::bail!("token id {id} is not in the vocabulary: must be 0 to {}", vocab_len - 1);
     }
     Ok(())
 }
@@ -126,6 +144,11 @@ impl Windows {
     /// Returns the number of tokens that are predicted: all but the first of each window.
     fn predicted(&self) -> usize {
         self.ids.iter().map(|ids| ids.len() - 1).sum()
+    }
+
+    /// Returns the number of tokens of the longest window.
+    fn longest(&self) -> usize {
+        self.ids.iter().map(Vec::len).max().unwrap_or(0)
     }
 
     /// Returns the mean of −ln p over all predicted tokens.

@@ -9,13 +9,17 @@ use crate::parse;
 /// A server and how to connect to it.
 #[derive(Args)]
 pub struct ServerArgs {
-    /// Address of the server: http://host:port, or unix:/path/to/socket
+    /// Address of the server: http://host:port, https://host:port, or unix:/path/to/socket
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:30000")]
     pub url: String,
 
     /// API key, if the server requires one
     #[arg(long, value_name = "KEY", hide_env_values = true)]
     pub api_key: Option<String>,
+
+    /// File with certificates in PEM, to accept servers that they have signed
+    #[arg(long, value_name = "FILE")]
+    pub ca_cert: Option<PathBuf>,
 
     /// Maximum duration of a request
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = parse_seconds)]

@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn cached_tokens_are_not_compared() {
         let mut other = response();
-        let details = PromptTokensDetails { cached_tokens: 96, cache_write_tokens: 4 };
+        let details = PromptTokensDetails { cached_tokens: 96 };
         other.usage = other.usage.map(|u| Usage { prompt_tokens_details: Some(details), ..u });
         assert_eq!(difference(&response(), &other), None);
         assert_eq!(other.cached_tokens(), 96);

@@ -73,7 +73,7 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
 
 impl ServerArgs {
     pub(crate) fn client(&self) -> Result<Client> {
-        let client = Client::new(&self.url)?;
+        let client = Client::new(&self.url)?.trusting(self.ca_cert.as_deref())?;
         let response = self.timeout();
         let client = client.with_timeouts(Timeouts { response, ..Timeouts::default() });
         match &self.api_key {

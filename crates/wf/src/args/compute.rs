@@ -1,7 +1,7 @@
 //! Flags about reading and running a model.
 
 use clap::Args as ClapArgs;
-use wf_core::{Activation, ActivationCodes};
+use wf_core::{Activation, ActivationCodes, AttentionMode};
 use wf_engine::{BlockOverrides, RunOptions};
 use wf_formats::OpenOptions;
 use wf_formats::encoding::I2sOrder;
@@ -63,7 +63,7 @@ pub(crate) struct HeadArgs {
         long,
         value_name = "MODE",
         default_value = "auto",
-        help_heading = "Compute (only --kv changes results)"
+        help_heading = "Compute (only --kv, --attention and --activations change results)"
     )]
     pub(crate) sparse: SparseMode,
 }
@@ -77,14 +77,16 @@ pub(crate) struct FullHeadArgs {
     pub(crate) head: HeadMode,
 }
 
+/// The kernels and threads to run on, which change no result.
 #[derive(ClapArgs)]
-#[command(next_help_heading = "Compute (only --kv changes results)")]
-pub(crate) struct ComputeArgs {
-    /// Number of threads [default: all cores]
+#[command(next_help_heading = "Compute (only --kv, --attention and --activations change results)")]
+pub(crate) struct MachineArgs {
+    /// Number of threads [default: all cores, or OMP_NUM_THREADS if it is less]
     #[arg(long, short, value_name = "N", value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
 
-    /// CPUs to run on, one thread each, for example 0-3,8 [default: chosen by the system]
+    /// CPUs to run on, one thread each, for example 0-3,8 [default: chosen by the
+    /// system; on machines with several NUMA nodes, threads are divided over the nodes]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 
@@ -95,13 +97,32 @@ pub(crate) struct ComputeArgs {
     /// faster one on this machine]
     #[arg(long, value_name = "NAME", value_parser = parse_layout)]
     pub(crate) layout: Option<Layout>,
+}
+
+#[derive(ClapArgs)]
+#[command(next_help_heading = "Compute (only --kv, --attention and --activations change results)")]
+pub(crate) struct ComputeArgs {
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
 
     /// Type of the K/V cache: f32, bf16, f16, fp8-e4m3, fp8-e5m2 or int8
     #[arg(long, value_name = "TYPE", default_value_t)]
     pub(crate) kv: KvDtype,
 
-    /// Codes of activations: int8, or int16, which is close to floats [default: int8 for models trained
-    /// with it, int16 for those trained with ternary weights only]
+    /// Positions that attention reads: dense, topk=K, threshold=E or dynamic=P; see --help
+    ///
+    /// dense        all of them
+    /// topk=K       K pages of 32 positions: the newest, and those whose keys could match best
+    /// threshold=E  all pages but some that together hold at most the share E of the softmax
+    ///              mass, by proof
+    /// dynamic=P    the newest pages, and for each head as many as hold the share P of the mass
+    ///              that their bounds allow
+    #[arg(long, value_name = "MODE", default_value_t, verbatim_doc_comment)]
+    pub(crate) attention: AttentionMode,
+
+    /// Codes of activations: int8 (one scale per token), int8-group (one per 128 columns), int16 (close to
+    /// floats, prompts take twice as long) or f32 (no codes: the reference, very slow) [default: int8 for
+    /// models trained with it, int16 for those trained with ternary weights only]
     #[arg(long, value_name = "CODES", value_parser = parse_activation_codes)]
     pub(crate) activations: Option<ActivationCodes>,
 
@@ -124,7 +145,8 @@ impl FileArgs {
     }
 }
 
-impl ComputeArgs {
+impl MachineArgs {
+    /// Returns options that compute all logits.
     pub(crate) fn options(&self, file: &FileArgs) -> RunOptions {
         RunOptions {
             open: file.options(),
@@ -136,17 +158,26 @@ impl ComputeArgs {
             isa: self.isa,
             threads: self.threads.unwrap_or_else(|| match &self.cpus {
                 Some(cpus) => cpus.cpus().len(),
-                None => cpu::cores(),
+                None => cpu::default_threads(),
             }),
             cpus: self.cpus.clone(),
             layout: self.layout,
-            kv: self.kv,
-            activations: self.activations,
-            context_len: self.context,
-            max_batch_tokens: self.chunk,
             head: HeadMode::Full,
             sparse: SparseMode::Off,
             ..RunOptions::default()
+        }
+    }
+}
+
+impl ComputeArgs {
+    pub(crate) fn options(&self, file: &FileArgs) -> RunOptions {
+        RunOptions {
+            kv: self.kv,
+            attention: self.attention,
+            activations: self.activations,
+            context_len: self.context,
+            max_batch_tokens: self.chunk,
+            ..self.machine.options(file)
         }
     }
 }
@@ -177,8 +208,9 @@ fn parse_activation(name: &str) -> Result<Activation, String> {
 }
 
 fn parse_activation_codes(name: &str) -> Result<ActivationCodes, String> {
-    let known = ActivationCodes::ALL.map(ActivationCodes::key).join(" or ");
-    ActivationCodes::from_key(name).ok_or_else(|| format!("must be {known}"))
+    let [others @ .., last] = ActivationCodes::ALL.map(ActivationCodes::key);
+    ActivationCodes::from_key(name)
+        .ok_or_else(|| format!("must be {} or {last}", others.join(", ")))
 }
 
 fn parse_full_head(name: &str) -> Result<HeadMode, String> {

@@ -3,24 +3,32 @@
 mod compute;
 mod constraint;
 mod decoding;
+mod disk_cache;
 mod numbers;
 mod positional;
+mod remote;
 mod sampling;
+mod thinking;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use wf_lab::{load, validate};
 
-pub(crate) use self::compute::{ComputeArgs, EngineArgs, FileArgs, FullHeadArgs};
+pub(crate) use self::compute::{ComputeArgs, EngineArgs, FileArgs, FullHeadArgs, MachineArgs};
 pub(crate) use self::constraint::ConstraintArgs;
 pub(crate) use self::decoding::DecodingArgs;
-pub(crate) use self::numbers::{parse_count, parse_seconds, parse_threads, parse_whole};
+pub(crate) use self::disk_cache::DiskCacheArgs;
+pub(crate) use self::numbers::{
+    parse_count, parse_seconds, parse_size, parse_threads, parse_whole,
+};
 pub(crate) use self::positional::{HELP, ModelAndInput};
+pub(crate) use self::remote::RemoteArgs;
 pub(crate) use self::sampling::SamplingArgs;
+pub(crate) use self::thinking::ThinkingArg;
 use crate::{
-    bench, cache, chat, convert, doctor, embed, eval, inspect, man, models, run, serve, tokenize,
-    verify,
+    batch, bench, cache, chat, convert, doctor, embed, eval, health, inspect, man, models, run,
+    serve, tokenize, verify,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -72,9 +80,11 @@ pub(crate) enum Command {
     Verify(verify::VerifyArgs),
     /// List published models and their short names
     Models(models::ModelsArgs),
-    /// List or remove cached conversions of models from the Hugging Face Hub
+    /// List or remove cached conversions of models
     #[command(subcommand)]
     Cache(cache::CacheCommand),
+    /// Run a file of requests in OpenAI's batch format
+    Batch(Box<batch::BatchArgs>),
     /// Compute embeddings of texts
     Embed(embed::EmbedArgs),
     /// Print the tokens of a text
@@ -88,6 +98,8 @@ pub(crate) enum Command {
     Load(load::LoadArgs),
     /// Check a running server: cache, limits, concurrency, cancellation
     Validate(validate::ValidateArgs),
+    /// Ask whether a running server is healthy
+    Health(health::HealthArgs),
     /// Check that this machine computes correctly
     Doctor(doctor::DoctorArgs),
     /// Print a completion script for a shell

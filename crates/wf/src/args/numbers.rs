@@ -35,9 +35,35 @@ pub(crate) fn parse_number(text: &str) -> Result<f32, String> {
     text.parse().map_err(|_| "must be a number, for example 0.7".to_owned())
 }
 
+/// Parses a size in bytes, with a suffix K, M or G for powers of 1024.
+pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
+    let invalid = || "must be a size, such as 512M or 2G".to_owned();
+    let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
+    let (number, shift) = match text.char_indices().next_back() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number: f64 = number.trim().parse().map_err(|_| invalid())?;
+    let bytes = number * f64::from(1 << shift);
+    if bytes >= 1.0 && bytes <= isize::MAX as f64 { Ok(bytes as usize) } else { Err(invalid()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_have_suffixes() {
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("4K"), Ok(4096));
+        assert_eq!(parse_size("1.5 MiB"), Ok(3 << 19));
+        assert_eq!(parse_size("2GB"), Ok(2 << 30));
+        for wrong in ["", "G", "-1", "1T", "nan", "1e30G", "0"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn time_limits_are_between_a_second_and_a_year() {

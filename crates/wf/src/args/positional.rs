@@ -25,7 +25,7 @@ pub(crate) struct ModelAndInput {
     positional: Vec<OsString>,
 
     /// Model
-    #[arg(long = "model", value_name = "MODEL", hide = true)]
+    #[arg(long = "model", short = 'm', alias = "model-path", value_name = "MODEL", hide = true)]
     model: Option<PathBuf>,
 }
 
@@ -67,6 +67,8 @@ mod tests {
         assert_eq!(parse(&["wf", "run", "m.gguf", "hello"]), both);
         assert_eq!(parse(&["wf", "run", "m.gguf", "--raw", "hello"]), both);
         assert_eq!(parse(&["wf", "run", "-n", "3", "m.gguf", "--top-k", "5", "hello"]), both);
-        assert_eq!(parse(&["wf", "run", "hello", "--model", "m.gguf"]), both);
+        for flag in ["--model", "--model-path", "-m"] {
+            assert_eq!(parse(&["wf", "run", flag, "m.gguf", "hello"]), both, "{flag}");
+        }
     }
 }

@@ -7,11 +7,11 @@ use wf_core::{SamplingOverrides, SamplingParams};
 use wf_engine::{GenerationRequest, PromptInput, TokenId};
 
 use super::numbers::{parse_count, parse_whole};
+use super::thinking::ThinkingArg;
 use crate::output::UsageError;
 
 /// Sampling parameters and limits. They serialize with their API names.
 #[derive(ClapArgs, Clone, Debug, Serialize)]
-#[command(next_help_heading = "Sampling (greedy unless a temperature is set)")]
 pub(crate) struct SamplingArgs {
     /// Maximum number of tokens to generate
     #[arg(long, short = 'n', value_name = "N", default_value = "256", value_parser = parse_count)]
@@ -40,6 +40,11 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) stop: Vec<String>,
 
+    /// Thinking of a model that thinks: on, off, or the maximum number of tokens [default: as the model does]
+    #[arg(long, value_name = "MODE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) thinking: Option<ThinkingArg>,
+
     /// Continue after the model's EOS token
     #[arg(long)]
     pub(crate) ignore_eos: bool,
@@ -67,6 +72,8 @@ impl SamplingArgs {
             min_tokens: self.min_tokens,
             stop: self.stop.clone(),
             ignore_eos: self.ignore_eos,
+            enable_thinking: self.thinking.map(ThinkingArg::is_on),
+            max_thinking_tokens: self.thinking.and_then(ThinkingArg::max_tokens),
             ..GenerationRequest::new(input)
         }
     }

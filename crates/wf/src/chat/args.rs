@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use crate::args::{DecodingArgs, EngineArgs, SamplingArgs};
+use crate::args::{DecodingArgs, DiskCacheArgs, EngineArgs, RemoteArgs, SamplingArgs};
 
 #[derive(ClapArgs)]
 #[command(
@@ -24,16 +24,21 @@ Examples:
   printf 'hello\\n' | wf chat                    in a script"
 )]
 pub(crate) struct ChatArgs {
-    /// Model [default: the built-in demo]; with --url, its name on the server [default: the first]
-    #[arg(env = "WF_MODEL")]
+    /// Model [default: WF_MODEL, or the built-in demo]; with --url, its name on the server [default: the
+    /// first]
     pub(crate) model: Option<PathBuf>,
+
+    /// Model
+    #[arg(long = "model", short = 'm', alias = "model-path", value_name = "MODEL", hide = true)]
+    pub(crate) model_flag: Option<PathBuf>,
 
     /// System message
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
 
-    /// Continue a conversation written by /save
-    #[arg(long, value_name = "FILE")]
+    /// Continue a conversation written by /save; with --cache-dir, the model does not read again what it has
+    /// read before
+    #[arg(long, visible_alias = "resume", value_name = "FILE")]
     pub(crate) load: Option<PathBuf>,
 
     /// File for the input history [default: wrinklefree/chat-history in XDG_STATE_HOME or
@@ -45,35 +50,32 @@ pub(crate) struct ChatArgs {
     #[arg(long)]
     pub(crate) no_history: bool,
 
+    /// MCP server whose tools the model may call: a command with its arguments, which speaks MCP over its
+    /// standard input and output; can be repeated
+    // No variable: that of `wf serve` has URLs.
+    #[arg(long = "mcp-server", value_name = "COMMAND")]
+    pub(crate) mcp_command: Vec<String>,
+
+    /// Call tools without asking
+    #[arg(long)]
+    pub(crate) mcp_allow: bool,
+
     #[command(flatten)]
     pub(crate) server: RemoteArgs,
-    #[command(flatten)]
+    #[command(
+        flatten,
+        next_help_heading = "Sampling [default: what the model recommends; with --url, the server's]"
+    )]
     pub(crate) sampling: SamplingArgs,
     #[command(flatten)]
     pub(crate) decoding: DecodingArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) disk_cache: DiskCacheArgs,
 
     /// Ids of the arguments set by flags or variables. Only these are sent to a server, whose own
     /// defaults apply to the others.
     #[arg(skip)]
     pub(crate) given: Vec<String>,
-}
-
-#[derive(ClapArgs)]
-#[command(next_help_heading = "Server")]
-pub(crate) struct RemoteArgs {
-    /// Chat with the server at http://host:port or unix:/path/to/socket; its defaults apply to options
-    /// that are not set
-    #[arg(long, value_name = "URL")]
-    pub(crate) url: Option<String>,
-
-    /// API key, if the server requires one [default: OPENAI_API_KEY]. Other users of this machine can
-    /// see flags: prefer the variable or --api-key-file
-    #[arg(long, value_name = "KEY", hide_env_values = true)]
-    pub(crate) api_key: Option<String>,
-
-    /// File with the API key on its first line
-    #[arg(long, value_name = "FILE")]
-    pub(crate) api_key_file: Option<PathBuf>,
 }

@@ -1,12 +1,14 @@
 //! The source of responses: a local model, or a server.
 
 use anyhow::Result;
+use wf_core::SamplingOverrides;
 
 use super::conversation::Message;
 use super::local::{Local, LocalResponse};
 use super::remote::{Remote, RemoteResponse};
 use super::response::{About, Chunk, Counts};
 use super::settings::Settings;
+use super::tools::Tools;
 
 pub(crate) enum Backend {
     Local(Box<Local>),
@@ -19,6 +21,14 @@ impl Backend {
         matches!(self, Self::Remote(_))
     }
 
+    /// Returns the sampling parameters that a local model recommends. A server applies those of its own.
+    pub(crate) fn recommended_sampling(&self) -> SamplingOverrides {
+        match self {
+            Self::Local(local) => local.recommended_sampling(),
+            Self::Remote(_) => SamplingOverrides::default(),
+        }
+    }
+
     pub(crate) fn about(&self) -> &About {
         match self {
             Self::Local(local) => &local.about,
@@ -26,15 +36,27 @@ impl Backend {
         }
     }
 
+    /// Ends a local model, once the pages that are to be kept are on disk.
+    pub(crate) fn close(self) {
+        if let Self::Local(local) = self {
+            local.close();
+        }
+    }
+
     pub(crate) async fn respond(
         &self,
         messages: &[Message],
         settings: &Settings,
+        tools: &Tools,
     ) -> Result<Response> {
         Ok(match self {
-            Self::Local(local) => Response::Local(local.respond(messages, settings.sampling())?),
+            Self::Local(local) => {
+                let response = local.respond(messages, settings.sampling(), tools)?;
+                Response::Local(Box::new(response))
+            }
             Self::Remote(remote) => {
-                Response::Remote(remote.respond(messages, &settings.chosen()).await?)
+                let response = remote.respond(messages, &settings.chosen(), tools).await?;
+                Response::Remote(Box::new(response))
             }
         })
     }
@@ -42,8 +64,8 @@ impl Backend {
 
 /// A response being generated. Dropping it cancels it.
 pub(crate) enum Response {
-    Local(LocalResponse),
-    Remote(RemoteResponse),
+    Local(Box<LocalResponse>),
+    Remote(Box<RemoteResponse>),
 }
 
 impl Response {

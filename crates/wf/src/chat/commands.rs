@@ -23,10 +23,11 @@ pub(crate) enum Command {
 }
 
 /// Names, arguments and descriptions of all commands.
-const ALL: [(&str, &str, &str); 10] = [
+const ALL: [(&str, &str, &str); 11] = [
     ("help", "", "show this list"),
     ("system", "[TEXT]", "show or change the system message; /system off removes it"),
     ("set", "[NAME VALUE]", "show the settings, or change one; /set NAME default resets it"),
+    ("think", "MODE", "turn thinking on or off, or limit its tokens; /think default resets it"),
     ("save", "[FILE]", "save the conversation and the settings to a JSON file"),
     ("load", "FILE", "continue a saved conversation"),
     ("regen", "", "generate another response to the last message"),
@@ -71,6 +72,7 @@ impl Command {
                 ));
             }
             "set" => return Self::set(argument),
+            "think" => return Self::set(&format!("thinking {argument}")),
             "save" => return Ok(Self::Save(text.map(PathBuf::from))),
             "load" => {
                 let file = text.context("/load requires a file name")?;
@@ -126,6 +128,8 @@ mod tests {
         assert_eq!(parse("/set top-k=5"), set(Some("5")));
         assert_eq!(parse("/set top-k default"), set(None));
         assert_eq!(parse("/set"), Some(Command::Set(None)));
+        let thinking = Command::Set(Some(("thinking".into(), Some("off".into()))));
+        assert_eq!(parse("/think off"), Some(thinking));
         for (name, arguments, _) in ALL {
             let line = if arguments.starts_with('[') || arguments.is_empty() { "" } else { " x" };
             assert!(Command::parse(&format!("/{name}{line}")).unwrap().is_ok(), "{name}");
@@ -141,6 +145,7 @@ mod tests {
             ("/undo 2", "takes no argument"),
             ("/load", "requires a file name"),
             ("/set temperature", "requires a value"),
+            ("/think", "requires a value"),
         ] {
             let message = Command::parse(line).unwrap().unwrap_err().to_string();
             assert!(message.contains(words), "{line}: {message}");

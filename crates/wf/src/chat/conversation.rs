@@ -1,29 +1,35 @@
 //! The conversation, and the file it can be saved to.
 
-use std::fs::{self, File};
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::input;
+use super::tools::ToolCall;
+use crate::{input, output};
 
 /// A message in the format of the OpenAI API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Message {
     pub(crate) role: String,
     pub(crate) content: String,
+    /// Tool calls of a response.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tool_calls: Vec<Value>,
+    /// Call that this is the result of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tool_call_id: Option<String>,
 }
 
 impl Message {
     fn new(role: &str, content: &str) -> Self {
-        Self { role: role.to_owned(), content: content.to_owned() }
+        let (role, content) = (role.to_owned(), content.to_owned());
+        Self { role, content, tool_calls: Vec::new(), tool_call_id: None }
     }
 }
 
-/// The messages so far: user and assistant alternate.
+/// The messages so far: user and assistant alternate, with tool calls and their results before a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conversation {
     pub(crate) system: Option<String>,
@@ -33,7 +39,7 @@ pub(crate) struct Conversation {
 impl Conversation {
     /// Returns the number of user messages.
     pub(crate) fn turns(&self) -> usize {
-        self.turns.len().div_ceil(2)
+        self.turns.iter().filter(|message| message.role == "user").count()
     }
 
     /// Starts a turn with a user message.
@@ -46,9 +52,21 @@ impl Conversation {
         self.turns.push(Message::new("assistant", response));
     }
 
-    /// Removes the last response, if it is the last message.
+    /// Adds the part of a response that calls tools.
+    pub(crate) fn push_calls(&mut self, text: &str, calls: &[ToolCall]) {
+        let tool_calls = calls.iter().map(ToolCall::to_json).collect();
+        self.turns.push(Message { tool_calls, ..Message::new("assistant", text) });
+    }
+
+    /// Adds the result of a tool call.
+    pub(crate) fn push_result(&mut self, call: &ToolCall, result: &str) {
+        let tool_call_id = Some(call.id.clone());
+        self.turns.push(Message { tool_call_id, ..Message::new("tool", result) });
+    }
+
+    /// Removes the last response with its tool calls, if there is one after the last message of the user.
     pub(crate) fn remove_response(&mut self) {
-        self.turns.pop_if(|message| message.role == "assistant");
+        while self.turns.pop_if(|message| message.role != "user").is_some() {}
     }
 
     /// Removes the last turn. Returns its message, if there is one.
@@ -72,11 +90,15 @@ impl Conversation {
     fn from_messages(messages: &[Message]) -> Result<Self> {
         let mut conversation = Self::default();
         for (number, message) in messages.iter().enumerate() {
-            let is_open = conversation.turns.last().is_some_and(|last| last.role == "user");
+            let last = conversation.turns.last();
+            let calls_tools = last.is_some_and(|last| !last.tool_calls.is_empty());
+            let is_result = last.is_some_and(|last| last.role == "tool");
+            let is_open = last.is_some_and(|last| last.role == "user") || calls_tools || is_result;
             match message.role.as_str() {
                 "system" if number == 0 => conversation.system = Some(message.content.clone()),
                 "user" if !is_open => conversation.turns.push(message.clone()),
-                "assistant" if is_open => conversation.turns.push(message.clone()),
+                "assistant" if is_open && !calls_tools => conversation.turns.push(message.clone()),
+                "tool" if calls_tools || is_result => conversation.turns.push(message.clone()),
                 role => bail!(
                     "message {number} has role {role:?}: must be system (message 0 only), then user and \
                      assistant alternating"
@@ -130,31 +152,19 @@ impl Saved {
 
     /// Writes the file atomically. Replaces an existing file only if it is a saved conversation.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
-        let name = path.file_name().context("a file name is required")?;
         if path.exists() {
             Self::read(path).with_context(|| {
                 format!("{} exists and is not replaced: choose another name", path.display())
             })?;
         }
-        let mut part = name.to_owned();
-        part.push(format!(".{}.part", std::process::id()));
-        let part = path.with_file_name(part);
-        let text = serde_json::to_string_pretty(self)? + "\n";
-        let write = |mut file: File| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&part, path)
-        };
-        let written = File::create_new(&part).and_then(|file| {
-            // An error above matters more than a leftover file.
-            write(file).inspect_err(|_| drop(fs::remove_file(&part)))
-        });
-        written.with_context(|| format!("writing {}", path.display()))
+        output::write_atomically(path, &(serde_json::to_string_pretty(self)? + "\n"))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn conversation() -> Conversation {
@@ -177,6 +187,21 @@ mod tests {
         assert_eq!(changed.undo(), None);
         changed.remove_response();
         assert_eq!(changed.messages(), [Message::new("system", "Be kind.")]);
+    }
+
+    #[test]
+    fn tool_calls_belong_to_their_turn() {
+        let call = ToolCall { id: "1".into(), name: "add".into(), arguments: "{}".into() };
+        let mut changed = conversation();
+        changed.push_calls("Let me see.", std::slice::from_ref(&call));
+        changed.push_result(&call, "5");
+        changed.set_response("It is 5.");
+        let messages = changed.messages();
+        assert_eq!(Conversation::from_messages(&messages).unwrap(), changed);
+        assert_eq!((changed.turns(), messages.len()), (2, 7));
+        assert_eq!(messages[5].tool_call_id.as_deref(), Some("1"));
+        changed.remove_response();
+        assert_eq!(changed, conversation());
     }
 
     #[test]

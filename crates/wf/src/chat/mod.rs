@@ -1,7 +1,7 @@
 //! `wf chat`: a chat in the terminal, with a local model or a server.
 //!
 //! `input` reads a line, `commands` parses commands, `backend` generates a response and `screen` shows
-//! it. `conversation` has the messages, `settings` the sampling parameters.
+//! it. `conversation` has the messages, `settings` the sampling parameters, `tools` the tools of MCP servers.
 
 pub(crate) mod args;
 mod backend;
@@ -9,26 +9,29 @@ mod commands;
 mod conversation;
 mod input;
 mod local;
+mod mcp;
 mod remote;
 mod response;
 mod screen;
 mod session;
 mod settings;
+mod tools;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use tokio::runtime::{Builder, Runtime};
 
-use args::{ChatArgs, RemoteArgs};
+use args::ChatArgs;
 use backend::Backend;
 use input::{Input, LineEditor};
 use local::Local;
 use remote::Remote;
 use screen::Screen;
 use session::Session;
+use tools::Tools;
 
-use crate::env::{self, variable};
+use crate::env::variable;
 
 pub(crate) fn chat(args: &ChatArgs) -> Result<()> {
     let runtime =
@@ -40,37 +43,30 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<()> {
         true => Input::Interactive(Box::new(LineEditor::new(history(args), screen.has_colours())?)),
         false => Input::Script,
     };
-    let mut session = Session::new(args, backend, screen);
+    let tools = runtime.block_on(Tools::start(args, screen.is_interactive()))?;
+    let mut session = Session::new(args, backend, screen, tools);
     if let Some(path) = &args.load {
         session.start_with(path)?;
     }
-    session.run(input, &runtime)
+    let ended = session.run(input, &runtime);
+    session.close();
+    ended
 }
 
 fn backend(args: &ChatArgs, runtime: &Runtime) -> Result<Backend> {
     let Some(url) = &args.server.url else {
         return Ok(Backend::Local(Box::new(Local::open(args)?)));
     };
-    let key = key(&args.server)?;
     ensure!(
         args.decoding.is_default(),
         "--decode and other decoding options cannot be used with --url: set them on the server"
     );
-    let remote = Remote::open(url, args.model.as_deref(), key.as_deref());
+    ensure!(
+        args.disk_cache.cache_dir.is_none(),
+        "--cache-dir cannot be used with --url: set it on the server"
+    );
+    let remote = Remote::open(url, args.server.client(url)?, args.model.as_deref());
     Ok(Backend::Remote(Box::new(runtime.block_on(remote)?)))
-}
-
-/// Returns the API key: that of the flag or its variable, of the file, or of OPENAI_API_KEY.
-fn key(args: &RemoteArgs) -> Result<Option<String>> {
-    if args.api_key.is_some() {
-        return Ok(args.api_key.clone());
-    }
-    if let Some(path) = &args.api_key_file {
-        let key = crate::input::read_keys(path)?.into_iter().next();
-        let no_key = || format!("--api-key-file: {} has no key", path.display());
-        return key.with_context(no_key).map(Some);
-    }
-    env::text("OPENAI_API_KEY")
 }
 
 /// Returns the file of the input history, unless there is none.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::tools::ToolCall;
 use crate::output::rate;
 
 /// A description of a model.
@@ -15,7 +16,11 @@ pub(crate) struct About {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Chunk {
+    /// Thinking before the text.
+    Reasoning(String),
     Text(String),
+    /// A tool call, once it is complete.
+    Call(ToolCall),
     /// The end, with the `finish_reason` of the API.
     Done(String),
 }

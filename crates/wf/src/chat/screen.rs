@@ -12,12 +12,15 @@ pub(crate) struct Screen {
     colours: bool,
     /// True if the response so far ends with a line break.
     ended_line: bool,
+    /// True after thinking, before the text.
+    is_thinking: bool,
 }
 
 impl Screen {
     pub(crate) fn new(no_colour: bool) -> Self {
         let is_interactive = io::stdin().is_terminal() && io::stdout().is_terminal();
-        Self { is_interactive, colours: is_interactive && !no_colour, ended_line: true }
+        let colours = is_interactive && !no_colour;
+        Self { is_interactive, colours, ended_line: true, is_thinking: false }
     }
 
     pub(crate) fn is_interactive(&self) -> bool {
@@ -28,13 +31,33 @@ impl Screen {
         self.colours
     }
 
+    /// Prints thinking, in an interactive chat only.
+    pub(crate) fn reasoning(&mut self, text: &str) -> Result<()> {
+        if !self.is_interactive {
+            return Ok(());
+        }
+        let text = output::sanitize(text);
+        self.is_thinking = true;
+        match self.colours {
+            true => output::bytes(format!("\x1b[2m{text}\x1b[0m").as_bytes()),
+            false => output::bytes(text.as_bytes()),
+        }
+    }
+
     pub(crate) fn response(&mut self, text: &str) -> Result<()> {
+        self.end_reasoning()?;
         output::stream(text)?;
         self.ended_line = text.chars().next_back().map_or(self.ended_line, |c| c == '\n');
         Ok(())
     }
 
+    /// Separates the text from the thinking before it.
+    fn end_reasoning(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.is_thinking) { output::stream("\n\n") } else { Ok(()) }
+    }
+
     pub(crate) fn end_response(&mut self) -> Result<()> {
+        self.end_reasoning()?;
         if !self.ended_line {
             output::stream("\n")?;
             self.ended_line = true;
@@ -49,6 +72,14 @@ impl Screen {
     /// Prints a note, in an interactive chat only.
     pub(crate) fn note(&self, text: &str) -> Result<()> {
         if self.is_interactive { self.line("\x1b[2m", text) } else { Ok(()) }
+    }
+
+    /// Asks a question in an interactive chat and returns the answer.
+    pub(crate) fn ask(&self, question: &str) -> Result<String> {
+        output::stream(&output::sanitize(question))?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(answer)
     }
 
     /// Prints an error in an interactive chat.

@@ -17,13 +17,19 @@ use super::input::{Input, Line};
 use super::response::{About, Chunk, Counts};
 use super::screen::Screen;
 use super::settings::Settings;
+use super::tools::{ToolCall, Tools};
+use crate::args::SamplingArgs;
 use crate::output;
+
+/// Rounds of tool calls of one response: a small model may not find an end by itself.
+const MAX_ROUNDS: usize = 10;
 
 pub(crate) struct Session {
     backend: Backend,
     screen: Screen,
     conversation: Conversation,
     settings: Settings,
+    tools: Tools,
     /// Counts of the last response.
     last: Option<Counts>,
     total_tokens: usize,
@@ -32,24 +38,36 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(args: &ChatArgs, backend: Backend, screen: Screen) -> Self {
+    pub(crate) fn new(args: &ChatArgs, backend: Backend, screen: Screen, tools: Tools) -> Self {
+        let params = args.sampling.params.clone().or(&backend.recommended_sampling());
+        let sampling = SamplingArgs { params, ..args.sampling.clone() };
         let mut conversation = Conversation::default();
         conversation.system.clone_from(&args.system);
         Self {
             backend,
             screen,
             conversation,
-            settings: Settings::new(&args.sampling, &args.given),
+            settings: Settings::new(&sampling, &args.given),
+            tools,
             last: None,
             total_tokens: 0,
             file: None,
         }
     }
 
+    /// Ends the model, once the pages that are to be kept are on disk.
+    pub(crate) fn close(self) {
+        self.backend.close();
+    }
+
     /// Processes the input to its end.
     pub(crate) fn run(&mut self, mut input: Input, runtime: &Runtime) -> Result<()> {
         let About { name, details, .. } = self.backend.about();
         self.screen.note(&format!("{name} · {details} · /help lists commands, Ctrl-D quits"))?;
+        let tools = self.tools.names();
+        if !tools.is_empty() {
+            self.screen.note(&format!("tools: {}", tools.join(", ")))?;
+        }
         let mut was_interrupted = false;
         loop {
             let line = match input.next()? {
@@ -115,15 +133,36 @@ impl Session {
         Ok(Continue(()))
     }
 
-    /// Generates a response to the last message. A stopped response is kept as far as it came.
+    /// Generates a response to the last message, with the tool calls that it needs. A stopped response is kept as far
+    /// as it came.
     async fn respond(&mut self) -> Result<()> {
-        let mut text = String::new();
-        let finish_reason = self.generate(&mut text).await;
+        let (mut text, mut calls) = (String::new(), Vec::new());
+        let mut finish_reason = self.generate(&mut text, &mut calls).await;
+        for _ in 0..MAX_ROUNDS {
+            if calls.is_empty() || !matches!(finish_reason, Ok(Some(_))) {
+                break;
+            }
+            self.screen.end_response()?;
+            self.conversation.push_calls(&text, &calls);
+            text.clear();
+            match self.call_tools(std::mem::take(&mut calls)).await? {
+                Break(()) => finish_reason = Ok(None),
+                Continue(()) => finish_reason = self.generate(&mut text, &mut calls).await,
+            }
+        }
+        if !calls.is_empty() && matches!(finish_reason, Ok(Some(_))) {
+            self.screen.note(&format!("stopped after {MAX_ROUNDS} rounds of tool calls"))?;
+        }
+        self.end_turn(&text, finish_reason)
+    }
+
+    /// Keeps a response, or removes a turn without one, and says why it ended.
+    fn end_turn(&mut self, text: &str, finish_reason: Result<Option<String>>) -> Result<()> {
         if text.is_empty() && !matches!(finish_reason, Ok(Some(_))) {
             // Messages must alternate, so one without a response is removed.
             self.conversation.undo();
         } else {
-            self.conversation.set_response(&text);
+            self.conversation.set_response(text);
         }
         self.screen.end_response()?;
         match finish_reason?.as_deref() {
@@ -133,11 +172,48 @@ impl Session {
         }
     }
 
-    /// Appends the response to `text`. Returns the finish reason, or `None` if it was stopped.
-    async fn generate(&mut self, text: &mut String) -> Result<Option<String>> {
+    /// Calls tools, each after the user has allowed it. Ends early if the user stops it.
+    async fn call_tools(&mut self, calls: Vec<ToolCall>) -> Result<ControlFlow<()>> {
+        let mut interrupt = pin!(interrupt(self.screen.is_interactive()));
+        for call in &calls {
+            let ToolCall { name, arguments, .. } = call;
+            self.screen.note(&format!("{name} {arguments}"))?;
+            let result = if self.is_allowed(name)? {
+                let called = unless(interrupt.as_mut(), self.tools.call(call)).await;
+                let Some(result) = called else { return Ok(Break(())) };
+                result
+            } else {
+                "the user did not allow this call".to_owned()
+            };
+            self.screen.note(&format!("= {result}"))?;
+            self.conversation.push_result(call, &result);
+        }
+        Ok(Continue(()))
+    }
+
+    fn is_allowed(&mut self, name: &str) -> Result<bool> {
+        if self.tools.is_allowed(name) {
+            return Ok(true);
+        }
+        let answer = self.screen.ask(&format!("call {name}? yes, always or no [no]: "))?;
+        match answer.trim().to_ascii_lowercase().as_str() {
+            "a" | "always" => {
+                self.tools.allow(name);
+                Ok(true)
+            }
+            answer => Ok(matches!(answer, "y" | "yes")),
+        }
+    }
+
+    /// Appends the response to `text` and `calls`. Returns the finish reason, or `None` if it was stopped.
+    async fn generate(
+        &mut self,
+        text: &mut String,
+        calls: &mut Vec<ToolCall>,
+    ) -> Result<Option<String>> {
         let mut interrupt = pin!(interrupt(self.screen.is_interactive()));
         let messages = self.conversation.messages();
-        let started = self.backend.respond(&messages, &self.settings);
+        let started = self.backend.respond(&messages, &self.settings, &self.tools);
         let Some(response) = unless(interrupt.as_mut(), started).await else { return Ok(None) };
         let mut response = response?;
         let finish_reason = loop {
@@ -145,6 +221,8 @@ impl Session {
                 None => break Ok(None),
                 Some(Err(error)) => break Err(error),
                 Some(Ok(Chunk::Done(reason))) => break Ok(Some(reason)),
+                Some(Ok(Chunk::Call(call))) => calls.push(call),
+                Some(Ok(Chunk::Reasoning(chunk))) => self.screen.reasoning(&chunk)?,
                 Some(Ok(Chunk::Text(chunk))) => {
                     self.screen.response(&chunk)?;
                     text.push_str(&chunk);

@@ -69,7 +69,7 @@ pub(crate) struct ConvertArgs {
     #[arg(long)]
     pub(crate) force: bool,
 
-    /// Number of threads [default: all cores]
+    /// Number of threads [default: all cores, or OMP_NUM_THREADS if it is less]
     #[arg(long, short, value_name = "N", value_parser = crate::args::parse_threads)]
     pub(crate) threads: Option<usize>,
 

@@ -21,7 +21,7 @@ pub(super) fn target(args: &ConvertArgs, source: &ModelFile) -> Result<Target> {
         rounding: Rounding::Allow,
         name: None,
         if_exists: if args.force { IfExists::Replace } else { IfExists::Fail },
-        threads: args.threads.unwrap_or_else(cpu::cores),
+        threads: args.threads.unwrap_or_else(cpu::default_threads),
     })
 }
 
@@ -88,7 +88,10 @@ fn head(args: &ConvertArgs, source: &ModelFile, container: Container) -> Result<
     if args.pack_lm_head {
         if !container.supports_head(FloatEncoding::Q6_K.into()) {
             bail!(
-                "--pack-lm-head requires GGUF or .wf: other formats only support f32, f16 and bf16"
+                "--pack-lm-head requires GGUF or .wf: other formats only support f32, f16 and bf16, and an \
+                 output head of trits, which other converters write to .bin, ruins the responses of a model \
+                 that was not trained with one. Convert to a .gguf or .wf, or run the .bin as it is: \
+                 --head scan4, the default, reads a quarter of a 16-bit head for each token"
             );
         }
         let fits = embedding.is_some_and(|t| FloatEncoding::Q6_K.row_size(t.cols).is_ok());

@@ -1,11 +1,16 @@
 //! `wf serve`: serves an OpenAI-compatible API.
 
+mod activation;
 pub(crate) mod args;
 pub(crate) mod config;
 mod keys;
+pub(crate) mod model;
+mod models;
+mod names;
 #[cfg(all(test, feature = "otlp"))]
 #[expect(dead_code, reason = "compiled for its test only")]
 mod no_otlp;
+mod notify;
 #[cfg_attr(not(feature = "otlp"), path = "no_otlp.rs")]
 mod otlp;
 mod panics;
@@ -13,7 +18,7 @@ mod signals;
 
 use std::io::IsTerminal;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -22,30 +27,34 @@ use tokio::task::spawn_blocking;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
-use wf_core::{SamplingOverrides, SamplingParams};
-use wf_engine::{KvCapacity, OpenedModel, RunOptions};
-use wf_formats::GenerationDefaults;
-use wf_server::{
-    App, Hosts, Keys, Limits, Listener, ServedModel, ServerOptions, Tls, default_sampling,
-};
+use wf_engine::DiskCacheOptions;
+use wf_server::{App, Hosts, Keys, Limits, Listener, SaltKey, ServerOptions, Tls};
 
-use crate::output::UsageError;
-use crate::serve::args::{DefaultsArgs, ListenArgs, LogArgs, LogFormat, ServeArgs};
+use crate::output::{self, UsageError};
+use crate::serve::activation::Inherited;
+use crate::serve::args::{ListenArgs, LogArgs, LogFormat, ServeArgs};
 use crate::serve::keys::KeySource;
+use crate::serve::models::Loaded;
+use crate::serve::notify::Notifier;
 use crate::serve::otlp::Traces;
-use crate::{demo, memory, open, output};
 
 /// Number of threads for connections. The engine has its own.
 const IO_THREADS: usize = 2;
 /// Maximum number of threads for templates and tokenizing.
 const TEXT_THREADS: usize = 4;
 
-pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
+pub(crate) fn serve(args: ServeArgs) -> Result<()> {
+    let args = &Arc::new(args);
     wf_kernels::limit_malloc_arenas();
-    let is_public = args.listen.socket.is_none() && !args.listen.host.is_loopback();
+    let inherited = Inherited::take()?;
+    let is_public = match &inherited {
+        Some(socket) => socket.is_public(),
+        None => args.listen.socket.is_none() && !args.listen.host.is_loopback(),
+    };
     let source = KeySource::new(&args.access, is_public && !args.access.no_key);
     let keys = source.read()?;
-    let tls = tls(&args.listen)?;
+    let (tls, files) = (tls(&args.listen)?, args.files.open()?);
+    let salt_key = salt_key(args)?;
     let runtime = Builder::new_multi_thread()
         .worker_threads(IO_THREADS)
         .max_blocking_threads(TEXT_THREADS + 1)
@@ -56,21 +65,40 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     let traces = args.log.otlp.as_deref().map(Traces::start);
     let traces = traces.transpose()?;
     start_log(&args.log, traces.as_ref())?;
-    let served = runtime.block_on(run(args, source, keys, tls));
+    let notifier = Arc::new(Notifier::from_env());
+    let served = runtime.block_on(async {
+        let bound = listen(&args.listen, inherited).await?;
+        let app = App::new(ServerOptions { files, salt_key, ..options(args, keys, tls, &bound) });
+        run(args, bound, app, source, notifier).await
+    });
+    // A model that is still loading is not waited for.
+    runtime.shutdown_background();
     if let Some(Err(error)) = traces.map(|traces| traces.finish()) {
         output::note(&format!("warning: {}", output::explain(&error)));
     }
     served
 }
 
-async fn run(args: &ServeArgs, source: KeySource, keys: Keys, tls: Option<Tls>) -> Result<()> {
-    let address = SocketAddr::new(args.listen.host, args.listen.port);
-    let bound = wf_server::bind(address, args.listen.socket.clone()).await;
-    let bound = bound.map_err(|error| match &args.listen.socket {
+/// Returns the socket of systemd if there is one, or else binds that of the options.
+async fn listen(args: &ListenArgs, inherited: Option<Inherited>) -> Result<Listener> {
+    if let Some(socket) = inherited {
+        return socket.into_listener().context("LISTEN_FDS");
+    }
+    let address = SocketAddr::new(args.host, args.port);
+    let bound = wf_server::bind(address, args.socket.clone()).await;
+    bound.map_err(|error| match &args.socket {
         Some(path) => anyhow!("listening on {}: {error}", path.display()),
         None => anyhow!("listening on {address}: {error}: {}", suggest_port(address)),
-    })?;
-    let app = App::new(options(args, keys, tls, &bound));
+    })
+}
+
+async fn run(
+    args: &Arc<ServeArgs>,
+    bound: Listener,
+    app: App,
+    source: KeySource,
+    notifier: Arc<Notifier>,
+) -> Result<()> {
     let url = url(args, &bound);
     // Without a file there is nothing to read again, and the signal ends the process as usual.
     if args.access.api_key_file.is_some() {
@@ -78,18 +106,40 @@ async fn run(args: &ServeArgs, source: KeySource, keys: Keys, tls: Option<Tls>) 
         signals::on_hangup(move || source.reload(&app))?;
     }
     // Requests during loading are answered with an error that says so.
-    let serving = tokio::spawn(wf_server::serve(bound, app.clone(), signals::listen()?));
-    let (path, options) = (model_path(args).map(Path::to_owned), run_options(args));
-    let draft = args.decoding.draft.clone();
-    let load = move || open::model(path.as_deref(), draft.as_deref(), &options);
-    let model = spawn_blocking(load).await??;
+    notifier.status("loading the model");
+    let stopping = Arc::clone(&notifier);
+    let stop = signals::listen(move || stopping.stopping())?;
+    let mut serving = tokio::spawn(wf_server::serve(bound, app.clone(), stop));
+    tokio::select! {
+        loaded = load(args, &app, &url) => match loaded {
+            Ok(status) => {
+                notifier.ready(&status);
+                tokio::spawn(async move { notifier.keep_alive(&app).await });
+            }
+            Err(error) => {
+                // Dropped rather than drained: no request was accepted, and the error is the only message.
+                serving.abort();
+                let _ = serving.await;
+                return Err(error);
+            }
+        },
+        // A signal ended it before the model was there.
+        served = &mut serving => return Ok(served?),
+    }
+    Ok(serving.await?)
+}
+
+/// Loads the first model and announces the server. Returns a line that describes it.
+async fn load(args: &Arc<ServeArgs>, app: &App, url: &str) -> Result<String> {
+    let (arguments, server) = (Arc::clone(args), app.clone());
+    let loaded = spawn_blocking(move || models::load(&arguments, &server)).await??;
     if args.limits.mlock {
         lock_memory()?;
     }
-    let greeting = greeting(&model, args, &url);
-    app.set_model(served(args, model)?);
+    let greeting = greeting(&loaded, args, url);
+    let status = greeting.lines().next().unwrap_or_default().to_owned();
     output::stream(&greeting)?;
-    Ok(serving.await?)
+    Ok(status)
 }
 
 /// Suggests a free port near one that is taken.
@@ -111,76 +161,43 @@ fn options(args: &ServeArgs, keys: Keys, tls: Option<Tls>, bound: &Listener) -> 
             names: args.access.allow_host.clone(),
             origins: args.access.allow_origin.clone(),
         },
+        proxies: args.access.trusted_proxy.clone(),
         limits: Limits {
             body_len: limits.max_body,
             deadline: Duration::from_secs(limits.deadline),
+            unknown_fields: limits.unknown_fields.into(),
             ..Limits::default()
         },
         drain: Duration::from_secs(limits.drain.into()),
         metrics: !args.log.no_metrics,
+        metrics_prefix: args.log.metrics_prefix.clone(),
         page: !args.listen.no_page,
+        mcp_servers: args.listen.mcp_server.clone(),
+        files: None,
+        salt_key: SaltKey::default(),
         tls,
     }
 }
 
-fn run_options(args: &ServeArgs) -> RunOptions {
-    let kv_memory = args.limits.kv_memory.map(KvCapacity::Bytes);
-    RunOptions {
-        kv_capacity: kv_memory.unwrap_or_else(memory::kv_capacity),
-        max_running: args.limits.max_running,
-        max_waiting: args.limits.max_waiting,
-        digest: true,
-        ..args.engine.options()
-    }
-}
-
-fn model_path(args: &ServeArgs) -> Option<&Path> {
-    args.model.as_deref().or(args.model_flag.as_deref())
-}
-
-fn served(args: &ServeArgs, model: OpenedModel) -> Result<ServedModel> {
-    Ok(ServedModel {
-        names: names(args, &model),
-        path: model_path(args).map_or(demo::NAME.into(), |path| path.display().to_string()),
-        architecture: model.info.architecture.clone(),
-        digest: model.digest.unwrap_or_default(),
-        isa: model.isa.to_string(),
-        threads: model.threads,
-        kv: args.engine.compute.kv.to_string(),
-        max_running: args.limits.max_running,
-        defaults: defaults(&args.defaults, model.generation_defaults),
-        decode: args.decoding.mode(&model.frontend)?,
-        frontend: model.frontend,
-    })
-}
-
-/// Returns the names of the model in requests: the configured ones, or that of the model or its file.
-fn names(args: &ServeArgs, model: &OpenedModel) -> Vec<String> {
-    match &args.served_model_name[..] {
-        [] => vec![open::name(model, model_path(args)).unwrap_or_else(|| "model".to_owned())],
-        names => names.to_vec(),
-    }
-}
-
-/// Returns the default parameters: those of flags, else of the model, else of the OpenAI API.
-fn defaults(args: &DefaultsArgs, model: GenerationDefaults) -> SamplingParams {
-    let float = |value: Option<f64>| value.map(|value| value as f32);
-    let model = SamplingOverrides {
-        temperature: float(model.temperature),
-        top_k: model.top_k.map(|k| k as i64),
-        top_p: float(model.top_p),
-        min_p: float(model.min_p),
-        repetition_penalty: float(model.repetition_penalty),
-        ..SamplingOverrides::default()
+/// Returns the secret of the prefix caches of callers, which is kept beside the pages on disk.
+fn salt_key(args: &ServeArgs) -> Result<SaltKey> {
+    let Some(cache) = disk_cache(args) else { return Ok(SaltKey::default()) };
+    let read = || {
+        cache.create_dir()?;
+        SaltKey::from_file(&cache.dir.join("salt-key"))
     };
-    default_sampling().with(&args.params.clone().or(&model))
+    read().with_context(|| format!("--cache-dir {}", cache.dir.display()))
+}
+
+/// Returns the options of the prefix cache on disk, whose faults are logged.
+fn disk_cache(args: &ServeArgs) -> Option<DiskCacheOptions> {
+    args.disk_cache.options(|fault| tracing::warn!("{fault}"))
 }
 
 fn url(args: &ServeArgs, bound: &Listener) -> String {
-    match (bound.address(), &args.listen.socket) {
-        (Some(address), _) => format!("{}://{address}", scheme(args)),
-        (None, Some(path)) => format!("unix:{}", path.display()),
-        (None, None) => String::new(),
+    match bound.address() {
+        Some(address) => format!("{}://{address}", scheme(args)),
+        None => format!("unix:{}", bound.path().unwrap_or_default().display()),
     }
 }
 
@@ -188,8 +205,7 @@ fn scheme(args: &ServeArgs) -> &'static str {
     if args.listen.tls_cert.is_some() { "https" } else { "http" }
 }
 
-fn greeting(model: &OpenedModel, args: &ServeArgs, server: &str) -> String {
-    let engine = model.frontend.engine();
+fn greeting(loaded: &Loaded, args: &ServeArgs, server: &str) -> String {
     let is_open = args.access.api_key.is_empty() && args.access.api_key_file.is_none();
     let key = if is_open { "" } else { " \\\n       -H \"authorization: Bearer $KEY\"" };
     let (curl, url) = match server.strip_prefix("unix:") {
@@ -199,19 +215,23 @@ fn greeting(model: &OpenedModel, args: &ServeArgs, server: &str) -> String {
         None => ("curl".to_owned(), server.to_owned()),
     };
     // A browser cannot open a Unix socket.
-    let has_page = !args.listen.no_page && args.listen.socket.is_none();
+    let has_page = !args.listen.no_page && !server.starts_with("unix:");
     let chat = if has_page { format!("  chat {url}/\n") } else { String::new() };
+    let on_demand = match loaded.on_demand {
+        0 => String::new(),
+        count => format!("  {} more on demand\n", output::count(count, "model")),
+    };
     format!(
         "{name} on {server}\n  {isa} on {threads} · context {context} tokens · K/V cache in \
-         {kv}, {kv_tokens} tokens\n\n  try  {curl} {url}/v1/chat/completions{key} \\\n       -H \
+         {kv}, {kv_tokens} tokens\n{on_demand}\n  try  {curl} {url}/v1/chat/completions{key} \\\n       -H \
          'content-type: application/json' \\\n       -d '{{\"messages\": [{{\"role\": \"user\", \
          \"content\": \"Tell me a story\"}}], \"max_tokens\": 60}}'\n{chat}  read {url}/docs\n",
-        name = names(args, model).join(", "),
-        isa = model.isa,
-        threads = output::count(model.threads, "thread"),
-        context = engine.context_len(),
+        name = loaded.names.join(", "),
+        isa = loaded.isa,
+        threads = output::count(loaded.threads, "thread"),
+        context = loaded.context_len,
         kv = args.engine.compute.kv,
-        kv_tokens = engine.kv_tokens(),
+        kv_tokens = loaded.kv_tokens,
     )
 }
 

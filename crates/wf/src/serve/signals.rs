@@ -10,12 +10,13 @@ use crate::output;
 /// Exit code after a second signal.
 const INTERRUPTED: i32 = 130;
 
-/// Returns a future that completes at the first signal. The second one ends the process.
-pub(crate) fn listen() -> Result<impl Future<Output = ()>> {
+/// Returns a future that completes at the first signal, after a call of `on_first`. The second one ends the process.
+pub(crate) fn listen(on_first: impl FnOnce() + Send + 'static) -> Result<impl Future<Output = ()>> {
     let (sender, receiver) = oneshot::channel();
     let mut signals = Signals::new()?;
     tokio::spawn(async move {
         signals.next().await;
+        on_first();
         output::note("stopping after the requests in flight; signal again to stop now");
         // The server may have ended already.
         let _ = sender.send(());

@@ -1,6 +1,6 @@
 //! Compares the settings and the tokens of two models.
 
-use wf_core::{Attention, Dense, Experts, Rope};
+use wf_core::{Attention, Dense, Experts, Layer, Rope, ValueHeadOrder};
 use wf_engine::read_text;
 use wf_formats::{ModelFile, TokenizerSource};
 use wf_model::Frequencies;
@@ -12,13 +12,15 @@ type Setting = (&'static str, fn(&ModelFile) -> String);
 
 /// Names and values of the settings that are compared. Layers of a network are alike in them, but for windows and
 /// rotation.
-const SETTINGS: [Setting; 28] = [
+const SETTINGS: [Setting; 29] = [
     ("vocabulary", |file| file.network().vocab_len.to_string()),
     ("hidden size", |file| file.network().hidden_len.to_string()),
     ("feed-forward size", |file| dense(file).ffn_len.to_string()),
     ("experts", |file| {
         let layer = file.network().layers.first().copied().unwrap_or_default();
-        let of = |experts: &Experts| (experts.experts, experts.active, experts.renormalize);
+        let of = |&Experts { experts, active, renormalize, shared, .. }: &Experts| {
+            (experts, active, renormalize, shared)
+        };
         format!("{:?}", layer.ffn.experts().map(of))
     }),
     ("layers", |file| file.network().layers.len().to_string()),
@@ -38,6 +40,11 @@ const SETTINGS: [Setting; 28] = [
     ("norm epsilon", |file| file.network().norm.eps.to_string()),
     ("activation", |file| dense(file).activation.to_string()),
     ("activation codes", |file| file.network().activations.to_string()),
+    ("recurrent layers", |file| {
+        // The order of value heads is one of the file.
+        let of = |layer: &Layer| layer.delta_net().map(|d| d.with_order(ValueHeadOrder::Grouped));
+        format!("{:?}", file.network().layers.iter().map(of).collect::<Vec<_>>())
+    }),
     ("sub-norms", |file| attention(file).sub_norm.is_some().to_string()),
     ("other norms", |file| {
         let Attention { input_norm, qk_norm, output_norm, .. } = attention(file);
@@ -63,12 +70,12 @@ pub(super) fn differences(first: &ModelFile, second: &ModelFile) -> Vec<String> 
 }
 
 fn attention(file: &ModelFile) -> Attention {
-    *file.network().layers.first().copied().unwrap_or_default().attention()
+    file.network().attentions().next().copied().unwrap_or_default()
 }
 
 /// Returns a value of each layer.
 fn by_layer<T>(file: &ModelFile, value: impl Fn(&Attention) -> T) -> Vec<T> {
-    file.network().layers.iter().map(|layer| value(layer.attention())).collect()
+    file.network().attentions().map(value).collect()
 }
 
 /// Returns the frequencies of each layer in contexts of the original and of the full length, which files describe in

@@ -38,7 +38,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long)]
     exact: bool,
 
-    /// Number of threads [default: all cores]
+    /// Number of threads [default: all cores, or OMP_NUM_THREADS if it is less]
     #[arg(long, short, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 
@@ -54,7 +54,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
     let options = args.file.options();
     let first = open::file(&open::original(Some(&args.first))?, &options)?;
     let second = open::file(&open::original(Some(&args.second))?, &options)?;
-    let comparison = compare(&first, &second, args.threads.unwrap_or_else(cpu::cores))?;
+    let comparison = compare(&first, &second, args.threads.unwrap_or_else(cpu::default_threads))?;
     let fault = match comparison.fault() {
         None if args.exact => comparison.tensors.rounding(),
         fault => fault,

@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 use serde::Serialize;
-use wf_core::RotaryPairs;
+use wf_core::{RotaryPairs, ValueHeadOrder};
 use wf_engine::{RunOptions, TokenId, load_model, read_text};
 use wf_formats::{ModelFile, TensorName};
 use wf_lab::eval::{cosine, score};
@@ -19,7 +19,7 @@ const TEXT: &str =
     "Once upon a time, there was a little girl who lived in a big house with her dog.";
 /// Minimum cosine if weights were rounded to eight bits or more.
 const ROUNDED: f64 = 0.999;
-/// Minimum cosine if heads have another order of rotary pairs: sums run in another order, after which codes of
+/// Minimum cosine if heads have another order, or their rotary pairs: sums run in another order, after which codes of
 /// activations round differently.
 const REORDERED: f64 = 0.999;
 /// Minimum cosine if weights were rounded to four bits.
@@ -79,7 +79,8 @@ pub(super) fn compare(
     let bits = |logits: &[f32]| logits.iter().map(|l| l.to_bits()).collect::<Vec<_>>();
     let rounded = if tensors.is_coarse { COARSE } else { ROUNDED };
     let rounding = tensors.rounding().map(|_| rounded);
-    let reordered = (pairs(first) != pairs(second)).then_some(REORDERED);
+    let is_reordered = pairs(first) != pairs(second) || value_heads(first) != value_heads(second);
+    let reordered = is_reordered.then_some(REORDERED);
     let same_head = has_ternary_head(first) == has_ternary_head(second);
     Ok(Probe {
         tokens: ids.len(),
@@ -91,7 +92,12 @@ pub(super) fn compare(
 }
 
 fn pairs(file: &ModelFile) -> Option<RotaryPairs> {
-    file.network().layers.iter().find_map(|layer| Some(layer.attention().rope?.pairs))
+    file.network().layers.iter().find_map(|layer| Some(layer.rope()?.pairs))
+}
+
+/// Returns the order of the value heads of recurrent mixers.
+fn value_heads(file: &ModelFile) -> Option<ValueHeadOrder> {
+    file.network().layers.iter().find_map(|layer| Some(layer.delta_net()?.order))
 }
 
 fn has_ternary_head(file: &ModelFile) -> bool {

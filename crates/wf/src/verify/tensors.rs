@@ -1,11 +1,13 @@
 //! Compares two models tensor by tensor.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use anyhow::Result;
 use serde::Serialize;
 use wf_formats::{
     Encoding, FloatEncoding, LayerTensor, ModelFile, Scales, TensorData, TensorInfo, TensorName,
+    ValueHeadReordering,
 };
 
 /// Maximum relative change by rounding to f16.
@@ -76,17 +78,20 @@ impl Tensors {
         let ((trits, scales), (other_trits, other_scales)) =
             (read_projection(first, a)?, read_projection(second, b)?);
         let other_row = other_row(first, second, a.name);
+        let moved = value_heads(first, second, a.name);
+        let other_col = |col| moved.map_or(col, |(tensor, heads)| heads.col(tensor, col));
         let (mut wrong, mut change) = (0, 0.0_f32);
         let step = span(&scales, a.cols).min(span(&other_scales, a.cols)).max(1);
         for (row, ours) in trits.chunks_exact(a.cols).enumerate() {
-            let there = other_row(row);
+            let there = moved.map_or(other_row(row), |(tensor, heads)| heads.row(tensor, row));
             let theirs = &other_trits[there * a.cols..][..a.cols];
-            wrong += ours.iter().zip(theirs).filter(|(a, b)| a != b).count();
+            let differs = |(col, trit): &(usize, &i8)| **trit != theirs[other_col(*col)];
+            wrong += ours.iter().enumerate().filter(differs).count();
             for (part, trits) in ours.chunks(step).enumerate() {
                 // The scale of zeros does not matter.
                 if trits.iter().any(|&trit| trit != 0) {
                     let scale = scale_at(&scales, row, part * step, a.cols);
-                    let theirs = scale_at(&other_scales, there, part * step, a.cols);
+                    let theirs = scale_at(&other_scales, there, other_col(part * step), a.cols);
                     let relative = (theirs - scale).abs() / scale.abs().max(f32::MIN_POSITIVE);
                     change = change.max(relative);
                 }
@@ -115,10 +120,17 @@ impl Tensors {
         first.check(a)?;
         second.check(b)?;
         let (mut change, mut worst) = (0.0_f32, None);
+        let moved = value_heads(first, second, a.name);
         let (mut first, mut second) = (Rows::new(first, a)?, Rows::new(second, b)?);
-        for start in (0..a.rows).step_by(CHUNK_ROWS) {
-            let rows = start..(start + CHUNK_ROWS).min(a.rows);
+        // Rows that move are few, and read at once.
+        let chunk = if moved.is_some() { a.rows.max(1) } else { CHUNK_ROWS };
+        for start in (0..a.rows).step_by(chunk) {
+            let rows = start..(start + chunk).min(a.rows);
             let (ours, theirs) = (first.read(rows.clone())?, second.read(rows.clone())?);
+            let theirs = match moved {
+                None => Cow::Borrowed(theirs),
+                Some((tensor, heads)) => Cow::Owned(heads.matrix(tensor, theirs, a.cols)),
+            };
             let pairs = ours.chunks_exact(a.cols).zip(theirs.chunks_exact(a.cols));
             for (row, (ours, theirs)) in rows.zip(pairs) {
                 let (difference, is_within) = difference(ours, theirs, types);
@@ -214,7 +226,7 @@ fn other_row(
         _ => None,
     };
     let rotation = |file: &ModelFile| {
-        let attention = file.network().layers.get(layer?)?.attention();
+        let attention = file.network().layers.get(layer?)?.attention()?;
         Some((attention.rope?.pairs, attention.head_dim))
     };
     let (ours, theirs) = (rotation(first), rotation(second).map(|(pairs, _)| pairs));
@@ -222,6 +234,19 @@ fn other_row(
         Some((pairs, head_dim)) if Some(pairs) != theirs => pairs.row_before(row, head_dim),
         _ => row,
     }
+}
+
+/// Returns how the value heads of a recurrent mixer come from the order of the second model to that of the first, if
+/// they differ.
+fn value_heads<'a>(
+    first: &ModelFile,
+    second: &'a ModelFile,
+    name: TensorName,
+) -> Option<(LayerTensor, ValueHeadReordering<'a>)> {
+    let TensorName::Layer(layer, tensor) = name else { return None };
+    let order = first.network().layers.get(layer)?.delta_net()?.order;
+    let mixer = second.network().layers.get(layer)?.delta_net()?;
+    Some((tensor, ValueHeadReordering::new(mixer, order)?))
 }
 
 fn has_f16_scales(t: &TensorInfo) -> bool {

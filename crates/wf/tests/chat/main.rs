@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+#[cfg(unix)]
+mod mcp;
 #[cfg(target_os = "linux")]
 mod pty;
 mod script;

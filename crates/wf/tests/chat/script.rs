@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
 
+use serde_json::{Value, json};
+
 use super::chat;
 use super::scripted::{answer, scripted};
 
@@ -38,9 +40,23 @@ fn run_prompt(prompt: &str) -> String {
 
 #[test]
 fn a_script_gets_only_the_responses() {
-    let answer = script(&["-n", "24"], "hello\n");
+    let greedy = ["-n", "24", "--temperature", "0", "--repetition-penalty", "1"];
+    let answer = script(&greedy, "hello\n");
     assert_eq!(answer, run_prompt("hello"));
     assert!(answer.ends_with('\n') && !answer.contains('\x1b'), "{answer:?}");
+}
+
+#[test]
+fn a_chat_samples_as_the_model_recommends() {
+    let settings = script(&[], "/set\n");
+    let has = |name: &str, value: &str| {
+        settings.lines().any(|line| line.split_whitespace().eq([name, value]))
+    };
+    for (name, value) in [("temperature", "0.4"), ("top-p", "0.9"), ("repetition-penalty", "1.05")]
+    {
+        assert!(has(name, value), "{name} is {value}: {settings}");
+    }
+    assert!(script(&["--temperature", "0.7"], "/set\n").contains("0.7"), "a flag is stronger");
 }
 
 #[test]
@@ -52,8 +68,7 @@ fn lines_are_turns_of_a_conversation() {
         file.display()
     );
     let answers = script(&["-n", "24"], &lines);
-    let saved: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let saved: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     let said = saved["messages"].as_array().unwrap();
     let roles: Vec<_> = said.iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "user", "assistant"]);
@@ -134,7 +149,7 @@ fn a_server_responds_like_a_local_model() {
     let greedy = ["--temperature", "0", "-n", "24"];
     let with_v1 = format!("{}/v1/", server.1);
     let lines = "hello\nTell me a story\n";
-    let local = script(&["-n", "24"], lines);
+    let local = script(&greedy, lines);
     for (url, flags) in [
         (&server.1, &["--api-key-file", key.to_str().unwrap()][..]),
         (&with_v1, &["--api-key", "open sesame", "wf-demo"]),
@@ -152,8 +167,8 @@ fn a_server_responds_like_a_local_model() {
     let output = run(chat(folder.path(), &flags).env("WF_MODEL", "/nowhere"), lines);
     assert_eq!(text(&output.stdout), local, "{}", text(&output.stderr));
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo.gguf");
-    let output =
-        run(chat(folder.path(), &[model, "-n", "24"]).env("WF_URL", "http://[::]:1"), lines);
+    let flags = [&[model], &greedy[..]].concat();
+    let output = run(chat(folder.path(), &flags).env("WF_URL", "http://[::]:1"), lines);
     assert_eq!(text(&output.stdout), local, "{}", text(&output.stderr));
 
     let output = run(&mut chat(folder.path(), &["--url", &server.1]), "hello\n");
@@ -180,12 +195,63 @@ fn minimal_servers_are_supported_and_get_only_chosen_settings() {
     assert!(said.starts_with("Hi there\n") && said.contains("2 tokens"), "{said}");
     assert!(output.status.code() == Some(1) && message.contains("out of cheese"), "{message}");
     let asked = asked.join().unwrap();
-    let body: serde_json::Value =
-        serde_json::from_str(asked[1].split_once("\r\n\r\n").unwrap().1).unwrap();
+    let body: Value = serde_json::from_str(asked[1].split_once("\r\n\r\n").unwrap().1).unwrap();
     assert_eq!(
         body,
         serde_json::json!({"model": "tiny", "top_k": 3, "stream": true,
             "stream_options": {"include_usage": true},
             "messages": [{"role": "user", "content": "hello"}]})
     );
+}
+
+#[test]
+fn a_servers_thinking_is_no_response_and_its_own_times_count() {
+    let models = answer("application/json", r#"{"data": [{"id": "tiny"}]}"#);
+    let thoughtful = answer(
+        "text/event-stream",
+        "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"Hm. \",\"reasoning\":\"Hm. \"}}]}\n\n\
+         data: {\"choices\":[{\"delta\":{\"reasoning\":\"Well.\"}}]}\n\n\
+         data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}],\
+         \"timings\":{\"queue_ms\":1,\"cache_n\":0,\"prompt_n\":50,\"prompt_ms\":500,\"prompt_per_second\":100,\
+         \"predicted_n\":21,\"predicted_ms\":2000,\"predicted_per_second\":10}}\n\n\
+         data: {\"choices\":[],\"usage\":{\"prompt_tokens\":50,\"completion_tokens\":21,\"total_tokens\":71}}\n\n\
+         data: [DONE]\n\n",
+    );
+    let plain = answer(
+        "text/event-stream",
+        "data: {\"choices\":[{\"delta\":{\"content\":\"Bye\"},\"finish_reason\":\"stop\"}]}\n\n",
+    );
+    let (url, asked) = scripted(vec![models, thoughtful, plain]);
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&mut chat(folder.path(), &["--url", &url]), "hello\n/stats\nbye\n");
+    let said = text(&output.stdout);
+    assert!(said.starts_with("Hi\n") && said.ends_with("Bye\n"), "{said}");
+    assert!(said.contains("50 tokens, 100.0 tok/s"), "{said}");
+    assert!(said.contains("21 tokens, 10.0 tok/s"), "{said}");
+    let asked = asked.join().unwrap();
+    assert!(!asked[2].contains("Hm"), "thinking is not sent back: {}", asked[2]);
+}
+
+#[test]
+fn a_server_gets_thinking_as_its_api_has_it() {
+    let models = answer("application/json", r#"{"data": [{"id": "tiny"}]}"#);
+    let said = answer(
+        "text/event-stream",
+        "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}\n\n",
+    );
+    let (url, asked) = scripted(vec![models, said.clone(), said.clone(), said]);
+    let folder = tempfile::tempdir().unwrap();
+    let lines = "one\n/think off\ntwo\n/think 64\nthree\n";
+    let output = run(&mut chat(folder.path(), &["--url", &url, "--thinking", "on"]), lines);
+    assert_eq!(text(&output.stdout), "Hi\nHi\nHi\n");
+    let asked = asked.join().unwrap();
+    for (request, expected) in asked[1..].iter().zip([
+        json!({"type": "enabled"}),
+        json!({"type": "disabled"}),
+        json!({"type": "enabled", "budget_tokens": 64}),
+    ]) {
+        let (_, body) = request.split_once("\r\n\r\n").unwrap();
+        let body: Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["thinking"], expected, "{request}");
+    }
 }

@@ -28,7 +28,7 @@ fn say(terminal: &mut Terminal, line: &str) -> String {
 fn a_whole_conversation() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("chat.json");
-    let mut terminal = start(folder.path(), &["-n", "24"]);
+    let mut terminal = start(folder.path(), &["-n", "24", "--temperature", "0"]);
     assert!(terminal.screen.contains("\x1b[2m"), "notes have a colour: {:?}", terminal.screen);
 
     let first = say(&mut terminal, "hello");

@@ -193,3 +193,21 @@ fn bench_replays_diffusion_on_any_shape() {
     assert!((1.49..3.0).contains(&of_diffusion("tokens_per_pass")), "{diffusion}");
     assert!((30.0..=32.0).contains(&of_diffusion("rows_per_pass")), "{diffusion}");
 }
+
+#[test]
+fn attention_is_measured_against_dense() {
+    let flags = ["bench", "--demo", "--smoke", "-t", "1", "--attention", "topk=3"];
+    let with = |more: &[&'static str]| [&flags[..], more].concat();
+    let found = json(&with(&["--contexts", "200,400", "--json"]));
+    assert_eq!(found["attention"], "topk=3");
+    let rows = found["decode"].as_array().expect("a list");
+    let contexts: Vec<_> = rows.iter().map(|row| row["context"].as_u64()).collect();
+    assert_eq!(contexts, [Some(200), Some(400)]);
+    assert!(rows.iter().all(|row| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0)));
+
+    assert!(error(&with(&["--contexts", "5000"])).contains("context 5000 is too long"));
+    let only = failed(&wf(&with(&["--price", "1"])), 2);
+    assert!(only.contains("--attention measures decoding at --contexts only"), "{only}");
+    let range = failed(&wf(&["run", "--attention", "topk=2", "hello"]), 2);
+    assert!(range.contains("topk is \"2\": must be a number from 3"), "{range}");
+}

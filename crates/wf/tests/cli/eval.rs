@@ -138,3 +138,83 @@ fn head_check_reports_what_it_compared() {
         assert!(message.contains(words), "{words}: {message}");
     }
 }
+
+#[test]
+fn eval_compare_measures_two_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let (text, image) = (dir.path().join("story.txt"), dir.path().join("compare.svg"));
+    std::fs::write(&text, STORY.repeat(3)).unwrap();
+    let (text, image) = (text.to_str().unwrap(), image.to_str().unwrap());
+    let compare = |a: &str, b: &str| {
+        json(&["eval", "compare", "--json", "--a", a, "--b", b, text, "--svg", image])
+    };
+    let number = |report: &Value, key: &str| report[key].as_f64().unwrap();
+
+    // Settings that change no bit have no distance; those that do have the perplexities of `wf eval perplexity`.
+    let same = compare("threads=1", "threads=2,sparse=on");
+    assert_eq!((&same["identical"], number(&same, "kl_max")), (&true.into(), 0.0));
+    assert_eq!((number(&same, "agreement"), number(&same, "perplexity_change")), (1.0, 0.0));
+    let coarse = compare("kv=f32", "kv=fp8-e5m2,head=int8");
+    assert_eq!(coarse["identical"], false);
+    let (mean, max) = (number(&coarse, "kl_mean"), number(&coarse, "kl_max"));
+    assert!(0.0 < mean && mean < max && mean < 0.1, "{mean}, {max}");
+    let perplexity = |args: &[&str]| {
+        let report = json(&[&["eval", "perplexity", "--json", text], args].concat());
+        report["perplexity"].as_f64().unwrap()
+    };
+    assert_eq!(number(&coarse["a"], "perplexity"), perplexity(&["--kv", "f32"]));
+    let b = perplexity(&["--kv", "fp8-e5m2", "--head", "int8"]);
+    assert_eq!(number(&coarse["b"], "perplexity"), b);
+    let (a, b) = (&coarse["a"], &coarse["b"]);
+    assert!(number(a, "kv_bytes_per_1000_tokens") > 3.0 * number(b, "kv_bytes_per_1000_tokens"));
+    assert!(number(b, "weights_bytes") > number(a, "weights_bytes"), "the copy of the head");
+    assert!(number(a, "decode_tok_s") > 0.0 && number(b, "prompt_tok_s") > 0.0);
+    assert!(std::fs::read_to_string(image).unwrap().contains("b: kv=fp8-e5m2,head=int8"));
+    // Only the K/V types differ: the weights are loaded once.
+    let kv = compare("kv=f32", "kv=fp8-e5m2");
+    assert_eq!(number(&kv["b"], "perplexity"), perplexity(&["--kv", "fp8-e5m2"]));
+    assert_eq!(kv["a"]["weights_bytes"], kv["b"]["weights_bytes"]);
+
+    let text_report = String::from_utf8(wf(&["eval", "compare", "--b", "kv=f32", text]).stdout);
+    let text_report = text_report.unwrap();
+    assert!(text_report.contains("KL divergence: mean"), "{text_report}");
+    let message = failed(&wf(&["eval", "compare", "--b", "kv=int9", text]), 2);
+    assert!(message.contains("kv=int9") && message.contains("fp8-e4m3"), "{message}");
+}
+
+#[test]
+fn eval_check_fails_if_a_model_differs_from_its_recording() {
+    let dir = tempfile::tempdir().unwrap();
+    let (text, out) = (dir.path().join("story.txt"), dir.path().join("before.json"));
+    std::fs::write(&text, STORY.repeat(3)).unwrap();
+    let (text, out) = (text.to_str().unwrap(), out.to_str().unwrap());
+    let said = String::from_utf8(wf(&["eval", "record", out, text]).stdout).unwrap();
+    assert!(said.contains("before.json: predictions of"), "{said}");
+
+    let same = json(&["eval", "check", out, "--json", "--exact", "--threads", "1"]);
+    assert_eq!(
+        (&same["first_difference"], &same["failures"]),
+        (&Value::Null, &Value::Array(vec![]))
+    );
+    assert_eq!(same["recorded"], same["now"]);
+
+    let strict = ["eval", "check", out, "--settings", "kv=fp8-e5m2", "--max-kl", "0.000001"];
+    let output = wf(&strict);
+    let message = failed(&output, 1);
+    assert!(message.contains("mean KL divergence is 0.0"), "{message}");
+    assert!(String::from_utf8(output.stdout).unwrap().contains("FAILED"));
+    let exact = ["eval", "check", out, "--settings", "kv=f32", "--exact", "--min-agreement", "0"];
+    assert!(error(&exact).contains("do not have the recorded bits"));
+    let loose = ["--max-kl", "9", "--max-perplexity-change", "9", "--min-agreement", "0"];
+    let loose = [&["eval", "check", out, "--settings", "kv=fp8-e5m2"][..], &loose].concat();
+    assert!(String::from_utf8(wf(&loose).stdout).unwrap().ends_with("passed\n"));
+
+    // A file that is no recording is neither read nor replaced, so a swapped argument costs nothing.
+    assert!(error(&["eval", "record", text, text]).contains("is not replaced"));
+    assert!(error(&["eval", "check", text]).contains("not a recording"));
+    let recorded = std::fs::read_to_string(out).unwrap();
+    let split = recorded.replacen("[[0,", "[[1,", 1);
+    assert_ne!(split, recorded);
+    std::fs::write(out, split).unwrap();
+    assert!(error(&["eval", "check", out]).contains("the tokenizer splits the text differently"));
+}

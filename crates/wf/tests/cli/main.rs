@@ -4,6 +4,7 @@ mod bench;
 mod constraint;
 mod draft;
 mod eval;
+mod thinking;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -247,12 +248,46 @@ fn usage_errors_name_the_argument() {
         (&["run", "hi", "--raw", "--system", "x"], &["--raw", "--system"]),
         (&["run", "hi", "--specials"], &["--raw"]),
         (&["eval", "logits", "--ids", "-1"], &["--ids", "0 to 4294967295"]),
+        (&["serve", "--cache-reuse", "256"], &["--cache-reuse: not needed", "leave it out"]),
+        (&["chat", "a.gguf", "-m", "b.gguf"], &["two models"]),
     ] {
         let message = usage_error(args);
         for word in words {
             assert!(message.contains(word), "{args:?}: {message}");
         }
     }
+}
+
+#[test]
+fn a_model_can_be_a_flag() {
+    for args in [
+        &["run", "-m", "no-such-file", "hi"][..],
+        &["chat", "-m", "no-such-file"],
+        &["serve", "-m", "no-such-file", "--port", "0"],
+        &["bench", "-m", "no-such-file"],
+        &["tokenize", "-m", "no-such-file", "hi"],
+        &["bench", "--model-path", "no-such-file"],
+    ] {
+        let output = command(args).env("WF_MODEL", "not-this-one").output().unwrap();
+        assert!(failed(&output, 1).contains("no-such-file"), "{args:?}");
+    }
+}
+
+#[test]
+fn openmp_lowers_the_default_number_of_threads() {
+    let threads = |variables: &[(&str, &str)], flags: &[&str]| {
+        let args = [&["run", "hi", "-n", "1"], flags].concat();
+        let mut command = command(&args);
+        command.env_remove("OMP_NUM_THREADS").envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        let summary = String::from_utf8(output.stderr).unwrap();
+        let (before, _) = summary.split_once(" thread").unwrap_or_else(|| panic!("{summary}"));
+        before.rsplit(' ').next().unwrap().parse::<usize>().unwrap()
+    };
+    assert_eq!(threads(&[("OMP_NUM_THREADS", "1")], &[]), 1);
+    assert_eq!(threads(&[("OMP_NUM_THREADS", "1"), ("WF_THREADS", "3")], &[]), 3);
+    assert_eq!(threads(&[("OMP_NUM_THREADS", "1")], &["--threads", "2"]), 2);
+    assert_eq!(threads(&[("OMP_NUM_THREADS", "1000000")], &[]), threads(&[], &[]));
 }
 
 #[test]

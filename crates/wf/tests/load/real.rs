@@ -74,8 +74,8 @@ fn disconnecting_clients_leave_nothing_behind() {
     assert!(report["server"]["quiet_ms"].as_f64().is_some(), "{report}");
 }
 
-/// Memory for 1,696 tokens, fewer than sixteen requests can have.
-const SMALL_POOL: &str = "10M";
+/// Memory for about 800 tokens, half of what sixteen requests have.
+const SMALL_POOL: &str = "5M";
 
 #[cfg(unix)]
 #[test]

@@ -59,6 +59,10 @@ fn write(network: &Network, info: &ModelInfo, path: &Path) -> Result<()> {
         network.max_experts(|experts| experts.experts) == 0,
         "the file for llama.cpp has no experts: compare a dense shape"
     );
+    ensure!(
+        !network.is_recurrent(),
+        "the file for llama.cpp has no recurrent layers: compare another shape"
+    );
     let query = network.max_attention(Attention::query_len);
     for cols in [network.hidden_len, network.max_ffn_len(), query] {
         ensure!(
@@ -67,7 +71,7 @@ fn write(network: &Network, info: &ModelInfo, path: &Path) -> Result<()> {
         );
     }
     // Its `bitnet` has SiLU instead of squared ReLU, which takes the same time.
-    let sub_norms = network.layers.iter().any(|layer| layer.attention().sub_norm.is_some());
+    let sub_norms = network.attentions().any(|attention| attention.sub_norm.is_some());
     let architecture = if sub_norms { "bitnet" } else { "llama" };
     let mut writer = GgufWriter::new();
     writer.set_network(network, info, architecture, None);
@@ -146,7 +150,8 @@ mod tests {
             let model = ModelFile::open(file.path(), &OpenOptions::default()).unwrap();
             let read = model.network();
             assert_eq!((read.layers.len(), read.hidden_len), (2, 512));
-            let (found, expected) = (read.layers[0].attention(), network.layers[0].attention());
+            let (found, expected) =
+                (read.attentions().next().unwrap(), network.attentions().next().unwrap());
             assert_eq!((found.kv_heads, found.sub_norm), (2, expected.sub_norm));
             assert_eq!(read.head, network.head);
             let encodings =

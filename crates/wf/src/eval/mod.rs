@@ -1,5 +1,8 @@
 //! `wf eval`: measures a model.
 
+mod compare;
+mod record;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -22,6 +25,12 @@ pub(crate) enum EvalCommand {
     Perplexity(PerplexityArgs),
     /// Compare K/V cache types with f32: memory, cosine and perplexity
     Kv(KvArgs),
+    /// Compare two settings of a model on a text: perplexity, KL divergence, speed and memory
+    Compare(compare::CompareArgs),
+    /// Record the predictions of a model for a text, to check a later version with
+    Record(record::RecordArgs),
+    /// Compare a model with a recording; fails if it differs by more than the limits
+    Check(record::CheckArgs),
     /// Measure accuracy on the tasks of a file: choices by likelihood, and exact completions
     Tasks(TasksArgs),
 }
@@ -173,6 +182,9 @@ pub(crate) fn run(command: &EvalCommand) -> Result<()> {
         EvalCommand::Logits(args) => logits(args),
         EvalCommand::Perplexity(args) => perplexity(args),
         EvalCommand::Kv(args) => kv(args),
+        EvalCommand::Compare(args) => compare::run(args),
+        EvalCommand::Record(args) => record::record(args),
+        EvalCommand::Check(args) => record::check(args),
         EvalCommand::Tasks(args) => tasks(args),
     }
 }

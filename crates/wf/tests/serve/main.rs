@@ -2,79 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod models;
+mod server;
+#[cfg(target_os = "linux")]
+mod templates;
+
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
-/// A running server, killed if a test ends early.
-struct Server {
-    child: Child,
-    /// Text printed when it was ready.
-    greeting: String,
-    address: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn command(flags: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.arg("serve").args(flags).env_remove("WF_MODEL");
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn start(command: &mut Command) -> Server {
-    let mut child = command.spawn().unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut greeting = String::new();
-    while !greeting.contains("/docs") {
-        assert!(out.read_line(&mut greeting).unwrap() > 0, "it ended: {greeting}");
-    }
-    let address = greeting.split("http://").nth(1).unwrap().lines().next().unwrap().to_owned();
-    Server { child, greeting, address }
-}
-
-fn fails(command: &mut Command) -> (i32, String) {
-    let output = command.output().unwrap();
-    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-}
-
-impl Server {
-    fn get(&self, path: &str, head: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let request =
-            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{head}\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    fn post(&self, path: &str, head: &str, body: &str) -> String {
-        let len = body.len();
-        let head = format!("content-type: application/json\r\ncontent-length: {len}\r\n{head}");
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let request = format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{head}\r\n{body}"
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    #[cfg(unix)]
-    fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
-    }
-}
+use server::{Server, command, fails, start};
 
 #[test]
 fn it_prints_its_address_and_an_example() {
@@ -83,8 +20,12 @@ fn it_prints_its_address_and_an_example() {
         assert!(server.greeting.contains(word), "{word}: {}", server.greeting);
     }
     assert!(server.get("/health", "").contains(r#""status":"healthy""#));
+    let tags = server.get("/api/tags", "");
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo.gguf");
+    let size = format!(r#""size":{},"#, std::fs::metadata(demo).unwrap().len());
+    assert!(tags.contains(&size) && tags.contains(r#""format":"gguf""#), "{tags}");
     let models = server.get("/v1/models", "");
-    let digest = "f37a42fde550";
+    let digest = "15e6019bc181";
     assert!(models.contains("wf-demo") && models.contains(digest), "{models}");
 }
 
@@ -169,6 +110,7 @@ fn errors_before_serving() {
     assert!(code == 1 && message.contains("--port"), "{message}");
     let (code, message) = fails(&mut command(&["--port", "0", "/nowhere/model.gguf"]));
     assert!(code == 1 && message.contains("/nowhere/model.gguf"), "{message}");
+    assert!(!message.contains("shutting down") && !message.contains("stopping"), "{message}");
     let (code, message) = fails(&mut command(&["--port", "0", "--kv-memory", "1K"]));
     assert!(code == 1 && message.contains("one page of 32 tokens"), "{message}");
     let (code, _) = fails(&mut command(&["--port", "0", "--model-path", "/nowhere/x"]));
@@ -197,6 +139,21 @@ fn one_signal_stops_gracefully_and_two_at_once() {
     while !server.get("/health", "").starts_with("HTTP/1.1 503") {}
     server.signal("-INT");
     assert_eq!(server.child.wait().unwrap().code(), Some(130));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_a_server_that_is_still_loading() {
+    // A hub that accepts connections and never responds.
+    let hub = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = command(&["--port", "0", "hf:maker/model"]);
+    command.env("HF_ENDPOINT", format!("http://{}", hub.local_addr().unwrap()));
+    command.env("XDG_CACHE_HOME", tempfile::tempdir().unwrap().path());
+    let mut server =
+        Server { child: command.spawn().unwrap(), greeting: String::new(), address: String::new() };
+    let _asked = hub.accept().unwrap();
+    server.signal("-TERM");
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
 
 #[cfg(unix)]
