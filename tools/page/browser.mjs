@@ -1,5 +1,8 @@
 // Starts a browser that can reach only the server under test and reports any other request.
+import assert from "node:assert/strict";
 import { mkdirSync, readFileSync } from "node:fs";
+import { setTimeout } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
 import { chromium } from "playwright-core";
 
 const root = new URL("../../", import.meta.url);
@@ -21,9 +24,9 @@ export const built = {
 
 /**
  * Opens the page in a new browser context. `page.problems` collects errors, policy violations and requests to
- * other origins.
+ * other origins, except for the addresses in `others`. `script` runs in the page before its own code.
  */
-export async function visit(url, { settings, isTimed = false, ...options } = {}) {
+export async function visit(url, { settings, script, others = [], isTimed = false, ...options } = {}) {
   const context = await browser.newContext({
     viewport: { width: 1280, height: 800 },
     permissions: ["clipboard-read", "clipboard-write"],
@@ -33,6 +36,7 @@ export async function visit(url, { settings, isTimed = false, ...options } = {})
     const text = JSON.stringify(settings);
     await context.addInitScript((text) => localStorage.setItem("wf-settings", text), text);
   }
+  if (script) await context.addInitScript(script);
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
   page.problems = [];
@@ -46,23 +50,24 @@ export async function visit(url, { settings, isTimed = false, ...options } = {})
     page.problems.push(`dialog: ${dialog.message()}`);
     void dialog.dismiss();
   });
-  if (!isTimed) await watchRequests(context, page, url);
+  if (!isTimed) await watchRequests(context, page, url, others);
   await page.goto(url);
   return page;
 }
 
 /** Blocks requests to other origins. This slows down each request, so timed tests do not use it. */
-async function watchRequests(context, page, url) {
+async function watchRequests(context, page, url, others) {
   const { origin } = new URL(url);
   await context.route("**/*", (route) => {
     const target = new URL(route.request().url());
-    if (target.origin === origin) return route.fallback();
+    if (target.origin === origin || others.includes(target.href)) return route.fallback();
     page.problems.push(`request: ${target}`);
     return route.abort();
   });
   if (process.env.WF_PAGE_BUILT) {
     // For development: serves the last build instead of the page in the binary.
-    const headers = { "content-type": "text/html", "content-security-policy": built.policy };
+    const policy = built.policy.replace("connect-src 'self'", ["connect-src 'self'", ...others].join(" "));
+    const headers = { "content-type": "text/html", "content-security-policy": policy };
     await context.route(url, (route) => route.fulfill({ body: built.html, headers }));
   }
 }
@@ -72,10 +77,25 @@ export async function screenshot(page, name) {
   await page.screenshot({ path: new URL(`${name}.png`, screenshots).pathname });
 }
 
+/** Waits until `read` returns what is expected: the page may not have drawn it yet. Fails with the last value. */
+export async function becomes(read, expected) {
+  const deadline = Date.now() + 30_000;
+  let value = await read();
+  while (!isDeepStrictEqual(value, expected) && Date.now() < deadline) {
+    await setTimeout(20);
+    value = await read();
+  }
+  assert.deepEqual(value, expected);
+}
+export const hasCount = (locator, count) => becomes(() => locator.count(), count);
+export const hasTexts = (locator, texts) => becomes(() => locator.allInnerTexts(), texts);
+
 /** Sends a message and waits for the end of the response. */
 export async function sendMessage(page, text) {
+  const before = await page.locator("article.assistant").count();
   await page.getByLabel("Message", { exact: true }).fill(text);
   await page.keyboard.press("Enter");
+  await page.locator("article.assistant").nth(before).waitFor();
   await responded(page);
 }
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
-import { sendMessage, closeBrowser, screenshot, visit } from "./browser.mjs";
+import { closeBrowser, hasCount, screenshot, sendMessage, visit } from "./browser.mjs";
 import { sendChunks, startMock } from "./mock.mjs";
 import { startServer } from "./server.mjs";
 
@@ -93,7 +93,7 @@ test("a long response is cheap per token, and nothing moves", async (t) => {
       `${frames[Math.floor(frames.length * 0.95)].toFixed(1)} ms; layout shift ${shift.toFixed(4)}`,
   );
   await screenshot(page, "long");
-  assert.equal(await page.getByRole("button", { name: "Scroll to latest message" }).count(), 0);
+  await hasCount(page.getByRole("button", { name: "Scroll to latest message" }), 0);
   assert.ok(script < SCRIPT_MS_PER_TOKEN);
   assert.ok(shift < 0.01, "no layout shift");
   assert.deepEqual(page.problems, []);

@@ -1,7 +1,16 @@
 // Chatting: send, stream, stop, regenerate, edit, versions.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { sendMessage, closeBrowser, lastResponse, responded, screenshot, visit } from "./browser.mjs";
+import {
+  becomes,
+  closeBrowser,
+  hasCount,
+  lastResponse,
+  responded,
+  screenshot,
+  sendMessage,
+  visit,
+} from "./browser.mjs";
 import { SLOW, startServer } from "./server.mjs";
 
 let server;
@@ -40,7 +49,7 @@ test("a response streams and shows its statistics", async (t) => {
   const stats = await page.locator(".stats").last().innerText();
   assert.match(stats, /[\d.]+ tok\/s/);
   assert.match(stats, /prompt \d+/);
-  assert.equal(await page.getByLabel(/^Context: [\d,]+ of 2,048 tokens$/).count(), 1);
+  await hasCount(page.getByLabel(/^Context: [\d,]+ of 2,048 tokens$/), 1);
   await screenshot(page, "response");
   assert.deepEqual(page.problems, []);
   await page.context().close();
@@ -61,7 +70,7 @@ test("a response can be stopped by button and by key, and its text is kept", asy
     );
     await stop();
     await responded(page);
-    assert.equal(await page.getByText("Stopped.", { exact: true }).count(), 1);
+    await hasCount(page.getByText("Stopped.", { exact: true }), 1);
     assert.ok((await lastResponse(page).innerText()).length > 20);
     await page.getByRole("button", { name: "New chat" }).click();
   }
@@ -81,14 +90,14 @@ test("a regenerated response is another version", async () => {
   assert.notEqual(second, first);
   await page.getByLabel("Version 2 of 2").waitFor();
   await sendMessage(page, "And then?");
-  assert.equal(await page.locator("article").count(), 4);
+  await hasCount(page.locator("article"), 4);
   // The first version has no messages below it; the second keeps its own.
   await page.getByRole("button", { name: "Previous version" }).click();
-  assert.equal(await lastResponse(page).innerText(), first);
-  assert.equal(await page.locator("article").count(), 2);
+  await becomes(() => lastResponse(page).innerText(), first);
+  await hasCount(page.locator("article"), 2);
   await screenshot(page, "versions");
   await page.getByRole("button", { name: "Next version" }).click();
-  assert.equal(await page.locator("article").count(), 4);
+  await hasCount(page.locator("article"), 4);
   assert.deepEqual(page.problems, []);
   await page.context().close();
 });
@@ -100,14 +109,14 @@ test("a message can be edited, and the original is kept", async () => {
   const editor = page.getByLabel("Edit your message");
   await screenshot(page, "edit");
   await editor.press("Escape");
-  assert.equal(await editor.count(), 0);
+  await hasCount(editor, 0);
   await page.getByRole("button", { name: "Edit and resend" }).click();
   await editor.fill("Tell me about a cat");
   await editor.press("Enter");
   await responded(page);
-  assert.equal(await page.locator(".bubble").innerText(), "Tell me about a cat");
+  await becomes(() => page.locator(".bubble").innerText(), "Tell me about a cat");
   await page.getByRole("button", { name: "Previous version" }).first().click();
-  assert.equal(await page.locator(".bubble").innerText(), "Tell me about a dog");
+  await becomes(() => page.locator(".bubble").innerText(), "Tell me about a dog");
   assert.deepEqual(page.problems, []);
   await page.context().close();
 });

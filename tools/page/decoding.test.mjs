@@ -2,7 +2,16 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { assertAccessible } from "./accessible.mjs";
-import { sendMessage, closeBrowser, lastResponse, responded, screenshot, visit } from "./browser.mjs";
+import {
+  becomes,
+  closeBrowser,
+  hasCount,
+  lastResponse,
+  responded,
+  screenshot,
+  sendMessage,
+  visit,
+} from "./browser.mjs";
 import { end, chunk, startMock } from "./mock.mjs";
 import { startServer } from "./server.mjs";
 
@@ -47,16 +56,20 @@ test("a response by diffusion shows masks, then its text and statistics", async 
   await page.getByText("Chat with wf-demo").waitFor();
   await page.keyboard.press("Control+,");
   const mode = modeChoice(page);
+  await mode
+    .locator("option")
+    .first()
+    .getByText("server default (autoregressive)")
+    .waitFor({ state: "attached" });
   const modes = await mode.locator("option").allInnerTexts();
-  assert.equal(modes[0], "server default (autoregressive)");
   assert.ok(modes.includes("diffusion") && modes.includes("drafted"), modes.join());
-  assert.equal(await ruleChoice(page).count(), 0);
+  await hasCount(ruleChoice(page), 0);
   await mode.selectOption("diffusion");
   await ruleChoice(page).selectOption("threshold");
   await page.getByRole("spinbutton", { name: /^Threshold/ }).fill("0.8");
   await page.getByLabel("Max passes").fill("6");
-  assert.ok(await page.getByLabel("Show blocks while they are being filled").isChecked());
-  assert.equal(await page.getByLabel("Draft tokens").count(), 0);
+  await becomes(() => page.getByLabel("Show blocks while they are being filled").isChecked(), true);
+  await hasCount(page.getByLabel("Draft tokens"), 0);
   await mode.scrollIntoViewIfNeeded();
   await screenshot(page, "settings-diffusion");
   await assertAccessible(page, "diffusion settings");
@@ -69,7 +82,7 @@ test("a response by diffusion shows masks, then its text and statistics", async 
   });
   const blocks = await page.evaluate(() => window.blocks);
   assert.ok(blocks.some(({ masks, known }) => masks > 0 && known > 0));
-  assert.equal(await page.locator(".block, .begun").count(), 0, "no block remains");
+  await hasCount(page.locator(".block, .begun"), 0);
   assert.ok(response.length > 40, response);
   const [, tokens, passes, each] = /([\d,]+) tokens\s+([\d,]+) passes \(([\d.]+) tokens each\)/.exec(stats);
   assert.equal((Number(tokens) / Number(passes)).toFixed(1), each);
@@ -100,7 +113,7 @@ test("a drafted response equals the autoregressive one and shows accepted drafts
   await page.keyboard.press("Control+,");
   await modeChoice(page).selectOption("drafted");
   await page.getByLabel("Draft tokens").fill("5");
-  assert.equal(await ruleChoice(page).count(), 0);
+  await hasCount(ruleChoice(page), 0);
   await modeChoice(page).scrollIntoViewIfNeeded();
   await screenshot(page, "settings-drafted");
   await page.keyboard.press("Escape");
@@ -164,7 +177,7 @@ for (const [colorScheme, reducedMotion] of [
     await page.keyboard.press("Enter");
     const block = page.locator("p > .block");
     await page.waitForFunction(() => document.querySelectorAll(".mask").length === 5);
-    assert.equal(await block.getAttribute("aria-hidden"), "true");
+    await becomes(() => block.getAttribute("aria-hidden"), "true");
     await page
       .getByRole("status")
       .filter({ hasText: "Generating the response block by block" })
@@ -177,7 +190,7 @@ for (const [colorScheme, reducedMotion] of [
     await assertAccessible(page, "a block");
     mock.goOn();
     await page.waitForFunction(() => document.querySelectorAll(".mask").length === 3);
-    assert.equal(await lastResponse(page).innerText(), "Once upon a time a fox.");
+    await becomes(() => lastResponse(page).innerText(), "Once upon a time a fox.");
     const isStill = () => document.getAnimations().length === 0;
     if (reducedMotion === "reduce") assert.ok(await page.evaluate(isStill));
     mock.goOn();
@@ -185,7 +198,7 @@ for (const [colorScheme, reducedMotion] of [
     assert.deepEqual([await top(), await height()], [before, lineHeight], "nothing moved");
     mock.goOn();
     await responded(page);
-    assert.equal(await lastResponse(page).innerText(), "Once upon a time there was a small fox.");
+    await becomes(() => lastResponse(page).innerText(), "Once upon a time there was a small fox.");
     assert.deepEqual([await top(), await height()], [before, lineHeight], "nothing moved");
     assert.deepEqual(page.problems, []);
     await page.context().close();
@@ -208,10 +221,10 @@ test("a block continues a paragraph, a list item or code", async (t) => {
     await page.getByLabel("Message", { exact: true }).fill("Go");
     await page.keyboard.press("Enter");
     await page.locator(place).waitFor();
-    assert.equal(await page.locator(".block").count(), 1, text);
+    await hasCount(page.locator(".block"), 1);
     mock.goOn();
     await responded(page);
-    assert.equal(await page.locator(".block, .begun").count(), 0, text);
+    await hasCount(page.locator(".block, .begun"), 0);
     await page.context().close();
   }
 });
@@ -227,12 +240,12 @@ test("text in a block is escaped", async (t) => {
   await page.locator(".mask").waitFor();
   const shown = await page.locator(".block").textContent();
   assert.equal(shown, "<img src=x onerror=window.pwned=1>[U+202E]gnp\n\n[x](javascript:pwned)");
-  assert.equal(await page.locator(".block img, .block a").count(), 0);
+  await hasCount(page.locator(".block img, .block a"), 0);
   assert.equal(await page.evaluate(() => window.pwned), undefined);
   // After a stop, only the final text remains.
   await page.keyboard.press("Escape");
   await responded(page);
-  assert.equal(await lastResponse(page).innerText(), "Well");
+  await becomes(() => lastResponse(page).innerText(), "Well");
   assert.deepEqual(page.problems, []);
   await page.context().close();
 });

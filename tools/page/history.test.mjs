@@ -2,7 +2,16 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { sendMessage, closeBrowser, lastResponse, screenshot, visit } from "./browser.mjs";
+import {
+  becomes,
+  closeBrowser,
+  hasCount,
+  hasTexts,
+  lastResponse,
+  screenshot,
+  sendMessage,
+  visit,
+} from "./browser.mjs";
 import { startServer } from "./server.mjs";
 
 let server;
@@ -30,11 +39,41 @@ test("a reload restores the chats", async () => {
   const stats = await page.locator(".stats").last().innerText();
   await page.reload();
   await page.getByText("Tell me about the sea").first().waitFor();
-  assert.equal(await lastResponse(page).innerText(), response);
-  assert.equal(await page.locator(".stats").last().innerText(), stats);
-  assert.deepEqual(await chats(page).allInnerTexts(), ["Tell me about the sea", "Tell me about a dog"]);
+  await becomes(() => lastResponse(page).innerText(), response);
+  await becomes(() => page.locator(".stats").last().innerText(), stats);
+  await hasTexts(chats(page), ["Tell me about the sea", "Tell me about a dog"]);
   await page.goBack();
   await page.locator(".bubble", { hasText: "Tell me about a dog" }).waitFor();
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+});
+
+/** Holds back the opening of the database until the page calls `openDatabase()`. */
+function delayDatabase() {
+  const isOpen = new Promise((resolve) => (window.openDatabase = resolve));
+  const { open } = IDBFactory.prototype;
+  IDBFactory.prototype.open = function (...args) {
+    const request = open.apply(this, args);
+    Object.defineProperty(request, "onsuccess", {
+      set: (handler) => request.addEventListener("success", () => void isOpen.then(handler)),
+    });
+    return request;
+  };
+}
+
+test("a chat that begins before the history is read is kept", async () => {
+  const page = await visit(server.url, { script: delayDatabase });
+  await sendMessage(page, "Tell me about a dog");
+  const response = await lastResponse(page).innerText();
+  await page.evaluate(() => window.openDatabase());
+  // The next one can be listed only if the history has been read.
+  await page.keyboard.press("Control+Shift+O");
+  await page.locator(".welcome").waitFor();
+  await sendMessage(page, "Tell me about the sea");
+  await hasTexts(chats(page), ["Tell me about the sea", "Tell me about a dog"]);
+  await chats(page).getByText("Tell me about a dog").click();
+  await page.locator(".bubble", { hasText: "Tell me about a dog" }).waitFor();
+  await becomes(() => lastResponse(page).innerText(), response);
   assert.deepEqual(page.problems, []);
   await page.context().close();
 });
@@ -44,7 +83,7 @@ test("chats are searched, renamed and deleted", async () => {
   await page.keyboard.press("Control+K");
   await page.keyboard.type("DOG tell");
   await chats(page).filter({ hasText: "sea" }).waitFor({ state: "detached" });
-  assert.deepEqual(await chats(page).allInnerTexts(), ["Tell me about a dog"]);
+  await hasTexts(chats(page), ["Tell me about a dog"]);
   await screenshot(page, "search");
   await page.keyboard.press("Control+A");
   await page.keyboard.type("zyxwv");
@@ -61,13 +100,13 @@ test("chats are searched, renamed and deleted", async () => {
   await page.getByRole("button", { name: "Delete Tell me about a dog" }).click();
   await screenshot(page, "delete");
   await page.getByRole("button", { name: "Cancel" }).click();
-  assert.equal(await chats(page).count(), 2);
+  await hasCount(chats(page), 2);
   await chats(page).nth(1).hover();
   await page.getByRole("button", { name: "Delete Tell me about a dog" }).click();
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await page.reload();
   await chats(page).first().waitFor();
-  assert.deepEqual(await chats(page).allInnerTexts(), ["Waves"]);
+  await hasTexts(chats(page), ["Waves"]);
   assert.deepEqual(page.problems, []);
   await page.context().close();
 });
@@ -84,7 +123,7 @@ test("exported chats can be imported in another browser", async () => {
   await page.context().close();
 
   const other = await visit(server.url);
-  const input = other.locator("input[type=file]");
+  const input = other.getByLabel("Import");
   await input.setInputFiles({ name: "chats.json", mimeType: "application/json", buffer: file });
   await other.getByText("2 chats imported.").waitFor();
   await other.getByRole("link", { name: "Tell me about the sea" }).click();
@@ -92,7 +131,7 @@ test("exported chats can be imported in another browser", async () => {
   await screenshot(other, "imported");
   await input.setInputFiles({ name: "x.json", mimeType: "application/json", buffer: Buffer.from("{}") });
   await other.getByText("Import failed: the file is not a chat export").waitFor();
-  assert.equal(await chats(other).count(), 2);
+  await hasCount(chats(other), 2);
   assert.deepEqual(other.problems, []);
   await other.context().close();
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { assertAccessible } from "./accessible.mjs";
-import { sendMessage, closeBrowser, screenshot, visit } from "./browser.mjs";
+import { becomes, closeBrowser, screenshot, sendMessage, visit } from "./browser.mjs";
 import { SLOW, startServer } from "./server.mjs";
 
 let server;
@@ -20,7 +20,7 @@ test("settings show the server's defaults, are stored and are sent", async () =>
   const page = await visit(server.url);
   await page.getByText("Chat with wf-demo").waitFor();
   await page.keyboard.press("Control+,");
-  assert.equal(await page.getByLabel("Temperature").getAttribute("placeholder"), "0.5");
+  await becomes(() => page.getByLabel("Temperature").getAttribute("placeholder"), "0.5");
   await page.getByLabel("System prompt for new chats").fill("You tell stories");
   await page.getByLabel("Temperature").click();
   await page.keyboard.type("0.2");
@@ -52,7 +52,7 @@ test("settings show the server's defaults, are stored and are sent", async () =>
   await page.getByText("The response reached the maximum length.").waitFor();
   await page.keyboard.press("Control+,");
   await page.getByRole("button", { name: "Reset to server defaults" }).click();
-  assert.equal(await page.getByLabel("Temperature").inputValue(), "");
+  await becomes(() => page.getByLabel("Temperature").inputValue(), "");
   assert.deepEqual(page.problems, []);
   await page.context().close();
 });
@@ -152,7 +152,7 @@ test("the page is usable without a mouse", async () => {
   await page.getByRole("dialog", { name: "Help" }).waitFor();
   await page.keyboard.press("Escape");
   await page.keyboard.press("/");
-  assert.equal(await page.evaluate(() => document.activeElement.id), "composer");
+  await becomes(() => page.evaluate(() => document.activeElement.id), "composer");
   await page.keyboard.press("Alt+2");
   await page.getByText("Running requests").waitFor();
   await page.keyboard.press("Alt+1");

@@ -1,7 +1,7 @@
 // Rendering of Markdown: the same while streaming and after a reload, with code that can be copied.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { sendMessage, closeBrowser, lastResponse, screenshot, visit } from "./browser.mjs";
+import { becomes, closeBrowser, lastResponse, screenshot, sendMessage, visit } from "./browser.mjs";
 import { sendChunks, startMock } from "./mock.mjs";
 
 const CODE = 'fn main() {\n    println!("<b>{}</b>", 1 + 1);\n}\n';
@@ -77,9 +77,9 @@ test("code is highlighted and can be copied, links are safe", async () => {
     await page.getByText("Copied").waitFor();
     assert.equal(await page.evaluate(() => navigator.clipboard.readText()), CODE);
     const link = lastResponse(page).getByRole("link", { name: "link" });
-    assert.equal(await link.getAttribute("href"), "https://example.org/there");
-    assert.equal(await link.getAttribute("rel"), "noopener noreferrer nofollow");
-    assert.equal(await link.getAttribute("target"), "_blank");
+    await becomes(() => link.getAttribute("href"), "https://example.org/there");
+    await becomes(() => link.getAttribute("rel"), "noopener noreferrer nofollow");
+    await becomes(() => link.getAttribute("target"), "_blank");
     assert.deepEqual(page.problems, []);
     await page.context().close();
   }

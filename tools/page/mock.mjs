@@ -26,10 +26,10 @@ const PROPS = {
 };
 
 /**
- * `respond(text, send)` writes the response to a message; `send` takes a chunk of the API. `health()` returns a
- * status and an error code, or undefined if the server is ready.
+ * `respond(text, send, body)` writes the response to a message; `send` takes a chunk of the API, `body` is the whole
+ * request. `health()` returns a status and an error code, or undefined if the server is ready. `more` has other routes.
  */
-export async function startMock({ respond, health = () => undefined, props = {} }) {
+export async function startMock({ respond, health = () => undefined, props = {}, more = {} }) {
   const json = (response, status, value) => {
     response.writeHead(status, { "content-type": "application/json" });
     response.end(JSON.stringify(value));
@@ -38,7 +38,7 @@ export async function startMock({ respond, health = () => undefined, props = {} 
     "/": (_, response) => {
       response.writeHead(200, {
         "content-type": "text/html; charset=utf-8",
-        "content-security-policy": built.policy,
+        "content-security-policy": policyOf(props.mcp_servers ?? []),
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
       });
@@ -50,6 +50,12 @@ export async function startMock({ respond, health = () => undefined, props = {} 
       else json(response, 200, { running: 0, waiting: 0 });
     },
     "/props": (_, response) => json(response, 200, { ...PROPS, ...props }),
+    // Four characters a token.
+    "/tokenize": async (request, response) => {
+      let body = "";
+      for await (const part of request) body += part;
+      json(response, 200, { count: Math.ceil(JSON.parse(body).prompt.length / 4) });
+    },
     "/v1/chat/completions": async (request, response) => {
       let body = "";
       for await (const part of request) body += part;
@@ -57,9 +63,11 @@ export async function startMock({ respond, health = () => undefined, props = {} 
       if (problem) return json(response, problem.status, errorOf(problem.code));
       response.writeHead(200, { "content-type": "text/event-stream" });
       const send = (chunk) => response.write(`data: ${JSON.stringify(chunk)}\n\n`);
-      await respond(JSON.parse(body).messages.at(-1).content, send);
+      const sent = JSON.parse(body);
+      await respond(sent.messages.at(-1).content, send, sent);
       response.end("data: [DONE]\n\n");
     },
+    ...more,
   };
   const server = createServer((request, response) => {
     const route = routes[request.url];
@@ -76,10 +84,17 @@ export async function startMock({ respond, health = () => undefined, props = {} 
   };
 }
 
+/** The policy of the page, as the binary writes it. */
+const policyOf = (servers) =>
+  built.policy.replace("connect-src 'self'", ["connect-src 'self'", ...servers].join(" "));
+
 const errorOf = (code) => ({ error: { message: code, code } });
 
 /** A chunk with text. */
 export const chunk = (content) => ({ choices: [{ delta: { content }, finish_reason: null }] });
+
+/** A chunk with what the model thinks. */
+export const thought = (reasoning_content) => ({ choices: [{ delta: { reasoning_content } }] });
 
 /** The last chunk of a response, with its usage. */
 export const end = (tokens) => ({

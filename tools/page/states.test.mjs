@@ -1,7 +1,16 @@
 // A server that requires a key, is full, shuts down, crashes and restarts.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { sendMessage, closeBrowser, lastResponse, responded, screenshot, visit } from "./browser.mjs";
+import {
+  becomes,
+  closeBrowser,
+  hasCount,
+  lastResponse,
+  responded,
+  screenshot,
+  sendMessage,
+  visit,
+} from "./browser.mjs";
 import { startServer } from "./server.mjs";
 
 const ENDLESS = { ignoreEos: true };
@@ -28,12 +37,9 @@ function occupy(server, replies = 1) {
   return () => abort.abort();
 }
 
-/** Waits until the server reports these numbers of running and waiting requests. */
-async function waitForLoad(server, running, waiting) {
-  for (;;) {
-    const load = await (await fetch(`${server.url}health`)).json();
-    if (load.running === running && load.waiting === waiting) return;
-  }
+/** Waits until the server reports a number of running and waiting requests that `isReached` accepts. */
+async function waitForLoad(server, isReached) {
+  while (!isReached(await (await fetch(`${server.url}health`)).json()));
 }
 
 test("the API key is requested and stored for the tab or permanently", async (t) => {
@@ -47,7 +53,7 @@ test("the API key is requested and stored for the tab or permanently", async (t)
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Server", exact: true }).click();
   await page.waitForResponse((response) => response.url().endsWith("/metrics"));
-  assert.equal(await dialog.count(), 0);
+  await hasCount(dialog, 0);
   await page.getByRole("button", { name: "Chat", exact: true }).click();
   await page.getByRole("button", { name: "Enter key" }).click();
   await dialog.getByLabel("API key").fill("wrong");
@@ -79,20 +85,14 @@ test("the page retries while the queue is full", async (t) => {
   const server = await startServer(["--max-running", "1", "--max-waiting", "1"]);
   t.after(() => server.kill());
   const page = await visit(server.url);
-  // A second request of a caller takes turns with the first; a third one waits.
-  const first = occupy(server);
-  await waitForLoad(server, 1, 0);
-  const second = occupy(server);
-  await waitForLoad(server, 2, 0);
-  const third = occupy(server);
-  await waitForLoad(server, 2, 1);
+  // Up to eight requests of a caller take turns. Another one waits, and another one is turned away.
+  const stops = Array.from({ length: 10 }, () => occupy(server));
+  await waitForLoad(server, ({ waiting }) => waiting === 1);
   await page.getByLabel("Message", { exact: true }).fill("Tell me a story");
   await page.keyboard.press("Enter");
   await page.getByText(/The queue is full. Retrying in \d+ s/).waitFor();
   await screenshot(page, "queue-full");
-  first();
-  second();
-  third();
+  stops.forEach((stop) => stop());
   await responded(page);
   assert.ok((await lastResponse(page).innerText()).length > 0);
   assert.deepEqual(page.problems, []);
@@ -128,7 +128,7 @@ test("after a crash the page waits for the server and keeps the partial response
   });
   await page.getByRole("button", { name: "Stop" }).click();
   await responded(page);
-  assert.equal(await page.locator("article.assistant .markdown").first().innerText(), begun);
+  await becomes(() => page.locator("article.assistant .markdown").first().innerText(), begun);
   assert.deepEqual(page.problems, []);
   await page.context().close();
 });
@@ -139,7 +139,7 @@ test("a server that is shutting down is reported", async (t) => {
   const page = await visit(server.url);
   await sendMessage(page, "Tell me a story");
   const leave = occupy(server, 4);
-  await waitForLoad(server, 4, 0);
+  await waitForLoad(server, ({ running }) => running === 4);
   server.terminate();
   await page.waitForFunction(async () => (await fetch("/health")).status === 503);
   await page.getByLabel("Message", { exact: true }).fill("And then?");

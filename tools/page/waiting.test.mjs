@@ -1,7 +1,7 @@
 // States before the first token, with a mock that waits for the test.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { closeBrowser, lastResponse, responded, screenshot, visit } from "./browser.mjs";
+import { becomes, closeBrowser, hasCount, lastResponse, responded, screenshot, visit } from "./browser.mjs";
 import { end, chunk, startMock } from "./mock.mjs";
 
 after(closeBrowser);
@@ -28,11 +28,11 @@ test("a long prompt shows its progress", async (t) => {
   await page.getByLabel("Message", { exact: true }).fill("A very long text");
   await page.keyboard.press("Enter");
   await page.getByText("Processing the prompt: 2,600 of 6,000 tokens").waitFor();
-  assert.equal(await page.getByRole("progressbar").getAttribute("value"), "2600");
+  await becomes(() => page.getByRole("progressbar").getAttribute("value"), "2600");
   await screenshot(page, "reading");
   half.open();
   await responded(page);
-  assert.equal(await lastResponse(page).innerText(), "Here it is.");
+  await becomes(() => lastResponse(page).innerText(), "Here it is.");
   assert.deepEqual(page.problems, []);
   await page.context().close();
 });
@@ -74,12 +74,12 @@ test("an error in a stream keeps the text and offers a retry", async (t) => {
   await page.getByLabel("Message", { exact: true }).fill("Go");
   await page.keyboard.press("Enter");
   await page.getByText("The response was interrupted: a step failed.").waitFor();
-  assert.equal(await lastResponse(page).innerText(), "The beginning");
+  await becomes(() => lastResponse(page).innerText(), "The beginning");
   await screenshot(page, "interrupted");
   isBroken = false;
   await page.getByRole("button", { name: "Retry" }).click();
   await page.getByLabel("Version 2 of 2").waitFor();
-  assert.equal(await page.getByText("interrupted").count(), 0);
+  await hasCount(page.getByText("interrupted"), 0);
   await page.context().close();
 });
 

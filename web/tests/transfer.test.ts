@@ -34,6 +34,25 @@ test("an exported file is imported unchanged", () => {
   assert.deepEqual(read(write([chat(), newChat("c2", 1)])), [chat(), newChat("c2", 1)]);
 });
 
+test("tool calls are kept, and checked", () => {
+  const calls = [{ id: "c", name: "add", arguments: "{}", state: "done" as const, result: "5" }];
+  const rounds = [{ content: "Let me see.", calls }];
+  const called = add(chat(), {
+    id: "m3",
+    parent: "m1",
+    role: "assistant",
+    content: "It is 5.",
+    created: 8,
+    rounds,
+  });
+  assert.deepEqual(read(write([called])), [called]);
+  const file = JSON.parse(write([called]));
+  file.chats[0].messages[2].rounds[0].calls[0].state = "<b>";
+  assert.equal(read(JSON.stringify(file))[0]!.messages[2]!.rounds![0]!.calls[0]!.state, "denied");
+  file.chats[0].messages[2].rounds[0].calls[0].result = 5;
+  assert.throws(() => read(JSON.stringify(file)), /result is not a string/);
+});
+
 test("unknown fields are dropped", () => {
   const file = JSON.parse(write([chat()]));
   file.chats[0].messages[0].onclick = "alert(1)";

@@ -10,6 +10,10 @@ export interface Props {
   total_slots: number;
   model_path: string;
   model_names: string[];
+  /** Names of all models of the server, one of each. */
+  models?: string[];
+  /** Addresses of MCP servers that the page may use. */
+  mcp_servers?: string[];
   model_digest: string;
   architecture: string;
   isa: string;
@@ -19,6 +23,14 @@ export interface Props {
   system_fingerprint: string;
   build_info: string;
   decode?: DecodeInfo;
+  /** Null if the model does not think. */
+  thinking?: ThinkingInfo | null;
+}
+
+/** Thinking before an answer, which requests turn on, off or limit. */
+export interface ThinkingInfo {
+  /** Values of `reasoning_effort`. Zero tokens turn thinking off, null is no limit. */
+  efforts: { name: string; max_tokens: number | null }[];
 }
 
 /** Numeric sampling parameter of a request. */
@@ -72,10 +84,26 @@ export interface Usage {
   prompt_tokens_details?: { cached_tokens: number };
 }
 
+/** New text of a response. */
+export interface Delta {
+  content?: string | null;
+  /** What a model thinks before it answers; some servers call the field `reasoning`. */
+  reasoning_content?: string | null;
+  reasoning?: string | null;
+  tool_calls?: ToolCallDelta[];
+}
+
+/** Part of a tool call. */
+export interface ToolCallDelta {
+  index: number;
+  id?: string;
+  function?: { name?: string; arguments?: string };
+}
+
 /** One event of a streamed `POST /v1/chat/completions`. */
 export interface ChatChunk {
   model?: string;
-  choices?: { delta?: { content?: string | null }; finish_reason?: string | null }[];
+  choices?: { delta?: Delta; finish_reason?: string | null }[];
   usage?: Usage | null;
   timings?: Timings;
   seed?: number;
@@ -92,6 +120,11 @@ export interface ErrorBody {
 }
 
 export interface ChatRequest {
-  messages: { role: "system" | "user" | "assistant"; content: string }[];
+  messages: {
+    role: "system" | "user" | "assistant" | "tool";
+    content: string;
+    tool_calls?: { id: string; type: "function"; function: { name: string; arguments: string } }[];
+    tool_call_id?: string;
+  }[];
   [setting: string]: unknown;
 }

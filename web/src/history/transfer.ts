@@ -1,5 +1,7 @@
 /** Exports chats to JSON and imports them. Imported files are untrusted: every field is checked. */
-import type { Chat, Ending, Message, Stats } from "./tree.ts";
+import type { CallState, Round, ToolCall } from "./calls.ts";
+import { type TextFile, cleanName } from "./files.ts";
+import type { Chat, Ending, Message, Stats, Thinking } from "./tree.ts";
 
 const FORMAT = "wrinklefree-chats";
 const VERSION = 1;
@@ -82,8 +84,40 @@ function messageOf(value: unknown): Message {
   const ending = ENDINGS.find((ending) => ending === value.ending);
   if (ending) message.ending = ending;
   if (typeof value.problem === "string") message.problem = value.problem;
+  if (Array.isArray(value.files)) message.files = value.files.map(fileOf);
+  if (isObject(value.thinking)) message.thinking = thinkingOf(value.thinking);
+  if (Array.isArray(value.rounds)) message.rounds = value.rounds.map(roundOf);
   if (isObject(value.stats)) message.stats = statsOf(value.stats);
   return message;
+}
+
+function fileOf(value: unknown): TextFile {
+  if (!isObject(value)) throw new Error("a file is not an object");
+  const file: TextFile = { name: cleanName(text(value, "name")), text: text(value, "text") };
+  if (value.tokens !== undefined) file.tokens = number(value, "tokens");
+  return file;
+}
+
+const CALL_STATES: CallState[] = ["asking", "running", "done", "failed", "denied"];
+
+function roundOf(value: unknown): Round {
+  if (!isObject(value) || !Array.isArray(value.calls)) throw new Error("calls is not an array");
+  const calls = value.calls.map((call: unknown): ToolCall => {
+    if (!isObject(call)) throw new Error("a tool call is not an object");
+    const state = CALL_STATES.find((state) => state === call.state) ?? "denied";
+    return {
+      id: text(call, "id"),
+      name: text(call, "name"),
+      arguments: text(call, "arguments"),
+      state,
+      ...(call.result !== undefined && { result: text(call, "result") }),
+    };
+  });
+  return { content: text(value, "content"), calls };
+}
+
+function thinkingOf(value: Record<string, unknown>): Thinking {
+  return { text: text(value, "text"), ms: number(value, "ms") };
 }
 
 function statsOf(value: Record<string, unknown>): Stats {

@@ -5,6 +5,9 @@
  * All functions are pure; a changed chat is a new object.
  */
 
+import type { Round } from "./calls.ts";
+import type { TextFile } from "./files.ts";
+
 export type Role = "user" | "assistant";
 
 /** Reason for which a response ended. */
@@ -28,11 +31,22 @@ export interface Stats {
   accepted?: number;
 }
 
+export interface Thinking {
+  text: string;
+  ms: number;
+}
+
 export interface Message {
   id: string;
   parent: string | null;
   role: Role;
   content: string;
+  /** What the model thought before it answered. It is not part of later requests. */
+  thinking?: Thinking;
+  /** Tool calls before the content, with the text before each. */
+  rounds?: Round[];
+  /** Text files sent before the content. */
+  files?: TextFile[];
   created: number;
   ending?: Ending;
   /** Error message, if the response was interrupted. */
@@ -101,7 +115,7 @@ export function add(chat: Chat, message: Message): Chat {
   const isFirst = !chat.messages.length && message.role === "user" && !chat.isNamed;
   return {
     ...chat,
-    title: isFirst ? titleOf(message.content) : chat.title,
+    title: isFirst ? titleOf(message.content || (message.files?.[0]?.name ?? "")) : chat.title,
     updated: message.created,
     messages: [...chat.messages, message],
     chosen: { ...chat.chosen, [message.parent ?? ""]: message.id },

@@ -1,4 +1,4 @@
-/** Adds a language label and a copy button to code, and scrolling to code and tables. */
+/** Adds a language label and a copy button to code, and scrolling to code, tables and formulas. */
 import { copyText } from "../browser/clipboard.ts";
 import { highlight } from "./highlight.ts";
 
@@ -18,6 +18,7 @@ export function decorate(nodes: DocumentFragment, isFinal: boolean): void {
     frame.append(table);
     scrolls(frame, "table");
   }
+  for (const formula of nodes.querySelectorAll<HTMLElement>("p.math")) scrolls(formula, "formula");
 }
 
 function head(code: HTMLElement): HTMLElement {

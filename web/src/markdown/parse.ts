@@ -2,11 +2,12 @@
  * Converts Markdown to an HTML string. HTML in the source is escaped and images become links, so that
  * nothing is fetched. The result is sanitized before it is inserted anywhere (`clean.ts`).
  */
-import { Marked, type Token } from "marked";
+import { Marked, type MarkedExtension, type Token } from "marked";
+import { math, mayHaveMath } from "./math.ts";
 
 const LINKS = /^(https?:|mailto:)/i;
 
-const markdown = new Marked({
+const OPTIONS: MarkedExtension = {
   gfm: true,
   renderer: {
     html: ({ text }) => escape(text),
@@ -16,16 +17,21 @@ const markdown = new Marked({
     },
     checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
   },
-});
+};
+
+const markdown = new Marked(OPTIONS);
+const markdownWithMath = new Marked(OPTIONS, math);
+
+const markedFor = (source: string): Marked => (mayHaveMath(source) ? markdownWithMath : markdown);
 
 export function toHtml(source: string): string {
-  return markdown.parse(source, { async: false });
+  return markedFor(source).parse(source, { async: false });
 }
 
 /** Splits the source into its top-level blocks (paragraphs, lists, code). Joined, they equal the source. */
 export function blocks(source: string): string[] {
   const parts: string[] = [];
-  for (const token of markdown.lexer(source) as Token[]) {
+  for (const token of markedFor(source).lexer(source) as Token[]) {
     // Blank lines belong to the block above them.
     if (token.type === "space" && parts.length) parts[parts.length - 1] += token.raw;
     else parts.push(token.raw);

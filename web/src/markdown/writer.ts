@@ -5,6 +5,7 @@
  */
 import { clean } from "./clean.ts";
 import { decorate } from "./decorate.ts";
+import { showMath } from "./math.ts";
 import { blocks, toHtml } from "./parse.ts";
 import { escapeBidi } from "./bidi.ts";
 
@@ -79,6 +80,7 @@ function render(source: string, isFinal: boolean): DocumentFragment {
   try {
     const nodes = clean(toHtml(source));
     decorate(nodes, isFinal);
+    showMath(nodes);
     return nodes;
   } catch {
     return plain(source);

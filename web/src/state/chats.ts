@@ -19,7 +19,11 @@ const others = typeof BroadcastChannel === "undefined" ? null : new BroadcastCha
 
 export async function loadChats(): Promise<void> {
   try {
-    chats.value = await store.loadAll();
+    const stored = await store.loadAll();
+    // Chats that began while the database was being read are newer in memory.
+    const begun = chats.peek();
+    const known = new Set(begun.map((chat) => chat.id));
+    chats.value = [...stored.filter((chat) => !known.has(chat.id)), ...begun];
   } catch {
     notify("This browser does not allow storage: chats are lost when the tab is closed.");
   }
@@ -37,8 +41,23 @@ export function chatOf(id: string): Chat | undefined {
   return chats.peek().find((chat) => chat.id === id);
 }
 
+/** System prompt of the chat that begins with the next message; null for that of the settings. */
+export const draftSystem = signal<string | null>(null);
+
+/** Returns the system prompt of the chat `id`, or of the one that begins next. */
+export function systemOf(id: string | null): string {
+  const chat = id === null ? undefined : chats.value.find((chat) => chat.id === id);
+  return chat ? chat.system : (draftSystem.value ?? settings.value.system);
+}
+
+export function changeSystem(id: string | null, system: string): void {
+  if (id === null) draftSystem.value = system;
+  else changeChat(id, (chat) => ({ ...chat, system }));
+}
+
 export function startChat(): Chat {
-  const chat = newChat(newId(), Date.now(), settings.peek().system);
+  const chat = newChat(newId(), Date.now(), systemOf(null));
+  draftSystem.value = null;
   chats.value = [...chats.value, chat];
   go({ kind: "chat", id: chat.id });
   return chat;

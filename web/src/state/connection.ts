@@ -3,6 +3,8 @@ import { signal } from "@preact/signals";
 import { ApiError, send } from "../api/client.ts";
 import type { Props } from "../api/wire.ts";
 import { openDialog } from "./dialogs.ts";
+import { chooseModel, chosenModel, props } from "./models.ts";
+import { notify } from "./notice.ts";
 
 export type Connection = "connecting" | "ready" | "loading" | "draining" | "offline" | "locked";
 
@@ -14,7 +16,6 @@ interface Load {
 export const connection = signal<Connection>("connecting");
 /** Number of running and waiting requests. */
 export const load = signal<Load>({ running: 0, waiting: 0 });
-export const props = signal<Props | null>(null);
 
 const READY_POLL_MS = 5000;
 const RETRY_MS = 1000;
@@ -37,13 +38,43 @@ export async function check(): Promise<void> {
     load.value = (await (await send("/health")).json()) as Load;
     // The server may have been restarted with another model.
     if (connection.peek() !== "ready") {
-      props.value = (await (await send("/props")).json()) as Props;
+      await readProps();
     }
     become("ready");
   } catch (error) {
     report(error);
   }
   if (!document.hidden) schedule();
+}
+
+/** Reads the properties of the chosen model, which the server loads if needed. */
+async function readProps(): Promise<void> {
+  const query = chosenModel.peek() && `?model=${encodeURIComponent(chosenModel.peek())}`;
+  try {
+    props.value = (await (await send(`/props${query}`)).json()) as Props;
+  } catch (error) {
+    if (!(query && error instanceof ApiError && error.status === 404)) throw error;
+    // The server has been restarted with other models.
+    chooseModel("");
+    await readProps();
+  }
+}
+
+/** True while another model is being loaded. */
+export const isSwitching = signal(false);
+
+/** Makes another model that of requests. If it cannot be loaded, the old one stays. */
+export async function switchModel(name: string): Promise<void> {
+  const before = chosenModel.peek();
+  chooseModel(name);
+  isSwitching.value = true;
+  try {
+    await readProps();
+  } catch (error) {
+    chooseModel(before);
+    notify(`${(error as Error).message}.`);
+  }
+  isSwitching.value = false;
 }
 
 /** Updates `connection` from the error of any request. */

@@ -1,6 +1,7 @@
 /** Accumulates the events of one response. */
-import type { ChatChunk, Progress, Timings, Usage } from "../api/wire.ts";
-import type { Ending, Stats } from "../history/tree.ts";
+import type { ChatChunk, Progress, Timings, ToolCallDelta, Usage } from "../api/wire.ts";
+import type { ToolCall } from "../history/calls.ts";
+import type { Ending, Stats, Thinking } from "../history/tree.ts";
 import { type Block, EMPTY_BLOCK, withoutStart } from "./block.ts";
 
 export type Phase =
@@ -15,6 +16,11 @@ export class ResponseState {
   /** Block being filled after the text. */
   block: Block = EMPTY_BLOCK;
   ending: Ending = "stop";
+  /** Tool calls after the text. */
+  readonly calls: ToolCall[] = [];
+  private thought = "";
+  private thinkingMs = 0;
+  private readonly startedAt = performance.now();
   private chunks = 0;
   private firstAt = 0;
   private progress: Progress | undefined;
@@ -33,13 +39,21 @@ export class ResponseState {
   take(chunk: ChatChunk): void {
     const choice = chunk.choices?.[0];
     const content = choice?.delta?.content;
+    const thought = choice?.delta?.reasoning_content ?? choice?.delta?.reasoning;
     if (chunk.block_preview) this.block = chunk.block_preview;
     if (content) {
       this.text += content;
       this.chunks += 1;
       if (this.block.length) this.block = withoutStart(this.block, content.length);
     }
-    if (content || chunk.block_preview) this.firstAt ||= performance.now();
+    if (thought) {
+      this.thought += thought;
+      this.chunks += 1;
+    }
+    for (const part of choice?.delta?.tool_calls ?? []) this.takeCall(part);
+    if (content || thought || chunk.block_preview) this.firstAt ||= performance.now();
+    // Thinking ends with the first text of the answer.
+    if (this.thought && !this.text) this.thinkingMs = performance.now() - this.firstAt;
     const reason = choice?.finish_reason;
     if (reason) this.block = EMPTY_BLOCK;
     if (reason === "length" || reason === "deadline") this.ending = reason;
@@ -48,6 +62,30 @@ export class ResponseState {
     this.timings = chunk.timings ?? this.timings;
     this.seed = chunk.seed ?? this.seed;
     this.model = chunk.model ?? this.model;
+  }
+
+  private takeCall({ index, id, function: part }: ToolCallDelta): void {
+    const call = (this.calls[index] ??= { id: "", name: "", arguments: "", state: "asking" });
+    call.id ||= id ?? "";
+    call.name += part?.name ?? "";
+    call.arguments += part?.arguments ?? "";
+    this.chunks += 1;
+    this.firstAt ||= performance.now();
+  }
+
+  /** True once anything of the response has arrived. */
+  get hasBegun(): boolean {
+    return this.text !== "" || this.thought !== "" || this.calls.length > 0;
+  }
+
+  /** Time from the request to the first text, in milliseconds; 0 before it. */
+  get firstTokenMs(): number {
+    return this.firstAt && this.firstAt - this.startedAt;
+  }
+
+  /** What the model has thought so far. */
+  thinking(): Thinking | undefined {
+    return this.thought ? { text: this.thought, ms: this.thinkingMs } : undefined;
   }
 
   /** Prepares for another attempt at the same request. */

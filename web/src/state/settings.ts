@@ -88,6 +88,8 @@ export interface Settings {
   /** Continues after the end-of-sequence token. */
   ignoreEos: boolean;
   decoding: Decoding;
+  /** Effort of thinking, by its name; empty for the model's default. */
+  thinking: string;
 }
 
 const NAME = "wf-settings";
@@ -99,6 +101,7 @@ const DEFAULTS: Settings = {
   logitBias: {},
   ignoreEos: false,
   decoding: DEFAULT_DECODING,
+  thinking: "",
 };
 
 export const settings = signal<Settings>({ ...DEFAULTS, ...load<Partial<Settings>>(NAME, {}) });
@@ -125,5 +128,8 @@ export function requestFields(settings: Settings, props: Props | null): Record<s
   if (settings.stopTokens.length) fields.stop_token_ids = settings.stopTokens;
   if (Object.keys(settings.logitBias).length) fields.logit_bias = settings.logitBias;
   if (settings.ignoreEos) fields.ignore_eos = true;
+  if (props?.thinking?.efforts.some(({ name }) => name === settings.thinking)) {
+    fields.reasoning_effort = settings.thinking;
+  }
   return { ...fields, ...decodeFields(settings.decoding, props?.decode) };
 }

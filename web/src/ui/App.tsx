@@ -5,6 +5,7 @@ import { isSidebarOpen, openDialog } from "../state/dialogs.ts";
 import { route } from "../state/route.ts";
 import { Banner, Announcement } from "./Banner.tsx";
 import { ChatView } from "./ChatView.tsx";
+import { CompareView } from "./CompareView.tsx";
 import { Header } from "./Header.tsx";
 import { HelpDialog } from "./HelpDialog.tsx";
 import { KeyDialog } from "./KeyDialog.tsx";
@@ -27,7 +28,7 @@ export function App() {
         <Header />
         <Banner />
         <main class="main-part">
-          {route.value.kind === "server" ? <ServerView /> : <ChatView />}
+          <View />
         </main>
       </div>
       {openDialog.value === "settings" && <SettingsDialog />}
@@ -36,4 +37,15 @@ export function App() {
       <Announcement />
     </div>
   );
+}
+
+function View() {
+  switch (route.value.kind) {
+    case "chat":
+      return <ChatView />;
+    case "server":
+      return <ServerView />;
+    case "compare":
+      return <CompareView />;
+  }
 }

@@ -1,5 +1,7 @@
 /** One chat in the sidebar: opens, renames and deletes it. */
 import { useState } from "preact/hooks";
+import { download } from "../browser/download.ts";
+import { fileNameOf, toMarkdown } from "../history/document.ts";
 import { escapeBidi } from "../markdown/bidi.ts";
 import type { Chat } from "../history/tree.ts";
 import { changeChat, deleteChat } from "../state/chats.ts";
@@ -7,7 +9,7 @@ import { isSidebarOpen } from "../state/dialogs.ts";
 import { go } from "../state/route.ts";
 import { runOf, stop } from "../state/run.ts";
 import { IconButton } from "./IconButton.tsx";
-import { Pencil, Trash } from "./icons.tsx";
+import { Download, Pencil, Trash } from "./icons.tsx";
 
 type Mode = "idle" | "renaming" | "deleting";
 
@@ -34,6 +36,12 @@ export function ChatItem({ chat, isCurrent }: { chat: Chat; isCurrent: boolean }
       </a>
       {runOf(chat.id) && <span class="pulse" role="img" aria-label="Generating" />}
       <span class="chat-tools">
+        <IconButton
+          label={`Export ${title} as Markdown`}
+          onClick={() => download(toMarkdown(chat), fileNameOf(chat.title), "text/markdown")}
+        >
+          <Download />
+        </IconButton>
         <IconButton label={`Rename ${title}`} onClick={() => setMode("renaming")}>
           <Pencil />
         </IconButton>

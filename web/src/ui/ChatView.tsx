@@ -1,13 +1,16 @@
 /** The open chat: its messages and the composer. */
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { path } from "../history/tree.ts";
+import { type Chat, type Message, path, pathTo } from "../history/tree.ts";
 import { currentChat, isLoaded } from "../state/chats.ts";
-import { props } from "../state/connection.ts";
+import { props } from "../state/models.ts";
+import { branchPoint } from "../state/dialogs.ts";
 import { runOf, send } from "../state/run.ts";
 import { Composer } from "./Composer.tsx";
 import { IconButton } from "./IconButton.tsx";
 import { MessageView } from "./MessageView.tsx";
+import { SystemPrompt } from "./SystemPrompt.tsx";
 import { Down, Mark } from "./icons.tsx";
+import { suggestionsFor } from "./suggestions.ts";
 
 /** Distance from the end, in pixels, within which the view follows new text. */
 const NEAR = 80;
@@ -15,7 +18,8 @@ const NEAR = 80;
 export function ChatView() {
   const chat = currentChat.value;
   const run = chat && runOf(chat.id);
-  const shown = chat ? path(chat) : [];
+  const shown = chat ? shownOf(chat) : [];
+  const branch = shown.at(-1)?.id === branchPoint.value ? branchPoint.value : null;
   const scroller = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
   const lastTop = useRef(0);
@@ -58,6 +62,7 @@ export function ChatView() {
       >
         {shown.length ? (
           <div class="messages">
+            <SystemPrompt chat={chat!.id} />
             {shown.map((message) => (
               <MessageView key={message.id} chat={chat!} message={message} run={run} />
             ))}
@@ -74,8 +79,10 @@ export function ChatView() {
             </IconButton>
           </div>
         )}
+        {branch && <BranchNote />}
         <Composer
           chat={chat?.id ?? null}
+          after={branch}
           run={run}
           lastQuestion={shown.findLast((message) => message.role === "user")?.id}
           onSent={() => {
@@ -87,7 +94,24 @@ export function ChatView() {
   );
 }
 
-const SUGGESTIONS = ["Tell me a story", "Tell me about a girl and her dog", "Write about the sea"];
+/** Returns the messages that are shown: those of the chosen path, up to where a branch is about to begin. */
+function shownOf(chat: Chat): Message[] {
+  const branch = branchPoint.value && pathTo(chat, branchPoint.value);
+  return branch && branch.length ? branch : path(chat);
+}
+
+function BranchNote() {
+  return (
+    <p class="branch-note" role="status">
+      <span>
+        The next message begins a branch here. The messages that followed are kept as a version.
+      </span>
+      <button type="button" class="text-button" onClick={() => (branchPoint.value = null)}>
+        Cancel
+      </button>
+    </p>
+  );
+}
 
 function Welcome({ chat }: { chat: string | null }) {
   const model = props.value?.model_names[0];
@@ -97,7 +121,7 @@ function Welcome({ chat }: { chat: string | null }) {
       <h1>{model ? `Chat with ${model}` : "WrinkleFree"}</h1>
       <p>The model runs on this server's CPU. Chats are stored only in this browser.</p>
       <ul class="starts">
-        {SUGGESTIONS.map((text) => (
+        {suggestionsFor(model).map((text) => (
           <li key={text}>
             <button type="button" class="button" onClick={() => send(chat, text)}>
               {text}
@@ -105,6 +129,7 @@ function Welcome({ chat }: { chat: string | null }) {
           </li>
         ))}
       </ul>
+      <SystemPrompt chat={chat} />
     </div>
   );
 }

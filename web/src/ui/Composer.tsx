@@ -1,30 +1,38 @@
 /** Input for the next message. */
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { editedMessage } from "../state/dialogs.ts";
+import { addFiles, draftFiles, filesProblem, takeFiles } from "../state/files.ts";
 import { type Run, send, stop } from "../state/run.ts";
+import { acceptDrops, isDragging } from "./drop.ts";
+import { DraftFiles } from "./Files.tsx";
 import { IconButton } from "./IconButton.tsx";
-import { rate } from "./StatsLine.tsx";
-import { Send, Stop } from "./icons.tsx";
+import { ThinkingSelect } from "./ThinkingSelect.tsx";
+import { rate } from "./units.ts";
+import { Clip, Send, Stop } from "./icons.tsx";
 
 interface ComposerProps {
   chat: string | null;
+  /** Message that the next one follows; null for the last one. */
+  after: string | null;
   run: Run | undefined;
   /** Message that the up arrow edits. */
   lastQuestion: string | undefined;
   onSent: () => void;
 }
 
-export function Composer({ chat, run, lastQuestion, onSent }: ComposerProps) {
+export function Composer({ chat, after, run, lastQuestion, onSent }: ComposerProps) {
   const [text, setText] = useState("");
   const area = useRef<HTMLTextAreaElement>(null);
   // Before the next event, so that focus is not moved away from what the user clicks or types in next.
   useLayoutEffect(() => {
     // On a phone, the on-screen keyboard would cover half of the messages.
     if (matchMedia("(pointer: fine)").matches) area.current?.focus();
-  }, [chat]);
+  }, [chat, after]);
+  useEffect(() => acceptDrops((files) => void addFiles(files)), []);
+  const canSend = !filesProblem.value && (text.trim() !== "" || draftFiles.value.length > 0);
   const submit = () => {
-    if (!text.trim() || run) return;
-    send(chat, text);
+    if (!canSend || run) return;
+    send(chat, text, { files: takeFiles(), after });
     setText("");
     onSent();
   };
@@ -41,38 +49,67 @@ export function Composer({ chat, run, lastQuestion, onSent }: ComposerProps) {
   };
   return (
     <>
+      <DraftFiles />
       <form
-        class="composer"
+        class={isDragging.value ? "composer dropping" : "composer"}
         onSubmit={(event) => {
           event.preventDefault();
           submit();
         }}
       >
+        <AttachButton />
         <textarea
           ref={area}
           id="composer"
           class="grows"
           rows={1}
           dir="auto"
-          placeholder="Write a message"
+          placeholder={isDragging.value ? "Drop files to add them" : "Write a message"}
           aria-label="Message"
           enterkeyhint="send"
           value={text}
           onInput={(event) => setText(event.currentTarget.value)}
           onKeyDown={onKeyDown}
+          onPaste={(event) => {
+            const files = event.clipboardData?.files;
+            if (!files?.length) return;
+            event.preventDefault();
+            void addFiles(files);
+          }}
         />
         {run ? (
           <IconButton kind="main" label="Stop" onClick={() => stop(run.chat)}>
             <Stop />
           </IconButton>
         ) : (
-          <IconButton kind="main" label="Send" disabled={!text.trim()} onClick={submit}>
+          <IconButton kind="main" label="Send" disabled={!canSend} onClick={submit}>
             <Send />
           </IconButton>
         )}
       </form>
-      <Note run={run} />
+      <div class="below-composer">
+        <Note run={run} />
+        <ThinkingSelect />
+      </div>
     </>
+  );
+}
+
+function AttachButton() {
+  return (
+    <label class="icon-button attach" title="Attach text files">
+      <Clip />
+      <input
+        type="file"
+        class="unseen"
+        multiple
+        aria-label="Attach text files"
+        onChange={(event) => {
+          void addFiles([...(event.currentTarget.files ?? [])]);
+          event.currentTarget.value = "";
+        }}
+      />
+    </label>
   );
 }
 

@@ -1,6 +1,6 @@
 /** Settings of the decoding modes that the server supports. */
 import type { DecodeInfo } from "../api/wire.ts";
-import { props } from "../state/connection.ts";
+import { props } from "../state/models.ts";
 import {
   type Decoding,
   decodeNumbers,
@@ -8,17 +8,17 @@ import {
   modeHelp,
   modeOf,
 } from "../state/decoding.ts";
-import { changeSettings, settings } from "../state/settings.ts";
 import { NumberInput } from "./NumberInput.tsx";
 
-function change(changes: Partial<Decoding>): void {
-  changeSettings({ decoding: { ...settings.peek().decoding, ...changes } });
+interface DecodeSettingsProps {
+  decoding: Decoding;
+  onChange: (decoding: Decoding) => void;
 }
 
-export function DecodeSettings() {
+export function DecodeSettings({ decoding, onChange }: DecodeSettingsProps) {
   const server = props.value?.decode;
   if (!server) return null;
-  const { decoding } = settings.value;
+  const change = (changes: Partial<Decoding>) => onChange({ ...decoding, ...changes });
   const mode = modeOf(decoding, server);
   const fields = decodeNumbers(decoding, server);
   return (
@@ -41,7 +41,7 @@ export function DecodeSettings() {
           placeholder="server default"
           // The threshold has another meaning in each rule.
           onChange={(rule) => {
-            const { threshold: _, ...numbers } = settings.peek().decoding.numbers;
+            const { threshold: _, ...numbers } = decoding.numbers;
             change({ rule, numbers });
           }}
         />

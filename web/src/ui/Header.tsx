@@ -1,9 +1,11 @@
 /** Top bar: tabs, server status, settings, theme and help. */
-import { connection, props } from "../state/connection.ts";
+import { connection, isSwitching, switchModel } from "../state/connection.ts";
 import { isSidebarOpen, openDialog } from "../state/dialogs.ts";
-import { openChat, openServer, route } from "../state/route.ts";
+import { chosenModel, models, props } from "../state/models.ts";
+import { openChat, openCompare, openServer, route } from "../state/route.ts";
 import { type Theme, nextTheme, theme } from "../state/theme.ts";
 import { IconButton } from "./IconButton.tsx";
+import { ModelSelect } from "./ModelSelect.tsx";
 import { HalfMoon, Menu, Moon, Question, Sliders, Sun } from "./icons.tsx";
 
 export function Header() {
@@ -17,6 +19,7 @@ export function Header() {
       <nav class="tabs" aria-label="Views">
         <Tab name="Chat" kind="chat" onClick={openChat} />
         <Tab name="Server" kind="server" onClick={openServer} />
+        <Tab name="Compare" kind="compare" onClick={openCompare} />
       </nav>
       <Model />
       <span class="header-tools">
@@ -68,7 +71,21 @@ function Model() {
   return (
     <span class="model">
       <span class={`light ${state}`} role="img" aria-label={`Server ${STATE_LABELS[state]}`} />
-      <span class="model-name">{props.value?.model_names[0] ?? ""}</span>
+      {models.value.length ? (
+        <ModelSelect
+          label="Model"
+          value={chosenModel.value}
+          disabled={isSwitching.value}
+          onChange={(name) => void switchModel(name)}
+        />
+      ) : (
+        <span class="model-name">{props.value?.model_names[0] ?? ""}</span>
+      )}
+      {isSwitching.value && (
+        <span class="switching" role="status">
+          loading
+        </span>
+      )}
     </span>
   );
 }

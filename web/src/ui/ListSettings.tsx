@@ -1,7 +1,7 @@
 /** Settings that are lists, entered as text. Invalid text is marked and not sent. */
 import { useState } from "preact/hooks";
 import type { SamplingParam } from "../api/wire.ts";
-import { props } from "../state/connection.ts";
+import { props } from "../state/models.ts";
 import { biasOf, tokensOf } from "../state/lists.ts";
 import { changeSettings, settings } from "../state/settings.ts";
 

@@ -1,18 +1,22 @@
 /** One message with its actions. */
 import { useState } from "preact/hooks";
+import type { Round } from "../history/calls.ts";
 import { type Chat, type Message, step, versions } from "../history/tree.ts";
 import { EMPTY_BLOCK } from "../state/block.ts";
 import { changeChat } from "../state/chats.ts";
 import { copyText } from "../browser/clipboard.ts";
 import { notify } from "../state/notice.ts";
-import { editedMessage } from "../state/dialogs.ts";
+import { branchPoint, editedMessage } from "../state/dialogs.ts";
 import { type Run, editAndSend, regenerate } from "../state/run.ts";
 import { Editor } from "./Editor.tsx";
+import { SentFiles } from "./Files.tsx";
 import { IconButton } from "./IconButton.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { PhaseLine } from "./PhaseLine.tsx";
 import { StatsLine } from "./StatsLine.tsx";
-import { Again, Check, Copy, Left, Pencil, Right } from "./icons.tsx";
+import { ThinkingView } from "./ThinkingView.tsx";
+import { Rounds } from "./ToolCalls.tsx";
+import { Again, Branch, Check, Copy, Left, Pencil, Right } from "./icons.tsx";
 
 interface MessageProps {
   chat: Chat;
@@ -44,9 +48,12 @@ function Question({ chat, message, run }: MessageProps) {
   }
   return (
     <article class="message user" aria-label="You">
-      <div class="bubble" dir="auto">
-        {message.content}
-      </div>
+      {message.files && <SentFiles files={message.files} />}
+      {message.content && (
+        <div class="bubble" dir="auto">
+          {message.content}
+        </div>
+      )}
       <footer class="actions">
         <Versions chat={chat} message={message} isBusy={!!run} />
         <CopyButton text={message.content} />
@@ -62,17 +69,25 @@ function Question({ chat, message, run }: MessageProps) {
   );
 }
 
+/** While tools are called, nobody waits for the server. */
+const isCalling = (rounds: Round[]): boolean =>
+  rounds.at(-1)?.calls.some(({ state }) => state === "asking" || state === "running") ?? false;
+
 function Answer({ chat, message, run }: MessageProps) {
   const own = run?.message === message.id ? run : undefined;
   const isStreaming = own?.phase.value.kind === "streaming";
   const text = own ? own.text.value : message.content;
+  const thinking = own ? own.thinking.value : message.thinking;
+  const rounds = own ? own.rounds.value : (message.rounds ?? []);
   return (
     <article class="message assistant" aria-label="Response" aria-busy={!!own}>
+      <Rounds rounds={rounds} isRunning={!!own} />
+      {thinking && <ThinkingView thinking={thinking} isThinking={!!own && !text} />}
       <Markdown text={text} block={own ? own.block.value : EMPTY_BLOCK} isFinal={!own} />
       {!own && <Ending message={message} chat={chat} isBusy={!!run} />}
       <footer class={isStreaming ? "actions hidden" : "actions"}>
         {own ? (
-          <PhaseLine phase={own.phase.value} />
+          !isCalling(rounds) && <PhaseLine phase={own.phase.value} />
         ) : (
           <>
             <Versions chat={chat} message={message} isBusy={!!run} />
@@ -84,6 +99,15 @@ function Answer({ chat, message, run }: MessageProps) {
             >
               <Again />
             </IconButton>
+            {versions(chat, message.id).length > 0 && (
+              <IconButton
+                label="Branch from here"
+                disabled={!!run}
+                onClick={() => (branchPoint.value = message.id)}
+              >
+                <Branch />
+              </IconButton>
+            )}
             {message.stats && <StatsLine stats={message.stats} />}
           </>
         )}
@@ -122,14 +146,17 @@ function Versions({ chat, message, isBusy }: { chat: Chat; message: Message; isB
   const all = versions(chat, message.parent);
   if (all.length < 2) return null;
   const at = all.findIndex((version) => version.id === message.id);
-  const show = (by: number) => changeChat(chat.id, (chat) => step(chat, message.id, by));
+  const show = (by: number) => {
+    branchPoint.value = null;
+    changeChat(chat.id, (chat) => step(chat, message.id, by));
+  };
   return (
     <span class="versions" role="group" aria-label="Versions">
       <IconButton label="Previous version" disabled={isBusy || at === 0} onClick={() => show(-1)}>
         <Left />
       </IconButton>
       <span aria-label={`Version ${at + 1} of ${all.length}`}>
-        {at + 1}/{all.length}
+        {at + 1} of {all.length}
       </span>
       <IconButton
         label="Next version"

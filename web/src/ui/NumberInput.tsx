@@ -1,5 +1,5 @@
 /** Numeric setting. A value out of range is marked and not sent. */
-import { props } from "../state/connection.ts";
+import { props } from "../state/models.ts";
 import { type NumberField, resets } from "../state/settings.ts";
 
 interface NumberInputProps {

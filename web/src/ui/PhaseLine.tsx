@@ -1,7 +1,7 @@
 /** Status line of a response before its first token. */
 import { connection, load } from "../state/connection.ts";
 import type { Phase } from "../state/response.ts";
-import { count } from "./StatsLine.tsx";
+import { count } from "./units.ts";
 
 export function PhaseLine({ phase }: { phase: Phase }) {
   switch (phase.kind) {

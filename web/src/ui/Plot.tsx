@@ -1,36 +1,45 @@
 /** Small line chart over time. */
+export interface Point {
+  /** In milliseconds. */
+  time: number;
+  value: number;
+}
+
 interface PlotProps {
   label: string;
-  values: number[];
-  /** Number of values that fit. */
-  capacity: number;
+  /** In order of time; the last one is of now. */
+  points: Point[];
+  /** Time from the left edge to the right one, in milliseconds. */
+  span: number;
   show: (value: number) => string;
 }
 
 const WIDTH = 240;
 const HEIGHT = 56;
 
-export function Plot({ label, values, capacity, show }: PlotProps) {
-  const top = Math.max(1, ...values);
-  const now = values.at(-1) ?? 0;
-  const x = (at: number) => ((capacity - values.length + at) / (capacity - 1)) * WIDTH;
-  const y = (value: number) => HEIGHT - 2 - (value / top) * (HEIGHT - 6);
-  const points = values.map((value, at) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`);
-  const area = `${x(0).toFixed(1)},${HEIGHT} ${points.join(" ")} ${WIDTH},${HEIGHT}`;
+export function Plot({ label, points, span, show }: PlotProps) {
+  const now = points.at(-1) ?? { time: 0, value: 0 };
+  const shown = points.filter(({ time }) => now.time - time <= span);
+  const highest = Math.max(0, ...shown.map(({ value }) => value));
+  const x = (time: number) => WIDTH * (1 - (now.time - time) / span);
+  const y = (value: number) => HEIGHT - 2 - (value / Math.max(1, highest)) * (HEIGHT - 6);
+  const line = shown.map(({ time, value }) => `${x(time).toFixed(1)},${y(value).toFixed(1)}`);
+  const start = x(shown[0]?.time ?? now.time).toFixed(1);
+  const area = `${start},${HEIGHT} ${line.join(" ")} ${WIDTH},${HEIGHT}`;
   return (
     <figure class="plot">
       <figcaption>
         <span>{label}</span>
-        <strong>{show(now)}</strong>
+        <strong>{show(now.value)}</strong>
       </figcaption>
       <svg
         viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
         preserveAspectRatio="none"
         role="img"
-        aria-label={`${label}: now ${show(now)}, maximum ${show(Math.max(0, ...values))}`}
+        aria-label={`${label}: now ${show(now.value)}, maximum ${show(highest)}`}
       >
         <polygon points={area} />
-        <polyline points={points.join(" ")} />
+        <polyline points={line.join(" ")} />
       </svg>
     </figure>
   );

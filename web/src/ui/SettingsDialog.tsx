@@ -1,18 +1,18 @@
 /** Generation settings: system prompt, sampling, decoding. Empty fields use the server's defaults. */
-import { changeChat, currentChat } from "../state/chats.ts";
-import { props } from "../state/connection.ts";
+import { props } from "../state/models.ts";
 import { openDialog } from "../state/dialogs.ts";
 import { changeSettings, numberFields, resetSettings, settings } from "../state/settings.ts";
 import { DecodeSettings } from "./DecodeSettings.tsx";
 import { Dialog } from "./Dialog.tsx";
 import { LogitBias, StopStrings, StopTokens } from "./ListSettings.tsx";
+import { McpSettings } from "./McpSettings.tsx";
 import { NumberInput } from "./NumberInput.tsx";
 
 export function SettingsDialog() {
   return (
     <Dialog title="Settings" kind="side" onClose={() => (openDialog.value = null)}>
       <div class="form">
-        <SystemPrompt />
+        <DefaultSystemPrompt />
         <fieldset class="numbers">
           <legend>Sampling</legend>
           {!props.value && <p class="quiet">Waiting for the server.</p>}
@@ -25,7 +25,11 @@ export function SettingsDialog() {
             />
           ))}
         </fieldset>
-        <DecodeSettings />
+        <DecodeSettings
+          decoding={settings.value.decoding}
+          onChange={(decoding) => changeSettings({ decoding })}
+        />
+        <McpSettings />
         <StopStrings />
         <StopTokens />
         <LogitBias />
@@ -45,23 +49,18 @@ export function SettingsDialog() {
   );
 }
 
-function SystemPrompt() {
-  const chat = currentChat.value;
-  const isOfChat = chat !== undefined && chat.messages.length > 0;
-  const change = (system: string) => {
-    if (isOfChat) changeChat(chat.id, (chat) => ({ ...chat, system }));
-    else changeSettings({ system });
-  };
+function DefaultSystemPrompt() {
   return (
     <label class="field">
-      <span>System prompt {isOfChat ? "of this chat" : "for new chats"}</span>
+      <span>System prompt for new chats</span>
       <textarea
         class="grows"
         rows={3}
         dir="auto"
-        value={isOfChat ? chat.system : settings.value.system}
-        onInput={(event) => change(event.currentTarget.value)}
+        value={settings.value.system}
+        onInput={(event) => changeSettings({ system: event.currentTarget.value })}
       />
+      <small>Each chat shows its own above its first message.</small>
     </label>
   );
 }

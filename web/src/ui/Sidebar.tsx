@@ -1,5 +1,6 @@
 /** Chat history, newest first, with search, export and import. */
 import { useState } from "preact/hooks";
+import { download } from "../browser/download.ts";
 import { read, write } from "../history/transfer.ts";
 import { type Chat, matches } from "../history/tree.ts";
 import { chats, currentChat, importChats } from "../state/chats.ts";
@@ -55,7 +56,7 @@ function Files({ chats }: { chats: Chat[] }) {
         type="button"
         class="text-button"
         disabled={!chats.length}
-        onClick={() => download(write(chats))}
+        onClick={() => exportAll(chats)}
       >
         <Download /> Export
       </button>
@@ -75,12 +76,9 @@ function Files({ chats }: { chats: Chat[] }) {
   );
 }
 
-function download(text: string): void {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-  link.download = `wrinklefree-${new Date().toISOString().slice(0, 10)}.json`;
-  link.click();
-  URL.revokeObjectURL(link.href);
+function exportAll(chats: Chat[]): void {
+  const day = new Date().toISOString().slice(0, 10);
+  download(write(chats), `wrinklefree-${day}.json`, "application/json");
 }
 
 async function importFile(file: File | undefined): Promise<void> {

@@ -1,5 +1,6 @@
 /** Statistics of a response: speed, tokens and context use. */
 import type { Stats } from "../history/tree.ts";
+import { count, rate } from "./units.ts";
 
 export function StatsLine({ stats }: { stats: Stats }) {
   // A response stopped before its first event has no prompt statistics.
@@ -63,7 +64,3 @@ function speeds(stats: Stats): string {
   if (stats.seed !== undefined) parts.push(`seed: ${stats.seed}`);
   return parts.join("\n");
 }
-
-export const count = (number: number): string => number.toLocaleString("en");
-export const rate = (number: number): string =>
-  number >= 100 ? Math.round(number).toLocaleString("en") : number.toFixed(1);

@@ -19,10 +19,16 @@ export const Plus = lines("M12 5v14M5 12h14");
 export const Menu = lines("M4 7h16M4 12h16M4 17h16");
 export const Close = lines("M6 6l12 12M18 6L6 18");
 export const Send = lines("M12 19V5M6 11l6-6 6 6");
+export const Clip = lines(
+  "M19 11.5l-7 7a4.5 4.5 0 0 1-6.4-6.4l7.6-7.6a3 3 0 0 1 4.3 4.3l-7.5 7.4a1.5 1.5 0 0 1-2.1-2.1l6.6-6.6",
+);
 export const Copy = lines("M9 9h10v11H9zM15 9V4H5v11h4");
 export const Check = lines("M5 12.5l4.5 4.5L19 7.5");
 export const Again = lines("M19.5 12a7.5 7.5 0 1 1-2.2-5.3M19.5 3.5v4h-4");
 export const Pencil = lines("M5 19l1-4L16 5l3 3L9 18l-4 1z");
+export const Branch = lines(
+  "M7 8v8M7 4a2 2 0 1 0 0 4 2 2 0 1 0 0-4M7 16a2 2 0 1 0 0 4 2 2 0 1 0 0-4M17 4a2 2 0 1 0 0 4 2 2 0 1 0 0-4M17 8c0 4-10 3-10 8",
+);
 export const Left = lines("M14.5 6l-6 6 6 6");
 export const Right = lines("M9.5 6l6 6-6 6");
 export const Down = lines("M12 5v14M6 13l6 6 6-6");
