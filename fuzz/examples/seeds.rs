@@ -15,7 +15,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use wf_formats::{Container, FloatEncoding, IfExists, ModelFile, OpenOptions, Rounding, Target};
+use wf_formats::{
+    Container, FloatEncoding, IfExists, ModelFile, OpenOptions, Rounding, TableEncoding, Target,
+};
 
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -46,7 +48,8 @@ fn main() -> io::Result<()> {
         bytes.resize(3 + 4 * 256, 0);
         write("encodings", &which.to_string(), &bytes)?;
     }
-    write_text_seeds(write)
+    write_text_seeds(write)?;
+    write_request_seeds(write)
 }
 
 /// A `.wf` file, and the parts that the target adds a digest to.
@@ -59,7 +62,7 @@ fn write_wf_seeds(write: impl Fn(&str, &str, &[u8]) -> io::Result<()>) -> io::Re
     fs::write(&from, &model.files[0].bytes)?;
     let target = Target {
         container: Container::Wf,
-        head: FloatEncoding::F32,
+        head: TableEncoding::Float(FloatEncoding::F32),
         rounding: Rounding::Exact,
         name: None,
         if_exists: IfExists::Replace,
@@ -108,4 +111,66 @@ fn write_text_seeds(write: impl Fn(&str, &str, &[u8]) -> io::Result<()>) -> io::
     let bytes =
         [&(messages.len() as u16).to_le_bytes(), messages.as_bytes(), template.as_bytes()].concat();
     write("chat_template", "0", &bytes)
+}
+
+/// One request of each dialect, the calls of each format, and a source of each kind of grammar.
+fn write_request_seeds(write: impl Fn(&str, &str, &[u8]) -> io::Result<()>) -> io::Result<()> {
+    let write_kind = |target: &str, kind: u8, rest: &str| {
+        write(target, &kind.to_string(), &[&[kind], rest.as_bytes()].concat())
+    };
+    for (at, body) in [
+        r#"{"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}], "tools": [{"type": "function",
+            "function": {"name": "f", "parameters": {"type": "object"}}}], "tool_choice": "required", "max_completion_tokens": 9,
+            "response_format": {"type": "text"}, "metadata": {"decode": "lookup"}, "logit_bias": {"1": 2}, "stop": ["x"]}"#,
+        r#"{"prompt": ["a", "b"], "echo": true, "logprobs": 2, "seed": -1, "regex": "a+", "stream_options": null, "n": 2}"#,
+        r#"{"input": [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}, {"role": "user",
+            "content": [{"type": "input_text", "text": "hi"}]}], "text": {"format": {"type": "json_object"}}}"#,
+        r#"{"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "x"}]}],
+            "system": "s", "max_tokens": 5, "stop_sequences": ["x"], "tools": [{"name": "f", "input_schema": {}}]}"#,
+        r#"{"messages": [{"role": "user", "content": "hi", "images": []}], "format": "json", "options": {"num_predict": 3,
+            "repeat_penalty": 1.1, "num_ctx": 5}, "keep_alive": "5m"}"#,
+        r#"{"prompt": "hi", "system": "s", "raw": false, "stream": false, "options": {"stop": "x", "seed": -1}}"#,
+        r#"{"text": "hi", "sampling_params": {"max_new_tokens": 3, "ebnf": "root ::= \"a\"", "n": 2}, "rid": "1"}"#,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        write_kind("dialects", at as u8, body)?;
+    }
+    for (format, text) in [
+        "a <tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, \"}\"]}}\n</tool_call> b",
+        "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"get_weather\", \"parameters\": {}}",
+        "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"f\", \"arguments\": {\"a\": null}}]",
+        "{\"name\": \"f\", \"arguments\": {}}",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for is_constrained in [0, 4] {
+            write_kind("tool_calls", format as u8 + is_constrained, &format!("\u{1}{text}"))?;
+        }
+    }
+    for (start, text) in
+        ["a </think> b", " <think>\na < / b\n</think>\n\nb", "b </think>"].iter().enumerate()
+    {
+        write_kind("thinking", start as u8, &format!("\u{1}{text}"))?;
+    }
+    let keys = "sk-1\nopen sesame name=alice requests=2 tokens-per-minute=9 kv-share=0.5 models=a,b admin=true\n";
+    write("keys", "0", keys.as_bytes())?;
+    let form = "x--x\r\ncontent-disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n--x\r\n\
+        content-disposition: form-data; name=\"file\"; filename=\"a.jsonl\"\r\n\r\n{}\n\r\n--x--\r\n";
+    write("form", "0", &[&[1, 9], form.as_bytes()].concat())?;
+    for (kind, source) in [
+        r##"{"type": "object", "properties": {"a": {"type": "string", "maxLength": 600}, "b": {"$ref": "#/$defs/x"}},
+            "$defs": {"x": {"anyOf": [{"type": "integer", "multipleOf": 3}, {"enum": [1, null]}]}}, "required": ["b"]}"##,
+        r"(a|b+)*[^\n]{2,5}",
+        "start: a T | \"x\"\na: %json {\"type\": \"number\"}\nT: /[a-z]+/ & ~/b*/\n",
+        "yes\nno",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        write_kind("grammars", kind as u8, source)?;
+    }
+    write_kind("grammars", 6, "root ::= [a-z]+ (\",\" root)?")
 }

@@ -1,11 +1,13 @@
 //! Shared code of the targets: writes bytes to files and reads models.
 
+mod demo;
 #[path = "../../crates/formats/tests/hostile/read.rs"]
 mod read;
 #[path = "../../crates/formats/tests/hostile/sign.rs"]
 mod sign;
 mod text;
 
+pub use demo::{demo_app, demo_tokenizer};
 pub use text::use_tokenizer;
 
 use std::path::{Path, PathBuf};

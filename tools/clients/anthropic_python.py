@@ -59,10 +59,17 @@ def errors(client):
             return error
         raise AssertionError(f"{settings} was accepted")
 
-    error = refused(anthropic.BadRequestError, tools=[{"type": "bash_20250124", "name": "bash"}])
-    assert error.body["error"]["type"] == "invalid_request_error" and "tools" in str(error)
+    error = refused(anthropic.BadRequestError, extra_body={"temperature": -1})
+    assert error.body["error"]["type"] == "invalid_request_error" and "temperature" in str(error)
+    # Tools that Anthropic runs are ignored, and the response says so.
+    tools = [{"type": "bash_20250124", "name": "bash"}]
+    raw = client.messages.with_raw_response.create(**STORY, tools=tools)
+    assert raw.headers["x-wf-ignored-fields"] == "tools[0]:bash_20250124", raw.headers
     refused(anthropic.NotFoundError, model="claude")
-    assert "2048" in str(refused(anthropic.BadRequestError, max_tokens=5000))
+    long = [{"role": "user", "content": "word " * 3000}]
+    assert "2048" in str(refused(anthropic.BadRequestError, messages=long))
+    # Clients ask for more than the context holds by default.
+    assert client.messages.create(**{**STORY, "max_tokens": 8192, "stop_sequences": ["."]}).content
 
 
 def keys(binary):

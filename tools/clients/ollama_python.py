@@ -53,7 +53,7 @@ def models(client):
     assert [model.model for model in client.list().models] == ["wf-demo"]
     assert [model.name for model in client.ps().models] == ["wf-demo"]
     shown = client.show("wf-demo")
-    assert shown.template and shown.modelinfo and shown.capabilities == ["completion", "tools"]
+    assert shown.template and shown.modelinfo and shown.capabilities == ["completion", "tools", "embedding"]
 
 
 def errors(client):

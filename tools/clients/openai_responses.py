@@ -47,7 +47,7 @@ def streams(client, expected):
 
 
 def errors(client):
-    for name, value in [("previous_response_id", "resp_1"), ("tools[0].type", [{"type": "web_search"}])]:
+    for name, value in [("previous_response_id", "resp_1"), ("tools[0].type", [{"type": "sorcery"}])]:
         try:
             client.responses.create(**STORY, **{name.partition("[")[0]: value})
             raise AssertionError(f"{name} was accepted")
