@@ -104,6 +104,7 @@ test("chats are searched, renamed and deleted", async () => {
   await chats(page).nth(1).hover();
   await page.getByRole("button", { name: "Delete Tell me about a dog" }).click();
   await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await hasCount(chats(page), 1);
   await page.reload();
   await chats(page).first().waitFor();
   await hasTexts(chats(page), ["Waves"]);

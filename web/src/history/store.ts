@@ -21,6 +21,8 @@ async function inStore<T>(
 ): Promise<T> {
   const transaction = (await database()).transaction(CHATS, mode);
   const request = work(transaction.objectStore(CHATS));
+  // A transaction that waits for an idle page to be committed is lost if the user reloads or leaves before that.
+  transaction.commit();
   return new Promise((resolve, reject) => {
     transaction.oncomplete = () => resolve(request.result);
     transaction.onabort = () =>

@@ -83,7 +83,10 @@ export function deleteChat(id: string): void {
   chats.value = chats.value.filter((chat) => chat.id !== id);
   const at = route.peek();
   if (at.kind === "chat" && at.id === id) go({ kind: "chat", id: null });
-  void store.remove(id).then(() => others?.postMessage(id));
+  store
+    .remove(id)
+    .then(() => others?.postMessage(id))
+    .catch(() => notify("This chat could not be deleted: the browser storage is disabled."));
 }
 
 /** Adds imported chats. A chat whose id exists already gets a new id. */
