@@ -189,7 +189,7 @@ impl Partial {
         // removed, which takes long enough to be killed in.
         fs::remove_file(path.join(LOCK_NAME))?;
         if let Some(old) = old {
-            fs::remove_dir_all(&old.path)?;
+            remove_locked(&old.path)?;
         }
         sync_directory(directory_of(path))
     }
@@ -217,7 +217,7 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         // It no longer exists if it was committed.
-        let _ = fs::remove_file(&self.path).or_else(|_| fs::remove_dir_all(&self.path));
+        let _ = fs::remove_file(&self.path).or_else(|_| remove_locked(&self.path));
     }
 }
 
@@ -278,6 +278,25 @@ fn is_abandoned(directory: &Path) -> bool {
     held.is_ok_and(|held| held.try_lock().is_ok())
 }
 
+/// Removes a directory, its lock last: without it, the next writer would not know what a killed one leaves.
+fn remove_locked(directory: &Path) -> io::Result<()> {
+    remove_contents(directory)?;
+    fs::remove_dir_all(directory)
+}
+
+/// Removes everything in a directory but its lock.
+fn remove_contents(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        match entry.file_name() == LOCK_NAME {
+            true => (),
+            false if entry.file_type()?.is_dir() => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    Ok(())
+}
+
 /// Removes leftovers of killed writers of this path, and puts back what one was replacing. Errors are ignored.
 fn clear_leftovers(path: &Path) {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
@@ -304,7 +323,7 @@ fn clear_leftovers(path: &Path) {
         }
         if left.is_dir() {
             let _ = match OpenOptions::new().write(true).open(left.join(LOCK_NAME)) {
-                Ok(held) if held.try_lock().is_ok() => fs::remove_dir_all(&left),
+                Ok(held) if held.try_lock().is_ok() => remove_locked(&left),
                 Ok(_) => Ok(()),
                 // Its writer may be about to create the lock, so it is removed only if empty.
                 Err(_) => fs::remove_dir(&left),
@@ -405,6 +424,22 @@ mod tests {
         clear_leftovers(&at("m"));
         assert_eq!(names(directory.path()), ["m"]);
         assert_eq!(fs::read(at("m").join("a")).unwrap(), b"m.1-0.old", "the new one stays");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "uses locks and links of the file system")]
+    fn a_writer_killed_while_it_removes_a_directory_leaves_its_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let left = directory.path().join("m.1-0.partial");
+        fs::create_dir_all(left.join("folder/inner")).unwrap();
+        for name in [LOCK_NAME, "-first", "last"] {
+            fs::write(left.join(name), "").unwrap();
+        }
+        // Where the removal of a killed writer ends in the worst case.
+        remove_contents(&left).unwrap();
+        assert_eq!(names(&left), [LOCK_NAME]);
+        clear_leftovers(&directory.path().join("m"));
+        assert_eq!(names(directory.path()), [""; 0]);
     }
 
     #[test]
