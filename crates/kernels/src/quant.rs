@@ -1,6 +1,8 @@
 //! Quantization of activations to int8: one scale per row, rounded half to even as Transformers does, or one
 //! for each group of columns.
 
+use std::ops::Range;
+
 use crate::Kernel;
 use crate::float::norm_factor;
 use crate::lanes::{F32x16, Simd};
@@ -164,8 +166,8 @@ fn round_to_codes<S: Simd>(cpu: S, x: S::Lanes, scale: f32) -> S::Lanes {
 #[derive(Clone, Debug)]
 pub struct QuantRow {
     codes: Vec<i8>,
-    run_sums: Vec<i32>,
-    sum: i32,
+    /// Sum of the codes before each run, and of all codes: the sum of any runs is a difference.
+    sums_before: Vec<i32>,
     scale: f32,
     /// Scales of the groups, of which the first `groups` count.
     group_scales: Vec<f32>,
@@ -179,8 +181,7 @@ impl QuantRow {
         let padded_len = max_cols.next_multiple_of(RUN);
         Self {
             codes: vec![0; padded_len],
-            run_sums: vec![0; padded_len / RUN],
-            sum: 0,
+            sums_before: vec![0; padded_len / RUN + 1],
             scale: 0.0,
             group_scales: vec![0.0; max_cols.div_ceil(GROUP)],
             groups: 0,
@@ -205,12 +206,12 @@ impl QuantRow {
     pub fn from_codes(codes: &[i8], scale: f32) -> Self {
         let mut row = Self::with_capacity(codes.len());
         row.codes[..codes.len()].copy_from_slice(codes);
-        for (sum, run) in row.run_sums.iter_mut().zip(row.codes.as_chunks::<RUN>().0) {
+        for (sum, run) in row.sums_before[1..].iter_mut().zip(row.codes.as_chunks::<RUN>().0) {
             *sum = run_sum(run);
         }
-        row.sum = row.run_sums.iter().sum();
         row.scale = scale;
         row.padded_len = row.codes.len();
+        row.accumulate_sums();
         row
     }
 
@@ -220,25 +221,25 @@ impl QuantRow {
 
     /// As [`quantize`](Self::quantize), each group of columns on its own.
     pub(crate) fn quantize_groups(&mut self, kernel: &dyn Kernel, x: &[f32]) {
-        self.fill(x.len(), |_, _| 1.0);
-        self.groups = x.len().div_ceil(GROUP);
+        (self.padded_len, self.groups) = (x.len().next_multiple_of(RUN), x.len().div_ceil(GROUP));
+        self.scale = 1.0;
         let groups = x.chunks(GROUP).zip(self.codes.chunks_mut(GROUP));
-        let sums = self.run_sums.chunks_mut(GROUP / RUN);
+        let sums = self.sums_before[1..].chunks_mut(GROUP / RUN);
         for ((scale, sums), (x, codes)) in self.group_scales.iter_mut().zip(sums).zip(groups) {
             let len = x.len().next_multiple_of(RUN);
             *scale = kernel.quantize(x, &mut codes[..len], &mut sums[..len / RUN]);
         }
-        self.sum = self.run_sums().iter().sum();
+        self.accumulate_sums();
     }
 
     /// Makes it a copy of another row, which may have room for another number of columns.
     pub(crate) fn copy_from(&mut self, from: &Self) {
-        let Self { codes: _, run_sums: _, group_scales: _, sum, scale, groups, padded_len } = *from;
+        let Self { codes: _, sums_before: _, group_scales: _, scale, groups, padded_len } = *from;
+        let sums = ..=padded_len / RUN;
         self.codes[..padded_len].copy_from_slice(from.codes());
-        self.run_sums[..padded_len / RUN].copy_from_slice(from.run_sums());
+        self.sums_before[sums].copy_from_slice(&from.sums_before[sums]);
         self.group_scales[..groups].copy_from_slice(&from.group_scales[..groups]);
-        (self.sum, self.scale, self.groups) = (sum, scale, groups);
-        self.padded_len = padded_len;
+        (self.scale, self.groups, self.padded_len) = (scale, groups, padded_len);
     }
 
     pub(crate) fn norm_and_quantize(
@@ -257,14 +258,23 @@ impl QuantRow {
     /// Sets the codes of `len` columns. `quantize` writes them and their sums and returns the scale.
     fn fill(&mut self, len: usize, quantize: impl FnOnce(&mut [i8], &mut [i32]) -> f32) {
         (self.padded_len, self.groups) = (len.next_multiple_of(RUN), 0);
-        let run_sums = &mut self.run_sums[..self.padded_len / RUN];
+        let run_sums = &mut self.sums_before[1..=self.padded_len / RUN];
         self.scale = quantize(&mut self.codes[..self.padded_len], run_sums);
-        self.sum = run_sums.iter().sum();
+        self.accumulate_sums();
+    }
+
+    /// Turns the sum of each run, which follows the place of the sum before it, into the sum of all codes so far.
+    fn accumulate_sums(&mut self) {
+        let mut total = 0;
+        for sum in &mut self.sums_before[1..=self.padded_len / RUN] {
+            total += *sum;
+            *sum = total;
+        }
     }
 
     /// Returns the largest number of runs that there is room for.
     pub(crate) fn max_runs(&self) -> usize {
-        self.run_sums.len()
+        self.sums_before.len() - 1
     }
 
     /// Returns the codes, padded with zeros to a multiple of 64.
@@ -284,11 +294,17 @@ impl QuantRow {
 
     /// Returns the sum of all codes.
     pub fn sum(&self) -> i32 {
-        self.sum
+        self.sums_before[self.padded_len / RUN]
     }
 
-    /// Returns the sum of each run of 64 codes.
-    pub(crate) fn run_sums(&self) -> &[i32] {
-        &self.run_sums[..self.padded_len / RUN]
+    /// Returns the sum of the codes before each run of 64, and of all codes.
+    pub(crate) fn sums_before(&self) -> &[i32] {
+        &self.sums_before[..=self.padded_len / RUN]
+    }
+
+    /// Returns the sum of the codes of some runs of 64.
+    #[inline(always)]
+    pub(crate) fn sum_of(&self, runs: Range<usize>) -> i32 {
+        self.sums_before[runs.end] - self.sums_before[runs.start]
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn sums_by_quad_lines<C: IntSums, const T: usize>(
         let start = block * BLOCK_COLS;
         let tokens = tokens.map(|codes| &codes[start..codes.len().min(start + BLOCK_COLS)]);
         let quad_lines = &quad_lines[..tokens[0].len() / quad_lines::LINE_COLS];
-        for (sums, more) in sums.iter_mut().zip(cpu.line_sums(quad_lines, tokens)) {
+        for (sums, more) in sums.iter_mut().zip(cpu.line_sums(quad_lines, tokens, [0; T])) {
             for (sum, more) in sums.iter_mut().zip(more) {
                 *sum += more;
             }

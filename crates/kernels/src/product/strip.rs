@@ -1,11 +1,13 @@
 //! The product of one strip and some rows of codes.
 
+use std::ops::Range;
+
 use crate::lanes::{F32x16, Simd};
 use crate::layout::five_trits::sums_by_quad_lines;
 use crate::layout::quad_lines::LINE_COLS;
 use crate::line::{Line, STRIP};
 use crate::quant::{GROUP, RUN};
-use crate::sums::IntSums;
+use crate::sums::{IntSums, line_sums};
 use crate::ternary::StripScales;
 use crate::{Layout, QuantRow, Strip, TernaryMatrix};
 
@@ -53,8 +55,7 @@ fn multiply_tokens<C: IntSums, const T: usize>(
         StripScales::Rows(values) => by_row(cpu, w, strip, xs, cpu.load(&values[strip])),
         StripScales::Groups { len, values } => {
             let groups = w.cols().div_ceil(*len);
-            let scales = &values[strip * groups..][..groups];
-            by_group(cpu, w.strip_lines(strip), xs, *len, scales)
+            by_group(cpu, w, strip, xs, *len, &values[strip * groups..][..groups])
         }
     };
     for (t, results) in results.into_iter().enumerate() {
@@ -73,9 +74,13 @@ fn by_row<C: IntSums, const T: usize>(
     xs: [&QuantRow; T],
     scales: C::Lanes,
 ) -> [C::Lanes; T] {
-    let (lines, codes) = (w.strip_lines(strip), xs.map(QuantRow::codes));
+    let lines = w.strip_lines(strip);
+    let mut codes: [&[i8]; T] = [&[]; T];
+    for t in 0..T {
+        codes[t] = xs[t].codes();
+    }
     let sums = match w.layout() {
-        Layout::QuadLines => cpu.line_sums(lines, codes),
+        Layout::QuadLines => line_sums(cpu, lines, codes, [0; T]),
         Layout::FiveTrits if cpu.decodes_five_trits() => cpu.five_trit_sums(lines, codes),
         Layout::FiveTrits => sums_by_quad_lines(cpu, lines, codes),
     };
@@ -87,27 +92,64 @@ fn by_row<C: IntSums, const T: usize>(
     results
 }
 
+/// The codes of some tokens and their sums, all of one length, so that a place is checked once for all of them.
+struct Pieces<'a, const T: usize> {
+    codes: [&'a [i8]; T],
+    sums_before: [&'a [i32]; T],
+}
+
+impl<'a, const T: usize> Pieces<'a, T> {
+    #[inline(always)]
+    fn new(xs: [&'a QuantRow; T], len: usize) -> Self {
+        let mut pieces = Self { codes: [&[]; T], sums_before: [&[]; T] };
+        for (t, x) in xs.iter().enumerate() {
+            pieces.codes[t] = &x.codes()[..len];
+            pieces.sums_before[t] = &x.sums_before()[..len / RUN + 1];
+        }
+        pieces
+    }
+
+    /// Returns the dot products of trits and activations over `columns`, the whole runs of `lines`. They stay in
+    /// registers: a call for each piece would take half as long as its products.
+    #[inline(always)]
+    fn dots<C: IntSums>(&self, cpu: C, lines: &[Line], columns: Range<usize>) -> [C::Lanes; T] {
+        let (mut codes, mut initial): ([&[i8]; T], _) = ([&[]; T], [0; T]);
+        for t in 0..T {
+            codes[t] = &self.codes[t][columns.clone()];
+            let sums = self.sums_before[t];
+            initial[t] = sums[columns.start / RUN] - sums[columns.end / RUN];
+        }
+        let sums = line_sums(cpu, lines, codes, initial);
+        let mut dots = [cpu.splat(0.0); T];
+        for t in 0..T {
+            dots[t] = cpu.load_i32(&sums[t]);
+        }
+        dots
+    }
+}
+
 /// Multiplies quad lines, whose groups end between two lines because they are whole runs.
 #[inline(always)]
 fn by_group<C: IntSums, const T: usize>(
     cpu: C,
-    lines: &[Line],
+    w: &TernaryMatrix,
+    strip: usize,
     xs: [&QuantRow; T],
     group_len: usize,
     scales: &[[f32; STRIP]],
 ) -> [C::Lanes; T] {
+    let pieces = Pieces::new(xs, w.padded_cols());
     let mut results = [cpu.splat(0.0); T];
-    for (group, (lines, scales)) in lines.chunks(group_len / LINE_COLS).zip(scales).enumerate() {
-        let columns = group * group_len..group * group_len + lines.len() * LINE_COLS;
-        let sums = cpu.line_sums(lines, xs.map(|x| &x.codes()[columns.clone()]));
+    for (group, lines) in w.strip_lines(strip).chunks(group_len / LINE_COLS).enumerate() {
+        let start = group * group_len;
+        let dots = pieces.dots(cpu, lines, start..start + lines.len() * LINE_COLS);
+        let scales = cpu.load(&scales[group]);
         for t in 0..T {
-            let runs = &xs[t].run_sums()[columns.start / RUN..columns.end / RUN];
-            let dots = dot_products(cpu, sums[t], runs.iter().sum());
-            results[t] = dots.mul_add(cpu.load(scales), results[t]);
+            results[t] = dots[t].mul_add(scales, results[t]);
         }
     }
-    for (result, x) in results.iter_mut().zip(xs) {
-        *result = result.mul(cpu.splat(x.scale()));
+    for t in 0..T {
+        results[t] = results[t].mul(cpu.splat(xs[t].scale()));
     }
     results
 }
@@ -125,24 +167,20 @@ fn by_piece<C: IntSums, const T: usize>(
     let piece_len = w.scales().piece_len();
     let (mut same, per_group) = ([0.0; STRIP], (GROUP / piece_len).ilog2());
     let scales = w.piece_scales(strip, &mut same);
+    let pieces = Pieces::new(xs, w.padded_cols());
     let mut factors: [&[f32]; T] = [&[]; T];
-    for (factors, x) in factors.iter_mut().zip(xs) {
-        *factors = x.group_scales().expect("a scale for each group");
+    for t in 0..T {
+        let all = xs[t].group_scales().expect("a scale for each group");
+        factors[t] = &all[..w.cols().div_ceil(GROUP)];
     }
     let mut results = [cpu.splat(0.0); T];
     for (piece, lines) in w.strip_lines(strip).chunks(piece_len / LINE_COLS).enumerate() {
-        let columns = piece * piece_len..piece * piece_len + lines.len() * LINE_COLS;
-        let mut codes: [&[i8]; T] = [&[]; T];
-        for (codes, x) in codes.iter_mut().zip(xs) {
-            *codes = &x.codes()[columns.clone()];
-        }
-        let sums = cpu.line_sums(lines, codes);
+        let start = piece * piece_len;
+        let dots = pieces.dots(cpu, lines, start..start + lines.len() * LINE_COLS);
         let scales = cpu.load(scales.at(piece));
         for t in 0..T {
-            let runs = &xs[t].run_sums()[columns.start / RUN..columns.end / RUN];
-            let dots = dot_products(cpu, sums[t], runs.iter().sum());
             let factor = cpu.splat(factors[t][piece >> per_group]);
-            results[t] = dots.mul(factor).mul_add(scales, results[t]);
+            results[t] = dots[t].mul(factor).mul_add(scales, results[t]);
         }
     }
     results

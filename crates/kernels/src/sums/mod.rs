@@ -23,7 +23,7 @@ macro_rules! int_sums {
     ($macro:ident! { $($args:tt)* }) => { $macro! { { $($args)* }
         /// The integer sums that kernels are made of; see `sums` for each.
         trait IntSums: IntLanes {
-            fn line_sums[const T: usize][T](lines: &[Line], tokens: [&[i8]; T])
+            fn line_sums[const T: usize][T](lines: &[Line], tokens: [&[i8]; T], initial: [i32; T])
                 -> [[i32; STRIP]; T] = $crate::sums::line_sums;
 
             fn five_trit_sums[const T: usize][T](lines: &[Line], tokens: [&[i8]; T])

@@ -204,18 +204,24 @@ fn widen<C: IntLanes, W: CodeWidth, const T: usize>(
     }
 }
 
-/// For each of `T` tokens and each of sixteen rows, returns the sum of code times activation over quad
-/// lines. Each token has sixteen activations per line.
+/// For each of `T` tokens and each of sixteen rows, returns `initial` plus the sum of code times activation
+/// over quad lines. Each token has sixteen activations per line.
 #[inline(always)]
 pub(crate) fn line_sums<C: IntLanes, const T: usize>(
     cpu: C,
     lines: &[Line],
     tokens: [&[i8]; T],
+    initial: [i32; T],
 ) -> [[i32; STRIP]; T] {
-    match cpu.paired_line_sums(lines, tokens) {
-        Some(sums) => sums,
-        None => strip_sums::<C, Trits, T>(cpu, lines, tokens, [0; T]),
+    let Some(mut sums) = cpu.paired_line_sums(lines, tokens) else {
+        return strip_sums::<C, Trits, T>(cpu, lines, tokens, initial);
+    };
+    for (sums, initial) in sums.iter_mut().zip(initial) {
+        for sum in sums {
+            *sum += initial;
+        }
     }
+    sums
 }
 
 /// For each of `T` tokens and each of sixteen rows, returns the dot product of codes and activations

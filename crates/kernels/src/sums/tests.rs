@@ -89,7 +89,11 @@ fn check_tokens<C: IntSums, const T: usize>(cpu: C, runs: usize, random: &mut Ra
         layout.pack_strip(&trits, cols, &mut lines);
         lines
     };
-    assert_eq!(expected, cpu.line_sums(&packed(Layout::QuadLines), tokens), "{cols} columns");
+    assert_eq!(
+        expected,
+        cpu.line_sums(&packed(Layout::QuadLines), tokens, [0; T]),
+        "{cols} columns"
+    );
     let five_trits = packed(Layout::FiveTrits);
     assert_eq!(expected, sums_by_quad_lines(cpu, &five_trits, tokens), "{cols} columns");
     if cpu.decodes_five_trits() {

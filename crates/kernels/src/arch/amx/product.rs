@@ -194,7 +194,7 @@ impl Pass<'_> {
         first: bool,
     ) {
         for (t, x) in self.rows.iter().enumerate() {
-            let activations = x.run_sums()[runs.clone()].iter().sum();
+            let activations = x.sum_of(runs.clone());
             let factor = x.group_scales().map(|scales| cpu.splat(scales[runs.start * RUN / GROUP]));
             for (side, scales) in scales.into_iter().enumerate() {
                 let scaled = &mut work.scaled[t / BAND][side][t % BAND];
