@@ -10,6 +10,9 @@ use crate::LookupKernel;
 use crate::lanes::Simd;
 use crate::line::{Line, STRIP};
 
+/// Largest number of independent sums of a row.
+pub(crate) const MAX_SUMS: usize = 8;
+
 /// Sixteen activations, in groups of four that meet the four bytes of a row.
 pub(crate) type QuadBlock = [[i8; 4]; 4];
 
@@ -129,7 +132,7 @@ pub(crate) trait IntLanes: Simd {
     /// True if [`dot_signed`](Self::dot_signed) multiplies weights that still have their bias of 128.
     const BIASED: bool = false;
 
-    /// Returns the number of independent sums per row, at most four. An instruction that adds to a
+    /// Returns the number of independent sums per row, at most [`MAX_SUMS`]. An instruction that adds to a
     /// sum waits for the previous one, so a single token needs several sums; more tokens keep the
     /// CPU busy by themselves and leave fewer registers. `short` strips have few lines, and every
     /// sum costs an addition at the end.

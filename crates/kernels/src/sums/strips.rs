@@ -1,7 +1,7 @@
 //! Sums over the lines of a strip: sixteen rows by some tokens.
 
 use crate::QuantRow;
-use crate::int_lanes::{CodeWidth, IntLanes, QuadBlock, Trits};
+use crate::int_lanes::{CodeWidth, IntLanes, MAX_SUMS, QuadBlock, Trits};
 use crate::line::{Line, STRIP};
 use crate::quant::RUN;
 
@@ -65,7 +65,7 @@ fn add_runs<C: IntLanes, W: CodeWidth, const T: usize>(
     for (runs, blocks) in runs.iter_mut().zip(blocks) {
         *runs = blocks.as_chunks().0;
     }
-    let mut narrow = [[cpu.zero(); 4]; T];
+    let mut narrow = [[cpu.zero(); MAX_SUMS]; T];
     for (i, lines) in lines.chunks_exact(BLOCKS_PER_RUN * W::BLOCK_LINES).enumerate() {
         let mut run = [&runs[0][i]; T];
         for t in 1..T {
@@ -77,7 +77,7 @@ fn add_runs<C: IntLanes, W: CodeWidth, const T: usize>(
             for t in 1..T {
                 block[t] = &run[t][b];
             }
-            add_block::<C, W, T>(cpu, pass, lines, block, &mut narrow, sums);
+            add_block::<C, W, T>(cpu, pass, lines, block, b, &mut narrow, sums);
         }
     }
     widen::<C, W, T>(cpu, &narrow, sums);
@@ -94,13 +94,13 @@ fn add_in_chunks<C: IntLanes, W: CodeWidth, const T: usize>(
 ) {
     let chunk_len = (dots_in_narrow::<C, W>() / 4).max(1);
     for (chunk, lines) in lines.chunks(chunk_len * W::BLOCK_LINES).enumerate() {
-        let mut narrow = [[cpu.zero(); 4]; T];
+        let mut narrow = [[cpu.zero(); MAX_SUMS]; T];
         for (i, lines) in lines.chunks_exact(W::BLOCK_LINES).enumerate() {
             let mut block = [&blocks[0][chunk * chunk_len + i]; T];
             for t in 1..T {
                 block[t] = &blocks[t][chunk * chunk_len + i];
             }
-            add_block::<C, W, T>(cpu, pass, lines, block, &mut narrow, sums);
+            add_block::<C, W, T>(cpu, pass, lines, block, 0, &mut narrow, sums);
         }
         if dots_in_narrow::<C, W>() >= 4 {
             widen::<C, W, T>(cpu, &narrow, sums);
@@ -108,14 +108,15 @@ fn add_in_chunks<C: IntLanes, W: CodeWidth, const T: usize>(
     }
 }
 
-/// Adds the products of four quads of each token.
+/// Adds the products of four quads of each token, those of block `number` of a run.
 #[inline(always)]
 fn add_block<C: IntLanes, W: CodeWidth, const T: usize>(
     cpu: C,
     pass: usize,
     lines: &[Line],
     block: [&QuadBlock; T],
-    narrow: &mut [[C::Narrow; 4]; T],
+    number: usize,
+    narrow: &mut [[C::Narrow; MAX_SUMS]; T],
     sums: &mut [C::Sums; T],
 ) {
     let mut quads = [cpu.quads(block[0]); T];
@@ -132,8 +133,8 @@ fn add_block<C: IntLanes, W: CodeWidth, const T: usize>(
             }
             let next_codes = codes_of::<C, W>(cpu, $bytes, $next);
             cpu.extract_first(codes, next_codes);
-            add_quad::<C, W, T, $quad>(cpu, codes, &quads, narrow, sums);
-            add_quad::<C, W, T, $next>(cpu, next_codes, &quads, narrow, sums);
+            add_quad::<C, W, T, $quad>(cpu, codes, &quads, 4 * number, narrow, sums);
+            add_quad::<C, W, T, $next>(cpu, next_codes, &quads, 4 * number, narrow, sums);
         };
     }
     let mut bytes = load_line::<C, W, T>(cpu, &lines[0], pass);
@@ -172,10 +173,11 @@ fn add_quad<C: IntLanes, W: CodeWidth, const T: usize, const QUAD: usize>(
     cpu: C,
     codes: C::Bytes,
     quads: &[C::Quads<'_>; T],
-    narrow: &mut [[C::Narrow; 4]; T],
+    quads_before: usize,
+    narrow: &mut [[C::Narrow; MAX_SUMS]; T],
     sums: &mut [C::Sums; T],
 ) {
-    let sum = QUAD % C::sums_per_row(T, W::SHORT);
+    let sum = (quads_before + QUAD) % C::sums_per_row(T, W::SHORT);
     for (narrow, quads) in narrow.iter_mut().zip(quads) {
         narrow[sum] = if W::SIGNED {
             cpu.dot_signed::<QUAD>(narrow[sum], codes, *quads)
@@ -186,7 +188,7 @@ fn add_quad<C: IntLanes, W: CodeWidth, const T: usize, const QUAD: usize>(
     let dots = dots_in_narrow::<C, W>();
     if dots < 4 && (QUAD + 1).is_multiple_of(dots) {
         widen::<C, W, T>(cpu, narrow, sums);
-        *narrow = [[cpu.zero(); 4]; T];
+        *narrow = [[cpu.zero(); MAX_SUMS]; T];
     }
 }
 
@@ -194,7 +196,7 @@ fn add_quad<C: IntLanes, W: CodeWidth, const T: usize, const QUAD: usize>(
 #[inline(always)]
 fn widen<C: IntLanes, W: CodeWidth, const T: usize>(
     cpu: C,
-    narrow: &[[C::Narrow; 4]; T],
+    narrow: &[[C::Narrow; MAX_SUMS]; T],
     sums: &mut [C::Sums; T],
 ) {
     for (sums, narrow) in sums.iter_mut().zip(narrow) {

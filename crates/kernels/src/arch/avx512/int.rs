@@ -80,8 +80,10 @@ impl<D: Dot<__m512i>> IntLanes for Avx512<D> {
     const BIASED: bool = D::VNNI;
 
     inlined! {
-        fn sums_per_row(_tokens: usize, short: bool) -> usize {
+        /// With four sums, one token waits for `vpdpbusd`: 254 GMAC/s from the cache of a Zen 5, 358 with eight.
+        fn sums_per_row(tokens: usize, short: bool) -> usize {
             match (D::VNNI, short) {
+                (true, false) if tokens == 1 => 8,
                 (true, false) => 4,
                 (true, true) => 2,
                 (false, _) => 1,
