@@ -495,12 +495,21 @@ impl Network {
 
     /// Number of trits in all projections.
     pub fn trits(&self) -> usize {
+        self.trits_of(|experts| experts.experts)
+    }
+
+    /// Number of trits that each token is multiplied by: those of its active experts only.
+    pub fn active_trits(&self) -> usize {
+        self.trits_of(|experts| experts.active)
+    }
+
+    fn trits_of(&self, blocks: impl Fn(&Experts) -> usize) -> usize {
         let trits = |layer: &Layer| {
             let mixer = match &layer.mixer {
                 Mixer::Attention(a) => a.query_rows() + a.query_len() + 2 * a.kv_len(),
                 Mixer::DeltaNet(delta_net) => delta_net.trit_rows(),
             };
-            let blocks = layer.ffn.experts().map_or(1, |experts| experts.experts);
+            let blocks = layer.ffn.experts().map_or(1, &blocks);
             mixer + 3 * (blocks * layer.ffn.block().ffn_len + layer.ffn.shared_len())
         };
         self.hidden_len * self.layers.iter().map(trits).sum::<usize>()
@@ -546,6 +555,7 @@ mod tests {
             Experts { experts: 5, active: 2, renormalize: false, expert, shared: None };
         network.layers[1].ffn = Ffn::Experts(experts);
         assert_eq!(network.trits(), dense + 8 * 4 * 3 * 8);
+        assert_eq!(network.active_trits(), dense + 8 * 3 * 8);
         experts.shared = Some(SharedExpert { ffn_len: 20, gated: true });
         network.layers[1].ffn = Ffn::Experts(experts);
         assert_eq!(network.trits(), dense + 8 * 3 * (4 * 8 + 20));

@@ -193,7 +193,7 @@ impl Bench<'_> {
 
     fn prefill(&mut self, tokens: usize) -> Value {
         let timing = self.network.prefill(tokens, self.plan.passes);
-        let gmac_s = timing.per_second(tokens * self.network.model.network().trits()) / 1e9;
+        let gmac_s = timing.per_second(tokens * self.network.model.network().active_trits()) / 1e9;
         json!({
             "tokens": tokens,
             "threads": self.limits.threads,
