@@ -10,7 +10,7 @@ use std::process::Command;
 use modules::{Edge, Modules, cycles};
 
 /// Crates of the workspace that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: &[(&str, &[&str])] = &[
     ("wf-core", &[]),
     ("wf-kernels", &["wf-core"]),
     ("wf-formats", &["wf-core"]),
@@ -42,6 +42,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ),
     // On top of `wf`, so that options, names of models and messages are those of the commands.
     ("wf-python", &["wf", "wf-engine"]),
+    ("wf-c", &["wf", "wf-engine"]),
 ];
 
 #[test]
