@@ -68,7 +68,7 @@ def errors(client):
         assert len(said) == 2, f"{settings} was accepted"
         return said[0]
 
-    assert "model not found" in refused(404, model="llama3")
+    assert 'model "llama3" not found' in refused(404, model="llama3")
     assert "format" in refused(400, format={"type": "nonsense"})
     assert "temperature" in refused(400, options={"temperature": -1})
 

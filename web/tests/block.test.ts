@@ -18,7 +18,7 @@ test("final text is removed from the start of the block", () => {
 });
 
 test("text and block together lose no token, and the block is empty at the end", () => {
-  const response = new ResponseState(100, true);
+  const response = new ResponseState({ tokens: 100, slides: false }, true);
   response.take({ choices: [], block_preview: [null, "b", null] });
   assert.equal(response.phase().kind, "streaming");
   assert.deepEqual([response.text, response.block], ["", [null, "b", null]]);
@@ -36,7 +36,7 @@ test("text and block together lose no token, and the block is empty at the end",
 });
 
 test("a retried response starts without a block", () => {
-  const response = new ResponseState(100, true);
+  const response = new ResponseState({ tokens: 100, slides: false }, true);
   response.take({ choices: [], block_preview: [null, "b"] });
   response.restart();
   assert.deepEqual(response.block, []);
@@ -58,12 +58,12 @@ test("statistics have passes and drafts, and a speed over all blocks", () => {
     draft_n_accepted: 0,
   };
   const usage = { prompt_tokens: 4, completion_tokens: 40 };
-  const inBlocks = new ResponseState(100, true);
+  const inBlocks = new ResponseState({ tokens: 100, slides: false }, true);
   inBlocks.take({ usage, timings });
   const { passes, replyPerSecond } = inBlocks.stats() ?? {};
   assert.deepEqual([passes, replyPerSecond], [16, 40]);
   assert.equal("drafted" in inBlocks.stats()!, false);
-  const drafted = new ResponseState(100, false);
+  const drafted = new ResponseState({ tokens: 100, slides: false }, false);
   drafted.take({ usage, timings: { ...timings, draft_n: 30, draft_n_accepted: 24 } });
   const stats = drafted.stats()!;
   assert.deepEqual([stats.drafted, stats.accepted, stats.replyPerSecond], [30, 24, 78]);

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use crate::Network;
+
 /// Positions that attention reads. All modes but `Dense` are approximations: they change results, never
 /// by anything but the sequence's own tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -18,9 +20,53 @@ pub enum AttentionMode {
     Threshold(f32),
     /// As many pages of each K/V head as hold this share of the mass that the upper bounds allow.
     Dynamic(f32),
+    /// The newest positions and the first, however long the sequence is.
+    Window(Window),
+}
+
+/// Positions that attention reads of a sequence without end: the newest `len` and the first `sinks`, as
+/// StreamingLLM does. Positions of rotary embeddings are those within this cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Number of newest positions.
+    pub len: usize,
+    /// Number of first positions.
+    pub sinks: usize,
+}
+
+impl Window {
+    /// Returns the number of positions that are read at most.
+    pub fn positions(self) -> usize {
+        self.len + self.sinks
+    }
+
+    /// Returns the first of the newest positions of those below `visible`; 0 as long as all are read.
+    pub fn first(self, visible: usize) -> usize {
+        if visible > self.positions() { visible - self.len } else { 0 }
+    }
+
+    /// Returns the position among those that are read of the token at `position`, which sees all below
+    /// `visible`.
+    pub fn place(self, position: usize, visible: usize) -> usize {
+        position - visible.saturating_sub(self.positions())
+    }
+
+    /// Returns the number of positions that the token after `len` others does not see.
+    pub fn out_of_sight(self, len: usize) -> usize {
+        (len + 1).saturating_sub(self.positions())
+    }
 }
 
 impl AttentionMode {
+    /// Allowed numbers of newest positions of `window`.
+    pub const WINDOW: RangeInclusive<usize> = 32..=Self::MAX_LEN;
+    /// Allowed numbers of first positions of `window`.
+    pub const SINKS: RangeInclusive<usize> = 0..=1024;
+    /// Maximum number of tokens of a sequence that a window slides over.
+    pub const MAX_LEN: usize = 1 << 20;
+    /// Number of first positions of `window` if none is given, as in the published method.
+    const USUAL_SINKS: usize = 4;
+
     /// Allowed numbers of pages of `topk`: the newest two and at least one other.
     pub const PAGES: RangeInclusive<usize> = 3..=1 << 20;
     /// Allowed shares of the softmax mass that `threshold` may skip.
@@ -32,6 +78,45 @@ impl AttentionMode {
     pub fn selects_pages(self) -> bool {
         matches!(self, Self::TopK(_) | Self::Threshold(_) | Self::Dynamic(_))
     }
+
+    /// Returns the window, if the mode has one.
+    pub fn window(self) -> Option<Window> {
+        match self {
+            Self::Window(window) => Some(window),
+            _ => None,
+        }
+    }
+
+    /// Returns the reason why a network with a context of `context_len` tokens cannot use the mode.
+    ///
+    /// # Errors
+    ///
+    /// If the mode is a window and layers have windows of their own, or it is longer than the context.
+    pub fn check(self, network: &Network, context_len: usize) -> Result<(), String> {
+        let Some(window) = self.window() else { return Ok(()) };
+        if network.attentions().any(|attention| attention.window.is_some()) {
+            return Err(format!(
+                "--attention {self} cannot be used: layers of the model have windows of their own, for which \
+                 it was trained"
+            ));
+        }
+        if network.attentions().next().is_none() {
+            return Err(format!("--attention {self} cannot be used: no layer has attention"));
+        }
+        if window.positions() > context_len {
+            return Err(format!(
+                "--attention {self} reads {} positions: window and sinks must be at most the context of \
+                 {context_len} tokens together",
+                window.positions()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the maximum number of tokens of a sequence in a context of `context_len`.
+    pub fn max_len(self, context_len: usize) -> usize {
+        if self.window().is_some() { context_len.max(Self::MAX_LEN) } else { context_len }
+    }
 }
 
 impl fmt::Display for AttentionMode {
@@ -41,6 +126,7 @@ impl fmt::Display for AttentionMode {
             Self::TopK(pages) => write!(f, "topk={pages}"),
             Self::Threshold(share) => write!(f, "threshold={share}"),
             Self::Dynamic(share) => write!(f, "dynamic={share}"),
+            Self::Window(Window { len, sinks }) => write!(f, "window={len},sinks={sinks}"),
         }
     }
 }
@@ -63,9 +149,22 @@ impl FromStr for AttentionMode {
                 Ok(Self::Threshold(within(name, value("threshold=0.01")?, Self::SKIPPED)?))
             }
             "dynamic" => Ok(Self::Dynamic(within(name, value("dynamic=0.9")?, Self::READ)?)),
+            "window" => window(value("window=2048,sinks=4")?),
             _ => Err(InvalidAttentionMode::Unknown(text.to_owned())),
         }
     }
+}
+
+/// Parses the value of a window: its length, or `LEN,sinks=SINKS`.
+fn window(text: &str) -> Result<AttentionMode, InvalidAttentionMode> {
+    let (len, rest) = text.split_once(',').map_or((text, None), |(len, rest)| (len, Some(rest)));
+    let sinks = match rest.map(|rest| rest.strip_prefix("sinks=").ok_or(rest)) {
+        None => AttentionMode::USUAL_SINKS,
+        Some(Ok(sinks)) => within("sinks", sinks, AttentionMode::SINKS)?,
+        Some(Err(rest)) => return Err(InvalidAttentionMode::NoSinks(rest.to_owned())),
+    };
+    let len = within("window", len, AttentionMode::WINDOW)?;
+    Ok(AttentionMode::Window(Window { len, sinks }))
 }
 
 fn within<T: FromStr + PartialOrd + fmt::Display>(
@@ -95,6 +194,8 @@ pub enum InvalidAttentionMode {
         /// The mode with a value.
         example: String,
     },
+    /// This follows the length of a window in place of its sinks.
+    NoSinks(String),
     /// A value is no number, or not within the range.
     OutOfRange {
         /// Name of the value.
@@ -111,12 +212,17 @@ impl fmt::Display for InvalidAttentionMode {
         match self {
             Self::Unknown(text) => write!(
                 f,
-                "unknown attention mode {text:?}: must be dense, topk=K, threshold=E or \
-                 dynamic=P"
+                "unknown attention mode {text:?}: must be dense, topk=K, threshold=E, \
+                 dynamic=P or window=N,sinks=M"
             ),
             Self::NoValue { name, example } => {
                 write!(f, "attention mode {name} needs a value, for example {example}")
             }
+            Self::NoSinks(text) => write!(
+                f,
+                "the length of a window is followed by {text:?}: must be sinks=M, for example \
+                 window=2048,sinks=4"
+            ),
             Self::OutOfRange { name, text, range } => {
                 write!(f, "{name} is {text:?}: must be a number from {range}")
             }
@@ -137,6 +243,7 @@ mod tests {
             AttentionMode::TopK(64),
             AttentionMode::Threshold(0.001),
             AttentionMode::Dynamic(0.95),
+            AttentionMode::Window(Window { len: 2048, sinks: 0 }),
         ] {
             assert_eq!(mode.to_string().parse(), Ok(mode));
         }
@@ -152,9 +259,35 @@ mod tests {
             "threshold is \"0.9\": must be a number from 0.000001 to 0.5"
         );
         assert_eq!(error("dynamic=NaN"), "dynamic is \"NaN\": must be a number from 0.01 to 1");
+        assert_eq!(error("window=31"), "window is \"31\": must be a number from 32 to 1048576");
+        assert_eq!(error("window=64,sinks=-1"), "sinks is \"-1\": must be a number from 0 to 1024");
+        assert_eq!(
+            error("window=64,4"),
+            "the length of a window is followed by \"4\": must be sinks=M, for example \
+             window=2048,sinks=4"
+        );
+        assert_eq!(
+            error("window"),
+            "attention mode window needs a value, for example window=2048,sinks=4"
+        );
         assert_eq!(error("topk"), "attention mode topk needs a value, for example topk=64");
         for unknown in ["sparse", "dense=1", ""] {
             assert!(error(unknown).starts_with("unknown attention mode"), "{unknown}");
         }
+    }
+
+    #[test]
+    fn a_window_reads_all_until_it_slides() {
+        let window = Window { len: 64, sinks: 4 };
+        assert_eq!("window=64".parse(), Ok(AttentionMode::Window(window)));
+        assert_eq!((window.first(68), window.first(69), window.first(1000)), (0, 5, 936));
+        assert_eq!(
+            (window.place(67, 68), window.place(68, 69), window.place(999, 1000)),
+            (67, 67, 67)
+        );
+        assert_eq!(window.place(990, 1000), 58, "a token of a block that sees those after it");
+        assert_eq!((window.out_of_sight(67), window.out_of_sight(68)), (0, 1));
+        assert_eq!(AttentionMode::Window(window).max_len(2048), 1 << 20);
+        assert_eq!(AttentionMode::TopK(8).max_len(2048), 2048);
     }
 }

@@ -13,11 +13,11 @@ mod sampling;
 mod scales;
 mod vocabulary;
 
-pub use attention_mode::{AttentionMode, InvalidAttentionMode};
+pub use attention_mode::{AttentionMode, InvalidAttentionMode, Window};
 pub use kv_dtype::{KvDtype, UnknownKvDtype};
 pub use network::{
-    Activation, ActivationCodes, Attention, DeltaNet, Dense, Embedding, Experts, Ffn, Head,
-    InvalidNetwork, Layer, LayerKinds, Mixer, Network, Norm, SharedExpert, ValueHeadOrder,
+    Activation, ActivationCodes, Attention, DeltaNet, Dense, Embedding, Experts, Ffn, Hadamard,
+    Head, InvalidNetwork, Layer, LayerKinds, Mixer, Network, Norm, SharedExpert, ValueHeadOrder,
 };
 pub use rotary::{Rope, RopeDivisors, RopeScaling, RotaryPairs, Yarn};
 pub use sampling::{

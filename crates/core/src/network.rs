@@ -6,11 +6,13 @@
 
 mod check;
 mod delta_net;
+mod hadamard;
 
 use std::fmt;
 
 pub use self::check::InvalidNetwork;
 pub use self::delta_net::{DeltaNet, ValueHeadOrder};
+pub use self::hadamard::Hadamard;
 use crate::{Rope, RopeDivisors};
 
 /// A decoder network, layer by layer.
@@ -34,6 +36,8 @@ pub struct Network {
     pub residual_scale: Option<f32>,
     /// Codes that the inputs of ternary products are quantized to.
     pub activations: ActivationCodes,
+    /// Transform of the inputs of ternary products, under which weights are stored.
+    pub hadamard: Option<Hadamard>,
 }
 
 /// Codes of the inputs of ternary products.

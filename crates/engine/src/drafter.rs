@@ -62,10 +62,13 @@ struct TurnPlan {
 impl Drafter {
     pub(crate) fn new(model: Box<dyn Forward>, vocab_len: usize) -> Self {
         Self {
-            store: PageStore::new(model.pages(), 0),
+            store: PageStore::new(model.pages(), 0, model.attention().window()),
             logits: Logits::new(model.network().vocab_len),
             readers: BTreeMap::new(),
-            context_len: model.info().context_len.min(model.pages() * PAGE_LEN),
+            context_len: match model.attention().window() {
+                Some(_) => model.attention().max_len(model.info().context_len),
+                None => model.info().context_len.min(model.pages() * PAGE_LEN),
+            },
             vocab_len,
             passes: 0,
             time: Duration::ZERO,
@@ -102,7 +105,8 @@ impl Drafter {
     /// Discards all K/V after a step has panicked.
     pub(crate) fn reset(&mut self) {
         self.readers.clear();
-        self.store = PageStore::new(self.model.pages(), 0);
+        let window = self.model.attention().window();
+        self.store = PageStore::new(self.model.pages(), 0, window);
     }
 
     fn release_all_but(&mut self, requests: &[DraftRequest<'_>]) {
@@ -180,6 +184,9 @@ impl Drafter {
             reader.read.extend(tokens);
             let confirmed = reader.read.len().min(turn.request.tokens.len());
             self.store.share(&mut reader.held, &turn.request.tokens[..confirmed]);
+            // The last token may run again, after a draft that was rejected.
+            let unchanged = reader.read.len().min(turn.request.tokens.len() - 1);
+            self.store.slide(&mut reader.held, unchanged);
             if scored.is_empty() {
                 // More is to be read first, or no page was free: no draft in this step.
                 turn.request.len = 0;

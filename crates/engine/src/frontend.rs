@@ -117,6 +117,7 @@ impl Frontend {
             visible_specials,
             thinking: request.thinking,
             is_left_to_right: request.decode.is_left_to_right(),
+            window: self.engine.attention().window(),
         };
         let submitted = Instant::now();
         let events = self.engine.submit(Request {

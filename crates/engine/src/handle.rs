@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use wf_model::{Forward, PAGE_LEN, Pooling};
+use wf_model::{AttentionMode, Forward, PAGE_LEN, Pooling};
 
 use crate::decode::{Capabilities, DecodeMode, UnsupportedMode};
 use crate::disk::{Counters, DiskCache, DiskStats};
@@ -13,6 +13,7 @@ use crate::events::{Events, channel};
 use crate::options::EngineOptions;
 use crate::parameters;
 use crate::pooling::Pooler;
+use crate::prefix::window_pages;
 use crate::queue::Queue;
 use crate::request::{EmbeddingRequest, Request, RequestError};
 use crate::run::{Engine, Message};
@@ -24,6 +25,9 @@ use crate::stats::{Stats, StatsSnapshot};
 pub struct EngineHandle {
     inbox: UnboundedSender<Message>,
     context_len: usize,
+    attention: AttentionMode,
+    /// Maximum number of pages that a sequence holds at once.
+    max_pages: usize,
     vocab_len: usize,
     hidden_len: usize,
     parameters: u64,
@@ -93,10 +97,18 @@ impl EngineHandle {
     ) -> (Self, Engine<F>) {
         let (inbox, receiver) = unbounded_channel();
         let (network, info) = (model.network(), model.info());
-        let context_len = info.context_len.min(model.pages() * PAGE_LEN);
+        let (window, in_pages) = (model.attention().window(), model.pages() * PAGE_LEN);
+        // Pages are for a part of a sequence that a window slides over.
+        let in_pages = if window.is_some() { usize::MAX } else { in_pages };
+        let context_len = info.context_len.min(in_pages);
         let handle = Self {
             inbox,
             context_len: options.context_len.map_or(context_len, |len| len.min(context_len)),
+            attention: model.attention(),
+            max_pages: model
+                .attention()
+                .window()
+                .map_or(usize::MAX, |window| window_pages(window, model.max_batch_tokens())),
             vocab_len: network.vocab_len,
             hidden_len: network.hidden_len,
             parameters: parameters::count(network),
@@ -105,6 +117,7 @@ impl EngineHandle {
                 draft_model: draft.is_some(),
                 max_batch_tokens: model.max_batch_tokens(),
                 recurrent: network.is_recurrent(),
+                window,
             },
             pages: model.pages(),
             queue: Arc::new(Queue::new(options.max_waiting)),
@@ -153,18 +166,41 @@ impl EngineHandle {
         self.pages * PAGE_LEN
     }
 
-    /// Returns the maximum number of tokens of prompt and completion.
+    /// Returns the number of tokens of the context: the most that attention reads.
     pub fn context_len(&self) -> usize {
         self.context_len
     }
 
-    /// Submits a request. The completion ends where the context does.
+    /// Returns the positions that attention reads.
+    pub fn attention(&self) -> AttentionMode {
+        self.attention
+    }
+
+    /// Returns the maximum number of tokens of prompt and completion: the context, unless a window slides over
+    /// more.
+    pub fn max_len(&self) -> usize {
+        self.attention.max_len(self.context_len)
+    }
+
+    /// Returns the maximum number of tokens of prompt and completion of a caller with at most `max_kv_tokens` in
+    /// the K/V cache. A window that fits into these slides over any number.
+    pub fn max_len_within(&self, max_kv_tokens: Option<usize>) -> usize {
+        let fits = |max: usize| self.attention.window().is_some_and(|w| max >= w.positions());
+        let limit = max_kv_tokens.filter(|max| !fits(*max));
+        limit.map_or(self.max_len(), |max| max.min(self.max_len()))
+    }
+
+    /// Submits a request. The completion ends where the context does. With a window, one without a limit has as
+    /// many tokens as the context.
     pub fn submit(&self, mut request: Request) -> Result<Events, RequestError> {
-        request.check(self.context_len, self.vocab_len)?;
+        let max_len = self.max_len_within(request.max_kv_tokens);
+        request.check(max_len, self.vocab_len)?;
         let decoder = request.decode.decoder(self.capabilities)?;
-        let room = request.room(self.context_len) - request.prompt.len();
+        let has_limit = request.limits.max_tokens < usize::MAX || self.attention.window().is_none();
+        let room = max_len - request.prompt.len();
+        let room = if has_limit { room } else { room.min(self.context_len) };
         request.limits.max_tokens = request.limits.max_tokens.min(room);
-        let len = self.context_len;
+        let len = self.max_len();
         let caller = request.origin.caller;
         self.send(caller, |submission| Sequence::generate(request, decoder, len, submission))
     }
@@ -175,9 +211,9 @@ impl EngineHandle {
         pooling: Pooling,
         request: EmbeddingRequest,
     ) -> Result<Events, RequestError> {
-        request.check(self.context_len, self.vocab_len)?;
+        request.check(self.max_len_within(request.max_kv_tokens), self.vocab_len)?;
         let pooler = Pooler::new(pooling, request.tokens.len(), self.capabilities)?;
-        let len = self.context_len;
+        let len = self.max_len();
         let caller = request.origin.caller;
         self.send(caller, |submission| Sequence::embed(request, pooler, len, submission))
     }
@@ -207,7 +243,7 @@ impl EngineHandle {
         let place = self.queue.enter(caller).ok_or_else(full)?;
         let (events, reader) = channel();
         let arrival = self.arrivals.fetch_add(1, Ordering::Relaxed);
-        let sequence = sequence(Submission { arrival, place, events });
+        let sequence = sequence(Submission { max_pages: self.max_pages, arrival, place, events });
         let sent = self.inbox.send(Message::Run(Box::new(sequence)));
         sent.map_err(|_| RequestError::EngineStopped)?;
         Ok(reader)

@@ -10,8 +10,10 @@
 
 #![forbid(unsafe_code)]
 
+mod activation_sparsity;
 mod admission;
 mod block_overrides;
+mod calibration;
 mod clock;
 pub mod decode;
 mod disk;
@@ -49,7 +51,9 @@ mod text_stream;
 mod thinking;
 mod token_pattern;
 
+pub use activation_sparsity::{ActivationSparsity, InvalidActivationSparsity, topk};
 pub use block_overrides::BlockOverrides;
+pub use calibration::{Calibration, CalibrationError, PerInput, Shares, Thresholds};
 pub use decode::{
     Capabilities, DecodeMode, DecodeSettings, DiffusionParams, DraftParams, MODES, ModeInfo,
     Setting, SettingKind, UnmaskRule, UnsupportedMode,
@@ -69,6 +73,7 @@ pub use model_text::{ChatOptions, ChatTurn, ModelText, PromptInput, read_text};
 pub use open::{OpenedModel, open_model, open_with_draft};
 pub use options::{DiskCacheOptions, EngineOptions};
 pub use output::{DecodeStats, FinishReason, Limits, Logprobs, SampledToken};
+pub use prefix::window_pages;
 pub use request::{EmbeddingRequest, Event, Request, RequestError};
 pub use sample::{Sampler, required_logits};
 pub use schedule::Origin;

@@ -9,10 +9,12 @@ use wf_model::{
     ModelOptions, PAGE_LEN, SparseMode, unavailable_reason,
 };
 
+use crate::activation_sparsity::ActivationSparsity;
 use crate::block_overrides::BlockOverrides;
 use crate::error::OpenError;
 use crate::model_text::file_name;
 use crate::options::DiskCacheOptions;
+use crate::prefix::window_pages;
 
 /// Location of a model.
 #[derive(Clone, Debug)]
@@ -67,6 +69,8 @@ pub struct RunOptions {
     pub attention: AttentionMode,
     /// Codes of the inputs of ternary products; those the model was made for if absent.
     pub activations: Option<ActivationCodes>,
+    /// Activations that are set to zero before they are multiplied.
+    pub activation_sparsity: ActivationSparsity,
     /// Maximum number of tokens of prompt and completion; the model's own limit if absent.
     pub context_len: Option<usize>,
     /// Maximum number of tokens of a step: longer prompts are processed in chunks.
@@ -101,6 +105,7 @@ impl Default for RunOptions {
             kv: KvDtype::default(),
             attention: AttentionMode::Dense,
             activations: None,
+            activation_sparsity: ActivationSparsity::Off,
             context_len: None,
             max_batch_tokens: 256,
             head: HeadMode::Auto,
@@ -164,6 +169,8 @@ pub fn load_model(
             "context length is {context_len}: must be between 2 and {max} tokens for this model"
         )));
     }
+    let usable = options.attention.check(file.network(), context_len);
+    usable.map_err(|problem| OpenError::Model(format!("{}: {problem}", file_name(file))))?;
     let states = state_count(file.network(), options)?;
     let pages = page_count(file.network(), options, context_len, states)?;
     let compute = match &options.compute {
@@ -182,6 +189,9 @@ pub(crate) fn load_with(
     pages: usize,
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<Model, OpenError> {
+    // A calibration of another model is reported before anything large is read.
+    let zeros = options.activation_sparsity.zeros(file);
+    let zeros = zeros.map_err(|error| OpenError::Model(format!("{}: {error}", file_name(file))))?;
     let model_options = ModelOptions {
         kv: options.kv,
         pages,
@@ -198,6 +208,10 @@ pub(crate) fn load_with(
         error => OpenError::Model(format!("{}: {error}", file_name(file))),
     })?;
     model.set_attention(options.attention);
+    if let Some(zeros) = zeros {
+        model.set_zeros(&zeros);
+        model.skip_columns();
+    }
     Ok(model)
 }
 
@@ -243,6 +257,8 @@ fn page_count(
     let page = KvPool::size_for_mode(network, options.kv, 1, options.attention);
     let state_bytes = Model::state_bytes(network).saturating_mul(states);
     let left = |bytes: usize| bytes.saturating_sub(state_bytes);
+    let chunk = options.max_batch_tokens.clamp(1, context_len);
+    let of_window = options.attention.window().map_or(1, |window| window_pages(window, chunk));
     let pages = match options.kv_capacity {
         KvCapacity::Bytes(given) if left(given) < page => {
             return Err(OpenError::Model(format!(
@@ -250,9 +266,17 @@ fn page_count(
                 page.saturating_add(state_bytes)
             )));
         }
+        KvCapacity::Bytes(given) if left(given) / page < of_window => {
+            return Err(OpenError::Model(format!(
+                "K/V memory is {given} bytes: must be at least {} for --attention {}, {of_window} pages of \
+                 {PAGE_LEN} tokens for the window, the sinks and the {chunk} tokens of a step",
+                of_window.saturating_mul(page).saturating_add(state_bytes),
+                options.attention
+            )));
+        }
         KvCapacity::Bytes(given) => left(given) / page,
         KvCapacity::Contexts { count, max_bytes } => {
-            let one = context_len.div_ceil(PAGE_LEN);
+            let one = context_len.div_ceil(PAGE_LEN).max(of_window);
             let max = max_bytes.map_or(usize::MAX, |max| left(max) / page);
             one.saturating_mul(count).min(max).max(one)
         }

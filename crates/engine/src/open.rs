@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::thread;
 
+use wf_core::AttentionMode;
 use wf_formats::{FormatSummary, GenerationDefaults, ModelFile, ModelInfo};
 use wf_model::{
     BlockDiffusion, Forward, HeadCounts, HeadMode, Isa, KvPool, LoadProgress, Model, TokenId,
 };
 use wf_text::Tokenizer;
 
+use crate::activation_sparsity::ActivationSparsity;
 use crate::disk::{DiskCache, PageKey};
 use crate::error::OpenError;
 use crate::frontend::Frontend;
@@ -76,6 +78,7 @@ pub fn open_with_draft(
     let (kv, attention) = (options.kv, options.attention);
     let kv_bytes = KvPool::size_for_mode(file.network(), kv, model.pages(), attention);
     let state_bytes = Model::state_bytes(file.network()).saturating_mul(model.states());
+    let state_bytes = state_bytes.saturating_add(Model::draft_bytes(file.network()));
     let memory_bytes = model.size_bytes().saturating_add(kv_bytes).saturating_add(state_bytes);
     let engine_options = EngineOptions {
         context_len: options.context_len,
@@ -166,7 +169,13 @@ fn load_draft(
     let context_len = file.info().context_len.min(model.info().context_len);
     // Checking the head concerns the model's own tokens; drafts are verified anyway.
     let head = if options.head == HeadMode::Check { HeadMode::Auto } else { options.head };
-    let options = RunOptions { head, ..options.clone() };
+    let mut options = RunOptions { head, ..options.clone() };
+    if options.attention.check(file.network(), context_len).is_err() {
+        // It drafts up to its own context.
+        options.attention = AttentionMode::Dense;
+    }
+    // Drafts are cheap already, and calibrations are for the model itself.
+    options.activation_sparsity = ActivationSparsity::Off;
     let compute = model.compute().clone();
     Ok(Box::new(load_with(compute, file, &options, context_len, pages, progress)?))
 }

@@ -35,6 +35,9 @@ impl Pooler {
             Some(block) if !block.causal_context => Visibility::Block(block.block_len),
             _ => Visibility::Causal,
         };
+        if let Visibility::Block(len) = visibility {
+            model.require_in_window(len)?;
+        }
         match visibility {
             Visibility::Block(len) if len > max => Err(UnsupportedMode(format!(
                 "this model reads blocks of {len} tokens, but a step is limited to {max} tokens"

@@ -10,10 +10,18 @@
 //!
 //! In a network with recurrent layers, a prefix is of use only up to a page after which a snapshot of the state
 //! was kept. Nodes have the numbers of these snapshots; `store.rs` says when they are taken.
+//!
+//! With a window, pages in the middle of a path are of no use to it (`prefix/sliding.rs`).
+
+mod sliding;
 
 use std::collections::{BTreeSet, HashMap};
 
-use wf_model::{PAGE_LEN, PageId, TokenId, Visibility};
+use wf_model::{PAGE_LEN, PageId, TokenId, Visibility, Window};
+
+use sliding::Sight;
+pub use sliding::window_pages;
+pub(crate) use sliding::{OUT_OF_SIGHT, out_of_sight};
 
 type PageTokens = [TokenId; PAGE_LEN];
 
@@ -37,16 +45,22 @@ enum Path {
 /// Lock on a path of pages, to be released by [`PrefixCache::release`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a path that is never released is never evicted"]
-pub(crate) struct PrefixLock(Path);
+pub(crate) struct PrefixLock {
+    path: Path,
+    sight: Sight,
+}
 
 struct Node {
     tokens: PageTokens,
-    page: PageId,
+    /// `None` if it was evicted and pages after it were not, as may be with a window.
+    page: Option<PageId>,
     /// Path above the page.
     parent: Path,
     children: usize,
     /// Number of locks on the node and of held children.
     holds: usize,
+    /// Number of locks that have the page in sight; with a window only.
+    pins: usize,
     last_use: u64,
     /// Snapshot of the state after the page.
     snapshot: Option<StateId>,
@@ -64,8 +78,12 @@ pub(crate) struct PrefixCache {
     /// Evictable nodes by last use.
     evictable: BTreeSet<(u64, NodeId)>,
     now: u64,
-    /// Number of pages on locked paths.
+    /// Number of nodes that have a page.
+    resident: usize,
+    /// Number of pages on locked paths; with a window, of those in sight.
     held: usize,
+    /// Positions that a sequence keeps in sight, if not all.
+    window: Option<Window>,
     /// True if a prefix ends where there is a snapshot.
     needs_snapshots: bool,
     /// Nodes with a snapshot, the least recently used first.
@@ -78,17 +96,27 @@ impl PrefixCache {
         Self { needs_snapshots: true, ..Self::default() }
     }
 
-    /// Returns a lock on the empty path of `tree`.
-    pub(crate) fn root(tree: Tree) -> PrefixLock {
-        PrefixLock(Path::Empty(tree))
+    /// Keeps pages for sequences that see them through a window.
+    pub(crate) fn with_window(self, window: Option<Window>) -> Self {
+        Self { window, ..self }
     }
 
-    /// Returns the pages that hold the longest cached prefix of `tokens`, and a lock on them.
+    /// Returns a lock on the empty path of `tree`.
+    pub(crate) fn root(tree: Tree) -> PrefixLock {
+        PrefixLock { path: Path::Empty(tree), sight: Sight::default() }
+    }
+
+    /// Returns the pages that hold the longest cached prefix of `tokens`, and a lock on them. Pages out of sight
+    /// are [`OUT_OF_SIGHT`].
     pub(crate) fn lookup(&mut self, tree: Tree, tokens: &[TokenId]) -> (Vec<PageId>, PrefixLock) {
         let nodes = self.usable(tree, tokens);
         let path = nodes.last().map_or(Path::Empty(tree), |&last| Path::UpTo(last));
         self.hold(path);
-        (nodes.iter().map(|&node| self.node(node).page).collect(), PrefixLock(path))
+        if self.window.is_some() {
+            return self.look(path, nodes);
+        }
+        let pages = nodes.iter().filter_map(|&node| self.node(node).page).collect();
+        (pages, PrefixLock { path, sight: Sight::default() })
     }
 
     /// Returns the number of pages that [`lookup`](Self::lookup) would find.
@@ -99,16 +127,24 @@ impl PrefixCache {
     /// Returns the nodes of the longest prefix that a sequence can start with.
     fn usable(&self, tree: Tree, tokens: &[TokenId]) -> Vec<NodeId> {
         let mut nodes: Vec<_> = self.find(tree, tokens).collect();
-        if self.needs_snapshots {
-            let last = nodes.iter().rposition(|&node| self.node(node).snapshot.is_some());
-            nodes.truncate(last.map_or(0, |last| last + 1));
-        }
+        let has_snapshot =
+            |node: NodeId| !self.needs_snapshots || self.node(node).snapshot.is_some();
+        let last = match self.window {
+            None => nodes.iter().rposition(|&node| has_snapshot(node)),
+            Some(window) => {
+                let is_resident: Vec<_> =
+                    nodes.iter().map(|&node| self.node(node).page.is_some()).collect();
+                let reaches = sliding::prefixes_in_sight(window, &is_resident);
+                (0..nodes.len()).rfind(|&last| reaches[last] && has_snapshot(nodes[last]))
+            }
+        };
+        nodes.truncate(last.map_or(0, |last| last + 1));
         nodes
     }
 
     /// Returns the snapshot at the end of a path, and marks it as used.
     pub(crate) fn snapshot(&mut self, lock: &PrefixLock) -> Option<StateId> {
-        let Path::UpTo(id) = lock.0 else { return None };
+        let Path::UpTo(id) = lock.path else { return None };
         let snapshot = self.node(id).snapshot?;
         self.snapshots.retain(|&other| other != id);
         self.snapshots.push(id);
@@ -117,12 +153,12 @@ impl PrefixCache {
 
     /// Returns `true` if the path has pages and no snapshot at its end.
     pub(crate) fn lacks_snapshot(&self, lock: &PrefixLock) -> bool {
-        matches!(lock.0, Path::UpTo(id) if self.node(id).snapshot.is_none())
+        matches!(lock.path, Path::UpTo(id) if self.node(id).snapshot.is_none())
     }
 
     /// Gives the end of a path, which lacks one, a snapshot.
     pub(crate) fn set_snapshot(&mut self, lock: &PrefixLock, snapshot: StateId) {
-        if let Path::UpTo(id) = lock.0 {
+        if let Path::UpTo(id) = lock.path {
             self.node_mut(id).snapshot = Some(snapshot);
             self.snapshots.push(id);
         }
@@ -158,46 +194,78 @@ impl PrefixCache {
         tokens: &PageTokens,
         page: PageId,
     ) -> PageId {
-        let known = self.children.get(&(lock.0, *tokens)).copied();
-        let node = known.unwrap_or_else(|| self.insert(lock.0, *tokens, page));
+        let known = self.children.get(&(lock.path, *tokens)).copied();
+        let node = known.unwrap_or_else(|| self.insert(lock.path, *tokens));
         self.hold(Path::UpTo(node));
-        self.let_go(lock.0);
-        lock.0 = Path::UpTo(node);
-        self.node(node).page
+        self.let_go(lock.path);
+        lock.path = Path::UpTo(node);
+        if self.node(node).page.is_none() {
+            self.node_mut(node).page = Some(page);
+            self.resident += 1;
+        }
+        if self.window.is_some() {
+            self.pin(node);
+            lock.sight.nodes.push(node);
+        }
+        self.node(node).page.unwrap_or(page)
     }
 
     /// Releases a path. Its pages stay until they are evicted.
     #[expect(clippy::needless_pass_by_value, reason = "a lock is released once")]
     pub(crate) fn release(&mut self, lock: PrefixLock) {
-        self.let_go(lock.0);
+        self.close(&lock);
+        self.let_go(lock.path);
     }
 
     /// Evicts the least recently used page, if any is evictable, and returns it with its snapshot.
     pub(crate) fn evict(&mut self) -> Option<(PageId, Option<StateId>)> {
         let (_, id) = self.evictable.pop_first()?;
-        let node = self.nodes[id].take().expect("an evictable node exists");
-        self.vacant.push(id);
+        let node = self.node_mut(id);
+        let (page, snapshot) = (node.page.take(), node.snapshot.take());
         self.snapshots.retain(|&other| other != id);
-        self.children.remove(&(node.parent, node.tokens));
-        if let Path::UpTo(parent) = node.parent {
-            self.node_mut(parent).children -= 1;
-            self.settle(parent);
+        self.resident -= 1;
+        self.remove_empty(id);
+        page.map(|page| (page, snapshot))
+    }
+
+    /// Removes a node that has neither page nor locks nor children, and those above it of which that is true then.
+    fn remove_empty(&mut self, mut id: NodeId) {
+        loop {
+            let node = self.node(id);
+            if node.page.is_some() || node.holds > 0 || node.children > 0 {
+                break;
+            }
+            let (parent, tokens) = (node.parent, node.tokens);
+            self.nodes[id] = None;
+            self.vacant.push(id);
+            self.children.remove(&(parent, tokens));
+            let Path::UpTo(above) = parent else { break };
+            self.node_mut(above).children -= 1;
+            self.settle(above);
+            id = above;
         }
-        Some((node.page, node.snapshot))
     }
 
-    /// Returns the number of pages that are on no locked path.
+    /// Returns the number of pages that no sequence holds.
     pub(crate) fn unlocked_pages(&self) -> usize {
-        self.children.len() - self.held
+        self.resident - self.held
     }
 
-    fn insert(&mut self, parent: Path, tokens: PageTokens, page: PageId) -> NodeId {
+    fn insert(&mut self, parent: Path, tokens: PageTokens) -> NodeId {
         let id = self.vacant.pop().unwrap_or_else(|| {
             self.nodes.push(None);
             self.nodes.len() - 1
         });
-        let (children, holds, last_use, snapshot) = (0, 0, 0, None);
-        self.nodes[id] = Some(Node { tokens, page, parent, children, holds, last_use, snapshot });
+        self.nodes[id] = Some(Node {
+            tokens,
+            page: None,
+            parent,
+            children: 0,
+            holds: 0,
+            pins: 0,
+            last_use: 0,
+            snapshot: None,
+        });
         self.children.insert((parent, tokens), id);
         if let Path::UpTo(parent) = parent {
             self.node_mut(parent).children += 1;
@@ -214,8 +282,10 @@ impl PrefixCache {
             }
             let last_use = node.last_use;
             path = node.parent;
-            self.held += 1;
-            self.evictable.remove(&(last_use, id));
+            if self.window.is_none() {
+                self.held += 1;
+                self.evictable.remove(&(last_use, id));
+            }
         }
     }
 
@@ -229,17 +299,19 @@ impl PrefixCache {
             if node.holds > 0 {
                 break;
             }
-            node.last_use = now;
             path = node.parent;
-            self.held -= 1;
-            self.settle(id);
+            if self.window.is_none() {
+                self.node_mut(id).last_use = now;
+                self.held -= 1;
+                self.settle(id);
+            }
         }
     }
 
     /// Makes a node evictable if it has no locks and no children.
     fn settle(&mut self, id: NodeId) {
         let node = self.node(id);
-        if node.holds == 0 && node.children == 0 {
+        if self.window.is_none() && node.holds == 0 && node.children == 0 {
             self.evictable.insert((node.last_use, id));
         }
     }

@@ -41,9 +41,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// Checks the request against the context and the vocabulary of a model.
-    pub(crate) fn check(&self, context_len: usize, vocab_len: usize) -> Result<(), RequestError> {
-        let (tokens, limit) = (self.prompt.len(), self.room(context_len));
+    /// Checks the request against the maximum length and the vocabulary of a model.
+    pub(crate) fn check(&self, limit: usize, vocab_len: usize) -> Result<(), RequestError> {
+        let tokens = self.prompt.len();
         // Without tokens to generate, the prompt may fill the context.
         let has_room = tokens < limit || (tokens == limit && self.limits.max_tokens == 0);
         if !has_room {
@@ -71,11 +71,6 @@ impl Request {
             }
         }
         Ok(self.sampling.check(vocab_len)?)
-    }
-
-    /// Returns the number of tokens that prompt and completion may have in a context.
-    pub(crate) fn room(&self, context_len: usize) -> usize {
-        self.max_kv_tokens.map_or(context_len, |max| max.min(context_len))
     }
 }
 
@@ -129,9 +124,8 @@ impl EmbeddingRequest {
         }
     }
 
-    /// Checks the request against the context and the vocabulary of a model.
-    pub(crate) fn check(&self, context_len: usize, vocab_len: usize) -> Result<(), RequestError> {
-        let limit = self.max_kv_tokens.map_or(context_len, |max| max.min(context_len));
+    /// Checks the request against the maximum length and the vocabulary of a model.
+    pub(crate) fn check(&self, limit: usize, vocab_len: usize) -> Result<(), RequestError> {
         let tokens = self.tokens.len();
         if tokens > limit {
             return Err(RequestError::TextTooLong { tokens, limit });

@@ -28,6 +28,8 @@ pub(crate) struct Sequence {
     place: Option<Place>,
     /// Maximum number of tokens in the K/V cache of all running sequences of its caller.
     max_kv_tokens: Option<usize>,
+    /// Maximum number of pages that it holds at once, however long it is.
+    max_pages: usize,
     pub(crate) state: SeqState,
     held: Held,
     tree: Tree,
@@ -51,6 +53,8 @@ pub(crate) const OVERDUE: usize = 256;
 
 /// Submission of a sequence.
 pub(crate) struct Submission {
+    /// Maximum number of pages that a sequence holds at once.
+    pub(crate) max_pages: usize,
     /// Grows from sequence to sequence.
     pub(crate) arrival: u64,
     pub(crate) place: Place,
@@ -103,6 +107,7 @@ impl Sequence {
             origin,
             place: Some(submission.place),
             max_kv_tokens: None,
+            max_pages: submission.max_pages,
             state,
             held: Held::nothing(tree),
             tree,
@@ -124,10 +129,13 @@ impl Sequence {
             origin: self.origin,
             rank: self.rank,
             // A block or a draft reaches beyond the tokens.
-            pages: self.pages_for_all().max(self.held.pages().len()),
-            quota: self.max_kv_tokens.map(|max| Quota {
-                pages: self.state.max_len.div_ceil(PAGE_LEN),
-                max_pages: max.div_ceil(PAGE_LEN),
+            pages: self.pages_for_all().max(self.held.pages_in_sight()),
+            quota: self.max_kv_tokens.map(|max| {
+                let max_pages = max.div_ceil(PAGE_LEN);
+                let all = self.state.max_len.div_ceil(PAGE_LEN).min(self.max_pages);
+                // A window that fits may exceed it by the tokens of a step.
+                let is_long = self.max_pages < usize::MAX;
+                Quota { pages: if is_long { all.min(max_pages) } else { all }, max_pages }
             }),
             is_overdue: self.steps_without_pages >= OVERDUE,
             has_grammar: self.task.generation().is_some_and(|task| task.sampler.has_grammar()),
@@ -153,12 +161,14 @@ impl Sequence {
 
     /// Returns the number of pages it needs, beyond those in the cache, for all its tokens and the next one.
     pub(crate) fn pages_needed(&self, store: &PageStore) -> usize {
-        self.pages_for_all() - store.matching(self.tree, self.cacheable())
+        let cached = store.in_sight(store.matching(self.tree, self.cacheable()));
+        self.pages_for_all().saturating_sub(cached)
     }
 
-    /// Returns the number of pages of all its tokens and the next one.
+    /// Returns the number of pages of all its tokens and the next one, or of those that it holds at once.
     fn pages_for_all(&self) -> usize {
-        (self.state.tokens.len() + 1).min(self.state.max_len).div_ceil(PAGE_LEN)
+        let pages = (self.state.tokens.len() + 1).min(self.state.max_len).div_ceil(PAGE_LEN);
+        pages.min(self.max_pages)
     }
 
     /// Returns `true` if `other`, of the same caller, is about to compute a page that this sequence could then
@@ -183,8 +193,9 @@ impl Sequence {
     ) -> (usize, usize) {
         self.held = store.find(self.tree, self.cacheable());
         let restored = self.restore(store, write_page);
-        self.trail.set_kept(self.held.pages().len());
         self.state.kv_len = self.held.pages().len() * PAGE_LEN;
+        self.slide(store);
+        self.trail.set_kept(self.held.pages().len());
         let cached = self.state.kv_len.min(self.state.prompt_len);
         self.is_moving = true;
         self.place = None;
@@ -202,7 +213,9 @@ impl Sequence {
         mut write_page: impl FnMut(PageId, &[u8]),
     ) -> usize {
         let first = self.held.pages().len();
-        let pages = self.trail.take(first);
+        let mut pages = self.trail.take(first);
+        // With a window, what follows would take the places of these.
+        pages.truncate(self.max_pages.saturating_sub(self.held.pages_in_sight()));
         if pages.is_empty() || !store.grow(&mut self.held, pages.len()) {
             return 0;
         }
@@ -224,6 +237,9 @@ impl Sequence {
         let mut trail = std::mem::take(&mut self.trail);
         let tokens = self.cacheable();
         let in_memory = store.matching(self.tree, tokens);
+        // With a window, no more pages are of use than it holds at once.
+        let limit = in_memory.saturating_add(self.max_pages).saturating_mul(PAGE_LEN);
+        let tokens = &tokens[..limit.min(tokens.len())];
         let next = trail.before_start(disk, self.tree, (tokens, in_memory), may_fetch);
         self.trail = trail;
         next
@@ -255,6 +271,11 @@ impl Sequence {
         is_granted
     }
 
+    /// Gives back the pages that none of its later tokens sees.
+    pub(crate) fn slide(&mut self, store: &mut PageStore) {
+        store.slide(&mut self.held, self.state.kv_len);
+    }
+
     /// Releases its pages. The tokens stay, so the same K/V is computed again later.
     pub(crate) fn release(&mut self, store: &mut PageStore) {
         self.state.kv_len = 0;
@@ -264,10 +285,18 @@ impl Sequence {
         store.release(std::mem::replace(&mut self.held, Held::nothing(self.tree)));
     }
 
-    pub(crate) fn plan(&mut self, budget: usize) -> Plan {
+    /// Plans at most `budget` tokens, of which at most `drafts` may not be kept.
+    pub(crate) fn plan(&mut self, budget: usize, drafts: usize) -> Plan {
+        let certain = self.state.tokens.len() - self.state.kv_len;
+        let budget = budget.min(certain.saturating_add(drafts));
         // A snapshot is taken at the end of a plan.
         let limit = PageStore::run_limit(&self.held, self.state.kv_len, self.state.prompt_len);
         self.task.plan(&self.state, limit.map_or(budget, |limit| limit.min(budget)))
+    }
+
+    /// Returns its state and the number of tokens that it is to have seen after a plan with drafts.
+    pub(crate) fn kept_drafts(&self) -> (StateId, usize) {
+        (self.held.state(), self.state.kv_len)
     }
 
     /// Returns the snapshot to start from, and its own state, if it has just started behind cached pages.

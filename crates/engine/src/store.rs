@@ -5,9 +5,9 @@
 //! are of use, and after the last page of a prompt. Snapshots give way to states of sequences, and to each
 //! other, least recently used first.
 
-use wf_model::{PAGE_LEN, PageId, TokenId};
+use wf_model::{PAGE_LEN, PageId, TokenId, Window};
 
-use crate::prefix::{PrefixCache, PrefixLock, StateId, Tree};
+use crate::prefix::{OUT_OF_SIGHT, PrefixCache, PrefixLock, StateId, Tree, out_of_sight};
 
 /// Pages of one sequence, in order of positions. The leading ones are shared and belong to the prefix cache.
 #[derive(Debug)]
@@ -17,12 +17,19 @@ pub(crate) struct Held {
     lock: PrefixLock,
     /// State of the sequence, if it needs one.
     state: Option<StateId>,
+    /// Number of pages from the first on, without the sinks of a window, that are out of sight.
+    out: usize,
 }
 
 impl Held {
     /// Holds no pages of `tree`.
     pub(crate) fn nothing(tree: Tree) -> Self {
-        Self { pages: Vec::new(), shared: 0, lock: PrefixCache::root(tree), state: None }
+        Self { pages: Vec::new(), shared: 0, lock: PrefixCache::root(tree), state: None, out: 0 }
+    }
+
+    /// Returns the number of pages in sight.
+    pub(crate) fn pages_in_sight(&self) -> usize {
+        self.pages.len() - self.out
     }
 
     /// Returns the state of the sequence; any number if it needs none.
@@ -30,6 +37,7 @@ impl Held {
         self.state.unwrap_or_default()
     }
 
+    /// Returns the pages of all positions. Those out of sight are [`OUT_OF_SIGHT`].
     pub(crate) fn pages(&self) -> &[PageId] {
         &self.pages
     }
@@ -48,6 +56,8 @@ pub(crate) struct PageStore {
     /// States that are neither held nor snapshots.
     free_states: Vec<StateId>,
     has_states: bool,
+    /// Positions that sequences keep in sight, if not all.
+    window: Option<Window>,
 }
 
 /// Returns `true` if the state after so many pages is worth a snapshot, whatever the prompt.
@@ -65,13 +75,15 @@ fn next_border(len: usize, prompt_len: usize) -> usize {
 }
 
 impl PageStore {
-    /// Creates a store of `total` pages and, for networks with recurrent layers, of `states` states.
-    pub(crate) fn new(total: usize, states: usize) -> Self {
+    /// Creates a store of `total` pages and, for networks with recurrent layers, of `states` states. Sequences
+    /// keep their pages, or those that they see through a `window`.
+    pub(crate) fn new(total: usize, states: usize, window: Option<Window>) -> Self {
         let ids = PageId::try_from(total).expect("fewer than 2^32 pages");
         let has_states = states > 0;
         let cache = if has_states { PrefixCache::with_snapshots() } else { PrefixCache::default() };
+        let cache = cache.with_window(window);
         let free_states = (0..states).rev().collect();
-        Self { free: (0..ids).rev().collect(), cache, total, free_states, has_states }
+        Self { free: (0..ids).rev().collect(), cache, total, free_states, has_states, window }
     }
 
     /// Returns the number of pages that are free or can be evicted.
@@ -94,6 +106,12 @@ impl PageStore {
         self.cache.matching(tree, tokens)
     }
 
+    /// Returns the number of pages in sight after a prefix of `pages` pages.
+    pub(crate) fn in_sight(&self, pages: usize) -> usize {
+        let out = self.window.map_or(0, |window| out_of_sight(window, pages * PAGE_LEN).len());
+        pages - out
+    }
+
     /// Returns the length of the next longer prefix of `tokens` that another sequence may leave.
     pub(crate) fn next_prefix(&self, tree: Tree, tokens: &[TokenId]) -> usize {
         let cached = self.matching(tree, tokens) * PAGE_LEN;
@@ -107,7 +125,25 @@ impl PageStore {
             .has_states
             .then(|| self.take_state().expect("a sequence starts if there is a state"));
         let (pages, lock) = self.cache.lookup(tree, tokens);
-        Held { shared: pages.len(), pages, lock, state }
+        let out = pages.iter().filter(|page| **page == OUT_OF_SIGHT).count();
+        Held { shared: pages.len(), pages, lock, state, out }
+    }
+
+    /// Gives back the pages that no token after the first `len` sees: shared ones to the prefix cache, from which
+    /// they can be evicted.
+    pub(crate) fn slide(&mut self, held: &mut Held, len: usize) {
+        let Some(window) = self.window else { return };
+        let out = out_of_sight(window, len);
+        let out = out.start..out.end.min(held.pages.len());
+        if out.len() <= held.out {
+            return;
+        }
+        self.cache.slide(&mut held.lock, &out);
+        for at in out.start + held.out..out.end {
+            let page = std::mem::replace(&mut held.pages[at], OUT_OF_SIGHT);
+            self.free.extend((at >= held.shared).then_some(page));
+        }
+        held.out = out.len();
     }
 
     /// Returns `true` if another sequence can start: it needs a state if the network has recurrent layers.
@@ -168,6 +204,7 @@ impl PageStore {
     pub(crate) fn share(&mut self, held: &mut Held, tokens: &[TokenId]) {
         let whole = tokens.as_chunks::<PAGE_LEN>().0;
         for (tokens, page) in whole.iter().zip(&mut held.pages).skip(held.shared) {
+            debug_assert!(*page != OUT_OF_SIGHT, "pages are shared before they are out of sight");
             let cached = self.cache.extend(&mut held.lock, tokens, *page);
             self.free.extend((cached != *page).then_some(*page));
             *page = cached;
@@ -177,7 +214,8 @@ impl PageStore {
 
     /// Releases the pages. Shared ones stay cached until they are evicted.
     pub(crate) fn release(&mut self, held: Held) {
-        self.free.extend(held.pages.into_iter().skip(held.shared));
+        let own = held.pages.into_iter().skip(held.shared);
+        self.free.extend(own.filter(|page| *page != OUT_OF_SIGHT));
         self.free_states.extend(held.state);
         debug_assert!(self.free.len() <= self.total, "a page was returned twice");
         self.cache.release(held.lock);
@@ -213,7 +251,7 @@ mod tests {
 
     #[test]
     fn pages_are_taken_all_or_nothing_and_never_twice() {
-        let mut store = PageStore::new(5, 0);
+        let mut store = PageStore::new(5, 0, None);
         let (mut a, mut b) = (Held::nothing(TREE), Held::nothing(TREE));
         assert!(store.grow(&mut a, 3));
         assert!(!store.grow(&mut b, 3));
@@ -229,7 +267,7 @@ mod tests {
 
     #[test]
     fn pages_move_from_free_to_held_to_cached_and_back() {
-        let mut store = PageStore::new(4, 0);
+        let mut store = PageStore::new(4, 0, None);
         let tokens = tokens(2 * PAGE_LEN + 5);
         let mut held = store.find(TREE, &tokens);
         assert!(held.pages().is_empty());
@@ -251,7 +289,7 @@ mod tests {
 
     #[test]
     fn sequences_that_compute_the_same_page_share_one() {
-        let mut store = PageStore::new(4, 0);
+        let mut store = PageStore::new(4, 0, None);
         let tokens = tokens(PAGE_LEN + 1);
         let (mut a, mut b) = (Held::nothing(TREE), Held::nothing(TREE));
         assert!(store.grow(&mut a, 2) && store.grow(&mut b, 2));
@@ -299,7 +337,7 @@ mod tests {
 
     #[test]
     fn prefixes_end_at_snapshots_which_are_evicted_and_return() {
-        let mut store = PageStore::new(16, 4);
+        let mut store = PageStore::new(16, 4, None);
         let tokens = tokens(5 * PAGE_LEN + 5);
         let (start, copies) = run(&mut store, &tokens);
         assert_eq!(start, 0);
@@ -314,5 +352,50 @@ mod tests {
         let mut states: Vec<_> = held.iter().map(Held::state).collect();
         states.sort_unstable();
         assert_eq!(states, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn pages_out_of_a_window_are_cached_or_free() {
+        let window = Window { len: 2 * PAGE_LEN, sinks: 4 };
+        let mut store = PageStore::new(4, 0, Some(window));
+        let tokens = tokens(40 * PAGE_LEN + 1);
+        for is_shared in [true, false] {
+            let mut held = Held::nothing(TREE);
+            for end in (1..=40).map(|page| page * PAGE_LEN) {
+                store.slide(&mut held, end - PAGE_LEN);
+                assert!(store.grow(&mut held, 1), "four pages are enough for {end} tokens");
+                if is_shared {
+                    store.share(&mut held, &tokens[..end]);
+                }
+            }
+            assert_eq!((held.pages().len(), held.pages_in_sight()), (40, 4));
+            store.slide(&mut held, 40 * PAGE_LEN);
+            assert_eq!((held.pages_in_sight(), store.in_use(), store.available()), (3, 3, 1));
+            store.release(held);
+            assert_eq!((store.in_use(), store.available()), (0, 4));
+        }
+        let again = store.find(TREE, &tokens);
+        assert_eq!((again.pages().len(), again.pages_in_sight()), (0, 0), "all were evicted");
+        store.release(again);
+    }
+
+    #[test]
+    fn a_prefix_is_found_whose_middle_is_out_of_sight() {
+        let window = Window { len: 2 * PAGE_LEN, sinks: 4 };
+        let mut store = PageStore::new(4, 0, Some(window));
+        let tokens = tokens(40 * PAGE_LEN + 1);
+        let mut held = Held::nothing(TREE);
+        for end in (1..=40).map(|page| page * PAGE_LEN) {
+            store.slide(&mut held, end - PAGE_LEN);
+            assert!(store.grow(&mut held, 1));
+            store.share(&mut held, &tokens[..end]);
+        }
+        store.release(held);
+        let again = store.find(TREE, &tokens);
+        assert_eq!((again.pages().len(), again.pages_in_sight()), (40, 3));
+        store.release(again);
+        assert_eq!(store.matching(TREE, &tokens[..39 * PAGE_LEN]), 39);
+        assert_eq!(store.matching(TREE, &tokens[..38 * PAGE_LEN]), 1, "its window is gone");
+        assert_eq!(store.flush(), 4);
     }
 }

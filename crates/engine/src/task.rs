@@ -48,6 +48,7 @@ impl Task {
             start: plan.start,
             pages,
             state,
+            drafts: plan.drafts(seq),
             visibility: plan.visibility,
             scored: &plan.scored,
             scoring,

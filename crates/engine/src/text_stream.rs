@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wf_model::TokenId;
+use wf_model::{TokenId, Window};
 use wf_text::{Detokenizer, StopFinder, ThinkingStart, Thought, ThoughtSplitter};
 
 use crate::error::FrontendError;
@@ -34,6 +34,8 @@ pub struct Timings {
     pub timed_tokens: usize,
     /// Counters of the decoding work.
     pub stats: DecodeStats,
+    /// Number of tokens that are out of sight of the next one, because a window has slid over them.
+    pub out_of_sight: usize,
 }
 
 /// End of a completion.
@@ -101,6 +103,8 @@ pub(crate) struct StreamOptions {
     pub(crate) visible_specials: Vec<TokenId>,
     pub(crate) thinking: Option<ThinkingStart>,
     pub(crate) is_left_to_right: bool,
+    /// Positions that attention reads, if not all.
+    pub(crate) window: Option<Window>,
 }
 
 /// A completion in progress. Dropping it cancels the rest.
@@ -208,6 +212,9 @@ impl TextStream {
             decode: last_token - first,
             timed_tokens: self.ids.len().saturating_sub(usize::from(self.options.is_left_to_right)),
             stats: self.stats,
+            out_of_sight: self.options.window.map_or(0, |window| {
+                window.out_of_sight(self.options.prompt.len() + self.ids.len())
+            }),
         }
     }
 

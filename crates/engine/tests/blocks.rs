@@ -403,6 +403,7 @@ fn unsupported_modes_are_rejected_with_a_reason() {
         draft_model: true,
         max_batch_tokens: 16,
         recurrent: false,
+        window: None,
     };
     assert_eq!(DecodeMode::default_for(can).name(), "diffusion");
     assert_eq!(DecodeMode::default_for(Capabilities { blocks: None, ..can }).name(), "drafted");

@@ -158,7 +158,7 @@ fn threads_batches_chunks_preemption_and_cached_prefixes_change_nothing() {
 
 #[test]
 fn drafts_of_a_model_and_of_the_prompt_change_nothing() {
-    for subject in SUBJECTS.into_iter().filter(|subject| !is_recurrent(*subject)) {
+    for subject in SUBJECTS {
         let expected = solo(subject);
         // The first model drafts badly for the others, and perfectly for itself.
         for (by_model, by_lookup) in [(true, false), (false, true), (true, true)] {
@@ -170,22 +170,38 @@ fn drafts_of_a_model_and_of_the_prompt_change_nothing() {
     }
 }
 
-fn is_recurrent((name, _): Subject) -> bool {
-    name.starts_with("qwen35")
+/// Drafts end at page borders and share a limit; snapshots and preempted sequences take part.
+#[test]
+fn drafts_of_a_hybrid_change_nothing_under_pressure_either() {
+    let subject = (HYBRID, None);
+    let expected = solo(subject);
+    let all = DraftParams { adaptive: false, ..DraftParams::from_sources(true, true) };
+    for decode in [all, DraftParams { max_tokens: 64, ..all }, DraftParams::AUTO] {
+        let decode = DecodeMode::Drafted(decode);
+        for case in [
+            Conditions { threads: 3, ..TOGETHER },
+            Conditions { max_batch_tokens: 25, ..TOGETHER },
+            Conditions { pages: 6, max_batch_tokens: 64, ..TOGETHER },
+            Conditions { states: 2, ..TOGETHER },
+        ] {
+            let case = Conditions { decode, ..case };
+            let engine = engine(subject, Some(SUBJECTS[0]), case);
+            assert_eq!(together(&engine, decode), expected, "{case:?}");
+            assert_eq!(together(&engine, decode), expected, "{case:?}, with earlier prefixes");
+            let accepted = engine.stats().accepted_tokens;
+            let always = decode != DecodeMode::Drafted(DraftParams::AUTO);
+            assert!(!always || accepted > 20, "{case:?}: {accepted} drafts accepted");
+        }
+    }
 }
 
 #[test]
-fn states_cannot_be_wound_back_so_drafts_are_refused_by_name() {
+fn a_hybrid_drafts_by_default_with_a_draft_model_and_never_diffuses() {
     let engine = engine((HYBRID, None), Some(SUBJECTS[0]), TOGETHER);
-    assert_eq!(DecodeMode::default_for(engine.capabilities()).name(), "autoregressive");
-    for name in ["drafted", "lookup", "drafted+lookup", "auto"] {
-        let decode = DecodeMode::from_name(name).unwrap();
-        let error = engine.check_mode(decode).unwrap_err().to_string();
-        assert!(
-            error.contains(&format!("decode is {name}, but the model has recurrent layers")),
-            "{error}"
-        );
-    }
+    assert_eq!(DecodeMode::default_for(engine.capabilities()).name(), "drafted");
+    let diffusion = DecodeMode::from_name("diffusion").unwrap();
+    let error = engine.check_mode(diffusion).unwrap_err().to_string();
+    assert!(error.contains("decode is diffusion, but the model"), "{error}");
 }
 
 /// A prompt that begins like an earlier one continues from a snapshot of its state: after the last page of that

@@ -103,6 +103,7 @@ fn attention(c: &mut Criterion) {
                     heads,
                     visible: &seen,
                     window: None,
+                    sinks: 0,
                     scale: 0.1,
                 };
                 let kv = store.head(0, 0, &pages);

@@ -2,7 +2,8 @@
 
 use crate::quant::RUN;
 use crate::tiles::{BAND, TiledCodes, copy_codes};
-use crate::{Kernel, Pool, QuantRow};
+use crate::zeroing::magnitudes;
+use crate::{Kernel, Pool, QuantRow, Zeroing};
 
 /// Maximum number of rows that one thread copies in less time than several threads take to start.
 const MAX_ROWS_ALONE: usize = 32;
@@ -19,14 +20,21 @@ pub struct QuantBatch {
     floats: Vec<f32>,
     /// The rows in tiles, if the kernel uses them.
     tiles: TiledCodes,
+    /// Activations that the next rows lose.
+    zeroing: Zeroing,
 }
 
 impl QuantBatch {
     /// Creates a buffer for `max_rows` rows of at most `max_cols` columns.
     pub fn new(max_rows: usize, max_cols: usize) -> Self {
         let rows = vec![QuantRow::with_capacity(max_cols); max_rows];
-        let (floats, tiles) = (Vec::new(), TiledCodes::default());
-        Self { rows, rows_len: 0, rows_per_token: 1, cols: 0, floats, tiles }
+        let (floats, tiles, zeroing) = (Vec::new(), TiledCodes::default(), Zeroing::None);
+        Self { rows, rows_len: 0, rows_per_token: 1, cols: 0, floats, tiles, zeroing }
+    }
+
+    /// Sets some activations of every token to zero, of those that are quantized from now on.
+    pub fn set_zeroing(&mut self, zeroing: Zeroing) {
+        self.zeroing = zeroing;
     }
 
     /// Creates a buffer for activations without codes.
@@ -43,6 +51,7 @@ impl QuantBatch {
         self.resize(0, cols);
         assert!(x.len().is_multiple_of(cols), "whole rows of {cols} columns");
         self.floats.extend_from_slice(x);
+        self.floats.chunks_exact_mut(cols).for_each(|row| self.zeroing.apply_to_floats(row));
     }
 
     /// Replaces the rows by those of `x`, which has `cols` columns.
@@ -211,6 +220,11 @@ impl QuantBatch {
         tiled: bool,
         quantize: impl Fn(usize, &mut [T], &mut [QuantRow]) + Sync,
     ) {
+        let (zeroing, cols) = (self.zeroing, self.cols);
+        let quantize = |i: usize, x: &mut [T], rows: &mut [QuantRow]| {
+            quantize(i, x, rows);
+            zeroing.apply(rows, cols);
+        };
         let max_tiles = self.rows.first().map_or(0, QuantRow::max_runs);
         let max_rows = self.rows.len();
         let rows = &mut self.rows[..self.rows_len];
@@ -242,6 +256,13 @@ impl QuantBatch {
             true => self.floats.len() / self.cols,
             false => self.rows_len / self.rows_per_token,
         }
+    }
+
+    /// Iterates over the magnitudes of all activations, token by token, as codes have them.
+    pub fn magnitudes(&self) -> impl Iterator<Item = f32> {
+        let of_codes = self.rows().chunks(self.rows_per_token);
+        let of_codes = of_codes.flat_map(|rows| magnitudes(rows, self.cols));
+        of_codes.chain(self.floats.iter().map(|x| x.abs()))
     }
 
     /// Returns the number of rows of codes of each token.

@@ -26,6 +26,7 @@ mod delta;
 mod first_error;
 mod float;
 pub mod fp8;
+mod hadamard;
 pub mod half;
 mod int8;
 mod int_lanes;
@@ -51,6 +52,7 @@ mod ternary;
 mod tiles;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod trial;
+mod zeroing;
 
 use std::ops::Range;
 
@@ -59,8 +61,8 @@ pub use arch::{
     prefer_huge_pages,
 };
 pub use attend::{
-    AttendScratch, CHUNK, Queries, attend, attend_parts, clear_parts, finish_parts, part_len,
-    split_len,
+    AttendScratch, CHUNK, Queries, attend, attend_in_turn, attend_parts, clear_parts, finish_parts,
+    part_len, split_len,
 };
 pub use batch::QuantBatch;
 pub use bounds::{RowBounds, ScoreBounds, VectorBounds};
@@ -82,14 +84,15 @@ pub use product::{
     multiply_slices, slice_alignment,
 };
 pub use quant::QuantRow;
-pub use rotary::{RotaryTable, rotary_frequencies, rotary_powers};
+pub use rotary::{RotaryTable, far_rotation, rotary_frequencies, rotary_powers};
 pub use sparse::{
-    NonZeros, TernaryColumns, TernaryRows, multiply_add_columns, multiply_add_columns_of_each,
-    open_relu2_neurons, relu2_neurons,
+    ColumnScratch, NonZeros, TernaryColumns, TernaryRows, multiply_add_columns,
+    multiply_add_columns_of_each, multiply_columns_each, open_relu2_neurons, relu2_neurons,
 };
 pub use ternary::TernaryMatrix;
 pub use tiles::PAIR;
 pub use wf_core::{KvDtype, RotaryPairs, Scales, UnknownKvDtype};
+pub use zeroing::Zeroing;
 
 /// Arithmetic for one instruction set.
 ///

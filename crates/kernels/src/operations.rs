@@ -61,6 +61,17 @@ macro_rules! operations {
                 x: &NonZeros,
                 y: &mut [f32],
             ) = $crate::sparse::sparse_columns;
+
+            /// Computes the exact sums of code times activation for all rows of `w`, over some
+            /// groups of four columns of `x`, for its first row of codes and the second, if there is
+            /// one. [`multiply_columns_each`](crate::multiply_columns_each) does whole matrices.
+            fn sum_columns(
+                w: &TernaryColumns,
+                x: &NonZeros,
+                quads: Range<usize>,
+                coarse: &mut [i32],
+                fine: &mut [i32],
+            ) = $crate::sparse::sum_columns;
         }
 
         /// Dot products with the rows of large tables, such as the output head.
@@ -148,6 +159,11 @@ macro_rules! operations {
             fn delta_rule(inputs: &DeltaInputs<'_>, state: &mut [f32], out: &mut Strip<'_, f32>)
                 = $crate::delta::delta_rule;
 
+            /// `out = scale * H (signs * x)`, where `H` is the Sylvester matrix of signs
+            /// `(-1)^popcount(i & j)`. All have one length, a power of two.
+            fn hadamard(x: &[f32], signs: &[f32], scale: f32, out: &mut [f32])
+                = $crate::hadamard::hadamard;
+
             /// `x += y`.
             fn add(x: &mut [f32], y: &[f32]) = $crate::float::add;
 
@@ -185,6 +201,8 @@ macro_rules! operations {
     } };
 }
 pub(crate) use operations;
+
+use std::ops::Range;
 
 use crate::{
     AttendScratch, CodeRows, DeltaInputs, FloatRows, Int8Matrix, KvHead, NibbleMatrix, NoiseKey,

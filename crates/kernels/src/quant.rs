@@ -292,6 +292,23 @@ impl QuantRow {
         (self.groups > 0).then(|| &self.group_scales[..self.groups])
     }
 
+    /// Returns the factor from the code of a column to its value.
+    pub(crate) fn scale_of(&self, column: usize) -> f32 {
+        self.group_scales().map_or(self.scale, |scales| scales[column / GROUP])
+    }
+
+    /// Sets the codes of columns that are not `kept` to zero.
+    pub(crate) fn keep_codes(&mut self, kept: &[bool]) {
+        let codes = &mut self.codes[..self.padded_len];
+        for (code, &kept) in codes.iter_mut().zip(kept) {
+            *code = if kept { *code } else { 0 };
+        }
+        for (sum, run) in self.sums_before[1..].iter_mut().zip(codes.as_chunks::<RUN>().0) {
+            *sum = run_sum(run);
+        }
+        self.accumulate_sums();
+    }
+
     /// Returns the sum of all codes.
     pub fn sum(&self) -> i32 {
         self.sums_before[self.padded_len / RUN]

@@ -52,6 +52,11 @@ impl RotaryTable {
         table
     }
 
+    /// Returns the number of positions.
+    pub fn positions(&self) -> usize {
+        self.cos.len().checked_div(self.pairs).unwrap_or(0)
+    }
+
     /// Returns the cosines of the angles at `position`.
     pub fn cos(&self, position: usize) -> &[f32] {
         &self.cos[position * self.pairs..][..self.pairs]
@@ -63,9 +68,48 @@ impl RotaryTable {
     }
 }
 
+/// Computes cosines and sines of the angles at a position that may be far beyond any table. Unlike those of
+/// a table, the angles are not rounded to single precision, in which a position of a million has no more than
+/// four bits after the point: the product of both numbers is exact in double precision.
+pub fn far_rotation(
+    frequencies: &[f32],
+    factor: f32,
+    position: usize,
+    (cos, sin): (&mut [f32], &mut [f32]),
+) {
+    for ((frequency, cos), sin) in frequencies.iter().zip(cos).zip(sin) {
+        let (exact_sin, exact_cos) = math::sin_cos(position as f64 * f64::from(*frequency));
+        *cos = exact_cos as f32 * factor;
+        *sin = exact_sin as f32 * factor;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn far_rotations_differ_by_their_distance_alone() {
+        let frequencies = rotary_frequencies(64, 10_000.0);
+        let rotation = |position| {
+            let (mut cos, mut sin) = ([0.0; 32], [0.0; 32]);
+            far_rotation(&frequencies, 1.0, position, (&mut cos, &mut sin));
+            (cos, sin)
+        };
+        let near = rotation(100);
+        for end in [100, 5000, 1 << 20] {
+            let ((cos, sin), (key_cos, key_sin)) = (rotation(end), rotation(end - 100));
+            for i in 0..32 {
+                let cos = cos[i] * key_cos[i] + sin[i] * key_sin[i];
+                assert!((cos - near.0[i]).abs() < 3e-7, "{end}: {cos} is not {}", near.0[i]);
+            }
+        }
+        let table = RotaryTable::new(&frequencies, 1.0, 101);
+        assert_eq!(table.positions(), 101);
+        let largest =
+            |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(largest(table.cos(100), &near.0).max(largest(table.sin(100), &near.1)) < 1e-5);
+    }
 
     #[test]
     fn angles_are_position_times_frequency() {

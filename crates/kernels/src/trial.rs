@@ -38,7 +38,15 @@ pub(crate) fn same_attention(candidate: &dyn Kernel, reference: &dyn Kernel) -> 
     }
     let (kv, stride) = (store.head(0, 0, &pages), heads * head_dim);
     let data = floats(12_345, visible.len() * stride);
-    let q = Queries { data: &data, stride, heads, visible: &visible, window: None, scale: 0.3 };
+    let q = Queries {
+        data: &data,
+        stride,
+        heads,
+        visible: &visible,
+        window: None,
+        sinks: 0,
+        scale: 0.3,
+    };
     let bits = |kernel| {
         let queries = visible.len() * heads;
         let mut scratch = AttendScratch::new(queries, head_dim);

@@ -10,7 +10,7 @@ mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use checks::delta::{check_convolve, check_delta_rule, check_sigmoid_mul};
+use checks::delta::{check_convolve, check_delta_rule, check_hadamard, check_sigmoid_mul};
 use checks::{check_bound_scores, check_code_dots, check_nibble_dots, check_perturb_bounds};
 use planted::{Op, Planted};
 use support::pages::{Pages, queries};
@@ -28,7 +28,7 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
 
 type Check = fn(&dyn Kernel);
 
-const CHECKS: [(Op, Check); 23] = [
+const CHECKS: [(Op, Check); 24] = [
     (Op::Quantize, check_quantize),
     (Op::NormAndQuantize, check_norm_and_quantize),
     (Op::Multiply, check_multiply),
@@ -47,6 +47,7 @@ const CHECKS: [(Op, Check); 23] = [
     (Op::SigmoidMul, check_sigmoid_mul),
     (Op::Convolve, check_convolve),
     (Op::DeltaRule, check_delta_rule),
+    (Op::Hadamard, check_hadamard),
     (Op::Add, check_add),
     (Op::Softmax, check_softmax),
     (Op::AttendChunk, check_attend_chunk),

@@ -6,9 +6,9 @@ mod support;
 
 use support::{Floats, Random, cases, matrix};
 use wf_kernels::{
-    Isa, Kernel, Layout, NonZeros, Pool, QuantRow, Scales, Strip, TernaryColumns, TernaryMatrix,
-    TernaryRows, kernel, multiply_add_columns, multiply_add_columns_of_each, open_relu2_neurons,
-    relu2_neurons, supported,
+    ColumnScratch, Isa, Kernel, Layout, NonZeros, Pool, QuantRow, Scales, Strip, TernaryColumns,
+    TernaryMatrix, TernaryRows, kernel, multiply_add_columns, multiply_add_columns_of_each,
+    multiply_columns_each, open_relu2_neurons, relu2_neurons, supported,
 };
 
 /// Rows and columns: tails of strips, of lines and of jobs, and two real layers.
@@ -97,6 +97,38 @@ fn check_columns(w: &TernaryMatrix, columns: &TernaryColumns, x: &QuantRow) {
             assert_same(&what, kernel, &expected, &found);
             let added: Vec<f32> = expected.iter().map(|y| 1.25 + y).collect();
             assert_same(&what, kernel, &added, &total);
+        }
+    }
+    check_split(w, columns, x);
+}
+
+/// Compares products that divide columns between threads with the dense ones: of one row of codes, and of two.
+fn check_split(w: &TernaryMatrix, columns: &TernaryColumns, x: &QuantRow) {
+    // As many codes as the first row has, some of them in other columns.
+    let mut codes = x.codes()[..w.cols()].to_vec();
+    codes.rotate_left(w.cols() / 3);
+    let fine = QuantRow::from_codes(&codes, 0.0029);
+    let expected = dense(w, x);
+    let both: Vec<f32> = expected.iter().zip(dense(w, &fine)).map(|(a, b)| a + b).collect();
+    // Too small for the first token, and then reused.
+    let mut non_zeros = NonZeros::with_capacity(1);
+    let mut scratch = ColumnScratch::default();
+    for (rows, expected) in [
+        (&[x.clone()][..], &expected),
+        (&[x.clone(), fine.clone()][..], &both),
+        (&[x.clone()][..], &expected),
+    ] {
+        non_zeros.find_token(rows);
+        let what = format!("{}x{}, {} columns", w.rows(), w.cols(), non_zeros.len());
+        for kernel in supported() {
+            for threads in [1, 2, 3] {
+                let mut found = [vec![f32::NAN; w.rows()], vec![f32::NAN; w.rows()]];
+                let products = found.each_mut().map(|y| (columns, &mut y[..]));
+                let pool = Pool::new(threads);
+                multiply_columns_each(kernel, &pool, products, &non_zeros, &mut scratch);
+                assert_same(&what, kernel, expected, &found[0]);
+                assert_same(&what, kernel, expected, &found[1]);
+            }
         }
     }
 }

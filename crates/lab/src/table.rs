@@ -45,6 +45,7 @@ const COLUMNS: &[(&str, &str, Format)] = &[
     ("dense tok/s", "dense_tok_s", Auto),
     ("decode tok/s", "decode_tok_s", Auto),
     ("each", "tok_s sequences", Quotient),
+    ("loss", "loss", Fixed(4)),
     ("from", "in_cache", Either("cache", "memory")),
     ("kernel", "kernel shape", Auto),
     ("kernel GMAC/s", "kernel_gmac_s", Auto),

@@ -5,10 +5,10 @@
 //! sequence decodes, a job is one chunk of a tile's positions, and a second pass joins the chunks.
 //! The result is the same in both cases, as the kernels define it.
 
-use wf_core::{Attention, Network};
+use wf_core::{Attention, Network, Window};
 use wf_kernels::{
-    AttendScratch, CHUNK, KvHead, Queries, attend, attend_parts, clear_parts, finish_parts,
-    part_len,
+    AttendScratch, CHUNK, KvHead, Queries, attend, attend_in_turn, attend_parts, clear_parts,
+    finish_parts, part_len,
 };
 
 use crate::compute::Compute;
@@ -28,18 +28,13 @@ pub(crate) struct AttendScratchPool {
 }
 
 impl AttendScratchPool {
-    pub(crate) fn new(
-        network: &Network,
-        max_rows: usize,
-        positions: usize,
-        threads: usize,
-    ) -> Self {
+    pub(crate) fn new(network: &Network, max_rows: usize, chunks: usize, threads: usize) -> Self {
         let queries = network.max_attention(|a| max_tile_rows(a) * sharing(a));
         let head_dim = network.max_attention(|a| a.head_dim);
         let parts = network.max_attention(|a| {
             // The largest number of rows that makes few tiles, each row with all of its chunks.
             let rows = max_rows.min((TILES_PER_THREAD * threads).div_ceil(a.kv_heads));
-            rows * a.heads * positions.div_ceil(CHUNK) * part_len(a.head_dim)
+            rows * a.heads * chunks * part_len(a.head_dim)
         });
         Self {
             threads: (0..threads).map(|_| AttendScratch::new(queries, head_dim)).collect(),
@@ -69,6 +64,17 @@ pub(crate) struct AttendStep<'a> {
     /// Number of positions that each row sees.
     pub(crate) visible: &'a [usize],
     pub(crate) query: &'a [f32],
+    /// First positions that rows see apart from their window.
+    pub(crate) sinks: Option<SinkQueries<'a>>,
+}
+
+/// Queries for the first positions of sequences, over which a window has slid.
+#[derive(Clone, Copy)]
+pub(crate) struct SinkQueries<'a> {
+    pub(crate) window: Window,
+    /// Number of first positions that each row sees apart from its window.
+    pub(crate) sunk: &'a [usize],
+    pub(crate) query: &'a [f32],
 }
 
 impl AttendStep<'_> {
@@ -78,9 +84,9 @@ impl AttendStep<'_> {
         let longest_run = self.rows.chunk_by(|a, b| a.segment == b.segment).map(<[Row]>::len).max();
         let tile_rows = longest_run.unwrap_or(1).min(max_tile_rows(self.recipe));
         let tiles = self.rows.len().div_ceil(tile_rows) * self.recipe.kv_heads;
-        let chunks = self.visible.iter().max().map_or(0, |visible| visible.div_ceil(CHUNK));
         let slot_len = tile_rows * sharing(self.recipe) * part_len(self.recipe.head_dim);
         let work = TiledStep { step: *self, scale: self.scale(), tile_rows };
+        let chunks = work.chunks();
         match parts.get_mut(..tiles * chunks * slot_len) {
             Some(parts) if self.are_few(tiles) && chunks > 1 => {
                 work.run_chunks(parts, slot_len, threads, heads);
@@ -150,7 +156,11 @@ impl<'a> TiledStep<'a> {
         step.cx.pool.tiles_with(out, tile, scratch, |tile, kv_head, mut out, s| {
             for (first, run) in self.runs(tile * tile_rows) {
                 let (q, kv) = self.queries(first, run, kv_head);
-                attend(step.cx.kernel, &q, &kv, s, &mut out, first - tile * tile_rows);
+                let (kernel, at) = (step.cx.kernel, first - tile * tile_rows);
+                match self.sink_queries(first, run, kv_head) {
+                    None => attend(kernel, &q, &kv, s, &mut out, at),
+                    Some(sinks) => attend_in_turn(kernel, &[sinks, q], &kv, s, &mut out, at),
+                }
             }
         });
     }
@@ -175,6 +185,10 @@ impl<'a> TiledStep<'a> {
             for (first, run) in self.runs(start) {
                 let (q, kv) = self.queries(first, run, tile % kv_heads);
                 let parts = &mut slot[(first - start) * row_len..][..run * row_len];
+                let (q, chunk) = match self.sink_queries(first, run, tile % kv_heads) {
+                    Some(sinks) if chunk < self.sink_chunks() => (sinks, chunk),
+                    _ => (q, q.chunks().start + chunk - self.sink_chunks()),
+                };
                 if q.chunks().contains(&chunk) {
                     s.prepare(kernel, &q, &kv);
                     attend_parts(kernel, &q, &kv, chunk, s, parts);
@@ -184,6 +198,19 @@ impl<'a> TiledStep<'a> {
             }
         });
         step.finish_chunks(tile_rows, (parts, slot_len), chunks, heads);
+    }
+
+    /// Returns the number of chunks that the rows of a tile read at most: those of sinks, then those of each run
+    /// of rows from its first one on.
+    fn chunks(&self) -> usize {
+        let starts = (0..self.step.rows.len()).step_by(self.tile_rows);
+        let runs = starts.flat_map(|start| self.runs(start));
+        let chunks = runs.map(|(first, run)| self.queries(first, run, 0).0.chunks().len());
+        chunks.max().unwrap_or(0) + self.sink_chunks()
+    }
+
+    fn sink_chunks(&self) -> usize {
+        self.step.sinks.map_or(0, |sinks| sinks.window.sinks.div_ceil(CHUNK))
     }
 
     /// Iterates over the runs of rows of one segment in the tile that starts at row `start`: first
@@ -205,10 +232,26 @@ impl<'a> TiledStep<'a> {
             stride,
             heads: sharing(step.recipe),
             visible: &step.visible[first..first + rows],
-            window: step.recipe.window,
+            window: step.sinks.map_or(step.recipe.window, |sinks| Some(sinks.window.len)),
+            sinks: step.sinks.map_or(0, |sinks| sinks.window.sinks),
             scale: self.scale,
         };
         let pages = step.batch[step.rows[first].segment].pages;
         (q, step.kv.head(step.layer, kv_head, pages))
+    }
+
+    /// Returns the queries for the first positions of the rows that do not see them in their window.
+    fn sink_queries(&self, first: usize, rows: usize, kv_head: usize) -> Option<Queries<'a>> {
+        let SinkQueries { sunk, query, .. } = self.step.sinks?;
+        let stride = self.step.recipe.query_len();
+        Some(Queries {
+            data: &query[first * stride + kv_head * self.width()..],
+            stride,
+            heads: sharing(self.step.recipe),
+            visible: &sunk[first..first + rows],
+            window: None,
+            sinks: 0,
+            scale: self.scale,
+        })
     }
 }

@@ -1,15 +1,16 @@
 //! The attention block of a layer: projections, rotary embedding, KV cache, heads.
 
-use wf_core::Attention;
-use wf_kernels::{RotaryTable, Upcoming};
+use wf_core::{Attention, Window};
+use wf_kernels::{TernaryColumns, Upcoming};
 
-use crate::attend::AttendStep;
+use crate::attend::{AttendStep, SinkQueries};
 use crate::codes::{Residual, norm_rows};
 use crate::compute::Compute;
 use crate::kv::KvPool;
 use crate::phases::Phase;
+use crate::rotary::Embedding;
 use crate::scratch::Scratch;
-use crate::segment::Segment;
+use crate::segment::{Row, Segment};
 use crate::weights::{self, Norm};
 
 pub(crate) struct AttentionBlock<'a> {
@@ -17,8 +18,10 @@ pub(crate) struct AttentionBlock<'a> {
     pub(crate) layer: usize,
     pub(crate) recipe: &'a Attention,
     pub(crate) weights: &'a weights::Attention,
-    /// Table of the recipe's rotary embedding.
-    pub(crate) rotary: Option<&'a RotaryTable>,
+    /// The recipe's rotary embedding.
+    pub(crate) rotary: Option<&'a Embedding>,
+    /// Copies of the projections by column.
+    pub(crate) columns: [&'a [TernaryColumns]; 2],
     /// Matrices that are read after the block.
     pub(crate) next: Upcoming<'a>,
     /// Factor of what the block adds to the hidden states.
@@ -36,7 +39,8 @@ impl AttentionBlock<'_> {
         batch: &[Segment<'_>],
         s: &mut Scratch,
     ) {
-        let &Self { layer, recipe, weights: w, .. } = self;
+        let &Self { layer, recipe, weights: w, columns: [input_columns, output_columns], .. } =
+            self;
         let rows = &s.rows[..];
         let (hidden_len, query_len, kv_len) =
             (w.norm.weight.len(), recipe.query_len(), recipe.kv_len());
@@ -55,8 +59,10 @@ impl AttentionBlock<'_> {
             None => {
                 s.attn_in.norm_and_quantize(cx, hidden, &w.norm);
                 s.clock.lap(Phase::Norms);
-                cx.pool.announce(Upcoming::InTurn([w.output.packed(), &[], &[]]));
-                s.products.multiply_each(cx, products, &s.attn_in);
+                if !s.attn_in.skips(output_columns) {
+                    cx.pool.announce(Upcoming::InTurn([w.output.packed(), &[], &[]]));
+                }
+                s.products.multiply_skipping(cx, products, &s.attn_in, input_columns);
             }
             Some(norms) => {
                 norm_rows(cx, hidden, &w.norm, normed);
@@ -76,11 +82,16 @@ impl AttentionBlock<'_> {
             norm_heads(cx, of_queries, query, &mut s.heads);
             norm_heads(cx, of_keys, key, &mut s.heads);
         }
+        let window = s.window.filter(|_| !s.read_all_pages);
+        if let Some(window) = window.filter(|_| s.sunk.iter().any(|&sunk| sunk > 0)) {
+            let out = &mut s.sink_query[..rows.len() * query_len];
+            self.rotate_to_sinks(cx, window, rows, (&s.sunk, &s.visible), (query, out));
+        }
         cx.pool.row_pairs((query, query_len), (key, kv_len), |row, query, key| {
             for head in
                 query.chunks_exact_mut(recipe.head_dim).chain(key.chunks_exact_mut(recipe.head_dim))
             {
-                self.rotate(cx, rows[row].position, head);
+                self.rotate(cx, (row, rows[row].position), head);
             }
         });
         let slot = |row: usize| (batch[rows[row].segment].pages, rows[row].position);
@@ -90,7 +101,9 @@ impl AttentionBlock<'_> {
 
         let heads = &mut s.heads[..rows.len() * query_len];
         let visible = &s.visible[..];
-        let step = AttendStep { cx, recipe, kv, layer, batch, rows, visible, query };
+        let (sunk, sink_query) = (&s.sunk[..], &s.sink_query[..]);
+        let sinks = window.map(|window| SinkQueries { window, sunk, query: sink_query });
+        let step = AttendStep { cx, recipe, kv, layer, batch, rows, visible, query, sinks };
         match &mut s.select {
             Some(select) if !s.read_all_pages && select.is_sparse(&step) => {
                 select.run(step, &mut s.attend.parts, heads);
@@ -106,15 +119,39 @@ impl AttentionBlock<'_> {
         s.clock.lap(Phase::Norms);
         cx.pool.announce(self.next);
         let out = Residual { delta, normed, hidden, scale: self.residual_scale };
-        s.products.multiply_norm_add(cx, &w.output, w.output_norm.as_ref(), &s.attn_out, out);
+        let codes = (&s.attn_out, output_columns);
+        s.products.multiply_norm_add(cx, &w.output, w.output_norm.as_ref(), codes, out);
         s.clock.lap(Phase::Output);
     }
 
-    /// Rotates a query or key head by its position.
-    fn rotate(&self, cx: &Compute, position: usize, head: &mut [f32]) {
-        if let (Some(rope), Some(table)) = (self.recipe.rope, self.rotary) {
+    /// Copies the queries of rows that see sinks apart from their window, rotated by their place among what they
+    /// see.
+    fn rotate_to_sinks(
+        &self,
+        cx: &Compute,
+        window: Window,
+        rows: &[Row],
+        (sunk, visible): (&[usize], &[usize]),
+        (query, out): (&[f32], &mut [f32]),
+    ) {
+        let len = self.recipe.query_len();
+        cx.pool.rows(out, len, |row, out| {
+            if sunk[row] > 0 {
+                out.copy_from_slice(&query[row * len..][..len]);
+                let place = window.place(rows[row].position, visible[row]);
+                for head in out.chunks_exact_mut(self.recipe.head_dim) {
+                    self.rotate(cx, (row, place), head);
+                }
+            }
+        });
+    }
+
+    /// Rotates a query or key head of a row by a position.
+    fn rotate(&self, cx: &Compute, (row, position): (usize, usize), head: &mut [f32]) {
+        if let (Some(rope), Some(embedding)) = (self.recipe.rope, self.rotary) {
             let rotated = &mut head[..rope.dims.unwrap_or(self.recipe.head_dim)];
-            cx.kernel.rotate(rotated, table.cos(position), table.sin(position), rope.pairs);
+            let (cos, sin) = embedding.rotation(row, position);
+            cx.kernel.rotate(rotated, cos, sin, rope.pairs);
         }
     }
 }

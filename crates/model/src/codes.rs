@@ -3,27 +3,40 @@
 //! Each row is quantized by its own largest magnitudes, so no row depends on another. [`ActivationCodes`]
 //! says how; the kernels multiply all of them.
 
+use std::sync::Arc;
+
 use wf_core::ActivationCodes;
 use wf_kernels::{
-    GatedScratch, QuantBatch, TernaryMatrix, multiply_add, multiply_each, multiply_gated,
+    ColumnScratch, GatedScratch, NonZeros, QuantBatch, TernaryColumns, TernaryMatrix, Zeroing,
+    multiply_add, multiply_columns_each, multiply_each, multiply_gated,
 };
 
 use crate::compute::Compute;
+use crate::hadamard::Rotation;
 use crate::weights::Norm;
 
 /// The quantized input of ternary products.
 pub(crate) struct InputCodes {
     activations: ActivationCodes,
     batch: QuantBatch,
-    /// Normed rows; empty for eight bits, where one operation norms and quantizes.
+    /// Normed rows; empty for eight bits, where one operation norms and quantizes, unless they are rotated.
     normed: Vec<f32>,
+    /// Transform of the rows before they are quantized.
+    rotation: Option<Arc<Rotation>>,
+    /// Transformed rows; empty without a transform.
+    rotated: Vec<f32>,
     /// Remainders that the first eight of sixteen bits leave.
     errors: Vec<f32>,
 }
 
 impl InputCodes {
     /// Creates a buffer for `max_rows` rows of `max_cols` columns.
-    pub(crate) fn new(activations: ActivationCodes, max_rows: usize, max_cols: usize) -> Self {
+    pub(crate) fn new(
+        activations: ActivationCodes,
+        max_rows: usize,
+        max_cols: usize,
+        rotation: Option<Arc<Rotation>>,
+    ) -> Self {
         let floats = |used: bool| if used { vec![0.0; max_rows * max_cols] } else { Vec::new() };
         Self {
             activations,
@@ -34,7 +47,9 @@ impl InputCodes {
                 ActivationCodes::Int16 => QuantBatch::new(2 * max_rows, max_cols),
                 ActivationCodes::F32 => QuantBatch::of_floats(max_rows, max_cols),
             },
-            normed: floats(activations != ActivationCodes::Int8),
+            normed: floats(activations != ActivationCodes::Int8 || rotation.is_some()),
+            rotated: floats(rotation.is_some()),
+            rotation,
             errors: floats(activations == ActivationCodes::Int16),
         }
     }
@@ -44,6 +59,16 @@ impl InputCodes {
         &self.batch
     }
 
+    /// Returns `true` if products with these rows read columns of `copies`.
+    pub(crate) fn skips(&self, copies: &[TernaryColumns]) -> bool {
+        !copies.is_empty() && self.batch.tokens() == 1
+    }
+
+    /// Sets activations to zero, of rows that are quantized from now on.
+    pub(crate) fn set_zeroing(&mut self, zeroing: Zeroing) {
+        self.batch.set_zeroing(zeroing);
+    }
+
     /// Replaces the rows by those of `from` with these indices, for products with tiles if `tiled`.
     pub(crate) fn gather(&mut self, cx: &Compute, from: &Self, rows: (&[usize], bool)) {
         self.batch.gather(cx.kernel, &cx.pool, &from.batch, rows);
@@ -51,21 +76,24 @@ impl InputCodes {
 
     /// Quantizes rows of `cols` elements.
     pub(crate) fn quantize(&mut self, cx: &Compute, x: &[f32], cols: usize) {
-        let errors = self.errors.get_mut(..x.len()).unwrap_or_default();
-        quantize(cx, self.activations, x, cols, &mut self.batch, errors);
+        let Self { activations, batch, errors, rotation, rotated, .. } = self;
+        let errors = errors.get_mut(..x.len()).unwrap_or_default();
+        let x = rotate(cx, rotation.as_deref(), x, cols, rotated);
+        quantize(cx, *activations, x, cols, batch, errors);
     }
 
     /// Norms every row of `x` and quantizes the result.
     pub(crate) fn norm_and_quantize(&mut self, cx: &Compute, x: &[f32], norm: &Norm) {
-        if self.activations == ActivationCodes::Int8 {
+        if self.activations == ActivationCodes::Int8 && self.rotation.is_none() {
             let norm = (&norm.weight[..], norm.eps);
             return self.batch.norm_and_quantize(cx.kernel, &cx.pool, x, norm);
         }
-        let Self { activations, batch, normed, errors } = self;
-        let normed = &mut normed[..x.len()];
+        let Self { activations, batch, normed, errors, rotation, rotated } = self;
+        let (normed, cols) = (&mut normed[..x.len()], norm.weight.len());
         norm_rows(cx, x, norm, normed);
         let errors = errors.get_mut(..x.len()).unwrap_or_default();
-        quantize(cx, *activations, normed, norm.weight.len(), batch, errors);
+        let normed = rotate(cx, rotation.as_deref(), normed, cols, rotated);
+        quantize(cx, *activations, normed, cols, batch, errors);
     }
 
     /// Norms rows of `cols` elements if there is a norm, and quantizes the result.
@@ -81,6 +109,20 @@ impl InputCodes {
             None => self.quantize(cx, x, cols),
         }
     }
+}
+
+/// Returns the rows of `x`, transformed into `rotated` if there is a transform.
+fn rotate<'a>(
+    cx: &Compute,
+    rotation: Option<&Rotation>,
+    x: &'a [f32],
+    cols: usize,
+    rotated: &'a mut [f32],
+) -> &'a [f32] {
+    let Some(rotation) = rotation else { return x };
+    let rotated = &mut rotated[..x.len()];
+    rotation.apply(cx, x, cols, rotated);
+    rotated
 }
 
 /// Quantizes rows of `cols` elements into `batch`. Sixteen bits need room for `errors`.
@@ -103,11 +145,15 @@ fn quantize(
 /// Products with their buffers.
 pub(crate) struct Products {
     pub(crate) gated: GatedScratch,
+    /// Columns of one token that are not skipped.
+    non_zeros: NonZeros,
+    columns: ColumnScratch,
 }
 
 impl Products {
     pub(crate) fn new(threads: usize) -> Self {
-        Self { gated: GatedScratch::new(threads) }
+        let (non_zeros, columns) = (NonZeros::with_capacity(0), ColumnScratch::default());
+        Self { gated: GatedScratch::new(threads), non_zeros, columns }
     }
 
     /// Multiplies matrices by the same rows.
@@ -118,6 +164,25 @@ impl Products {
         codes: &InputCodes,
     ) {
         multiply_each(cx.kernel, &cx.pool, products, &codes.batch);
+    }
+
+    /// As [`multiply_each`](Self::multiply_each). One token reads only the columns it needs of `copies`, if there is one
+    /// of each matrix.
+    pub(crate) fn multiply_skipping<const N: usize>(
+        &mut self,
+        cx: &Compute,
+        products: [(&TernaryMatrix, &mut [f32]); N],
+        codes: &InputCodes,
+        copies: &[TernaryColumns],
+    ) {
+        if !codes.skips(copies) {
+            return self.multiply_each(cx, products, codes);
+        }
+        let mut copies = copies.iter();
+        let products = products.map(|(_, y)| (copies.next().expect("a copy of each matrix"), y));
+        self.non_zeros.find_token(codes.batch.rows());
+        let Self { non_zeros, columns, .. } = self;
+        multiply_columns_each(cx.kernel, &cx.pool, products, non_zeros, columns);
     }
 
     /// Multiplies two matrices by the same rows, and computes `out = activate(first, second)`.
@@ -139,14 +204,14 @@ impl Products {
         cx: &Compute,
         matrix: &TernaryMatrix,
         norm: Option<&Norm>,
-        codes: &InputCodes,
+        (codes, copies): (&InputCodes, &[TernaryColumns]),
         out: Residual<'_>,
     ) {
         let Residual { delta, normed, hidden, scale } = out;
-        if let (None, None) = (norm, scale) {
+        if let (None, None, false) = (norm, scale, codes.skips(copies)) {
             return multiply_add(cx.kernel, &cx.pool, matrix, &codes.batch, delta, hidden);
         }
-        self.multiply_each(cx, [(matrix, &mut *delta)], codes);
+        self.multiply_skipping(cx, [(matrix, &mut *delta)], codes, copies);
         let added = match norm {
             None => &*delta,
             Some(norm) => {

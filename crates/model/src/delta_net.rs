@@ -1,19 +1,21 @@
 //! The gated DeltaNet block of a layer: projections, convolution, delta rule, gated norm.
 //!
 //! Tokens pass through the recurrence one by one, also those of a prompt, so that no bit depends on how a prompt
-//! is cut into steps. Heads run in parallel; a head keeps its state in the caches while its tokens pass.
+//! is cut into steps. Heads run in parallel; a head keeps its state in the caches while its tokens pass. Drafts run on
+//! copies of the states, and pass through the recurrence again when they are kept.
 
 use std::ops::Range;
 
-use wf_core::DeltaNet;
-use wf_kernels::{DeltaInputs, FloatRows, Upcoming, math};
+use wf_core::{DeltaNet, ValueHeadOrder};
+use wf_kernels::{DeltaInputs, FloatRows, TernaryColumns, Upcoming, math};
 
 use crate::codes::{Residual, norm_rows};
 use crate::compute::Compute;
+use crate::delta_scratch::DeltaScratch;
 use crate::phases::Phase;
 use crate::scratch::Scratch;
 use crate::segment::{Row, Segment};
-use crate::states::LayerStates;
+use crate::states::{Drafts, LayerStates};
 use crate::weights;
 
 /// Added to the square of the length of a query or key.
@@ -25,6 +27,10 @@ const GATE_ROWS: usize = 16;
 pub(crate) struct DeltaNetBlock<'a> {
     pub(crate) recipe: &'a DeltaNet,
     pub(crate) weights: &'a weights::DeltaNet,
+    /// True if the output projection sees value heads in the order of checkpoints, whatever order they have here.
+    pub(crate) groups: bool,
+    /// Copies of the projections by column.
+    pub(crate) columns: [&'a [TernaryColumns]; 2],
     /// Matrices that are read after the block.
     pub(crate) next: Upcoming<'a>,
     /// Factor of what the block adds to the hidden states.
@@ -41,7 +47,7 @@ impl DeltaNetBlock<'_> {
         batch: &[Segment<'_>],
         s: &mut Scratch,
     ) {
-        let &Self { recipe, weights: w, .. } = self;
+        let &Self { recipe, weights: w, columns: [input_columns, output_columns], .. } = self;
         let rows = s.rows.len();
         let (hidden_len, channels) = (w.norm.weight.len(), recipe.channels());
         let value_len = recipe.value_len();
@@ -51,32 +57,46 @@ impl DeltaNetBlock<'_> {
         let inputs = &mut d.inputs[..rows * channels];
         let mixed = &mut d.mixed[..rows * channels];
         let gates = &mut d.gates[..rows * 2 * recipe.value_heads];
-        let output_gate = &mut d.output_gate[..rows * value_len];
-        let heads = &mut d.heads[..rows * value_len];
+        let mut output_gate = &mut d.output_gate[..rows * value_len];
+        let mut heads = &mut d.heads[..rows * value_len];
 
         norm_rows(cx, hidden, &w.norm, normed);
         s.attn_in.quantize(cx, normed, hidden_len);
         s.clock.lap(Phase::Norms);
-        cx.pool.announce(Upcoming::InTurn([w.output.packed(), &[], &[]]));
+        if !s.attn_in.skips(output_columns) {
+            cx.pool.announce(Upcoming::InTurn([w.output.packed(), &[], &[]]));
+        }
         let products = [(&w.qkv, &mut *inputs), (&w.gate, &mut *output_gate)];
-        s.products.multiply_each(cx, products, &s.attn_in);
+        s.products.multiply_skipping(cx, products, &s.attn_in, input_columns);
         self.multiply_gates(cx, normed, gates);
         s.clock.lap(Phase::QueryKeyValue);
 
-        let taps = Taps { recipe, states, batch, rows: &s.rows, inputs };
+        let taps = Taps { recipe, history: &states.history, inputs };
         let (mixed_rows, gate_rows) =
             ((&mut *mixed, channels), (&mut *gates, 2 * recipe.value_heads));
         cx.pool.row_pairs(mixed_rows, gate_rows, |row, mixed, gates| {
-            self.convolve(cx, &taps, row, mixed);
+            let Row { segment, position, .. } = s.rows[row];
+            let Segment { start, state, .. } = batch[segment];
+            self.convolve(cx, &taps, Tap { row, position, start, state }, mixed);
             self.open_gates(gates);
         });
-        keep_history(recipe, states, batch, inputs);
+        keep_inputs(recipe, states, batch, inputs, gates);
         s.clock.lap(Phase::Rotary);
 
-        let (slots, slices) = (&d.slots[..], &d.slices[..]);
-        let states = (&mut states.heads[..], recipe.state_len(), slots);
+        let (slots, slices, state_len) = (&d.slots[..], &d.slices[..], recipe.state_len());
+        let own = (&mut states.heads[..], state_len, slots);
         let out = (&mut *heads, value_len, slices);
-        cx.pool.rows_and_slices(states, out, recipe.value_heads, |n, head, state, mut out| {
+        cx.pool.rows_and_slices(own, out, recipe.value_heads, |n, head, state, mut out| {
+            let inputs = self.head_inputs(head, slices[n].clone(), mixed, gates);
+            cx.kernel.delta_rule(&inputs, state, &mut out);
+        });
+        let (slots, slices, states) = (&d.draft_slots, &d.draft_slices[..], &states.heads);
+        let copies = &mut d.draft_states[..slots.len() * state_len];
+        let copies = (copies, state_len, &d.copies[..slots.len()]);
+        let out = (&mut *heads, value_len, slices);
+        cx.pool.rows_and_slices(copies, out, recipe.value_heads, |n, head, state, mut out| {
+            let first = slots[n] * state_len + head * state.len();
+            state.copy_from_slice(&states[first..first + state.len()]);
             let inputs = self.head_inputs(head, slices[n].clone(), mixed, gates);
             cx.kernel.delta_rule(&inputs, state, &mut out);
         });
@@ -93,13 +113,60 @@ impl DeltaNetBlock<'_> {
                 cx.kernel.silu_mul(gate, normed);
             }
         });
+        if self.groups && recipe.order == ValueHeadOrder::Tiled {
+            self.group_heads(cx, output_gate, heads);
+            std::mem::swap(&mut output_gate, &mut heads);
+        }
         s.attn_out.quantize(cx, output_gate, value_len);
         s.clock.lap(Phase::Norms);
         cx.pool.announce(self.next);
         let delta = &mut s.delta[..rows * hidden_len];
         let out = Residual { delta, normed, hidden, scale: self.residual_scale };
-        s.products.multiply_norm_add(cx, &w.output, None, &s.attn_out, out);
+        s.products.multiply_norm_add(cx, &w.output, None, (&s.attn_out, output_columns), out);
         s.clock.lap(Phase::Output);
+    }
+
+    /// Moves a state on by the drafts of the last step that are kept.
+    pub(crate) fn replay(
+        &self,
+        cx: &Compute,
+        states: &mut LayerStates,
+        drafts: &Drafts,
+        s: &mut DeltaScratch,
+    ) {
+        let recipe = self.recipe;
+        let &Drafts { slot, start, ref rows } = drafts;
+        let LayerStates { heads, history, draft_inputs, draft_gates } = states;
+        let (channels, gate_len) = (recipe.channels(), 2 * recipe.value_heads);
+        let inputs = &draft_inputs[rows.start * channels..rows.end * channels];
+        let gates = &draft_gates[rows.start * gate_len..rows.end * gate_len];
+        let mixed = &mut s.mixed[..rows.len() * channels];
+        let taps = Taps { recipe, history, inputs };
+        cx.pool.rows(&mut *mixed, channels, |row, mixed| {
+            self.convolve(cx, &taps, Tap { row, position: start + row, start, state: slot }, mixed);
+        });
+        keep_history(recipe, history, (slot, start), inputs);
+        // Nobody asks for the outputs again.
+        let out = &mut s.heads[..rows.len() * recipe.value_len()];
+        let all = 0..rows.len();
+        let states = (&mut heads[..], recipe.state_len(), &[slot][..]);
+        let out = (out, recipe.value_len(), std::slice::from_ref(&all));
+        cx.pool.rows_and_slices(states, out, recipe.value_heads, |_, head, state, mut out| {
+            let inputs = self.head_inputs(head, all.clone(), mixed, gates);
+            cx.kernel.delta_rule(&inputs, state, &mut out);
+        });
+    }
+
+    /// Sets `grouped` to the rows of `tiled` with the value heads of each key head side by side.
+    fn group_heads(&self, cx: &Compute, tiled: &[f32], grouped: &mut [f32]) {
+        let &DeltaNet { key_heads, value_heads, value_dim, .. } = self.recipe;
+        cx.pool.rows(grouped, value_heads * value_dim, |row, grouped| {
+            let tiled = &tiled[row * grouped.len()..][..grouped.len()];
+            for (head, values) in grouped.chunks_exact_mut(value_dim).enumerate() {
+                let from = ValueHeadOrder::Grouped.head_before(head, key_heads, value_heads);
+                values.copy_from_slice(&tiled[from * value_dim..][..value_dim]);
+            }
+        });
     }
 
     /// Multiplies the normed rows by the floats of the gates.
@@ -125,10 +192,10 @@ impl DeltaNetBlock<'_> {
     }
 
     /// Convolves a row, and gives its queries and keys the length that the recurrence expects.
-    fn convolve(&self, cx: &Compute, taps: &Taps<'_>, row: usize, mixed: &mut [f32]) {
+    fn convolve(&self, cx: &Compute, taps: &Taps<'_>, at: Tap, mixed: &mut [f32]) {
         let &DeltaNet { key_dim, conv_len, .. } = self.recipe;
         let mut inputs = [&[][..]; DeltaNet::MAX_CONV_LEN];
-        let seen = taps.of(row, &mut inputs);
+        let seen = taps.of(at, &mut inputs);
         let weights = &self.weights.conv[(conv_len - seen.len()) * mixed.len()..];
         cx.kernel.convolve(seen, weights, mixed);
         let key_len = self.recipe.key_len();
@@ -176,18 +243,26 @@ fn softplus(x: f64) -> f64 {
 /// The inputs of convolutions: those of a step, and those that states keep from earlier ones.
 struct Taps<'a> {
     recipe: &'a DeltaNet,
-    states: &'a LayerStates,
-    batch: &'a [Segment<'a>],
-    rows: &'a [Row],
+    /// See [`LayerStates::history`].
+    history: &'a [f32],
     inputs: &'a [f32],
+}
+
+/// The place of a row.
+#[derive(Clone, Copy)]
+struct Tap {
+    row: usize,
+    position: usize,
+    /// Position of the first row of its segment.
+    start: usize,
+    state: usize,
 }
 
 impl<'a> Taps<'a> {
     /// Returns the inputs that a row sees, oldest first: fewer at the start of a sequence.
-    fn of<'t>(&self, row: usize, taps: &'t mut [&'a [f32]]) -> &'t [&'a [f32]] {
+    fn of<'t>(&self, at: Tap, taps: &'t mut [&'a [f32]]) -> &'t [&'a [f32]] {
         let (channels, conv_len) = (self.recipe.channels(), self.recipe.conv_len);
-        let Row { segment, position, .. } = self.rows[row];
-        let Segment { start, state, .. } = self.batch[segment];
+        let Tap { row, position, start, state } = at;
         let seen = conv_len.min(position + 1);
         for (tap, back) in taps.iter_mut().zip((0..seen).rev()) {
             let at = position - back;
@@ -195,30 +270,51 @@ impl<'a> Taps<'a> {
                 &self.inputs[(row - back) * channels..][..channels]
             } else {
                 let place = state * (conv_len - 1) + at % (conv_len - 1);
-                &self.states.history[place * channels..][..channels]
+                &self.history[place * channels..][..channels]
             };
         }
         &taps[..seen]
     }
 }
 
-/// Keeps the last inputs of each segment for the next step.
-fn keep_history(
+/// Keeps the last inputs of each segment for the next step, and inputs and gates of all drafts.
+fn keep_inputs(
     recipe: &DeltaNet,
     states: &mut LayerStates,
     batch: &[Segment<'_>],
     inputs: &[f32],
+    gates: &[f32],
+) {
+    let (channels, gate_len) = (recipe.channels(), 2 * recipe.value_heads);
+    let (mut first, mut drafts) = (0, 0);
+    for segment in batch {
+        let end = first + segment.tokens.len();
+        let (certain, kept) = (first..end - segment.drafts, drafts..drafts + segment.drafts);
+        let place = (segment.state, segment.start);
+        let certain = certain.start * channels..certain.end * channels;
+        keep_history(recipe, &mut states.history, place, &inputs[certain]);
+        let rows = end - segment.drafts..end;
+        states.draft_inputs[kept.start * channels..kept.end * channels]
+            .copy_from_slice(&inputs[rows.start * channels..rows.end * channels]);
+        states.draft_gates[kept.start * gate_len..kept.end * gate_len]
+            .copy_from_slice(&gates[rows.start * gate_len..rows.end * gate_len]);
+        (first, drafts) = (end, kept.end);
+    }
+}
+
+/// Keeps the last inputs of a state, whose first one is that of position `start`.
+fn keep_history(
+    recipe: &DeltaNet,
+    history: &mut [f32],
+    (state, start): (usize, usize),
+    inputs: &[f32],
 ) {
     let (channels, kept) = (recipe.channels(), recipe.conv_len - 1);
-    let mut first = 0;
-    for segment in batch {
-        let len = segment.tokens.len();
-        for at in len.saturating_sub(kept)..len {
-            let place = segment.state * kept + (segment.start + at) % kept;
-            states.history[place * channels..][..channels]
-                .copy_from_slice(&inputs[(first + at) * channels..][..channels]);
-        }
-        first += len;
+    let len = inputs.len() / channels;
+    for at in len.saturating_sub(kept)..len {
+        let place = state * kept + (start + at) % kept;
+        history[place * channels..][..channels]
+            .copy_from_slice(&inputs[at * channels..][..channels]);
     }
 }
 

@@ -1,8 +1,8 @@
 //! The forward pass, top to bottom.
 
-use wf_core::Network;
+use wf_core::{AttentionMode, Network};
 use wf_formats::ModelInfo;
-use wf_kernels::{Pool, Upcoming};
+use wf_kernels::Upcoming;
 
 use crate::attention::AttentionBlock;
 use crate::delta_net::DeltaNetBlock;
@@ -13,26 +13,70 @@ use crate::logits::Logits;
 use crate::mlp::MlpBlock;
 use crate::model::Model;
 use crate::phases::Phase;
-use crate::scratch::Scratch;
 use crate::segment::{Forward, HiddenStates, Scoring, Segment};
 use crate::sparse::LayerSparsity;
-use crate::weights::{Ffn, Mixer, Weights};
+use crate::states::StatePool;
+use crate::weights::{Ffn, Mixer};
+use crate::zeros::ProductInput;
 
 impl Model {
+    /// Sets each row to its token's embedding.
+    fn embed(&mut self) {
+        let (cx, network, s) = (&self.compute, &self.network, &mut self.scratch);
+        let (rows, len, table) = (&s.rows[..], network.hidden_len, &self.weights.embedding);
+        let is_rotated = network.hadamard.as_ref().is_some_and(|hadamard| hadamard.embedding);
+        let rotation = self.rotation.as_ref().filter(|_| is_rotated);
+        let hidden = &mut s.hidden[..rows.len() * len];
+        let stored = &mut s.delta[..rows.len() * len];
+        cx.pool.row_pairs((hidden, len), (stored, len), |row, hidden, stored| {
+            let token = rows[row].token as usize;
+            match rotation {
+                None => table.row(token, hidden),
+                Some(rotation) => {
+                    table.row(token, stored);
+                    rotation.invert(cx, stored, hidden);
+                }
+            }
+            if let Some(scale) = network.embedding.scale {
+                hidden.iter_mut().for_each(|value| *value *= scale);
+            }
+        });
+    }
+
     /// Runs the mixer of a layer on the rows in `scratch.hidden`.
     pub(crate) fn run_mixer(&mut self, layer: usize, batch: &[Segment<'_>]) {
+        self.scratch.attn_in.set_zeroing(self.zeroing(layer, ProductInput::Mixer));
+        self.scratch.attn_out.set_zeroing(self.zeroing(layer, ProductInput::Heads));
         let (cx, place, residual_scale) =
             (&self.compute, self.places[layer], self.network.residual_scale);
-        let next = self.weights.layers[layer].ffn.upcoming();
+        let columns =
+            [ProductInput::Mixer, ProductInput::Heads].map(|input| self.columns.of(layer, input));
+        // Nobody knows the columns that the next product needs.
+        let skips_next =
+            self.scratch.rows.len() == 1 && !self.columns.of(layer, ProductInput::Ffn).is_empty();
+        let next = match skips_next {
+            true => Upcoming::Unknown,
+            false => self.weights.layers[layer].ffn.upcoming(),
+        };
         match (&self.network.layers[layer].mixer, &self.weights.layers[layer].mixer) {
             (wf_core::Mixer::Attention(recipe), Mixer::Attention(weights)) => {
-                let rotary = self.rotary[layer].as_deref();
-                let block =
-                    AttentionBlock { layer: place, recipe, weights, rotary, next, residual_scale };
+                let rotary = self.rotary.of_layer(layer);
+                let block = AttentionBlock {
+                    layer: place,
+                    recipe,
+                    weights,
+                    rotary,
+                    columns,
+                    next,
+                    residual_scale,
+                };
                 block.run(cx, &mut self.kv, batch, &mut self.scratch);
             }
             (wf_core::Mixer::DeltaNet(recipe), Mixer::DeltaNet(weights)) => {
-                let block = DeltaNetBlock { recipe, weights, next, residual_scale };
+                let hadamard = self.network.hadamard.as_ref();
+                let groups = hadamard.is_some_and(|hadamard| hadamard.grouped_values);
+                let block =
+                    DeltaNetBlock { recipe, weights, groups, columns, next, residual_scale };
                 block.run(cx, self.states.layer(place), batch, &mut self.scratch);
             }
             _ => unreachable!("weights are read by the recipe"),
@@ -41,13 +85,23 @@ impl Model {
 
     /// Runs the feed-forward block of a layer on the rows in `scratch.hidden`.
     pub(crate) fn run_ffn(&mut self, layer: usize) {
+        self.scratch.ffn_in.set_zeroing(self.zeroing(layer, ProductInput::Ffn));
+        self.scratch.ffn_mid.set_zeroing(self.zeroing(layer, ProductInput::Neurons));
         let residual_scale = self.network.residual_scale;
         let next_layer = self.weights.layers.get(layer + 1);
-        let next = next_layer.map_or(Upcoming::Unknown, |next| next.mixer.upcoming());
+        let skips_next = self.scratch.rows.len() == 1
+            && !self.columns.of(layer + 1, ProductInput::Mixer).is_empty();
+        let next = match next_layer {
+            Some(next) if !skips_next => next.mixer.upcoming(),
+            _ => Upcoming::Unknown,
+        };
+        let columns =
+            [ProductInput::Ffn, ProductInput::Neurons].map(|input| self.columns.of(layer, input));
         match (&self.network.layers[layer].ffn, &self.weights.layers[layer].ffn) {
             (wf_core::Ffn::Dense(recipe), Ffn::Dense(weights)) => {
                 let (sparse, step) = (&mut self.sparse.layers[layer], &mut self.sparse.step);
-                let block = MlpBlock { recipe, weights, sparse, step, next, residual_scale };
+                let block =
+                    MlpBlock { recipe, weights, sparse, step, columns, next, residual_scale };
                 block.run(&self.compute, &mut self.scratch);
             }
             (wf_core::Ffn::Experts(recipe), Ffn::Experts(weights)) => {
@@ -62,6 +116,7 @@ impl Model {
     fn score(&mut self, batch: &[Segment<'_>], logits: &mut Logits) {
         let (cx, norm, s) = (&self.compute, &self.weights.output_norm, &mut self.scratch);
         let len = self.network.hidden_len;
+        let rotates_head = self.network.hadamard.as_ref().is_some_and(|hadamard| hadamard.head);
         logits.resize(batch.iter().map(|segment| segment.scored.len()).sum());
         let (mut scored, mut first_row) = (0, 0);
         // Neighbours that need all logits are scored together, and so are others: the head is read once.
@@ -83,7 +138,13 @@ impl Model {
             if scored == first_scored {
                 continue;
             }
-            let normed = &s.normed[first_scored * len..scored * len];
+            let mut normed = &s.normed[first_scored * len..scored * len];
+            if let (Some(rotation), true) = (&self.rotation, rotates_head) {
+                // Blocks have filled this buffer, and are done.
+                let rotated = &mut s.delta[..normed.len()];
+                rotation.apply(cx, normed, len, rotated);
+                normed = rotated;
+            }
             let out = (&mut *logits, first_scored);
             let result = self.head.score(cx, self.weights.head(), normed, alike, out);
             result.unwrap_or_else(|difference| stop(alike, &difference));
@@ -104,6 +165,10 @@ impl Forward for Model {
         self.max_batch_tokens
     }
 
+    fn attention(&self) -> AttentionMode {
+        self.attention
+    }
+
     fn enter_thread(&self) {
         self.compute.enter_thread();
     }
@@ -118,6 +183,32 @@ impl Forward for Model {
 
     fn copy_state(&mut self, from: usize, to: usize) {
         self.states.copy(from, to);
+    }
+
+    fn max_drafts(&self) -> usize {
+        if self.network.is_recurrent() { StatePool::MAX_DRAFTS } else { usize::MAX }
+    }
+
+    fn keep_drafts(&mut self, state: usize, len: usize) {
+        let Some(drafts) = self.states.take_drafts(state, len) else { return };
+        for layer in 0..self.network.layers.len() {
+            let recipe = &self.network.layers[layer].mixer;
+            let weights = &self.weights.layers[layer].mixer;
+            if let (wf_core::Mixer::DeltaNet(recipe), Mixer::DeltaNet(weights)) = (recipe, weights)
+            {
+                // Only the recurrence runs again, not the projections around it.
+                let block = DeltaNetBlock {
+                    recipe,
+                    weights,
+                    groups: false,
+                    columns: [&[]; 2],
+                    next: Upcoming::Unknown,
+                    residual_scale: None,
+                };
+                let states = self.states.layer(self.places[layer]);
+                block.replay(&self.compute, states, &drafts, &mut self.scratch.delta_net);
+            }
+        }
     }
 
     fn page_size_bytes(&self) -> usize {
@@ -138,17 +229,20 @@ impl Forward for Model {
 
     fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) -> &dyn HiddenStates {
         self.scratch.place(batch);
+        self.rotary.place(&self.scratch.rows);
         self.states.begin(batch);
         if self.scratch.rows.is_empty() {
             logits.resize(0);
             return self;
         }
         self.scratch.clock.skip();
-        embed(&self.compute.pool, &self.weights, &self.network, &mut self.scratch);
+        self.embed();
         self.scratch.clock.lap(Phase::Embedding);
         for layer in 0..self.network.layers.len() {
             self.run_mixer(layer, batch);
+            self.observe(layer, [ProductInput::Mixer, ProductInput::Heads]);
             self.run_ffn(layer);
+            self.observe(layer, [ProductInput::Ffn, ProductInput::Neurons]);
         }
         self.score(batch, logits);
         self.scratch.clock.lap(Phase::Head);
@@ -169,15 +263,4 @@ fn stop(alike: &[Segment<'_>], difference: &Difference) {
     let positions = alike.iter().flat_map(|s| s.scored.iter().map(|index| s.start + index));
     let position = positions.into_iter().nth(difference.row).unwrap_or_default();
     panic!("head check: at position {position}, {difference}");
-}
-
-/// Sets each row to its token's embedding.
-fn embed(pool: &Pool, weights: &Weights, network: &Network, s: &mut Scratch) {
-    let (rows, len) = (&s.rows[..], network.hidden_len);
-    pool.rows(&mut s.hidden[..rows.len() * len], len, |row, hidden| {
-        weights.embedding.row(rows[row].token as usize, hidden);
-        if let Some(scale) = network.embedding.scale {
-            hidden.iter_mut().for_each(|value| *value *= scale);
-        }
-    });
 }

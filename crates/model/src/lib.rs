@@ -16,6 +16,7 @@ mod adjustment;
 mod attend;
 mod attention;
 mod codes;
+mod columns;
 mod compute;
 mod delta_net;
 mod delta_scratch;
@@ -23,6 +24,7 @@ mod draw;
 mod embed;
 mod experts;
 mod forward;
+mod hadamard;
 mod head;
 mod kv;
 mod load;
@@ -43,6 +45,7 @@ mod states;
 mod table;
 mod trace;
 pub mod weights;
+mod zeros;
 
 pub use adjustment::Adjustment;
 pub use compute::{Compute, GroupsSplitLines};
@@ -58,8 +61,9 @@ pub use rotary::Frequencies;
 pub use segment::{Forward, HiddenStates, Scoring, Segment, Visibility};
 pub use sparse::LayerSparsity;
 pub use trace::{LayerTrace, Quantized};
-pub use wf_core::{ActivationCodes, AttentionMode, TokenId};
+pub use wf_core::{ActivationCodes, AttentionMode, TokenId, Window};
 pub use wf_formats::{BlockDiffusion, MASK_TEXT, ModelInfo, Pooling};
 pub use wf_kernels::{
-    CpuList, CpuListError, Isa, Layout, NoiseKey, Placement, math, unavailable_reason,
+    CpuList, CpuListError, Isa, Layout, NoiseKey, Placement, Zeroing, math, unavailable_reason,
 };
+pub use zeros::{LayerZeros, Magnitudes, ProductInput};

@@ -2,7 +2,7 @@
 //! in real models, which f16 does not hold.
 
 use wf_core::{Activation, Dense};
-use wf_kernels::Upcoming;
+use wf_kernels::{TernaryColumns, Upcoming};
 
 use crate::codes::{Residual, norm_rows};
 use crate::compute::Compute;
@@ -16,6 +16,8 @@ pub(crate) struct MlpBlock<'a> {
     pub(crate) weights: &'a Mlp,
     pub(crate) sparse: &'a mut SparseLayer,
     pub(crate) step: &'a mut SparseStep,
+    /// Copies of the projections by column.
+    pub(crate) columns: [&'a [TernaryColumns]; 2],
     /// Matrices that are read after the block.
     pub(crate) next: Upcoming<'a>,
     /// Factor of what the block adds to the hidden states.
@@ -25,7 +27,8 @@ pub(crate) struct MlpBlock<'a> {
 impl MlpBlock<'_> {
     /// Adds the block's output to the hidden states of the rows in `s`.
     pub(crate) fn run(self, cx: &Compute, s: &mut Scratch) {
-        let Self { recipe, weights: w, sparse, step, next, residual_scale: scale } = self;
+        let Self { recipe, weights: w, sparse, step, columns, next, residual_scale: scale } = self;
+        let [input_columns, down_columns] = columns;
         let (rows, hidden_len, ffn_len) = (s.rows.len(), w.norm.weight.len(), recipe.ffn_len);
         let hidden = &mut s.hidden[..rows * hidden_len];
         let normed = &mut s.normed[..rows * hidden_len];
@@ -46,8 +49,15 @@ impl MlpBlock<'_> {
         } else {
             s.ffn_in.norm_and_quantize(cx, hidden, &w.norm);
             s.clock.lap(Phase::Norms);
-            cx.pool.announce(Upcoming::InTurn([w.down.packed(), &[], &[]]));
-            if !sparse.neurons(cx, step, w, s.ffn_in.batch(), (&mut *gate, &mut *up)) {
+            if !s.ffn_in.skips(down_columns) {
+                cx.pool.announce(Upcoming::InTurn([w.down.packed(), &[], &[]]));
+            }
+            if s.ffn_in.skips(input_columns) {
+                let products = [(&w.gate, &mut *gate), (&w.up, &mut *up)];
+                s.products.multiply_skipping(cx, products, &s.ffn_in, input_columns);
+                step.count_closed(gate);
+                activate(cx, recipe, gate, up);
+            } else if !sparse.neurons(cx, step, w, s.ffn_in.batch(), (&mut *gate, &mut *up)) {
                 let matrices = (&w.gate, &w.up);
                 s.products.multiply_gated(cx, matrices, &s.ffn_in, gate, |gate, up| {
                     step.count_closed(gate);
@@ -62,7 +72,8 @@ impl MlpBlock<'_> {
         cx.pool.announce(next);
         if scale.is_some() || !sparse.down(cx, step, s.ffn_mid.batch(), delta, hidden) {
             let out = Residual { delta, normed, hidden, scale };
-            s.products.multiply_norm_add(cx, &w.down, w.output_norm.as_ref(), &s.ffn_mid, out);
+            let codes = (&s.ffn_mid, down_columns);
+            s.products.multiply_norm_add(cx, &w.down, w.output_norm.as_ref(), codes, out);
         }
         s.clock.lap(Phase::Down);
     }

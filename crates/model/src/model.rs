@@ -4,35 +4,44 @@ use std::sync::Arc;
 
 use wf_core::{AttentionMode, Network};
 use wf_formats::{ModelFile, ModelInfo};
-use wf_kernels::RotaryTable;
 
+use crate::columns::Columns;
 use crate::compute::Compute;
+use crate::hadamard::Rotation;
 use crate::head::{HeadCounts, OutputHead};
 use crate::kv::{KvPool, PAGE_LEN, PageId};
 use crate::load::{LoadError, LoadProgress, load};
 use crate::options::ModelOptions;
 use crate::phases::PhaseTimes;
-use crate::rotary;
+use crate::rotary::Rotary;
 use crate::scratch::Scratch;
 use crate::sparse::Sparse;
 use crate::states::StatePool;
 use crate::weights::Weights;
+use crate::zeros::{self, LayerZeros, Magnitudes};
 
 /// A network with its weights, KV cache and buffers.
 pub struct Model {
     pub(crate) network: Network,
     pub(crate) info: ModelInfo,
     pub(crate) weights: Weights,
-    pub(crate) rotary: Vec<Option<Arc<RotaryTable>>>,
+    pub(crate) rotary: Rotary,
     pub(crate) kv: KvPool,
     pub(crate) states: StatePool,
     /// Index of each layer among those with the same kind of mixer.
     pub(crate) places: Vec<usize>,
+    /// Transform under which the weights are stored.
+    pub(crate) rotation: Option<Arc<Rotation>>,
     pub(crate) scratch: Scratch,
     pub(crate) compute: Compute,
     pub(crate) sparse: Sparse,
     pub(crate) head: OutputHead,
     pub(crate) attention: AttentionMode,
+    /// Activations that the inputs of each layer lose.
+    pub(crate) zeros: Vec<LayerZeros>,
+    pub(crate) columns: Columns,
+    /// Counts of magnitudes, while they are counted.
+    pub(crate) magnitudes: Option<Vec<[Magnitudes; 4]>>,
     pub(crate) max_batch_tokens: usize,
 }
 
@@ -76,10 +85,11 @@ impl Model {
         let context_len = options.context_len.unwrap_or(info.context_len);
         let mut model = Self {
             head: OutputHead::new(&compute, &network, weights.head(), options.head),
-            rotary: rotary::tables(&network, positions, context_len),
+            rotary: Rotary::new(&network, positions, context_len),
             kv: KvPool::new(&network, options.kv, options.pages),
             states: StatePool::new(&network, 1),
             places: places(&network),
+            rotation: Rotation::of(&network),
             scratch: Scratch::new(
                 &network,
                 rows,
@@ -88,6 +98,9 @@ impl Model {
                 AttentionMode::Dense,
             ),
             attention: AttentionMode::Dense,
+            zeros: zeros::none(&network),
+            columns: Columns::default(),
+            magnitudes: None,
             sparse: Sparse::new(&network),
             max_batch_tokens: rows,
             network,
@@ -108,17 +121,20 @@ impl Model {
     }
 
     /// Selects the positions that attention reads, and empties the KV cache: keys and values depend on it.
+    ///
+    /// # Panics
+    ///
+    /// If a window reads more positions than the context or the pages have.
     pub fn set_attention(&mut self, mode: AttentionMode) {
         let (dtype, pages) = (self.kv.dtype(), self.kv.pages());
         let (positions, threads) = (positions(&self.info, pages), self.compute.threads());
         self.attention = mode;
+        match mode.window() {
+            Some(window) => self.rotary.set_near(window.positions(), self.max_batch_tokens),
+            None => self.rotary.set_all_near(),
+        }
         self.kv = KvPool::for_mode(&self.network, dtype, pages, mode);
         self.scratch = Scratch::new(&self.network, self.max_batch_tokens, positions, threads, mode);
-    }
-
-    /// Returns the positions that attention reads.
-    pub fn attention(&self) -> AttentionMode {
-        self.attention
     }
 
     /// Switches between dense attention and the mode of [`set_attention`](Self::set_attention) without
@@ -165,6 +181,12 @@ impl Model {
         StatePool::state_bytes(network)
     }
 
+    /// Size of the inputs that are kept of the drafts of a step, in bytes, from which states are moved on; 0 if the
+    /// network has no recurrent layers.
+    pub fn draft_bytes(network: &Network) -> usize {
+        StatePool::draft_bytes(network)
+    }
+
     /// Swaps the KV cache with `kv`.
     ///
     /// # Panics
@@ -200,7 +222,8 @@ impl Model {
 
     /// Size of the weights in bytes, including the copies for the head and for skipping zeros.
     pub fn size_bytes(&self) -> usize {
-        self.weights.size_bytes() + self.head.size_bytes() + self.sparse.size_bytes()
+        let copies = self.sparse.size_bytes() + self.columns.size_bytes();
+        self.weights.size_bytes() + self.head.size_bytes() + copies
     }
 
     /// Number of bytes of the head that are read to find the best token.

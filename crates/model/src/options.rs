@@ -71,7 +71,7 @@ impl FromStr for HeadMode {
 /// Layers in which zeros are skipped. No mode changes a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SparseMode {
-    /// Layers where a short probe finds enough zeros, in models too large for the CPU caches.
+    /// Layers where a short probe finds enough zeros, in models that are not tiny.
     #[default]
     Auto,
     /// Every layer.

@@ -5,39 +5,111 @@
 //! one allowed: otherwise the keys in the cache would become wrong as a sequence grows.
 
 use std::f64::consts::TAU;
-use std::sync::Arc;
 
 use wf_core::{Layer, Network, Rope, RopeDivisors, RopeScaling, Yarn};
-use wf_kernels::{RotaryTable, math, rotary_frequencies, rotary_powers};
+use wf_kernels::{RotaryTable, far_rotation, math, rotary_frequencies, rotary_powers};
 
-/// Creates the rotary tables of all layers; layers with equal embeddings share a table. Positions are
-/// below `positions`, and sequences have up to `context_len` tokens.
-pub(crate) fn tables(
-    network: &Network,
-    positions: usize,
-    context_len: usize,
-) -> Vec<Option<Arc<RotaryTable>>> {
-    let mut tables: Vec<Option<Arc<RotaryTable>>> = Vec::with_capacity(network.layers.len());
-    let key = |layer: &Layer| {
-        let attention = layer.attention()?;
-        attention.rope.map(|rope| (rope, rope.dims.unwrap_or(attention.head_dim)))
-    };
-    for layer in &network.layers {
-        let earlier =
-            network.layers.iter().zip(&tables).find(|(other, _)| key(other) == key(layer));
-        let table = match (earlier, key(layer)) {
-            (Some((_, table)), _) => table.clone(),
-            (None, Some((rope, dims))) => {
-                let frequencies =
-                    Frequencies::new(&rope, &network.rope_divisors, dims, context_len);
-                let Frequencies { values, factor } = frequencies;
-                Some(Arc::new(RotaryTable::new(&values, factor, positions)))
-            }
-            (None, None) => None,
+use crate::segment::Row;
+
+/// The rotary embeddings of all layers; layers with equal embeddings share one.
+pub(crate) struct Rotary {
+    embeddings: Vec<Embedding>,
+    /// Index of each layer's embedding.
+    of_layer: Vec<Option<usize>>,
+}
+
+/// Cosines and sines of a rotary embedding.
+pub(crate) struct Embedding {
+    frequencies: Frequencies,
+    table: RotaryTable,
+    /// Number of positions that are taken from the table.
+    near: usize,
+    /// Cosines of the rows of a step at other positions, and their sines.
+    far: (Vec<f32>, Vec<f32>),
+}
+
+impl Rotary {
+    /// Creates tables of the positions below `positions`, for sequences of up to `context_len` tokens.
+    pub(crate) fn new(network: &Network, positions: usize, context_len: usize) -> Self {
+        let mut embeddings: Vec<Embedding> = Vec::new();
+        let mut of_layer: Vec<Option<usize>> = Vec::with_capacity(network.layers.len());
+        let key = |layer: &Layer| {
+            let attention = layer.attention()?;
+            attention.rope.map(|rope| (rope, rope.dims.unwrap_or(attention.head_dim)))
         };
-        tables.push(table);
+        for layer in &network.layers {
+            let earlier =
+                network.layers.iter().zip(&of_layer).find(|(other, _)| key(other) == key(layer));
+            let index = match (earlier, key(layer)) {
+                (Some((_, index)), _) => *index,
+                (None, Some((rope, dims))) => {
+                    let frequencies =
+                        Frequencies::new(&rope, &network.rope_divisors, dims, context_len);
+                    let table =
+                        RotaryTable::new(&frequencies.values, frequencies.factor, positions);
+                    let near = positions;
+                    embeddings.push(Embedding {
+                        frequencies,
+                        table,
+                        near,
+                        far: Default::default(),
+                    });
+                    Some(embeddings.len() - 1)
+                }
+                (None, None) => None,
+            };
+            of_layer.push(index);
+        }
+        Self { embeddings, of_layer }
     }
-    tables
+
+    /// Takes the positions below `near` from tables and computes all others, for steps of up to `rows` tokens.
+    ///
+    /// # Panics
+    ///
+    /// If the tables have fewer positions.
+    pub(crate) fn set_near(&mut self, near: usize, rows: usize) {
+        for embedding in &mut self.embeddings {
+            assert!(near <= embedding.table.positions(), "{near} positions in a table");
+            let len = rows * embedding.frequencies.values.len();
+            (embedding.near, embedding.far) = (near, (vec![0.0; len], vec![0.0; len]));
+        }
+    }
+
+    /// Takes all positions from tables.
+    pub(crate) fn set_all_near(&mut self) {
+        for embedding in &mut self.embeddings {
+            (embedding.near, embedding.far) = (embedding.table.positions(), Default::default());
+        }
+    }
+
+    /// Computes the rotations of the rows of a step that are not in the tables.
+    pub(crate) fn place(&mut self, rows: &[Row]) {
+        for Embedding { frequencies, near, far: (cos, sin), .. } in &mut self.embeddings {
+            let pairs = frequencies.values.len().max(1);
+            let each = cos.chunks_exact_mut(pairs).zip(sin.chunks_exact_mut(pairs)).zip(rows);
+            for ((cos, sin), row) in each.filter(|(_, row)| row.position >= *near) {
+                far_rotation(&frequencies.values, frequencies.factor, row.position, (cos, sin));
+            }
+        }
+    }
+
+    /// Returns the embedding of a layer.
+    pub(crate) fn of_layer(&self, layer: usize) -> Option<&Embedding> {
+        self.of_layer[layer].map(|index| &self.embeddings[index])
+    }
+}
+
+impl Embedding {
+    /// Returns the cosines and sines of a position, which is near or that of row `row`.
+    pub(crate) fn rotation(&self, row: usize, position: usize) -> (&[f32], &[f32]) {
+        if position < self.near {
+            return (self.table.cos(position), self.table.sin(position));
+        }
+        let pairs = self.frequencies.values.len();
+        let of_row = row * pairs..(row + 1) * pairs;
+        (&self.far.0[of_row.clone()], &self.far.1[of_row])
+    }
 }
 
 /// The frequencies of a rotary embedding.

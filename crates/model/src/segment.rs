@@ -1,6 +1,6 @@
 //! The interface to the engine: the input and output of a step.
 
-use wf_core::{Network, TokenId};
+use wf_core::{AttentionMode, Network, TokenId};
 use wf_formats::ModelInfo;
 
 use crate::draw::DrawQuery;
@@ -58,11 +58,15 @@ pub struct Segment<'a> {
     pub tokens: &'a [TokenId],
     /// Position of the first token.
     pub start: usize,
-    /// Pages of every position that these tokens see, in order of position.
+    /// Pages of every position that these tokens see, in order of position. With a window, those of other
+    /// positions may be any number.
     pub pages: &'a [PageId],
     /// State of the sequence in a network with recurrent layers, which requires causal visibility. A segment
-    /// begins where the one before it ended, or at position 0.
+    /// begins where the tokens end that were kept of the one before it, or at position 0.
     pub state: usize,
+    /// Number of tokens at the end that may not be kept, because they are a draft. In a network with recurrent
+    /// layers there are at most [`Forward::max_drafts`] in a step, and [`Forward::keep_drafts`] says which are kept.
+    pub drafts: usize,
     /// Positions that each token attends to.
     pub visibility: Visibility,
     /// Indices of the tokens whose logits are computed, ascending.
@@ -91,6 +95,7 @@ impl<'a> Segment<'a> {
             start,
             pages,
             state: 0,
+            drafts: 0,
             visibility: Visibility::Causal,
             scored,
             scoring: Scoring::All,
@@ -210,6 +215,11 @@ pub trait Forward: Send {
     /// Maximum number of tokens of a step, over all segments.
     fn max_batch_tokens(&self) -> usize;
 
+    /// Positions that attention reads.
+    fn attention(&self) -> AttentionMode {
+        AttentionMode::Dense
+    }
+
     /// Number of pages in the KV cache.
     fn pages(&self) -> usize;
 
@@ -220,6 +230,15 @@ pub trait Forward: Send {
 
     /// Copies the state of a sequence.
     fn copy_state(&mut self, _from: usize, _to: usize) {}
+
+    /// Maximum number of draft tokens of a step, over all segments.
+    fn max_drafts(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Moves the state of a sequence, which had drafts in the last step, on to the end of its first `len` tokens:
+    /// a state cannot be wound back, so drafts do not change it before.
+    fn keep_drafts(&mut self, _state: usize, _len: usize) {}
 
     /// Returns the size of a page of the KV cache in bytes; 0 if pages cannot be read.
     fn page_size_bytes(&self) -> usize {
@@ -248,7 +267,7 @@ pub trait Forward: Send {
     /// hidden states of all.
     ///
     /// It cannot fail: the caller guarantees token ids below the vocabulary size, positions below the
-    /// context length, and enough pages.
+    /// context length ([`AttentionMode::max_len`] with a window), and enough pages.
     fn forward(&mut self, batch: &[Segment<'_>], logits: &mut Logits) -> &dyn HiddenStates;
 }
 

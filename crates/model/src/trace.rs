@@ -67,6 +67,7 @@ impl Model {
         hidden: &[f32],
     ) -> LayerTrace {
         self.scratch.place(batch);
+        self.rotary.place(&self.scratch.rows);
         self.scratch.hidden[..hidden.len()].copy_from_slice(hidden);
         let rows = self.scratch.rows.len();
         let recipe = self.network.layers[layer];

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
     Adjustment, AttentionMode, Compute, Draw, DrawQuery, Forward, HeadMode, KvDtype, Logits, Model,
-    ModelOptions, NoiseKey, Scoring, Segment, SparseMode,
+    ModelOptions, NoiseKey, Scoring, Segment, SparseMode, Window,
 };
 
 struct Counting;
@@ -31,13 +31,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// It slides in the second pass.
+const WINDOW: AttentionMode = AttentionMode::Window(Window { len: 64, sinks: 4 });
+
 #[test]
 fn a_forward_pass_does_not_allocate() {
     for path in ["experts/renormalized", "maple/windows", "minicpm/longrope", "gemma3/windows"] {
         recorded_networks_do_not_allocate(&format!("{path}.gguf"));
     }
     for attention in
-        [AttentionMode::TopK(3), AttentionMode::Threshold(0.5), AttentionMode::Dynamic(0.5)]
+        [AttentionMode::TopK(3), AttentionMode::Threshold(0.5), AttentionMode::Dynamic(0.5), WINDOW]
     {
         selecting_pages_does_not_allocate(attention);
     }

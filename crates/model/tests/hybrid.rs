@@ -115,6 +115,76 @@ fn sequences_of_a_batch_and_copied_states_are_independent() {
     }
 }
 
+/// Drafts that are dropped leave no trace, those that are kept count, and the number of either does not matter; two
+/// sequences draft in one step.
+#[test]
+fn a_state_moves_on_by_the_drafts_that_are_kept() {
+    let (golden, file) = (Golden::read(&data("tiled")), gguf("tiled"));
+    let (first, second) = (&golden.ids[..64], &golden.ids[300..364]);
+    let alone = |ids: &[TokenId]| {
+        let scored: Vec<usize> = (0..ids.len()).collect();
+        bits(&logits(&mut load(&file, Compute::new(2), None), ids, &scored, 512))
+    };
+    let expected = [alone(first), alone(second)];
+    let mut model = load(&file, Compute::new(2), None).with_states(3);
+    let mut out = Logits::new(model.network().vocab_len);
+    let pages: Vec<PageId> = (0..24).collect();
+    let pages = [&pages[..12], &pages[12..]];
+    let mut done = [0, 0];
+    for round in 1.. {
+        let open: Vec<usize> = (0..2).filter(|&at| done[at] < 64).collect();
+        if open.is_empty() {
+            break;
+        }
+        // A certain token, then right and wrong drafts, more or fewer from round to round.
+        let right =
+            [0, 1].map(|at: usize| (round * (at + 2) % 7).min(63_usize.saturating_sub(done[at])));
+        let run = open.iter().map(|&at| {
+            let known = &[first, second][at][done[at]..=done[at] + right[at]];
+            let wrong = [5, 7, 9].into_iter().take((round + at) % 4);
+            known.iter().copied().chain(wrong).collect::<Vec<TokenId>>()
+        });
+        let run: Vec<_> = run.collect();
+        let scored: Vec<Vec<usize>> = open.iter().map(|&at| (0..=right[at]).collect()).collect();
+        let segment = |n: usize| Segment {
+            state: 2 - open[n],
+            drafts: run[n].len() - 1,
+            ..Segment::causal(&run[n], done[open[n]], pages[open[n]], &scored[n])
+        };
+        let batch: Vec<_> = (0..open.len()).map(segment).collect();
+        model.forward(&batch, &mut out);
+        let mut row = 0;
+        for at in open {
+            let kept = done[at]..done[at] + 1 + right[at];
+            let found: Vec<_> =
+                kept.clone().map(|n| out.row(row + n - kept.start).to_vec()).collect();
+            assert!(bits(&found) == expected[at][kept.clone()], "sequence {at}, {kept:?}");
+            row += kept.len();
+            done[at] = kept.end;
+            model.keep_drafts(2 - at, kept.end);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "65 drafts, at most 64")]
+fn a_step_has_a_limited_number_of_drafts() {
+    let file = gguf("tiled");
+    let mut model = load(&file, Compute::new(1), None);
+    assert_eq!(model.max_drafts(), 64);
+    let pages: Vec<PageId> = (0..4).collect();
+    let segment = Segment { drafts: 65, ..Segment::causal(&[1; 66], 0, &pages, &[]) };
+    model.forward(&[segment], &mut Logits::new(model.network().vocab_len));
+}
+
+/// Inputs of 64 drafts, whatever the number of states: channels and two gates a value head, in three layers.
+#[test]
+fn drafts_take_a_bounded_number_of_bytes() {
+    let file = gguf("tiled");
+    assert_eq!(Model::draft_bytes(file.network()), 3 * 64 * (2 * 64 + 512 + 2 * 4) * 4);
+    assert_eq!(Model::state_bytes(file.network()), 3 * (4 * 32 * 128 + 3 * (2 * 64 + 512)) * 4);
+}
+
 /// Writes the model recorded under a name as `transformers` saves it, with the names that `rename` gives.
 fn directory(name: &str, folder: &Path, config: &Value, rename: fn(&str) -> String) {
     let (path, file) = (data(name), gguf(name));

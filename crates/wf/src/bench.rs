@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use anyhow::Result;
 use clap::Args as ClapArgs;
 use wf_core::AttentionMode;
+use wf_engine::ActivationSparsity;
 use wf_lab::bench;
 
 use crate::args::EngineArgs;
@@ -56,8 +57,20 @@ pub(crate) fn run(args: &BenchCommand) -> Result<()> {
     if flags.decoding_modes {
         return output::report(&bench::measure_decoding(flags, &setup)?, flags.json);
     }
+    let has_zeros = !matches!(setup.options.activation_sparsity, ActivationSparsity::Off);
+    let others = flags.compare.is_some() || flags.plot.is_some() || flags.price.is_some();
+    if has_zeros {
+        if others || flags.prompts.is_some() || flags.sequences.is_some() {
+            return Err(UsageError::new(
+                "--activation-sparsity measures decoding at --contexts only: remove --compare, --plot, \
+                 --price, --prompts and --sequences"
+                    .to_owned(),
+            )
+            .into());
+        }
+        return output::report(&bench::measure_zeros(flags, &setup)?, flags.json);
+    }
     if setup.options.attention != AttentionMode::Dense {
-        let others = flags.compare.is_some() || flags.plot.is_some() || flags.price.is_some();
         if others || flags.prompts.is_some() || flags.sequences.is_some() {
             return Err(UsageError::new(
                 "--attention measures decoding at --contexts only: remove --compare, --plot, \

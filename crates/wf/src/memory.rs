@@ -56,6 +56,7 @@ pub(crate) fn expected(file: &ModelFile, options: &RunOptions) -> usize {
         KvCapacity::Bytes(_) => 0,
         KvCapacity::Contexts { .. } => state_bytes(file, options),
     };
+    let states = states.saturating_add(Model::draft_bytes(file.network()));
     expected_weights(file).saturating_add(kv).saturating_add(states)
 }
 

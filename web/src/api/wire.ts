@@ -20,11 +20,22 @@ export interface Props {
   threads: number;
   kv: string;
   kv_tokens: number;
+  attention?: AttentionInfo;
   system_fingerprint: string;
   build_info: string;
   decode?: DecodeInfo;
   /** Null if the model does not think. */
   thinking?: ThinkingInfo | null;
+}
+
+/** Positions that attention reads. */
+export interface AttentionInfo {
+  mode: string;
+  /** Number of newest positions that a token sees, and of first ones; null if it sees all. */
+  window: number | null;
+  sinks: number | null;
+  /** Maximum number of tokens of prompt and response. */
+  max_tokens: number;
 }
 
 /** Thinking before an answer, which requests turn on, off or limit. */
@@ -76,6 +87,8 @@ export interface Timings {
   passes_n?: number;
   draft_n?: number;
   draft_n_accepted?: number;
+  /** Tokens that a window has slid over. */
+  out_of_sight_n?: number;
 }
 
 export interface Usage {

@@ -130,10 +130,11 @@ function statsOf(value: Record<string, unknown>): Stats {
     queueMs: number(value, "queueMs"),
     context: number(value, "context"),
   };
-  for (const name of ["seed", "passes", "drafted", "accepted"] as const) {
+  for (const name of ["seed", "passes", "drafted", "accepted", "outOfSight"] as const) {
     if (value[name] !== undefined) stats[name] = number(value, name);
   }
   if (typeof value.model === "string") stats.model = value.model;
+  if (value.slides === true) stats.slides = true;
   return stats;
 }
 

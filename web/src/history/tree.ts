@@ -20,8 +20,12 @@ export interface Stats {
   replyPerSecond: number;
   promptPerSecond: number;
   queueMs: number;
-  /** Context length of the model, in tokens. */
+  /** Number of tokens that the model sees at once. */
   context: number;
+  /** True if a window slides over longer chats. */
+  slides?: boolean;
+  /** Tokens that it has slid over. */
+  outOfSight?: number;
   seed?: number;
   model?: string;
   /** Forward passes of the model. */

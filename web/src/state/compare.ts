@@ -10,7 +10,7 @@ import { report } from "./connection.ts";
 import { modelFields, props } from "./models.ts";
 import { type Decoding, DEFAULT_DECODING, modeOf, usesDiffusion } from "./decoding.ts";
 import { announcement } from "./notice.ts";
-import { ResponseState } from "./response.ts";
+import { ResponseState, sightOf } from "./response.ts";
 import { requestFields, settings } from "./settings.ts";
 
 export interface Side {
@@ -73,8 +73,8 @@ export async function compare(prompt: string): Promise<void> {
 async function run(at: number, side: Side, prompt: string, signal: AbortSignal): Promise<void> {
   const server = props.peek()?.decode;
   const isInBlocks = server !== undefined && usesDiffusion(modeOf(side.decoding, server));
-  const context = props.peek()?.default_generation_settings.n_ctx ?? 0;
-  const response = new ResponseState(context, isInBlocks);
+  const sight = sightOf(props.peek());
+  const response = new ResponseState(sight, isInBlocks);
   show(at, response, { state: "running" });
   try {
     for await (const chunk of streamChat(requestOf(side, prompt), signal)) {

@@ -13,7 +13,8 @@ export const draftFiles = signal<TextFile[]>([]);
 
 /** Says why the files cannot be sent, or nothing. */
 export const filesProblem = computed(() => {
-  const limit = props.value?.default_generation_settings.n_ctx;
+  const limit =
+    props.value?.attention?.max_tokens ?? props.value?.default_generation_settings.n_ctx;
   const tokens = draftFiles.value.reduce((sum, file) => sum + (file.tokens ?? 0), 0);
   if (!limit || tokens < limit) return "";
   const [need, have] = [tokens, limit].map((number) => number.toLocaleString("en"));

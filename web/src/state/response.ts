@@ -1,5 +1,5 @@
 /** Accumulates the events of one response. */
-import type { ChatChunk, Progress, Timings, ToolCallDelta, Usage } from "../api/wire.ts";
+import type { ChatChunk, Progress, Props, Timings, ToolCallDelta, Usage } from "../api/wire.ts";
 import type { ToolCall } from "../history/calls.ts";
 import type { Ending, Stats, Thinking } from "../history/tree.ts";
 import { type Block, EMPTY_BLOCK, withoutStart } from "./block.ts";
@@ -10,6 +10,21 @@ export type Phase =
   | { kind: "unavailable" }
   | { kind: "prefill"; progress: Progress }
   | { kind: "streaming"; perSecond: number };
+
+/** What a model sees of a chat. */
+export interface Sight {
+  /** Number of tokens that it sees at once; 0 if unknown. */
+  tokens: number;
+  /** True if a window slides over longer chats. */
+  slides: boolean;
+}
+
+/** Returns what the model of a server sees. */
+export function sightOf(props: Props | null | undefined): Sight {
+  const { window, sinks } = props?.attention ?? {};
+  if (window) return { tokens: window + (sinks ?? 0), slides: true };
+  return { tokens: props?.default_generation_settings.n_ctx ?? 0, slides: false };
+}
 
 export class ResponseState {
   text = "";
@@ -30,8 +45,7 @@ export class ResponseState {
   private model: string | undefined;
 
   constructor(
-    /** Context length of the model, in tokens. */
-    private readonly context: number,
+    private readonly sight: Sight,
     /** True if the response is decoded by block diffusion. */
     private readonly isInBlocks: boolean,
   ) {}
@@ -112,7 +126,9 @@ export class ResponseState {
       replyPerSecond: (timings && this.rateOf(timings)) ?? this.rate(),
       promptPerSecond: this.isInBlocks ? 0 : (timings?.prompt_per_second ?? 0),
       queueMs: timings?.queue_ms ?? 0,
-      context: this.context,
+      context: this.sight.tokens,
+      ...(this.sight.slides && { slides: true }),
+      ...(timings?.out_of_sight_n && { outOfSight: timings.out_of_sight_n }),
       ...(timings?.passes_n && { passes: timings.passes_n }),
       ...(timings?.draft_n && {
         drafted: timings.draft_n,

@@ -16,7 +16,7 @@ import { branchPoint } from "./dialogs.ts";
 import { announcement } from "./notice.ts";
 import { requestOf } from "./request.ts";
 import { settings } from "./settings.ts";
-import { type Phase, ResponseState } from "./response.ts";
+import { type Phase, ResponseState, sightOf } from "./response.ts";
 
 /** A response being generated. */
 export interface Run {
@@ -94,7 +94,7 @@ async function generate(chatId: string, question: string): Promise<void> {
   branchPoint.value = null;
   const answer = message("assistant", question, "");
   const isInBlocks = isDiffusionNext();
-  const context = props.peek()?.default_generation_settings.n_ctx ?? 0;
+  const sight = sightOf(props.peek());
   changeChat(chatId, (chat) => add(chat, answer));
   const run: Run = {
     chat: chatId,
@@ -104,7 +104,7 @@ async function generate(chatId: string, question: string): Promise<void> {
     block: signal(EMPTY_BLOCK),
     phase: signal<Phase>({ kind: "sent" }),
     rounds: signal<Round[]>([]),
-    response: new ResponseState(context, isInBlocks),
+    response: new ResponseState(sight, isInBlocks),
     stop: new AbortController(),
   };
   runs.value = [...runs.peek(), run];
@@ -127,7 +127,7 @@ async function generate(chatId: string, question: string): Promise<void> {
       if (rounds.length === MAX_ROUNDS)
         throw new Error(`more than ${MAX_ROUNDS} rounds of tool calls`);
       run.rounds.value = [...rounds, { content, calls }];
-      run.response = new ResponseState(context, isInBlocks);
+      run.response = new ResponseState(sight, isInBlocks);
       show(run);
       await runCalls(run.rounds, run.stop.signal);
     }

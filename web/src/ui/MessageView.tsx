@@ -1,6 +1,7 @@
 /** One message with its actions. */
 import { useState } from "preact/hooks";
 import type { Round } from "../history/calls.ts";
+import { contextNote } from "../history/sight.ts";
 import { type Chat, type Message, step, versions } from "../history/tree.ts";
 import { EMPTY_BLOCK } from "../state/block.ts";
 import { changeChat } from "../state/chats.ts";
@@ -85,6 +86,7 @@ function Answer({ chat, message, run }: MessageProps) {
       {thinking && <ThinkingView thinking={thinking} isThinking={!!own && !text} />}
       <Markdown text={text} block={own ? own.block.value : EMPTY_BLOCK} isFinal={!own} />
       {!own && <Ending message={message} chat={chat} isBusy={!!run} />}
+      {!own && <ContextNote message={message} chat={chat} />}
       <footer class={isStreaming ? "actions hidden" : "actions"}>
         {own ? (
           !isCalling(rounds) && <PhaseLine phase={own.phase.value} />
@@ -114,6 +116,12 @@ function Answer({ chat, message, run }: MessageProps) {
       </footer>
     </article>
   );
+}
+
+/** Says that the chat nears the end of the context, or that its beginning is out of sight. */
+function ContextNote({ message, chat }: { message: Message; chat: Chat }) {
+  const note = contextNote(chat, message);
+  return note ? <p class="ending">{note}</p> : null;
 }
 
 const ENDINGS: Record<string, string> = {

@@ -180,6 +180,9 @@ function Facts({ props }: { props: Props }) {
       <dl class="facts">
         <Fact name="Architecture" value={props.architecture} />
         <Fact name="Context" value={`${count(context)} tokens`} />
+        {props.attention && props.attention.mode !== "dense" && (
+          <Fact name="Attention" value={props.attention.mode} />
+        )}
         <Fact
           name="Instruction set"
           value={`${props.isa}, ${props.threads} ${props.threads === 1 ? "thread" : "threads"}`}

@@ -1,11 +1,11 @@
 /** Statistics of a response: speed, tokens and context use. */
+import { inSight } from "../history/sight.ts";
 import type { Stats } from "../history/tree.ts";
 import { count, rate } from "./units.ts";
 
 export function StatsLine({ stats }: { stats: Stats }) {
   // A response stopped before its first event has no prompt statistics.
   const hasPrompt = stats.promptTokens > 0;
-  const used = stats.promptTokens + stats.replyTokens;
   return (
     <span class="stats">
       <span title={speeds(stats)}>{rate(stats.replyPerSecond)} tok/s</span>
@@ -22,7 +22,7 @@ export function StatsLine({ stats }: { stats: Stats }) {
           {stats.cachedTokens > 0 && ` (${count(stats.cachedTokens)} cached)`}
         </span>
       )}
-      {hasPrompt && stats.context > 0 && <Gauge used={used} limit={stats.context} />}
+      {hasPrompt && stats.context > 0 && <Gauge stats={stats} />}
     </span>
   );
 }
@@ -37,13 +37,16 @@ function Passes({ stats: { passes, replyTokens } }: { stats: Stats }) {
   );
 }
 
-function Gauge({ used, limit }: { used: number; limit: number }) {
+function Gauge({ stats }: { stats: Stats }) {
+  const [used, limit] = [inSight(stats), stats.context];
   const percent = Math.min(100, Math.round((used / limit) * 100));
-  const label = `Context: ${count(used)} of ${count(limit)} tokens`;
+  const out = stats.outOfSight ? `, ${count(stats.outOfSight)} out of sight` : "";
+  const what = stats.slides ? "In sight" : "Context";
+  const label = `${what}: ${count(Math.min(used, limit))} of ${count(limit)} tokens${out}`;
   return (
     <span class="gauge" title={label}>
       <span
-        class={percent >= 90 ? "gauge-bar full" : "gauge-bar"}
+        class={percent >= 90 && !stats.slides ? "gauge-bar full" : "gauge-bar"}
         role="meter"
         aria-label={label}
         aria-valuemin={0}

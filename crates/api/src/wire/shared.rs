@@ -92,6 +92,14 @@ pub struct Timings {
     /// Draft tokens accepted.
     #[serde(default)]
     pub draft_n_accepted: u32,
+    /// Tokens of prompt and completion that are out of sight, because a window has slid over them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub out_of_sight_n: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Prefill progress.

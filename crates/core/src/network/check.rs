@@ -15,6 +15,7 @@ impl Network {
         check_factor("embedding scale", self.embedding.scale)?;
         check_factor("residual scale", self.residual_scale)?;
         check_factor("logit scale", self.head.divisor)?;
+        self.hadamard.iter().try_for_each(|hadamard| hadamard.check(self))?;
         let uniform = self.uniform_layer().is_some();
         for (index, layer) in self.layers.iter().enumerate() {
             self.check_layer(layer).map_err(|error| match uniform {
@@ -163,7 +164,7 @@ pub struct InvalidNetwork {
 }
 
 impl InvalidNetwork {
-    fn new(key: &str, problem: String) -> Self {
+    pub(super) fn new(key: &str, problem: String) -> Self {
         Self { key: key.to_owned(), problem }
     }
 }

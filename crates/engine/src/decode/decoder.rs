@@ -1,6 +1,7 @@
 //! Interface of decoders: a [`Decoder`] plans tokens to run and absorbs their logits.
 //!
-//! [`Outcome::keep`] is the only K/V rollback: tokens that ran and were not kept are overwritten by a later step.
+//! [`Outcome::keep`] is the only rollback: K/V of tokens that ran and were not kept is overwritten by a later step, and states
+//! of recurrent layers are moved on by the tokens that were kept.
 
 use wf_model::{Logits, LogitsRow, Scoring, TokenId, Visibility};
 
@@ -66,6 +67,11 @@ impl Plan {
     /// Runs known text with causal attention.
     pub(super) fn causal(start: usize, tokens: Vec<TokenId>, scored: Vec<usize>) -> Self {
         Self { start, tokens, visibility: Visibility::Causal, scored, scoring: None }
+    }
+
+    /// Returns the number of its tokens that are behind those of the sequence, and may not be kept.
+    pub(crate) fn drafts(&self, seq: &SeqState) -> usize {
+        (self.start + self.tokens.len()).saturating_sub(seq.tokens.len())
     }
 }
 

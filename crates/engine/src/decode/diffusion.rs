@@ -196,8 +196,10 @@ impl Mode for DiffusionParams {
 
     fn decoder(&self, model: Capabilities) -> Result<Box<dyn Decoder>, UnsupportedMode> {
         let blocks = model.blocks.ok_or_else(|| UnsupportedMode::no_masks(self.info().name))?;
-        model.require_rollback(self.info().name)?;
-        match self.shape(blocks, model.max_batch_tokens)? {
+        model.require_no_states(self.info().name)?;
+        let shape = self.shape(blocks, model.max_batch_tokens)?;
+        model.require_in_window(shape.len)?;
+        match shape {
             // Every token is a block of its own, predicted by the row before it.
             BlockShape { len: 1, shift: true, .. } => Ok(Box::new(Autoregressive)),
             shape => Ok(Box::new(BlockDecoder::new(*self, shape))),

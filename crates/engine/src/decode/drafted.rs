@@ -103,13 +103,12 @@ impl Mode for DraftParams {
     }
 
     fn is_default(&self, model: Capabilities) -> bool {
-        *self == Self::MODEL && model.draft_model && model.predicts_next_token() && !model.recurrent
+        *self == Self::MODEL && model.draft_model && model.predicts_next_token()
     }
 
     fn decoder(&self, model: Capabilities) -> Result<Box<dyn Decoder>, UnsupportedMode> {
         let name = self.info().name;
         model.require_next_token(name)?;
-        model.require_rollback(name)?;
         let (tokens, limit) = (self.max_tokens, Self::LIMIT);
         if tokens == 0 || tokens > limit {
             return Err(UnsupportedMode(format!(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
-use wf_model::BlockDiffusion;
+use wf_model::{BlockDiffusion, Window};
 
 use super::Decoder;
 
@@ -134,8 +134,10 @@ pub struct Capabilities {
     pub draft_model: bool,
     /// Maximum number of tokens of a step.
     pub max_batch_tokens: usize,
-    /// True if the model has recurrent layers, whose states cannot be wound back.
+    /// True if the model has recurrent layers, which see no tokens behind their own.
     pub recurrent: bool,
+    /// Positions that attention reads, if not all.
+    pub window: Option<Window>,
 }
 
 impl Capabilities {
@@ -153,16 +155,25 @@ impl Capabilities {
             ))),
         }
     }
-}
 
-impl Capabilities {
-    /// Rejects a mode that runs tokens which it may not keep.
-    pub(super) fn require_rollback(&self, mode: &str) -> Result<(), UnsupportedMode> {
+    /// Rejects a mode whose tokens see tokens behind them.
+    pub(super) fn require_no_states(&self, mode: &str) -> Result<(), UnsupportedMode> {
         match self.recurrent {
             false => Ok(()),
             true => Err(UnsupportedMode(format!(
-                "decode is {mode}, but the model has recurrent layers, whose states cannot be wound back when \
-                 drafted tokens are rejected: use autoregressive"
+                "decode is {mode}, but the model has recurrent layers, which see no tokens behind their own: use \
+                 autoregressive, lookup or drafted"
+            ))),
+        }
+    }
+
+    /// Rejects blocks whose tokens would not see each other.
+    pub(crate) fn require_in_window(&self, block_len: usize) -> Result<(), UnsupportedMode> {
+        match self.window.filter(|window| window.len < block_len) {
+            None => Ok(()),
+            Some(Window { len, .. }) => Err(UnsupportedMode(format!(
+                "tokens are read in blocks of {block_len}, but --attention reads a window of {len}: it must be at \
+                 least as long as a block"
             ))),
         }
     }

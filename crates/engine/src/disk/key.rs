@@ -7,6 +7,7 @@ use wf_formats::ModelFile;
 use wf_model::{PAGE_LEN, PAGE_VERSION, TokenId};
 
 use crate::NUMERICS;
+use crate::activation_sparsity::ActivationSparsity;
 use crate::load::RunOptions;
 use crate::prefix::Tree;
 
@@ -36,7 +37,12 @@ impl PageKey {
             // Some rotations depend on the length of the context.
             format!("context {}", options.context_len.unwrap_or(file.info().context_len)),
         ];
-        Self::of(facts.iter().map(String::as_bytes))
+        // Pages of older versions, which had no such setting, stay what they are.
+        let zeros = match &options.activation_sparsity {
+            ActivationSparsity::Off => None,
+            zeros => Some(format!("activation sparsity {}", zeros.fingerprint())),
+        };
+        Self::of(facts.iter().chain(&zeros).map(String::as_bytes))
     }
 
     /// Returns the key of no tokens in `tree`.
@@ -109,6 +115,8 @@ mod tests {
             ("a", RunOptions { attention: AttentionMode::TopK(8), ..options() }),
             ("a", RunOptions { activations: Some(ActivationCodes::Int16), ..options() }),
             ("a", RunOptions { context_len: Some(512), ..options() }),
+            ("a", RunOptions { activation_sparsity: ActivationSparsity::TopK(0.5), ..options() }),
+            ("a", RunOptions { activation_sparsity: ActivationSparsity::TopK(0.6), ..options() }),
         ];
         let keys: HashSet<_> =
             settings.iter().map(|(digest, of)| PageKey::of_model(digest, &file, of)).collect();

@@ -74,7 +74,7 @@ impl<F: Forward> Engine<F> {
         let vocab_len = model.network().vocab_len;
         Self {
             drafter: draft.map(|draft| Drafter::new(draft, vocab_len)),
-            store: PageStore::new(model.pages(), model.states()),
+            store: PageStore::new(model.pages(), model.states(), model.attention().window()),
             logits: Logits::new(vocab_len),
             hidden: vec![0.0; model.network().hidden_len],
             max_running: max_sequences(&model, max_running),
@@ -186,7 +186,7 @@ impl<F: Forward> Engine<F> {
         self.costs.record(&batch, (clock::now() - forward_started).as_secs_f64());
         self.stats.lock().steps += 1;
 
-        let (mut row, mut token) = (0, 0);
+        let (mut row, mut token, mut drafted) = (0, 0, Vec::new());
         for (sequence, plan) in self.running.iter_mut().zip(&plans) {
             let Some(plan) = plan else { continue };
             for row in sequence.task.pooled_rows(plan) {
@@ -196,6 +196,8 @@ impl<F: Forward> Engine<F> {
             token += plan.tokens.len();
             let rows = Rows::new(&mut self.logits, row, plan.scored.len());
             let before = sequence.task.decode_stats();
+            let drafts = plan.drafts(&sequence.state);
+            let certain = plan.start + plan.tokens.len() - drafts;
             let generated = sequence.absorb(plan, rows, &mut self.store);
             let after = sequence.task.decode_stats();
             let mut stats = self.stats.lock();
@@ -204,9 +206,16 @@ impl<F: Forward> Engine<F> {
             stats.drafted_tokens += (after.drafted - before.drafted) as u64;
             stats.accepted_tokens += (after.accepted - before.accepted) as u64;
             row += plan.scored.len();
+            // If nothing could be sampled, the state is that of more tokens than are kept.
+            sequence.is_moving &= sequence.state.kv_len >= certain;
+            if drafts > 0 && sequence.is_moving {
+                drafted.push(sequence.kept_drafts());
+            }
         }
+        drafted.into_iter().for_each(|(state, len)| self.model.keep_drafts(state, len));
         self.keep_states();
         self.keep_full_pages();
+        self.running.iter_mut().for_each(|sequence| sequence.slide(&mut self.store));
         let elapsed = clock::now() - started;
         self.generations().for_each(|generation| generation.settle_debt(elapsed));
     }
@@ -272,10 +281,12 @@ impl<F: Forward> Engine<F> {
     /// When pages run out, the last sequence is preempted, so the first one always progresses.
     fn plan(&mut self, shares: &[usize]) -> Vec<Option<Plan>> {
         let mut plans = Vec::with_capacity(shares.len());
+        let mut drafts = self.model.max_drafts();
         while plans.len() < self.running.len() {
             let at = plans.len();
-            let plan = (shares[at] > 0).then(|| self.running[at].plan(shares[at]));
+            let plan = (shares[at] > 0).then(|| self.running[at].plan(shares[at], drafts));
             let plan = plan.filter(|plan| self.allocate(at, plan));
+            drafts -= plan.as_ref().map_or(0, |plan| plan.drafts(&self.running[at].state));
             self.running[at].is_moving = plan.is_some();
             plans.push(plan);
         }
@@ -302,7 +313,8 @@ impl<F: Forward> Engine<F> {
         for mut sequence in self.running.drain(..).filter(|sequence| !sequence.finished) {
             sequence.finish(FinishReason::Failed);
         }
-        self.store = PageStore::new(self.model.pages(), self.model.states());
+        let window = self.model.attention().window();
+        self.store = PageStore::new(self.model.pages(), self.model.states(), window);
         self.drafter.iter_mut().for_each(Drafter::reset);
     }
 

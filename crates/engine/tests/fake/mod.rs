@@ -9,7 +9,8 @@
 use wf_core::Network;
 use wf_formats::{BlockDiffusion, ModelInfo};
 use wf_model::{
-    Forward, HiddenStates, Logits, LogitsRow, PAGE_LEN, Scoring, Segment, TokenId, TokenLogit,
+    AttentionMode, Forward, HiddenStates, Logits, LogitsRow, PAGE_LEN, Scoring, Segment, TokenId,
+    TokenLogit, Window,
 };
 
 /// Model whose logits are hashes of the tokens it attends to.
@@ -21,6 +22,7 @@ pub(crate) struct FakeModel {
     seen: Vec<u64>,
     max_batch_tokens: usize,
     computes_all_logits: bool,
+    attention: AttentionMode,
 }
 
 impl FakeModel {
@@ -37,6 +39,7 @@ impl FakeModel {
             seen: Vec::new(),
             max_batch_tokens,
             computes_all_logits: false,
+            attention: AttentionMode::Dense,
         }
     }
 
@@ -52,6 +55,12 @@ impl FakeModel {
         self
     }
 
+    /// Sees positions through a window.
+    pub(crate) fn with_window(mut self, window: Window) -> Self {
+        self.attention = AttentionMode::Window(window);
+        self
+    }
+
     fn slot(segment: &Segment<'_>, position: usize) -> usize {
         segment.pages[position / PAGE_LEN] as usize * PAGE_LEN + position % PAGE_LEN
     }
@@ -60,7 +69,12 @@ impl FakeModel {
     fn look(&self, segment: &Segment<'_>, token: usize) -> u64 {
         let position = segment.start + token;
         let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ position as u64;
-        for seen in 0..segment.visibility.visible(position, segment.end()) {
+        let visible = segment.visibility.visible(position, segment.end());
+        let (sinks, first) = match self.attention.window() {
+            Some(window) if visible > window.positions() => (window.sinks, window.first(visible)),
+            _ => (0, 0),
+        };
+        for seen in (0..sinks).chain(first..visible) {
             let token = self.slots[Self::slot(segment, seen)].expect("a seen position was written");
             hash = (hash ^ u64::from(token)).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         }
@@ -121,6 +135,10 @@ impl Forward for FakeModel {
 
     fn max_batch_tokens(&self) -> usize {
         self.max_batch_tokens
+    }
+
+    fn attention(&self) -> AttentionMode {
+        self.attention
     }
 
     fn pages(&self) -> usize {

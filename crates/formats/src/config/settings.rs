@@ -42,9 +42,9 @@ impl Settings {
         self.values.get(key).filter(|value| !value.is_null())
     }
 
-    /// Returns a key that begins with `prefix`.
-    pub(crate) fn key_with(&self, prefix: &str) -> Option<&str> {
-        self.values.keys().map(String::as_str).find(|key| key.starts_with(prefix))
+    /// Returns the keys that begin with `prefix`.
+    pub(crate) fn keys_with<'s>(&'s self, prefix: &'s str) -> impl Iterator<Item = &'s str> {
+        self.values.keys().map(String::as_str).filter(move |key| key.starts_with(prefix))
     }
 
     pub(crate) fn fault(&self, key: &str, what: impl std::fmt::Display) -> Error {

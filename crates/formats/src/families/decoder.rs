@@ -116,6 +116,7 @@ pub(super) fn decoder_with(
         rope_divisors,
         residual_scale: None,
         activations: activations(keys, defaults.activations)?,
+        hadamard: None,
     })
 }
 

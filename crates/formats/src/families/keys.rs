@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use wf_core::{Activation, RopeDivisors, Vocabulary};
+use wf_core::{Activation, Hadamard, RopeDivisors, Vocabulary};
 
 use super::Family;
 use crate::config::settings::Settings;
@@ -45,6 +45,8 @@ pub(crate) struct Evidence {
     pub(crate) has_output: bool,
     /// Divisors of rotary frequencies that a GGUF file stores as tensors.
     pub(crate) rope_divisors: Option<RopeDivisors>,
+    /// Transform that a GGUF file declares.
+    pub(crate) hadamard: Option<Hadamard>,
     /// True for floats that `transformers` runs as such.
     pub(crate) runs_as_floats: bool,
     found: HashSet<LayerTensor>,
@@ -71,7 +73,14 @@ impl Evidence {
         }
         let missing = || Error::unsupported(file, format!("tensor \"{embedding}\" is missing"));
         let vocab_len = vocab_len.ok_or_else(missing)?;
-        Ok(Self { vocab_len, has_output, rope_divisors: None, runs_as_floats: false, found })
+        Ok(Self {
+            vocab_len,
+            has_output,
+            rope_divisors: None,
+            hadamard: None,
+            runs_as_floats: false,
+            found,
+        })
     }
 
     pub(super) fn has_any(&self, tensors: &[LayerTensor]) -> bool {

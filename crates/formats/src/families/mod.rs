@@ -9,6 +9,7 @@ mod bitnet;
 mod decoder;
 mod experts;
 mod gemma3;
+pub(crate) mod hadamard;
 mod keys;
 mod llama;
 mod maple;
@@ -88,6 +89,8 @@ pub(crate) struct Family {
     /// True if a checkpoint may have other parts: keys of its text part are then under `text_config`, and
     /// names of its tensors have `language_model` in front.
     has_parts: bool,
+    /// True if weights may be under a Walsh–Hadamard transform.
+    pub(crate) transforms: bool,
     /// Advice for a checkpoint without `quantization_config`.
     pub(crate) unquantized: &'static str,
     network: fn(&mut Keys<'_>) -> Result<Network, Error>,
@@ -104,6 +107,7 @@ impl Family {
         norm_addend: 0.0,
         skipped: &[],
         has_parts: false,
+        transforms: false,
         unquantized: "not a ternary model",
         network: llama::network,
     };

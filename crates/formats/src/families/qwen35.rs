@@ -7,6 +7,7 @@ use wf_core::{
 };
 
 use super::decoder::{Defaults, decoder};
+use super::hadamard;
 use super::keys::Key;
 use super::qwen3::norm_heads;
 use super::rope::names_rotated_dims;
@@ -25,6 +26,7 @@ pub(super) const FAMILY: Family = Family {
         ("mtp.", "the multi-token prediction head is not used"),
     ],
     has_parts: true,
+    transforms: true,
     network,
     ..Family::GGUF_ONLY
 };
@@ -73,6 +75,14 @@ fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
             rope.dims = Some(attention.head_dim / UNROTATED);
         }
     });
+    network.hadamard = match keys.is_gguf() {
+        true => keys.evidence.hadamard.clone(),
+        false => hadamard::read(keys)?,
+    };
+    if let Some(hadamard) = &network.hadamard {
+        let what = format!("Walsh–Hadamard transform over blocks of {}", hadamard.block_len);
+        keys.decisions.push(format!("inputs of products pass a {what}"));
+    }
     let is_recurrent = recurrent_layers(keys, network.layers.len())?;
     for (layer, is_recurrent) in network.layers.iter_mut().zip(is_recurrent) {
         if let (Mixer::Attention(attention), true) = (layer.mixer, is_recurrent) {

@@ -1,6 +1,7 @@
 //! GGUF files, read and written.
 
 mod experts;
+pub(crate) mod hadamard;
 pub(crate) mod read;
 pub(crate) mod rope;
 mod tiles;
@@ -38,9 +39,9 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
     let mut gguf = Gguf::read(file, source.bytes())?;
     let mut decisions = Vec::new();
     let vocabulary = read_vocabulary(&gguf.metadata, &mut decisions)?;
-    reject_transforms(&gguf.metadata.settings)?;
     let (family, architecture) = Family::of_gguf(&gguf.metadata.settings)?;
     let architecture = &architecture.to_owned();
+    let transform = hadamard::read(&gguf.metadata, family)?;
     for list in LAYER_LISTS {
         let limit = size::widen(Network::MAX_LAYERS);
         gguf.metadata.load_list(&format!("{architecture}.{list}"), limit)?;
@@ -49,6 +50,7 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
     let known = tensors.filter_map(|r| Some((family.gguf_tensor(&r.name)?, r.rows)));
     let mut evidence = Evidence::of(file, "token_embd.weight", known)?;
     evidence.rope_divisors = rope::divisors(file, source.bytes(), &gguf.tensors)?;
+    evidence.hadamard = transform.as_ref().map(|transform| transform.hadamard.clone());
     if let Some(vocabulary) = &vocabulary {
         check_vocabulary(file, vocabulary, evidence.vocab_len)?;
     }
@@ -62,6 +64,9 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
         decisions: &mut decisions,
     };
     let config = config::gguf::read(&gguf.metadata, architecture, keys)?;
+    if let Some(transform) = &transform {
+        transform.check(&gguf.metadata, &config.network, &gguf.tensors)?;
+    }
     let has_tiles =
         gguf.tensors.iter().any(|record| matches!(record.type_id, types::TL1 | types::TL2));
     let tiles = if has_tiles { TileTable::beside(file)? } else { TileTable::default() };
@@ -82,17 +87,6 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
     let files = vec![source];
     let summary = FormatSummary::new(FormatKind::Gguf, version, decisions);
     Ok(Parts { files, config, stored, text, summary })
-}
-
-/// Keys of weights that PrismML's fork multiplied by signs and a Walsh–Hadamard transform.
-const TRANSFORMED: &str = "prism.hadamard.";
-
-/// Rejects weights whose inputs need a transform: without it the network loads and writes nonsense.
-fn reject_transforms(settings: &Settings) -> Result<(), Error> {
-    let Some(key) = settings.key_with(TRANSFORMED) else { return Ok(()) };
-    let what = "the weights are under a Walsh–Hadamard transform of PrismML's fork of llama.cpp, which is \
-                not supported: without it the model would write nonsense";
-    Err(settings.fault(key, what))
 }
 
 /// Part of the chat template of the official BitNet-b1.58-2B-4T GGUF, which is not the one the model

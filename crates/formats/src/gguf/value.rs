@@ -41,6 +41,7 @@ const F32: u32 = 6;
 const BOOL: u32 = 7;
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
+const INTEGERS: [u32; 8] = [0, 1, 2, 3, U32, I32, 10, 11];
 
 /// All metadata of a file.
 #[derive(Debug)]
@@ -107,6 +108,18 @@ impl<'a> Metadata<'a> {
         let types = [I32, U32];
         let Some((len, mut cursor)) = self.array(key, limit, &types)? else { return Ok(None) };
         (0..len).map(|_| cursor.u32(key).map(u32::cast_signed)).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Reads an array of at most `limit` integers of any type.
+    pub(crate) fn whole_numbers(&self, key: &str, limit: u64) -> Result<Option<Vec<i64>>, Error> {
+        let Some((len, mut cursor)) = self.array(key, limit, &INTEGERS)? else { return Ok(None) };
+        let of = self.arrays.get(key).map_or(U32, |array| array.of);
+        let number = |_| {
+            let value = read_value(&mut cursor, key, of)?;
+            let wanted = || self.settings.fault(key, format!("{value}, must be less than 2^63"));
+            value.as_i64().ok_or_else(wanted)
+        };
+        (0..len).map(number).collect::<Result<_, _>>().map(Some)
     }
 
     /// Reads an array of 32-bit floats.

@@ -10,6 +10,7 @@ use super::{Job, dims, layers, rope};
 use crate::config::ModelInfo;
 use crate::encoding::{FloatEncoding, TernaryEncoding};
 use crate::error::Error;
+use crate::gguf::hadamard;
 use crate::gguf::write::{GgufWriter, MetadataValue};
 use crate::names::TensorName;
 use crate::tensor::Encoding;
@@ -173,6 +174,36 @@ impl GgufWriter {
             self.set(&format!("{arch}.pooling_type"), MetadataValue::U32(pooling.number()));
         }
         self.set_block_diffusion(info, arch);
+        self.set_hadamard(network);
+    }
+
+    /// Sets the keys of PrismML's fork of llama.cpp for weights under a transform.
+    fn set_hadamard(&mut self, network: &Network) {
+        let Some(transform) = &network.hadamard else { return };
+        let mut set = |name: &str, value| self.set(&hadamard::key(name), value);
+        let text = |text: &str| MetadataValue::String(text.to_owned());
+        let is_under =
+            |name: &TensorName| name.is_linear() || (*name == TensorName::Output && transform.head);
+        let weights = TensorName::all(network).filter(is_under);
+        let weights = weights.map(|name| name.gguf_in(network)).collect();
+        set("version", MetadataValue::U32(1));
+        set("block_size", number(transform.block_len));
+        set("transform", text(hadamard::TRANSFORM));
+        set("axis", text(hadamard::AXIS));
+        set("weight_names", MetadataValue::Strings(weights));
+        if transform.embedding {
+            let table = TensorName::Embedding.gguf_in(network);
+            set("inverse_weight_names", MetadataValue::Strings(vec![table]));
+        }
+        set("sign_mode", text(if transform.signs.is_empty() { "identity" } else { "explicit" }));
+        if !transform.signs.is_empty() {
+            let len = |signs: &Vec<i8>| i32::try_from(signs.len()).unwrap_or(i32::MAX);
+            let signs = transform.signs.iter().flatten().map(|&sign| i32::from(sign)).collect();
+            let lens = transform.signs.iter().map(len).collect();
+            set("sign_widths", MetadataValue::I32s(lens));
+            set("sign_values", MetadataValue::I32s(signs));
+        }
+        set("gdn_v_grouped", MetadataValue::Bool(transform.grouped_values));
     }
 
     fn set_block_diffusion(&mut self, info: &ModelInfo, arch: &str) {

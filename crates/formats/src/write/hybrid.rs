@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use wf_core::{DeltaNet, Network, Scales, ValueHeadOrder};
 
 use super::family::{blocks, kinds};
+use crate::families::hadamard::{self, HADAMARD};
 use crate::gguf::write::MetadataValue;
 use crate::names::LayerTensor;
 
@@ -60,6 +61,9 @@ pub(super) fn json_keys(network: &Network) -> Map<String, Value> {
     set("attn_output_gate", json!(true));
     if d.order == ValueHeadOrder::Tiled {
         set("linear_value_head_order", json!("tiled"));
+    }
+    if let Some(hadamard) = &network.hadamard {
+        set(HADAMARD, hadamard::json(hadamard));
     }
     let (attention, _) = blocks(network);
     let rotated = attention.rope.and_then(|rope| rope.dims).unwrap_or(attention.head_dim);

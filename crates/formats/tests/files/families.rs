@@ -24,7 +24,7 @@ fn number(path: &str, key: &str, value: f32, expected: &str) {
 }
 
 /// Opens a directory with the recorded configuration of a model, changed, and no weights but an embedding.
-fn config(path: &str, change: impl FnOnce(&mut Value)) -> String {
+pub(crate) fn config(path: &str, change: impl FnOnce(&mut Value)) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut config: Value = serde_json::from_slice(&data(path)).unwrap();
     config["tie_word_embeddings"] = json!(true);

@@ -5,6 +5,7 @@
 mod demo;
 mod experts;
 mod families;
+mod hadamard;
 mod hugging_face;
 mod invalid_gguf;
 mod pairs;

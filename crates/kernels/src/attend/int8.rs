@@ -36,7 +36,8 @@ pub(super) fn attend<S: IntSums>(
         scores_of_page(cpu, job, page, codes, scores);
     }
     let part_len = part_len(job.kv.head_dim());
-    let pairs = job.pages() * PAGE_LEN / 2;
+    let first = job.seen_pages().start * PAGE_LEN;
+    let pairs = job.seen_pages().len() * PAGE_LEN / 2;
     let weights = &mut scratch.weights[..queries * pairs];
     let each = scores.chunks_exact_mut(CHUNK).zip(parts.chunks_exact_mut(part_len));
     for (query, ((scores, part), weights)) in
@@ -47,7 +48,7 @@ pub(super) fn attend<S: IntSums>(
         if !seen.is_empty() {
             let (largest, sum) = exponentials(cpu, scores, &seen);
             scale_weights(cpu, job, scores, &seen);
-            let unit = round_weights(cpu, &scores[..seen.end.next_multiple_of(TILE)], weights);
+            let unit = round_weights(cpu, &scores[first..seen.end.next_multiple_of(TILE)], weights);
             // The first value holds the unit until the values are computed.
             part[0] = unit;
             part[part_len - 2..].copy_from_slice(&[largest, sum]);
@@ -114,7 +115,7 @@ fn round_weights<S: Simd>(cpu: S, weights: &[f32], out: &mut [WeightPair]) -> f3
     if largest.is_finite() { largest / LARGEST } else { f32::NAN }
 }
 
-/// The values of a chunk.
+/// The values of a chunk, from the first page with visible positions on.
 struct ChunkValues<'a> {
     kv: &'a KvHead<'a>,
     first_page: usize,
@@ -140,7 +141,7 @@ impl ValuePages for ChunkValues<'_> {
 fn weigh_values<S: IntSums>(cpu: S, job: &Job<'_>, weights: &[WeightPair], parts: &mut [f32]) {
     let queries = job.q.len();
     let part_len = part_len(job.kv.head_dim());
-    let values = ChunkValues { kv: job.kv, first_page: job.first_page };
+    let values = ChunkValues { kv: job.kv, first_page: job.first_page + job.seen_pages().start };
     let mut query = 0;
     while query + QUERIES_AT_ONCE <= queries {
         let parts = &mut parts[query * part_len..][..QUERIES_AT_ONCE * part_len];

@@ -43,6 +43,9 @@ pub struct Queries<'a> {
     pub visible: &'a [usize],
     /// Maximum number of positions a row sees, counted back from its last one.
     pub window: Option<usize>,
+    /// Number of positions at the start that stay in sight with a window. A row that sees no more than these
+    /// and its window sees all of them; beyond that, they are up to other queries ([`attend_in_turn`]).
+    pub sinks: usize,
     /// Factor of the dot product of query and key.
     pub scale: f32,
 }
@@ -63,7 +66,9 @@ impl<'a> Queries<'a> {
     /// Returns the first position that a row sees.
     #[inline(always)]
     fn first(&self, row: usize) -> usize {
-        self.window.map_or(0, |window| self.visible[row].saturating_sub(window))
+        let visible = self.visible[row];
+        let window = self.window.filter(|window| visible > window.saturating_add(self.sinks));
+        window.map_or(0, |window| visible - window)
     }
 
     #[inline(always)]
@@ -152,15 +157,35 @@ pub fn attend(
     out: &mut Strip<'_, f32>,
     first: usize,
 ) {
+    attend_in_turn(kernel, &[*q], kv, scratch, out, first);
+}
+
+/// Computes the attention of query heads that are rotated in several ways, each for positions of its own: the
+/// chunks of the first queries come before those of the next. All have as many rows and heads.
+///
+/// # Panics
+///
+/// Panics if the shapes do not match, or if `scratch` is too small.
+pub fn attend_in_turn(
+    kernel: &dyn Kernel,
+    rotations: &[Queries<'_>],
+    kv: &KvHead<'_>,
+    scratch: &mut AttendScratch,
+    out: &mut Strip<'_, f32>,
+    first: usize,
+) {
     let part_len = part_len(kv.head_dim());
     let (mut parts, mut next) =
         (std::mem::take(&mut scratch.parts), std::mem::take(&mut scratch.next));
-    scratch.prepare(kernel, q, kv);
+    let q = rotations.last().expect("some queries");
     let len = q.len() * part_len;
     clear_parts(&mut parts[..len]);
-    for chunk in q.chunks() {
-        attend_parts(kernel, q, kv, chunk, scratch, &mut next[..len]);
-        kernel.join_chunks(part_len, &mut parts[..len], &next[..len]);
+    for q in rotations.iter().filter(|q| !q.chunks().is_empty()) {
+        scratch.prepare(kernel, q, kv);
+        for chunk in q.chunks() {
+            attend_parts(kernel, q, kv, chunk, scratch, &mut next[..len]);
+            kernel.join_chunks(part_len, &mut parts[..len], &next[..len]);
+        }
     }
     for row in 0..q.visible.len() {
         let parts = &parts[row * q.heads * part_len..][..q.heads * part_len];
@@ -322,9 +347,10 @@ fn exponentials<S: Simd>(cpu: S, scores: &mut [f32], seen: &Range<usize>) -> (f3
 #[inline(always)]
 fn scale_weights<S: Simd>(cpu: S, job: &Job<'_>, weights: &mut [f32], seen: &Range<usize>) {
     let padded = seen.end.next_multiple_of(TILE);
-    let pages = weights[..padded].chunks_mut(PAGE_LEN);
+    let first = seen.start / PAGE_LEN;
+    let pages = weights[first * PAGE_LEN..padded].chunks_mut(PAGE_LEN);
     for (page, weights) in pages.enumerate() {
-        let scales = job.kv.value_scales(job.first_page + page);
+        let scales = job.kv.value_scales(job.first_page + first + page);
         for (weights, scales) in
             weights.as_chunks_mut::<TILE>().0.iter_mut().zip(scales.as_chunks::<TILE>().0)
         {

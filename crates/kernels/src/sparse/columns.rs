@@ -97,20 +97,30 @@ impl TernaryColumns {
     }
 
     #[inline(always)]
-    fn lines_per_column(&self) -> usize {
+    pub(super) fn lines_per_column(&self) -> usize {
         self.rows.div_ceil(COLUMN_LINE_ROWS)
     }
 }
 
-/// The nonzero codes of a row and their columns.
+/// The nonzero codes of a token and their columns.
 #[derive(Clone, Debug)]
 pub struct NonZeros {
     /// In groups of four, the last of which is padded with zero codes of column 0.
     columns: Vec<u32>,
     codes: Vec<i8>,
     len: usize,
-    sum: i32,
-    scale: f32,
+    pub(super) sum: i32,
+    pub(super) scale: f32,
+    /// The second row of sixteen bits, if there is one.
+    pub(super) fine: Option<FineCodes>,
+}
+
+/// The codes of a second row, in the columns of the first, with their sum and scale.
+#[derive(Clone, Debug)]
+pub(super) struct FineCodes {
+    codes: Vec<i8>,
+    pub(super) sum: i32,
+    pub(super) scale: f32,
 }
 
 impl NonZeros {
@@ -118,7 +128,42 @@ impl NonZeros {
     pub fn with_capacity(max_cols: usize) -> Self {
         // One more than needed, because the loop of `find` writes before it counts.
         let room = (max_cols + 1).next_multiple_of(64);
-        Self { columns: vec![0; room], codes: vec![0; room], len: 0, sum: 0, scale: 0.0 }
+        let (columns, codes) = (vec![0; room], vec![0; room]);
+        Self { columns, codes, len: 0, sum: 0, scale: 0.0, fine: None }
+    }
+
+    /// Finds the columns of a token, of one row or of two of sixteen bits, in which a code is not zero. Allocates if
+    /// no token had as many columns.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are more than two rows.
+    pub fn find_token(&mut self, rows: &[QuantRow]) {
+        let len = rows[0].codes().len();
+        if self.columns.len() <= len {
+            *self = Self::with_capacity(len);
+        }
+        let [coarse, fine] = match rows {
+            [row] => return self.find(row),
+            [coarse, fine] => [coarse, fine],
+            _ => panic!("one or two rows, not {}", rows.len()),
+        };
+        let mut found = 0;
+        for (column, (&coarse, &fine)) in coarse.codes().iter().zip(fine.codes()).enumerate() {
+            self.columns[found] = column as u32;
+            found += usize::from(coarse | fine != 0);
+        }
+        let mut fine_codes = self.fine.take().map_or(Vec::new(), |fine| fine.codes);
+        fine_codes.resize(self.codes.len(), 0);
+        self.columns[found..found.next_multiple_of(4)].fill(0);
+        for (row, codes) in [(coarse, &mut self.codes), (fine, &mut fine_codes)] {
+            codes[found..found.next_multiple_of(4)].fill(0);
+            for (code, &column) in codes.iter_mut().zip(&self.columns[..found]) {
+                *code = row.codes()[column as usize];
+            }
+        }
+        (self.len, self.sum, self.scale) = (found, coarse.sum(), coarse.scale());
+        self.fine = Some(FineCodes { codes: fine_codes, sum: fine.sum(), scale: fine.scale() });
     }
 
     /// Finds the nonzero codes of `x`. Does not allocate.
@@ -142,7 +187,7 @@ impl NonZeros {
         for (code, &column) in self.codes.iter_mut().zip(&self.columns[..len]) {
             *code = codes[column as usize];
         }
-        (self.len, self.sum, self.scale) = (len, x.sum(), x.scale());
+        (self.len, self.sum, self.scale, self.fine) = (len, x.sum(), x.scale(), None);
     }
 
     /// Returns the number of nonzero codes.
@@ -157,9 +202,16 @@ impl NonZeros {
 
     /// Returns the columns and the codes in groups of four.
     #[inline(always)]
-    fn quads(&self) -> (&[[u32; 4]], &[[i8; 4]]) {
+    pub(super) fn quads(&self) -> (&[[u32; 4]], &[[i8; 4]]) {
         let quads = self.len.div_ceil(4);
         (&self.columns.as_chunks().0[..quads], &self.codes.as_chunks().0[..quads])
+    }
+
+    /// Returns the codes of the second row in groups of four, if there is one.
+    #[inline(always)]
+    pub(super) fn fine_quads(&self) -> Option<&[[i8; 4]]> {
+        let quads = self.len.div_ceil(4);
+        self.fine.as_ref().map(|fine| &fine.codes.as_chunks().0[..quads])
     }
 }
 
@@ -271,6 +323,12 @@ fn column_sums<C: IntSums>(
             cpu.add_columns(w.quads(line, columns, codes), sums);
         }
     }
+    unshift::<C>(sums);
+}
+
+/// Divides sums of fields that were not shifted.
+#[inline(always)]
+pub(super) fn unshift<C: IntSums>(sums: &mut [ColumnSums]) {
     if C::UNSHIFTED {
         for (row, sum) in sums.as_flattened_mut().iter_mut().enumerate() {
             let (_, field) = place_in_column(row % COLUMN_LINE_ROWS);

@@ -1,4 +1,4 @@
-//! Checks of the operations of gated DeltaNet.
+//! Checks of the operations of gated DeltaNet, and of the Hadamard transform.
 
 use wf_kernels::{DeltaInputs, Kernel, Strip};
 
@@ -55,6 +55,23 @@ pub(crate) fn check_delta_rule(kernel: &dyn Kernel) {
                 [state, out].concat()
             };
             let context = || format!("{}: {key_dim} x {value_dim} {kind:?}", kernel.isa());
+            assert_same(context, &run(scalar()), &run(kernel));
+        }
+    }
+}
+
+pub(crate) fn check_hadamard(kernel: &dyn Kernel) {
+    let random = &mut Random(24);
+    for len in [1, 2, 4, 8, 16, 32, 64, 128, 1024, 2048] {
+        for kind in Floats::ALL {
+            let (x, signs) = (random.floats(len, kind), random.floats(len, kind));
+            let signs: Vec<f32> = signs.iter().map(|sign| 1f32.copysign(*sign)).collect();
+            let run = |kernel: &dyn Kernel| {
+                let mut out = vec![0.0; len];
+                kernel.hadamard(&x, &signs, 1.0 / (len as f32).sqrt(), &mut out);
+                out
+            };
+            let context = || format!("{}: {len} {kind:?}", kernel.isa());
             assert_same(context, &run(scalar()), &run(kernel));
         }
     }

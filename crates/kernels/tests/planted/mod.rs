@@ -1,5 +1,7 @@
 //! A kernel with a planted error, which the checks must find.
 
+use std::ops::Range;
+
 use wf_kernels::{
     AttendScratch, AttentionKernel, CodeRows, DeltaInputs, FloatKernel, FloatRows, Int8Matrix, Isa,
     Kernel, KvHead, Layout, NibbleMatrix, NoiseKey, NonZeros, QuantRow, Queries, RotaryPairs,
@@ -29,6 +31,7 @@ pub(crate) enum Op {
     SigmoidMul,
     Convolve,
     DeltaRule,
+    Hadamard,
     Add,
     Softmax,
     AttendChunk,
@@ -102,6 +105,17 @@ impl TernaryKernel for Planted {
     }
 
     fn open_neurons(&self, _: &TernaryRows, _: &QuantRow, _: usize, _: &mut [f32]) -> usize {
+        unreachable!("checked against the dense product, in sparse.rs")
+    }
+
+    fn sum_columns(
+        &self,
+        _: &TernaryColumns,
+        _: &NonZeros,
+        _: Range<usize>,
+        _: &mut [i32],
+        _: &mut [i32],
+    ) {
         unreachable!("checked against the dense product, in sparse.rs")
     }
 
@@ -198,6 +212,12 @@ impl FloatKernel for Planted {
     fn delta_rule(&self, inputs: &DeltaInputs<'_>, state: &mut [f32], out: &mut Strip<'_, f32>) {
         scalar().delta_rule(inputs, state, out);
         self.spoil(Op::DeltaRule, out.width(), state);
+    }
+
+    fn hadamard(&self, x: &[f32], signs: &[f32], scale: f32, out: &mut [f32]) {
+        scalar().hadamard(x, signs, scale, out);
+        // Blocks are powers of two: the error is in one of 64.
+        self.spoil(Op::Hadamard, x.len() + 3, out);
     }
 
     fn add(&self, x: &mut [f32], y: &[f32]) {

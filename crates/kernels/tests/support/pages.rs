@@ -95,5 +95,13 @@ impl Pages {
 
 /// Rows of query heads, one after the other.
 pub(crate) fn queries<'a>(data: &'a [f32], heads: usize, visible: &'a [usize]) -> Queries<'a> {
-    Queries { data, stride: data.len() / visible.len(), heads, visible, window: None, scale: 0.31 }
+    Queries {
+        data,
+        stride: data.len() / visible.len(),
+        heads,
+        visible,
+        window: None,
+        sinks: 0,
+        scale: 0.31,
+    }
 }

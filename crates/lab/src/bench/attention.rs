@@ -6,9 +6,10 @@
 
 use std::fmt;
 
-use anyhow::{Result, ensure};
+use anyhow::{Error, Result, ensure};
 use serde::Serialize;
 use serde_json::{Value, json};
+use wf_engine::window_pages;
 use wf_model::{AttentionMode, Forward, KvPool, PAGE_LEN};
 
 use super::Setup;
@@ -36,13 +37,24 @@ pub struct AttentionReport {
     attention: String,
     /// Size of what the mode keeps with the pages of the longest context, in bytes.
     summaries_bytes: usize,
+    /// Size of the pages that a sequence has at most, if it is limited, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_bytes: Option<usize>,
     decode: Vec<Value>,
 }
 
 impl fmt::Display for AttentionReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "model    {}, {} threads, K/V in {}", self.model, self.threads, self.kv)?;
-        writeln!(f, "pages    summaries take {:.1} MB", self.summaries_bytes as f64 / 1e6)?;
+        match self.kept_bytes {
+            None => {
+                writeln!(f, "pages    summaries take {:.1} MB", self.summaries_bytes as f64 / 1e6)?;
+            }
+            Some(bytes) => {
+                let size = bytes as f64 / 1e6;
+                writeln!(f, "pages    a sequence of any length takes at most {size:.1} MB")?;
+            }
+        }
         let title = format!("decode: one sequence, dense and {}, alternating", self.attention);
         let headers = "context, dense ms, sparse ms, dense tok/s, sparse tok/s, × dense, spread";
         table::write(f, &title, &self.decode, headers)
@@ -56,10 +68,15 @@ pub(super) fn measure(args: &BenchArgs, setup: &Setup<'_>) -> Result<AttentionRe
     plan.measure_contexts(&contexts);
     let subject = Subject::choose(args, setup);
     let mut model = subject.load(setup, &plan)?;
-    model.set_attention(options.attention);
     let positions = (model.pages() * PAGE_LEN).min(model.info().context_len);
+    options.attention.check(model.network(), positions).map_err(Error::msg)?;
+    model.set_attention(options.attention);
     let size = |mode| KvPool::size_for_mode(model.network(), options.kv, model.pages(), mode);
     let summaries_bytes = size(options.attention) - size(AttentionMode::Dense);
+    let kept_bytes = options.attention.window().map(|window| {
+        let pages = window_pages(window, options.max_batch_tokens);
+        KvPool::size_bytes(model.network(), options.kv, pages)
+    });
     let mut network = Network::new(model, options.kv, options.max_batch_tokens, positions);
     let mut decode = Vec::new();
     for context in contexts {
@@ -71,7 +88,10 @@ pub(super) fn measure(args: &BenchArgs, setup: &Setup<'_>) -> Result<AttentionRe
         (setup.progress)(&format!("decode at context {context}"));
         let kv_len = network.model.network().max_attention(wf_core::Attention::kv_len);
         network.fill_with(context, &Random::new(1, 0).floats(ROWS * kv_len));
-        decode.push(row(context, network.decode_both_ways(context, plan.passes)));
+        let seconds = network.decode_both_ways(context, plan.passes, |model, way| {
+            model.read_all_pages(way == 0);
+        });
+        decode.push(row(context, seconds));
     }
     Ok(AttentionReport {
         model: subject.name(),
@@ -79,11 +99,12 @@ pub(super) fn measure(args: &BenchArgs, setup: &Setup<'_>) -> Result<AttentionRe
         kv: options.kv.to_string(),
         attention: options.attention.to_string(),
         summaries_bytes,
+        kept_bytes,
         decode,
     })
 }
 
-fn row(context: usize, [dense, sparse]: [Vec<f64>; 2]) -> Value {
+pub(super) fn row(context: usize, [dense, sparse]: [Vec<f64>; 2]) -> Value {
     // The ratio of neighbouring steps, which the machine ran under the same conditions.
     let ratios = dense.iter().zip(&sparse).map(|(dense, sparse)| dense / sparse).collect();
     let (dense, sparse, ratio) = (Timing::of(dense), Timing::of(sparse), Timing::of(ratios));

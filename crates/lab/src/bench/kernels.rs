@@ -185,6 +185,7 @@ impl KernelBench {
             heads,
             visible: &[visible],
             window: None,
+            sinks: 0,
             scale: 0.1,
         };
         let kv = store.head(0, 0, &pages);

@@ -24,6 +24,7 @@ mod subject;
 mod synthetic;
 mod tables;
 mod trace;
+mod zeros;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -42,6 +43,7 @@ pub use self::shapes::Shape;
 use self::stream::Stream;
 use self::subject::Subject;
 pub use self::synthetic::Gates;
+pub use self::zeros::ZerosReport;
 use crate::stats::Timing;
 
 /// Everything a benchmark needs besides its flags.
@@ -68,6 +70,11 @@ pub fn measure_decoding(args: &BenchArgs, setup: &Setup<'_>) -> Result<DecodeRep
 /// Measures decoding by context, dense and with the attention of the options.
 pub fn measure_attention(args: &BenchArgs, setup: &Setup<'_>) -> Result<AttentionReport> {
     attention::measure(args, setup)
+}
+
+/// Measures decoding, dense and with the activation sparsity of the options.
+pub fn measure_zeros(args: &BenchArgs, setup: &Setup<'_>) -> Result<ZerosReport> {
+    zeros::measure(args, setup)
 }
 
 /// Measures the machine, the network and the kernels.

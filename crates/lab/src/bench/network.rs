@@ -152,12 +152,17 @@ impl Network {
         self.filled = self.filled.max(len);
     }
 
-    /// Returns the seconds of single steps after `context` tokens, alternating: those that read all pages,
-    /// and those that select pages.
-    pub(super) fn decode_both_ways(&mut self, context: usize, repeats: Repeats) -> [Vec<f64>; 2] {
+    /// Returns the seconds of single steps after `context` tokens, alternating: before each, `switch` gets 0 or 1 and
+    /// sets the model up.
+    pub(super) fn decode_both_ways(
+        &mut self,
+        context: usize,
+        repeats: Repeats,
+        mut switch: impl FnMut(&mut Model, usize),
+    ) -> [Vec<f64>; 2] {
         let mut sequences = self.sequences(1, context, repeats.max);
         let results = repeats.rounds(2, |way| {
-            self.model.read_all_pages(way == 0);
+            switch(&mut self.model, way);
             timed(|| self.step(&mut sequences))
         });
         let mut results = results.into_iter();

@@ -16,7 +16,10 @@ use wf_engine::{
     TokenId,
 };
 use wf_formats::ModelInfo;
-use wf_model::{BlockDiffusion, Forward, HiddenStates, LayerSparsity, Logits, Segment, Visibility};
+use wf_model::{
+    AttentionMode, BlockDiffusion, Forward, HiddenStates, LayerSparsity, Logits, Segment,
+    Visibility,
+};
 
 use super::plan::Plan;
 use super::trace::{Completion, KEPT, Trace};
@@ -47,6 +50,10 @@ impl<F: Forward> Forward for Scripted<F> {
 
     fn info(&self) -> &ModelInfo {
         self.model.info()
+    }
+
+    fn attention(&self) -> AttentionMode {
+        self.model.attention()
     }
 
     fn max_batch_tokens(&self) -> usize {

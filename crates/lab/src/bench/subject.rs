@@ -1,7 +1,7 @@
 //! The subject of a benchmark: a model file, the demo model, or random weights.
 
-use anyhow::{Result, ensure};
-use wf_engine::{ModelSource, compute, load_model};
+use anyhow::{Result, bail, ensure};
+use wf_engine::{ActivationSparsity, ModelSource, compute, load_model, topk};
 use wf_formats::{ModelInfo, ScaleUnit};
 use wf_model::{KvPool, Model, ModelOptions, PAGE_LEN, Placement};
 
@@ -104,7 +104,19 @@ fn random_model(
     let layout = compute.layout_for(network.trits(), activations)?;
     let weights = synthetic::weights(&network, (gates, shape.scale_unit()), &pool, layout);
     let info = ModelInfo { context_len: model_options.pages * PAGE_LEN, ..shape.info() };
-    Ok(Model::from_weights(network, info, weights, compute, model_options).with_states(states))
+    let layers = network.layers.len();
+    let mut model = Model::from_weights(network, info, weights, compute, model_options);
+    match &options.activation_sparsity {
+        ActivationSparsity::Off => {}
+        ActivationSparsity::TopK(share) => {
+            model.set_zeros(&topk(*share, layers));
+            model.skip_columns();
+        }
+        mode => bail!(
+            "random weights have no calibration, but --activation-sparsity is {mode}: use topk=F"
+        ),
+    }
+    Ok(model.with_states(states))
 }
 
 /// Returns the bytes needed to make random weights: two bits per trit, a table in 16 bits, a

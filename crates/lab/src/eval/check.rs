@@ -68,7 +68,7 @@ pub fn check(
 ) -> Result<CheckReport> {
     let recorded: Settings = recording.settings.parse().map_err(anyhow::Error::msg)?;
     let options = RunOptions { context_len: Some(recording.context_len), ..options.clone() };
-    let options = settings.apply(&recorded.apply(&options));
+    let options = settings.apply(&recorded.apply(&options)?)?;
     let windows = Windows::new(file, &options, &recording.text, Some(recording.window))?;
     same_tokens(&recording.tokens, &windows.ids)?;
     let mut model = load_model(file, &options, &mut |_| {}).context("the recorded settings")?;

@@ -71,7 +71,7 @@ pub fn compare(
     window: Option<usize>,
 ) -> Result<Comparison> {
     let windows = Windows::new(file, options, text, window)?;
-    let (options_a, mut options_b) = (a.apply(options), b.apply(options));
+    let (options_a, mut options_b) = (a.apply(options)?, b.apply(options)?);
     let mut model_a = load_model(file, &options_a, &mut |_| {})?;
     let (measured, weights_b);
     if differ_in_kv_only(&options_a, &options_b) {

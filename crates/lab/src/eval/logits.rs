@@ -37,6 +37,7 @@ pub fn logits(
     all: bool,
 ) -> Result<LogitsReport> {
     let context_len = options.context_len.unwrap_or(file.info().context_len);
+    let context_len = options.attention.max_len(context_len);
     ensure!(
         ids.len() <= context_len,
         "{} tokens do not fit the context of {context_len}",

@@ -9,6 +9,7 @@ mod logits;
 mod pair;
 mod recording;
 mod settings;
+mod sparsity;
 pub mod tasks;
 
 use std::fmt;
@@ -25,6 +26,7 @@ pub use self::kv::{KvReport, compare_kv};
 pub use self::logits::{LogitsReport, logits};
 pub use self::recording::{Recording, record};
 pub use self::settings::Settings;
+pub use self::sparsity::{SparsityGoals, SparsityReport, sparsity};
 
 /// Runs `ids` from position 0 and calls `each` with every position and its logits.
 pub fn score(
@@ -34,7 +36,7 @@ pub fn score(
 ) -> Result<()> {
     check_ids(model, ids)?;
     let vocab_len = model.network().vocab_len;
-    let pages: Vec<PageId> = (0..model.pages() as PageId).collect();
+    let pages = pages(model, ids.len());
     let mut logits = Logits::new(vocab_len);
     let mut start = 0;
     for tokens in ids.chunks(model.max_batch_tokens()) {
@@ -49,9 +51,18 @@ pub fn score(
     Ok(())
 }
 
+/// Returns the pages of the positions below `len`. Pages that a window has slid over are used again.
+fn pages(model: &Model, len: usize) -> Vec<PageId> {
+    let sinks = model.attention().window().map_or(0, |window| window.sinks.div_ceil(PAGE_LEN));
+    let others = model.pages() - sinks;
+    let page = |at: usize| if at < sinks { at } else { sinks + (at - sinks) % others };
+    (0..len.div_ceil(PAGE_LEN)).map(|at| page(at) as PageId).collect()
+}
+
 /// Fails unless the model can run `ids` from position 0.
 fn check_ids(model: &Model, ids: &[TokenId]) -> Result<()> {
-    let (vocab_len, context_len) = (model.network().vocab_len, model.pages() * PAGE_LEN);
+    let vocab_len = model.network().vocab_len;
+    let context_len = model.attention().max_len(model.pages() * PAGE_LEN);
     ensure!(!ids.is_empty(), "no tokens: at least one is required");
     ensure!(
         ids.len() <= context_len,
@@ -90,14 +101,15 @@ pub struct PerplexityReport {
 }
 
 /// Measures how well a model predicts `text`, cut into windows of `window` tokens (by default, the
-/// context length) that do not overlap.
+/// context length) that do not overlap. With a sliding window of attention, the default is the whole text.
 pub fn perplexity(
     file: &ModelFile,
     options: &RunOptions,
     text: &str,
     window: Option<usize>,
 ) -> Result<PerplexityReport> {
-    let windows = Windows::new(file, options, text, window)?;
+    let context_len = options.context_len.unwrap_or(file.info().context_len);
+    let windows = Windows::within(options.attention.max_len(context_len), file, text, window)?;
     let mean_nll = windows.mean_nll(&mut load_model(file, options, &mut |_| {})?)?;
     Ok(PerplexityReport {
         perplexity: math::exp(mean_nll),
@@ -127,7 +139,12 @@ struct Windows {
 impl Windows {
     fn new(file: &ModelFile, options: &RunOptions, text: &str, len: Option<usize>) -> Result<Self> {
         let context_len = options.context_len.unwrap_or(file.info().context_len);
-        let len = len.unwrap_or(context_len).min(context_len);
+        Self::within(context_len, file, text, len)
+    }
+
+    /// Cuts a text into windows of `len` tokens, or of as many as they may have.
+    fn within(max_len: usize, file: &ModelFile, text: &str, len: Option<usize>) -> Result<Self> {
+        let len = len.unwrap_or(max_len).min(max_len);
         let model_text = read_text(file)?;
         let prefix = &model_text.prompt_prefix;
         let min = prefix.len() + 2;
@@ -139,6 +156,12 @@ impl Windows {
         let predicted = windows.predicted();
         ensure!(predicted > 0, "the text has {} tokens: at least 2 are required", tokens.len());
         Ok(windows)
+    }
+
+    /// Returns the first `len` tokens of the first window.
+    fn first(&self, len: usize) -> Self {
+        let ids = self.ids.iter().take(1).map(|ids| ids[..ids.len().min(len)].to_vec());
+        Self { len: self.len, ids: ids.collect() }
     }
 
     /// Returns the number of tokens that are predicted: all but the first of each window.

@@ -6,6 +6,7 @@
 
 use std::str::FromStr;
 
+use anyhow::{Result, anyhow};
 use wf_core::ActivationCodes;
 use wf_engine::RunOptions;
 use wf_model::{HeadMode, Layout};
@@ -33,6 +34,12 @@ const SETTINGS: &[Setting] = &[
     setting("kv", true, |o, v| put(&mut o.kv, v), |o| o.kv.to_string()),
     setting("attention", true, |o, v| put(&mut o.attention, v), |o| o.attention.to_string()),
     setting("activations", true, set_activations, |o| or_auto(o.activations)),
+    setting(
+        "activation-sparsity",
+        true,
+        |o, v| put(&mut o.activation_sparsity, v),
+        |o| o.activation_sparsity.to_string(),
+    ),
     setting("head", true, set_head, |o| o.head.to_string()),
     setting("sparse", false, |o, v| put(&mut o.sparse, v), |o| o.sparse.to_string()),
     setting("isa", false, |o, v| put_or_auto(&mut o.isa, v), |o| or_auto(o.isa)),
@@ -80,13 +87,17 @@ impl FromStr for Settings {
 
 impl Settings {
     /// Returns `options` with these changes.
-    pub fn apply(&self, options: &RunOptions) -> RunOptions {
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if a file that a value names is no longer there.
+    pub fn apply(&self, options: &RunOptions) -> Result<RunOptions> {
         let mut options = options.clone();
         for (name, value) in &self.changes {
-            let set = find(name).map(|setting| (setting.set)(&mut options, value));
-            set.and_then(|set| set).expect("names and values were checked when they were parsed");
+            let set = find(name).and_then(|setting| (setting.set)(&mut options, value));
+            set.map_err(|reason| anyhow!("{name}={value}: {reason}"))?;
         }
-        options
+        Ok(options)
     }
 
     /// Returns the settings as text; `default` if there are none.
@@ -195,16 +206,19 @@ mod tests {
     fn every_setting_is_read_back_as_it_was_written() {
         let options = RunOptions { head: HeadMode::Int8, threads: 3, ..RunOptions::default() };
         let all = join(SETTINGS.iter().map(|setting| (setting.name, (setting.get)(&options))));
-        let again = all.parse::<Settings>().unwrap().apply(&RunOptions::default());
+        let again = all.parse::<Settings>().unwrap().apply(&RunOptions::default()).unwrap();
         assert_eq!(join(SETTINGS.iter().map(|s| (s.name, (s.get)(&again)))), all);
-        assert_eq!(of_logits(&options), "kv=bf16,attention=dense,activations=auto,head=int8");
+        assert_eq!(
+            of_logits(&options),
+            "kv=bf16,attention=dense,activations=auto,activation-sparsity=off,head=int8"
+        );
     }
 
     #[test]
     fn settings_change_what_they_name_only() {
         let base = RunOptions { threads: 2, ..RunOptions::default() };
         let settings: Settings = "kv=int8, activations=int16".parse().unwrap();
-        let changed = settings.apply(&base);
+        let changed = settings.apply(&base).unwrap();
         assert_eq!(
             (changed.kv, changed.activations),
             (KvDtype::Int8, Some(ActivationCodes::Int16))
@@ -212,9 +226,10 @@ mod tests {
         assert_eq!((changed.threads, changed.head), (2, base.head));
         assert_eq!(settings.text(), "kv=int8,activations=int16");
         assert!(!differ_in_kv_only(&base, &changed));
-        assert!(differ_in_kv_only(&base, &"kv=f32".parse::<Settings>().unwrap().apply(&base)));
+        let f32s: Settings = "kv=f32".parse().unwrap();
+        assert!(differ_in_kv_only(&base, &f32s.apply(&base).unwrap()));
         let none: Settings = "".parse().unwrap();
-        assert_eq!((none.text().as_str(), none.apply(&base).kv), ("default", base.kv));
+        assert_eq!((none.text().as_str(), none.apply(&base).unwrap().kv), ("default", base.kv));
     }
 
     #[test]
@@ -226,6 +241,8 @@ mod tests {
             ("activations=int4", "int8-group"),
             ("layout=rows", "quad-lines"),
             ("threads=0", "1 to"),
+            ("activation-sparsity=topk=2", "0.05 to 1"),
+            ("activation-sparsity=adaptive=none.json", "none.json"),
             ("sparse=maybe", "auto, on or off"),
             ("isa=mmx", "avx2"),
             ("colour=blue", "must be one of kv, attention, activations"),

@@ -25,7 +25,7 @@ impl TernaryHead {
             ActivationCodes::F32 => ActivationCodes::F32,
             _ => ActivationCodes::Int16,
         };
-        Self { codes: InputCodes::new(activations, STATES_AT_ONCE, table.cols()) }
+        Self { codes: InputCodes::new(activations, STATES_AT_ONCE, table.cols(), None) }
     }
 
     /// Computes the logits of the rows of `hidden`.

@@ -237,6 +237,7 @@ impl<'a> SelectedStep<'a> {
             heads,
             visible: std::slice::from_ref(visible),
             window: None,
+            sinks: 0,
             scale: self.scale,
         };
         (q, self.step.kv.head(self.step.layer, kv_head, pages))
@@ -311,7 +312,9 @@ impl<'a> SelectedStep<'a> {
                 let data = Bounds { data: bounds, pages: candidates };
                 choice.all_but(kernel, data, known, skipped);
             }
-            AttentionMode::Dense => unreachable!("a mode that selects pages"),
+            AttentionMode::Dense | AttentionMode::Window(_) => {
+                unreachable!("a mode that selects pages")
+            }
         }
         let is_read = |page: usize| choice.is_read.get(page).copied().unwrap_or(true);
         let read = keep(pages, all, is_read, out);

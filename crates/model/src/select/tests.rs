@@ -56,8 +56,9 @@ fn attend_both(kv: KvDtype, mode: AttentionMode, values: &[f32]) -> [Vec<f32>; 2
         rows: &[Row { token: 0, segment: 0, position: POSITIONS - 1 }],
         visible: &[POSITIONS],
         query: &query,
+        sinks: None,
     };
-    let mut scratch = AttendScratchPool::new(&network, 1, POSITIONS, 2);
+    let mut scratch = AttendScratchPool::new(&network, 1, POSITIONS.div_ceil(CHUNK), 2);
     let mut selector = Selector::new(&network, mode, 1, POSITIONS, 2).expect("it selects");
     let [mut dense, mut sparse] = [(); 2].map(|()| vec![0.0; recipe.query_len()]);
     step.run(&mut scratch, &mut dense);

@@ -32,6 +32,7 @@ class Settings(TypedDict, total=False):
     kv: str
     attention: str
     activations: str
+    activation_sparsity: str
     context: int
     chunk: int
     # Output head

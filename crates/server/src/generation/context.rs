@@ -170,9 +170,8 @@ impl Context {
     }
 
     /// Returns the maximum number of tokens of prompt and completion.
-    pub(crate) fn context_len(&self) -> usize {
-        let context_len = self.model.context_len;
-        self.max_kv_tokens().map_or(context_len, |max| max.min(context_len))
+    pub(crate) fn max_len(&self) -> usize {
+        self.model.frontend.engine().max_len_within(self.max_kv_tokens())
     }
 
     /// Returns the counters of what this request uses.

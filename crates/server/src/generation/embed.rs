@@ -150,10 +150,10 @@ fn check(cx: &Context, text: &Text) -> Result<(), ApiError> {
         return Err(ApiError::at(field, "must have at least one token"));
     }
     cx.model.check_tokens(field, tokens)?;
-    let (len, context_len) = (tokens.len(), cx.context_len());
-    if len > context_len {
+    let (len, max_len) = (tokens.len(), cx.max_len());
+    if len > max_len {
         let message =
-            format!("{field} has {len} tokens, which exceeds the context of {context_len} tokens");
+            format!("{field} has {len} tokens, which exceeds the context of {max_len} tokens");
         return Err(ApiError::too_long(field, message));
     }
     Ok(())

@@ -181,13 +181,13 @@ impl Generation {
         let Encoded { prompts, thinking } = prompt.tokenize(&cx.model).await?;
         self.settings.thinking = thinking;
         self.settings.max_thinking_tokens = self.thinking.max_tokens;
-        let context_len = cx.context_len();
+        let max_len = cx.max_len();
         let prompt_len = prompts.iter().map(Vec::len).max().unwrap_or(0);
         if self.clamp_max_tokens {
-            self.clamp(context_len.saturating_sub(prompt_len).max(1));
+            self.clamp(max_len.saturating_sub(prompt_len).max(1));
         }
         let output_len = self.settings.max_tokens.unwrap_or(1);
-        if prompt_len + output_len <= context_len {
+        if prompt_len + output_len <= max_len {
             return Ok(prompts);
         }
         let output = match self.settings.max_tokens {
@@ -196,7 +196,7 @@ impl Generation {
         };
         let message = format!(
             "the prompt has {prompt_len} tokens and {output}, which exceeds the context of \
-             {context_len} tokens"
+             {max_len} tokens"
         );
         Err(ApiError::too_long(self.prompt_field, message))
     }

@@ -263,6 +263,7 @@ pub(crate) fn timings(t: &wf_engine::Timings) -> Timings {
         passes_n: t.stats.passes as u32,
         draft_n: t.stats.drafted as u32,
         draft_n_accepted: t.stats.accepted as u32,
+        out_of_sight_n: t.out_of_sight as u32,
     }
 }
 

@@ -7,6 +7,8 @@ use crate::error::ApiError;
 const ANY_NAME: &str = "*";
 /// Tag that clients of Ollama add to names.
 const LATEST: &str = ":latest";
+/// Maximum number of characters of an unknown name that an error quotes.
+const MAX_QUOTED_LEN: usize = 64;
 
 /// Facts about a model that are known before it is loaded.
 #[derive(Clone, Debug, Default)]
@@ -65,19 +67,23 @@ pub(super) fn find(
     };
     found.ok_or_else(|| {
         let names = open().flat_map(|at| listings[at].names.iter().map(String::as_str));
-        not_found(&names.collect::<Vec<_>>(), open().count())
+        not_found(name.unwrap_or_default(), &names.collect::<Vec<_>>(), open().count())
     })
 }
 
-fn not_found(names: &[&str], models: usize) -> ApiError {
+fn not_found(name: &str, names: &[&str], models: usize) -> ApiError {
+    // A name may be as long as a body.
+    let name: String = name.chars().take(MAX_QUOTED_LEN).collect();
     let names = names.join(", ");
     ApiError::no_such_model(match models {
-        0 => "model not found: the key may use no model of this server".to_owned(),
+        0 => format!("model {name:?} not found: the key may use no model of this server"),
         1 => format!(
-            "model not found: this server has {names}; --served-model-name gives it other names"
+            "model {name:?} not found: this server has {names}; --served-model-name gives it other \
+             names"
         ),
         _ => format!(
-            "model not found: this server has {names}; --served-model-name gives them other names"
+            "model {name:?} not found: this server has {names}; --served-model-name gives them other \
+             names"
         ),
     })
 }
@@ -112,7 +118,12 @@ mod tests {
         }
         assert_eq!((found(None), found(Some("")), found(Some("else"))), (0, 0, 0));
         let message = find(&[&b], &anyone, Some("x")).unwrap_err().message;
-        assert!(message.contains("this server has b; --served-model-name"), "{message}");
+        assert_eq!(
+            message,
+            "model \"x\" not found: this server has b; --served-model-name gives it other names"
+        );
+        let long = find(&[&b], &anyone, Some(&"x".repeat(1 << 20))).unwrap_err().message;
+        assert!(long.len() < 200, "{} bytes", long.len());
     }
 
     #[test]

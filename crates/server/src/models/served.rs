@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
-use wf_core::{SamplingParams, TokenId};
+use wf_core::{AttentionMode, SamplingParams, TokenId};
 use wf_engine::{Capabilities, DecodeMode, Frontend, MODES};
 
 use super::listing::Listing;
@@ -23,6 +23,8 @@ pub struct Description {
     pub threads: usize,
     /// Data type of the KV cache.
     pub kv: String,
+    /// Activations that are set to zero: text that differs where results do.
+    pub activation_sparsity: String,
     /// Maximum number of sequences that run at once.
     pub max_running: usize,
     /// Memory of weights and KV cache in bytes.
@@ -37,6 +39,9 @@ pub struct Description {
 pub struct Profile {
     description: Description,
     pub(crate) context_len: usize,
+    /// Maximum number of tokens of prompt and completion.
+    pub(crate) max_len: usize,
+    pub(crate) attention: AttentionMode,
     pub(crate) kv_tokens: usize,
     /// Number of weights.
     pub(crate) parameters: u64,
@@ -61,6 +66,8 @@ impl Profile {
         Self {
             description,
             context_len: frontend.context_len(),
+            max_len: engine.max_len(),
+            attention: engine.attention(),
             kv_tokens: engine.kv_tokens(),
             parameters: engine.parameters(),
             can_think: text.can_think(),
@@ -81,7 +88,16 @@ impl Profile {
     /// Returns the fingerprint: equal requests with equal fingerprints get equal responses.
     pub(crate) fn fingerprint(&self) -> String {
         let digest = self.digest.get(..12).unwrap_or(&self.digest);
-        format!("wf-n{}-{}-{digest}", wf_engine::NUMERICS, self.kv)
+        let attention = match self.attention {
+            AttentionMode::Dense => String::new(),
+            mode => format!("-{mode}"),
+        };
+        let zeros = match self.activation_sparsity.as_str() {
+            "off" => String::new(),
+            // As many digits of a calibration's digest as of the model's.
+            zeros => format!("-{}", zeros.get(..22).unwrap_or(zeros)),
+        };
+        format!("wf-n{}-{}{attention}-{digest}{zeros}", wf_engine::NUMERICS, self.kv)
     }
 }
 
@@ -114,7 +130,7 @@ impl ServedModel {
         Self { frontend, profile }
     }
 
-    /// Returns the maximum number of tokens of prompt and completion.
+    /// Returns the number of tokens of the context.
     pub fn context_len(&self) -> usize {
         self.context_len
     }

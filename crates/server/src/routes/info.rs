@@ -53,8 +53,12 @@ pub(super) struct Props {
     threads: usize,
     /// Data type of the KV cache.
     kv: String,
+    /// Activations that are set to zero before they are multiplied; off if none.
+    activation_sparsity: String,
     /// Capacity of the KV cache in tokens.
     kv_tokens: usize,
+    /// Positions that attention reads.
+    attention: AttentionInfo,
     /// Equal requests with equal fingerprints get equal responses.
     system_fingerprint: String,
     /// Version of the server.
@@ -64,7 +68,7 @@ pub(super) struct Props {
 /// Sampling parameters of requests that do not set them.
 #[derive(Serialize, ToSchema)]
 struct Defaults {
-    /// Maximum number of tokens of prompt and completion together.
+    /// Maximum number of tokens of prompt and completion together, unless `attention` has a window.
     n_ctx: usize,
     #[serde(flatten)]
     params: SamplingOverrides,
@@ -171,10 +175,37 @@ pub(super) async fn props(viewer: Viewer) -> Result<Json<Props>, ApiError> {
         isa: model.isa.clone(),
         threads: model.threads,
         kv: model.kv.clone(),
+        activation_sparsity: model.activation_sparsity.clone(),
         kv_tokens: model.kv_tokens,
+        attention: AttentionInfo::new(&model),
         system_fingerprint: model.fingerprint(),
         build_info: VERSION.to_owned(),
     }))
+}
+
+/// Positions that attention reads.
+#[derive(Serialize, ToSchema)]
+struct AttentionInfo {
+    /// Mode, as `--attention` has it.
+    mode: String,
+    /// Number of newest positions that a token sees, if not all.
+    window: Option<usize>,
+    /// Number of first positions that it sees beside them.
+    sinks: Option<usize>,
+    /// Maximum number of tokens of prompt and completion together.
+    max_tokens: usize,
+}
+
+impl AttentionInfo {
+    fn new(model: &Profile) -> Self {
+        let window = model.attention.window();
+        Self {
+            mode: model.attention.to_string(),
+            window: window.map(|window| window.len),
+            sinks: window.map(|window| window.sinks),
+            max_tokens: model.max_len,
+        }
+    }
 }
 
 /// Decoding modes.

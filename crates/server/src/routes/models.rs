@@ -39,7 +39,7 @@ fn card(app: &App, models: &Registry, at: usize, name: &str) -> ModelCard {
         object: "model".into(),
         created: app.created,
         owned_by: "wrinklefree".into(),
-        max_model_len: profile.as_ref().map_or(listing.context_len, |known| known.context_len),
+        max_model_len: profile.as_ref().map_or(listing.context_len, |known| known.max_len),
         digest: profile.map(|known| known.digest.clone()),
         status: Some(ModelStatus { value: status.into() }),
     }

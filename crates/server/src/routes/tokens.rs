@@ -66,7 +66,7 @@ pub(super) async fn tokenize(
     let names = || tokens.iter().map(|&id| token_name(tokenizer, id)).collect();
     Ok(TokenizeResponse {
         count: tokens.len(),
-        max_model_len: model.frontend.context_len(),
+        max_model_len: model.max_len,
         token_strs: returns_names.then(names),
         tokens,
     })

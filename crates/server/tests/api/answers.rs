@@ -1,6 +1,7 @@
 //! Chat and text completions.
 
 use serde_json::{Value, json};
+use wf_core::{AttentionMode, Window};
 use wf_engine::{KvCapacity, RunOptions};
 use wf_server::router;
 
@@ -367,4 +368,36 @@ async fn sglang_gets_its_own_shape() {
     }
     assert_eq!(text, whole["text"].as_str().unwrap());
     assert_eq!(events.last().unwrap()["meta_info"]["finish_reason"], meta["finish_reason"]);
+}
+
+#[tokio::test]
+async fn a_window_accepts_prompts_beyond_the_context() {
+    let with = |attention| {
+        let context_len = Some(128);
+        let run = RunOptions { attention, context_len, threads: 2, ..RunOptions::default() };
+        router(&app(options(), open(&run)))
+    };
+    let dense = with(AttentionMode::Dense);
+    let sliding = with(AttentionMode::Window(Window { len: 64, sinks: 4 }));
+    let body = json!({"prompt": vec![100; 400], "max_tokens": 20, "seed": 3, "ignore_eos": true});
+    let (status, code, _) = rejection(&dense, post(COMPLETE, body.to_string())).await;
+    assert_eq!((status, code.as_str()), (400, "context_length_exceeded"));
+    let answer = ask(&sliding, COMPLETE, &body).await;
+    assert_eq!(answer["usage"]["total_tokens"], 420);
+    assert_eq!(answer["timings"]["out_of_sight_n"], 421 - 68);
+    let again = ask(&sliding, COMPLETE, &body).await;
+    assert_eq!(again["choices"][0]["text"], answer["choices"][0]["text"]);
+    assert!(again["timings"]["cache_n"].as_u64().is_some_and(|cached| cached > 300), "{again}");
+
+    let (_, props) = call(&sliding, get("/props")).await;
+    let attention =
+        json!({"mode": "window=64,sinks=4", "window": 64, "sinks": 4, "max_tokens": 1 << 20});
+    assert_eq!(props["attention"], attention);
+    assert_eq!(props["default_generation_settings"]["n_ctx"], 128);
+    let (_, plain) = call(&dense, get("/props")).await;
+    assert_eq!(plain["attention"]["mode"], "dense");
+    assert_ne!(plain["system_fingerprint"], props["system_fingerprint"], "results differ");
+    let long = json!({"prompt": "a", "max_tokens": 1 << 20});
+    let (_, code, _) = rejection(&sliding, post(COMPLETE, long.to_string())).await;
+    assert_eq!(code, "context_length_exceeded");
 }

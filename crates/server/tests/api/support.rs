@@ -70,6 +70,7 @@ pub(crate) fn description(name: &str) -> Description {
         isa: "any".into(),
         threads: 2,
         kv: "f32".into(),
+        activation_sparsity: "off".to_owned(),
         max_running: 16,
         memory_bytes: 100,
         decode: wf_engine::DecodeMode::Autoregressive,

@@ -2,13 +2,17 @@
 
 use clap::Args as ClapArgs;
 use wf_core::{Activation, ActivationCodes, AttentionMode};
-use wf_engine::{BlockOverrides, RunOptions};
+use wf_engine::{ActivationSparsity, BlockOverrides, RunOptions};
 use wf_formats::OpenOptions;
 use wf_formats::encoding::I2sOrder;
 use wf_model::{CpuList, HeadMode, Isa, KvDtype, Layout, SparseMode};
 
 use super::numbers::{parse_count, parse_threads, parse_whole};
 use crate::cpu;
+
+/// Heading of the flags that choose kernels, threads and arithmetic.
+const COMPUTE: &str =
+    "Compute (only --kv, --attention, --activations and --activation-sparsity change results)";
 
 /// Properties that a model file may lack.
 #[derive(ClapArgs)]
@@ -63,7 +67,7 @@ pub(crate) struct HeadArgs {
         long,
         value_name = "MODE",
         default_value = "auto",
-        help_heading = "Compute (only --kv, --attention and --activations change results)"
+        help_heading = COMPUTE
     )]
     pub(crate) sparse: SparseMode,
 }
@@ -79,7 +83,7 @@ pub(crate) struct FullHeadArgs {
 
 /// The kernels and threads to run on, which change no result.
 #[derive(ClapArgs)]
-#[command(next_help_heading = "Compute (only --kv, --attention and --activations change results)")]
+#[command(next_help_heading = COMPUTE)]
 pub(crate) struct MachineArgs {
     /// Number of threads [default: all cores, or OMP_NUM_THREADS if it is less]
     #[arg(long, short, value_name = "N", value_parser = parse_threads)]
@@ -100,7 +104,7 @@ pub(crate) struct MachineArgs {
 }
 
 #[derive(ClapArgs)]
-#[command(next_help_heading = "Compute (only --kv, --attention and --activations change results)")]
+#[command(next_help_heading = COMPUTE)]
 pub(crate) struct ComputeArgs {
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
@@ -109,7 +113,7 @@ pub(crate) struct ComputeArgs {
     #[arg(long, value_name = "TYPE", default_value_t)]
     pub(crate) kv: KvDtype,
 
-    /// Positions that attention reads: dense, topk=K, threshold=E or dynamic=P; see --help
+    /// Positions that attention reads: dense, topk=K, threshold=E, dynamic=P or window=N,sinks=M; see --help
     ///
     /// dense        all of them
     /// topk=K       K pages of 32 positions: the newest, and those whose keys could match best
@@ -117,6 +121,9 @@ pub(crate) struct ComputeArgs {
     ///              mass, by proof
     /// dynamic=P    the newest pages, and for each head as many as hold the share P of the mass
     ///              that their bounds allow
+    /// window=N,sinks=M
+    ///              the newest N positions and the first M (4 if not given): older ones leave the
+    ///              K/V cache, and a text may be longer than the context (up to 1,048,576 tokens)
     #[arg(long, value_name = "MODE", default_value_t, verbatim_doc_comment)]
     pub(crate) attention: AttentionMode,
 
@@ -125,6 +132,19 @@ pub(crate) struct ComputeArgs {
     /// models trained with it, int16 for those trained with ternary weights only]
     #[arg(long, value_name = "CODES", value_parser = parse_activation_codes)]
     pub(crate) activations: Option<ActivationCodes>,
+
+    /// Activations that are set to zero and not multiplied: off, topk=F, threshold=FILE or
+    /// adaptive=FILE; see --help
+    ///
+    /// off             none
+    /// topk=F          all but the largest share F of each row, 0.05 to 1
+    /// threshold=FILE  those of magnitudes up to a limit, for each layer and projection
+    /// adaptive=FILE   all but a share of each row, for each layer and projection
+    ///
+    /// FILE is a calibration of the model, which `wf eval sparsity --calibrate TEXT` writes
+    /// together with speed and perplexity. Takes up to as much memory again as the layers
+    #[arg(long, value_name = "MODE", default_value_t, verbatim_doc_comment)]
+    pub(crate) activation_sparsity: ActivationSparsity,
 
     /// Maximum number of tokens of prompt and response together [default: that of the model]
     #[arg(long, alias = "context-len", value_name = "TOKENS", value_parser = parse_count)]
@@ -175,6 +195,7 @@ impl ComputeArgs {
             kv: self.kv,
             attention: self.attention,
             activations: self.activations,
+            activation_sparsity: self.activation_sparsity.clone(),
             context_len: self.context,
             max_batch_tokens: self.chunk,
             ..self.machine.options(file)

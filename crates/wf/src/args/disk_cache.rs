@@ -16,7 +16,13 @@ pub(crate) struct DiskCacheArgs {
     pub(crate) cache_dir: Option<PathBuf>,
 
     /// Maximum size of DIR; pages that were not used for the longest time leave first
-    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_size)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "4G",
+        requires = "cache_dir",
+        value_parser = parse_size
+    )]
     pub(crate) cache_size: usize,
 }
 

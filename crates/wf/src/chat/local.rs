@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use anyhow::{Result, bail, ensure};
 use serde_json::Value;
-use wf_core::SamplingOverrides;
+use wf_core::{AttentionMode, SamplingOverrides};
 use wf_engine::{
     ChatOptions, ChatTurn, DecodeMode, FrontendError, GenerationRequest, OpenedModel, PromptInput,
     RequestError, RunOptions, TextEvent, TextStream,
@@ -13,7 +13,7 @@ use wf_text::{ChatMessage, ToolCallEvent, ToolCallParser};
 
 use super::args::ChatArgs;
 use super::conversation::Message;
-use super::response::{About, Chunk, Counts};
+use super::response::{About, Chunk, Counts, window_hint};
 use super::tools::{ToolCall, Tools};
 use crate::args::{SamplingArgs, ThinkingArg};
 use crate::{demo, open, output};
@@ -38,10 +38,14 @@ impl Local {
         );
         let name = open::name(&model.info, path).unwrap_or(label);
         let decode = args.decoding.mode(&model.frontend)?;
-        let context_len = model.frontend.context_len();
+        let (context_len, attention) =
+            (model.frontend.context_len(), model.frontend.engine().attention());
         let threads = output::count(model.threads, "thread");
-        let details = format!("{} on {threads} · context {context_len} tokens", model.isa);
-        let about = About { name, details, context_len: Some(context_len) };
+        let mut details = format!("{} on {threads} · context {context_len} tokens", model.isa);
+        if attention != AttentionMode::Dense {
+            details += &format!(" · attention {attention}");
+        }
+        let about = About { name, details, context_len: Some(model.frontend.engine().max_len()) };
         Ok(Self { model, about, decode })
     }
 
@@ -74,7 +78,8 @@ impl Local {
             Ok(stream) => Ok(LocalResponse { stream, calls: Calls { parser, ..Calls::default() } }),
             Err(FrontendError::Request(RequestError::PromptTooLong { tokens, limit })) => bail!(
                 "the context is full: the conversation has {tokens} tokens, the limit is {limit} with the \
-                 response; /undo removes the last turn, /new starts over"
+                 response; /undo removes the last turn, /new starts over{}",
+                window_hint(limit)
             ),
             Err(error) => Err(error.into()),
         }
@@ -201,6 +206,7 @@ impl LocalResponse {
             prompt: timings.prompt,
             response: timings.decode,
             seed: Some(self.stream.seed()),
+            out_of_sight: timings.out_of_sight,
         }
     }
 }

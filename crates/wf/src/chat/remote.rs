@@ -258,6 +258,7 @@ impl RemoteResponse {
             prompt,
             response,
             seed: self.seed,
+            out_of_sight: self.timings.map_or(0, |timings| timings.out_of_sight_n as usize),
         }
     }
 }

@@ -2,8 +2,18 @@
 
 use std::time::Duration;
 
+use wf_core::AttentionMode;
+
 use super::tools::ToolCall;
 use crate::output::rate;
+
+/// Tells how to go on past a limit of `max_len` tokens, after what else a user can do.
+pub(crate) fn window_hint(max_len: usize) -> &'static str {
+    match max_len < AttentionMode::MAX_LEN {
+        true => "; a chat with --attention window=N,sinks=4 goes on and forgets its beginning",
+        false => "",
+    }
+}
 
 /// A description of a model.
 pub(crate) struct About {
@@ -36,6 +46,8 @@ pub(crate) struct Counts {
     /// Time from the first token to the last.
     pub(crate) response: Duration,
     pub(crate) seed: Option<u64>,
+    /// Number of tokens that a window has slid over.
+    pub(crate) out_of_sight: usize,
 }
 
 impl Counts {

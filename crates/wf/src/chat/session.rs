@@ -14,7 +14,7 @@ use super::backend::Backend;
 use super::commands::{self, Command};
 use super::conversation::{Conversation, Saved};
 use super::input::{Input, Line};
-use super::response::{About, Chunk, Counts};
+use super::response::{About, Chunk, Counts, window_hint};
 use super::screen::Screen;
 use super::settings::Settings;
 use super::tools::{ToolCall, Tools};
@@ -35,6 +35,8 @@ pub(crate) struct Session {
     total_tokens: usize,
     /// File that the conversation was last saved to or loaded from.
     file: Option<PathBuf>,
+    /// True once the user knows that earlier messages are out of sight.
+    has_told_of_window: bool,
 }
 
 impl Session {
@@ -52,6 +54,7 @@ impl Session {
             last: None,
             total_tokens: 0,
             file: None,
+            has_told_of_window: false,
         }
     }
 
@@ -165,11 +168,26 @@ impl Session {
             self.conversation.set_response(text);
         }
         self.screen.end_response()?;
+        self.tell_of_window()?;
         match finish_reason?.as_deref() {
             None => self.screen.note("stopped; /undo removes the partial response"),
             Some("length") => self.screen.note(&self.truncation_note()),
             Some(_) => Ok(()),
         }
+    }
+
+    /// Says once in a conversation that its beginning is out of sight.
+    fn tell_of_window(&mut self) -> Result<()> {
+        let out = self.last.map_or(0, |counts| counts.out_of_sight);
+        let is_news = out > 0 && !self.has_told_of_window;
+        self.has_told_of_window = out > 0;
+        if is_news {
+            let tokens = output::count(out, "token");
+            self.screen.note(&format!(
+                "earlier messages are out of sight of the model ({tokens}); /new starts over"
+            ))?;
+        }
+        Ok(())
     }
 
     /// Calls tools, each after the user has allowed it. Ends early if the user stops it.
@@ -241,7 +259,8 @@ impl Session {
         match self.backend.about().context_len {
             Some(len) if used >= len => format!(
                 "the context is full ({used} of {len} tokens): /undo removes the last turn, /new starts \
-                 over"
+                 over{}",
+                window_hint(len)
             ),
             _ => "stopped at the token limit: /set max-tokens N allows longer responses".to_owned(),
         }
@@ -312,6 +331,10 @@ impl Session {
             Some(len) => format!(" of {len} tokens ({} %)", last.used() * 100 / len.max(1)),
             None => " tokens".to_owned(),
         };
+        let out = match last.out_of_sight {
+            0 => String::new(),
+            tokens => format!(", {tokens} out of sight"),
+        };
         let seed = last.seed.map_or_else(|| "unknown".to_owned(), |seed| seed.to_string());
         let prompt = match last.prompt_tokens {
             0 => "unknown".to_owned(),
@@ -321,7 +344,7 @@ impl Session {
             }
         };
         format!(
-            "  prompt    {prompt}\n  response  {}, {:.1} tok/s\n  context   {}{context}\n  \
+            "  prompt    {prompt}\n  response  {}, {:.1} tok/s\n  context   {}{context}{out}\n  \
              seed      {seed}\n  total     {}, {} generated\n",
             output::count(last.response_tokens, "token"),
             last.response_rate(),

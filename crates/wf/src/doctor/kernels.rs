@@ -116,6 +116,7 @@ fn attention(kernel: &dyn Kernel, random: &mut Random, dtype: KvDtype) -> Vec<f3
         heads: 1,
         visible: &[visible],
         window: None,
+        sinks: 0,
         scale: 0.2,
     };
     let (mut scratch, mut out) = (AttendScratch::new(1, HEAD_DIM), vec![0.0; HEAD_DIM]);

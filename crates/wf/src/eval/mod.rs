@@ -2,6 +2,7 @@
 
 mod compare;
 mod record;
+mod sparsity;
 
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,8 @@ pub(crate) enum EvalCommand {
     Record(record::RecordArgs),
     /// Compare a model with a recording; fails if it differs by more than the limits
     Check(record::CheckArgs),
+    /// Calibrate activation sparsity on a text, and measure its perplexity and speed
+    Sparsity(sparsity::SparsityArgs),
     /// Measure accuracy on the tasks of a file: choices by likelihood, and exact completions
     Tasks(TasksArgs),
 }
@@ -80,7 +83,8 @@ pub(crate) struct PerplexityArgs {
     #[command(flatten)]
     input: ModelAndInput,
 
-    /// Length of the windows the text is split into [default: the context length]
+    /// Length of the windows the text is split into [default: the context length; with --attention window=N,
+    /// the whole text]
     #[arg(long, value_name = "TOKENS", value_parser = parse_count)]
     window: Option<usize>,
 
@@ -185,6 +189,7 @@ pub(crate) fn run(command: &EvalCommand) -> Result<()> {
         EvalCommand::Compare(args) => compare::run(args),
         EvalCommand::Record(args) => record::record(args),
         EvalCommand::Check(args) => record::check(args),
+        EvalCommand::Sparsity(args) => sparsity::run(args),
         EvalCommand::Tasks(args) => tasks(args),
     }
 }

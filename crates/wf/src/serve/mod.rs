@@ -27,6 +27,7 @@ use tokio::task::spawn_blocking;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
+use wf_core::AttentionMode;
 use wf_engine::DiskCacheOptions;
 use wf_server::{App, Hosts, Keys, Limits, Listener, SaltKey, ServerOptions, Tls};
 
@@ -205,6 +206,17 @@ fn scheme(args: &ServeArgs) -> &'static str {
     if args.listen.tls_cert.is_some() { "https" } else { "http" }
 }
 
+/// Describes the mode of attention, if it is not the usual one.
+fn attention(mode: AttentionMode) -> String {
+    match mode {
+        AttentionMode::Dense => String::new(),
+        AttentionMode::Window(_) => {
+            format!(" · attention {mode}, chats of up to {} tokens", AttentionMode::MAX_LEN)
+        }
+        mode => format!(" · attention {mode}"),
+    }
+}
+
 fn greeting(loaded: &Loaded, args: &ServeArgs, server: &str) -> String {
     let is_open = args.access.api_key.is_empty() && args.access.api_key_file.is_none();
     let key = if is_open { "" } else { " \\\n       -H \"authorization: Bearer $KEY\"" };
@@ -223,7 +235,7 @@ fn greeting(loaded: &Loaded, args: &ServeArgs, server: &str) -> String {
     };
     format!(
         "{name} on {server}\n  {isa} on {threads} · context {context} tokens · K/V cache in \
-         {kv}, {kv_tokens} tokens\n{on_demand}\n  try  {curl} {url}/v1/chat/completions{key} \\\n       -H \
+         {kv}, {kv_tokens} tokens{attention}\n{on_demand}\n  try  {curl} {url}/v1/chat/completions{key} \\\n       -H \
          'content-type: application/json' \\\n       -d '{{\"messages\": [{{\"role\": \"user\", \
          \"content\": \"Tell me a story\"}}], \"max_tokens\": 60}}'\n{chat}  read {url}/docs\n",
         name = loaded.names.join(", "),
@@ -232,6 +244,7 @@ fn greeting(loaded: &Loaded, args: &ServeArgs, server: &str) -> String {
         context = loaded.context_len,
         kv = args.engine.compute.kv,
         kv_tokens = loaded.kv_tokens,
+        attention = attention(args.engine.compute.attention),
     )
 }
 

@@ -39,6 +39,7 @@ pub(crate) fn description(
         isa: model.isa.to_string(),
         threads: model.threads,
         kv: engine.compute.kv.to_string(),
+        activation_sparsity: engine.compute.activation_sparsity.fingerprint(),
         max_running,
         memory_bytes: model.memory_bytes,
         defaults,

@@ -181,7 +181,10 @@ fn names(args: &ServeArgs, found: &[Found]) -> Result<Vec<Listing>> {
         listings.push(Listing {
             names: vec![names[at].clone()],
             aliases: aliases.chain(any).collect(),
-            context_len: args.engine.compute.context.unwrap_or(listing.context_len),
+            context_len: {
+                let compute = &args.engine.compute;
+                compute.attention.max_len(compute.context.unwrap_or(listing.context_len))
+            },
             ..listing
         });
     }

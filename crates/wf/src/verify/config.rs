@@ -1,6 +1,8 @@
 //! Compares the settings and the tokens of two models.
 
-use wf_core::{Attention, Dense, Experts, Layer, Rope, ValueHeadOrder};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use wf_core::{Attention, Dense, Experts, Hadamard, Layer, Rope, ValueHeadOrder};
 use wf_engine::read_text;
 use wf_formats::{ModelFile, TokenizerSource};
 use wf_model::Frequencies;
@@ -12,7 +14,7 @@ type Setting = (&'static str, fn(&ModelFile) -> String);
 
 /// Names and values of the settings that are compared. Layers of a network are alike in them, but for windows and
 /// rotation.
-const SETTINGS: [Setting; 29] = [
+const SETTINGS: [Setting; 30] = [
     ("vocabulary", |file| file.network().vocab_len.to_string()),
     ("hidden size", |file| file.network().hidden_len.to_string()),
     ("feed-forward size", |file| dense(file).ffn_len.to_string()),
@@ -45,6 +47,7 @@ const SETTINGS: [Setting; 29] = [
         let of = |layer: &Layer| layer.delta_net().map(|d| d.with_order(ValueHeadOrder::Grouped));
         format!("{:?}", file.network().layers.iter().map(of).collect::<Vec<_>>())
     }),
+    ("Hadamard transform", hadamard),
     ("sub-norms", |file| attention(file).sub_norm.is_some().to_string()),
     ("other norms", |file| {
         let Attention { input_norm, qk_norm, output_norm, .. } = attention(file);
@@ -96,6 +99,16 @@ fn frequencies(file: &ModelFile) -> String {
     found.dedup();
     found.truncate(2);
     found.join("; ")
+}
+
+/// Returns the transform of weights, with a digest of its signs.
+fn hadamard(file: &ModelFile) -> String {
+    let Some(hadamard) = &file.network().hadamard else { return "none".to_owned() };
+    let Hadamard { block_len, signs, embedding, head, grouped_values } = hadamard;
+    let mut digest = DefaultHasher::new();
+    signs.hash(&mut digest);
+    let tables = (embedding, head, grouped_values);
+    format!("blocks of {block_len}, signs {:016x}, tables {tables:?}", digest.finish())
 }
 
 fn dense(file: &ModelFile) -> Dense {

@@ -115,9 +115,31 @@ fn a_full_context_is_an_error_with_remedies() {
     let output = run(&mut chat(folder.path(), &["--context", "64"]), &long);
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    for words in ["the context is full", "the limit is 64", "/undo", "/new"] {
+    for words in ["the context is full", "the limit is 64", "/undo", "/new", "--attention window"] {
         assert!(message.contains(words), "{words}: {message}");
     }
+}
+
+#[test]
+fn a_window_lets_a_chat_go_on_past_the_context() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = format!("{}/stats\n", "Tell me a story about a dog.\n".repeat(6));
+    let flags = ["--context", "128", "--attention", "window=64,sinks=4", "-n", "60", "--seed", "1"];
+    let output = run(&mut chat(folder.path(), &flags), &lines);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    let context = shown.lines().find(|line| line.starts_with("  context")).expect("statistics");
+    let used = context.split_whitespace().nth(1).and_then(|count| count.parse::<usize>().ok());
+    assert!(used.is_some_and(|used| used > 2 * 128), "{context}");
+    let out = format!("{} out of sight", used.unwrap_or_default() + 1 - 68);
+    assert!(context.contains("of 1048576 tokens") && context.ends_with(&out), "{context}");
+
+    let refused = run(&mut chat(folder.path(), &["--attention", "window=64,sinks=x"]), "hello\n");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("sinks is \"x\": must be a number from 0 to 1024"));
+    let alone = run(&mut chat(folder.path(), &["--cache-size", "1G"]), "hello\n");
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(text(&alone.stderr).contains("--cache-dir <DIR>"), "{}", text(&alone.stderr));
 }
 
 /// A server that is stopped at the end of the test.

@@ -67,6 +67,23 @@ fn a_whole_conversation() {
 }
 
 #[test]
+fn a_chat_says_once_that_its_beginning_is_out_of_sight() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--context", "128", "--attention", "window=64,sinks=4", "-n", "40", "--seed", "1"];
+    let mut terminal = start(folder.path(), &flags);
+    assert!(terminal.screen.contains("attention window=64,sinks=4"), "{}", terminal.screen);
+    let told: Vec<_> = (0..5)
+        .map(|_| say(&mut terminal, "Tell me a story").contains("out of sight of the model"))
+        .collect();
+    assert_eq!(told.iter().filter(|told| **told).count(), 1, "{told:?}");
+    assert!(!told[0], "the first turn is in sight: {told:?}");
+    say(&mut terminal, "/new");
+    assert!(!say(&mut terminal, "hello").contains("out of sight"), "it starts over");
+    terminal.line("/quit");
+    assert!(terminal.end().success());
+}
+
+#[test]
 fn an_interrupt_stops_the_response_only() {
     let folder = tempfile::tempdir().unwrap();
     // A response up to the end of the context.

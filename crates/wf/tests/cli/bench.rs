@@ -205,6 +205,15 @@ fn attention_is_measured_against_dense() {
     assert_eq!(contexts, [Some(200), Some(400)]);
     assert!(rows.iter().all(|row| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0)));
 
+    let window = ["bench", "--demo", "--smoke", "-t", "1", "--attention", "window=64,sinks=4"];
+    let found = json(&[&window[..], &["--contexts", "200", "--json"]].concat());
+    assert_eq!(found["attention"], "window=64,sinks=4");
+    let kept = found["kept_bytes"].as_u64().expect("a window keeps some pages");
+    assert!(kept > 0 && found["decode"][0]["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0));
+    let too_long =
+        ["bench", "--demo", "--smoke", "--attention", "window=5000", "--contexts", "200"];
+    assert!(error(&too_long).contains("window=5000,sinks=4 reads 5004 positions"));
+
     assert!(error(&with(&["--contexts", "5000"])).contains("context 5000 is too long"));
     let only = failed(&wf(&with(&["--price", "1"])), 2);
     assert!(only.contains("--attention measures decoding at --contexts only"), "{only}");

@@ -222,3 +222,18 @@ fn each_request_is_one_line_of_the_log_without_its_text() {
         (&"invalid_api_key".into(), &"127.0.0.1".into())
     );
 }
+
+#[test]
+fn the_greeting_names_a_mode_of_attention() {
+    let flags = |mode| ["--port", "0", "--context", "256", "--attention", mode];
+    let sliding = start(&mut command(&flags("window=128,sinks=4")));
+    let words = "attention window=128,sinks=4, chats of up to 1048576 tokens";
+    assert!(sliding.greeting.contains(words), "{}", sliding.greeting);
+    assert!(sliding.get("/v1/models", "").contains("\"max_model_len\":1048576"));
+    let dense = start(&mut command(&flags("dense")));
+    assert!(!dense.greeting.contains("attention"), "{}", dense.greeting);
+    let (status, error) = fails(&mut command(&flags("window=256,sinks=4")));
+    assert!(status == 1 && error.contains("reads 260 positions"), "{error}");
+    let (status, error) = fails(&mut command(&["--cache-size", "1G"]));
+    assert!(status == 2 && error.contains("--cache-dir <DIR>"), "{error}");
+}

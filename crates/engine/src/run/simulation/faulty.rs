@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wf_core::Network;
 use wf_formats::ModelInfo;
-use wf_model::{Forward, HiddenStates, Logits, Segment};
+use wf_model::{AttentionMode, Forward, HiddenStates, Logits, Segment};
 
 use super::fake::FakeModel;
 use super::random::Random;
@@ -89,6 +89,10 @@ impl Forward for Faulty {
 
     fn max_batch_tokens(&self) -> usize {
         self.model.max_batch_tokens()
+    }
+
+    fn attention(&self) -> AttentionMode {
+        self.model.attention()
     }
 
     fn pages(&self) -> usize {

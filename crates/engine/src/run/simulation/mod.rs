@@ -91,6 +91,20 @@ fn requests_end_once_and_as_alone_whatever_happens() {
 }
 
 #[test]
+fn requests_with_a_window_end_as_alone_whatever_happens() {
+    let mut total = Report::default();
+    for seed in seeds() {
+        let run = std::panic::catch_unwind(|| World::sliding(seed).run());
+        let report = run.unwrap_or_else(|_| panic!("run it again with WF_SIMULATION_SEED={seed}"));
+        total.merge(&report);
+    }
+    println!("{total:#?}");
+    if seeds().count() >= 64 {
+        total.assert_complete();
+    }
+}
+
+#[test]
 fn a_seed_reproduces_its_run() {
     for seed in seeds().take(8) {
         assert_eq!(simulate(seed), simulate(seed), "seed {seed}");

@@ -66,6 +66,10 @@ impl Task {
             Some(blocks) => model.with_blocks(blocks),
             None => model,
         };
+        let model = match engine.attention().window() {
+            Some(window) => model.with_window(window),
+            None => model,
+        };
         let context_len = Some(engine.context_len());
         let options = EngineOptions { max_running: 1, context_len, ..EngineOptions::default() };
         let (handle, mut engine) = EngineHandle::create(model, None, options);

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use wf_model::Window;
+
 use super::client::Client;
 use super::fake::FakeModel;
 use super::faulty::{Faulty, Incidents};
@@ -14,8 +16,12 @@ use crate::clock;
 use crate::handle::EngineHandle;
 use crate::options::EngineOptions;
 use crate::output::FinishReason;
+use crate::prefix::window_pages;
 use crate::request::RequestError;
 use crate::run::Engine;
+
+/// Context of sequences that see their tokens through a window.
+const SLIDING_CONTEXT: usize = 300;
 
 /// Number of turns in which requests arrive.
 const TURNS: usize = 120;
@@ -32,6 +38,15 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(seed: u64) -> Self {
+        Self::create(seed, None)
+    }
+
+    /// Creates one whose sequences see their tokens through a window, over completions beyond the context.
+    pub(super) fn sliding(seed: u64) -> Self {
+        Self::create(seed, Some(Window { len: 40, sinks: 5 }))
+    }
+
+    fn create(seed: u64, window: Option<Window>) -> Self {
         clock::stop();
         let mut random = Random::new(seed, 0);
         let incidents = Arc::new(Incidents::default());
@@ -41,14 +56,21 @@ impl World {
         let faulty = |stream, pages, rows| {
             let model = FakeModel::new(VOCAB, pages, rows);
             let model = if fills_masks { model.with_blocks(BLOCKS) } else { model };
+            let model = match window {
+                Some(window) => model.with_window(window),
+                None => model,
+            };
             Faulty::new(model, Random::new(seed, stream), rarity, Arc::clone(&incidents))
         };
-        let model = faulty(1, random.between(4, 32), random.pick(&[1, 3, 8, 16, 64, 256]));
+        let (pages, rows) = (random.between(4, 32), random.pick(&[1, 3, 8, 16, 64, 256]));
+        let pages = window.map_or(pages, |window| window_pages(window, rows) + pages / 8);
+        let model = faulty(1, pages, rows);
         let draft = faulty(2, random.between(2, 32), random.pick(&[2, 16, 64]));
         let draft = has_draft.then(|| Box::new(draft) as Box<_>);
         let options = EngineOptions {
             max_running: random.between(1, 8),
             max_waiting: random.between(2, 24),
+            context_len: window.map(|_| SLIDING_CONTEXT),
             ..EngineOptions::default()
         };
         let (handle, engine) = EngineHandle::create(model, draft, options);

@@ -292,6 +292,7 @@ fn attention_has_the_bits_of_the_scalar_kernel() {
                     heads,
                     visible: &visible,
                     window,
+                    sinks: 0,
                     scale: 0.125,
                 };
                 for chunk in q.chunks() {
@@ -317,6 +318,7 @@ fn attention_passes_a_nan_on_to_those_who_see_it() {
         heads: 1,
         visible: &[36, 37],
         window: None,
+        sinks: 0,
         scale: 0.125,
     };
     let parts = attended.parts(&amx, &q, 0);

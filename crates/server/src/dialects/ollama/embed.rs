@@ -91,7 +91,7 @@ async fn vectors(
     truncates: bool,
     template: EmbeddingRequest,
 ) -> Result<Embedded, ApiError> {
-    let max_len = if truncates { cx.context_len() } else { usize::MAX };
+    let max_len = if truncates { cx.max_len() } else { usize::MAX };
     let to_ids = move |model: &ModelText, text: &str| {
         let mut ids = model.embed_ids(text);
         let end = model.tokenizer.prompt_suffix();
