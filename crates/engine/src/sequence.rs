@@ -6,6 +6,7 @@
 
 mod claims;
 mod disk;
+mod embed;
 mod pages;
 mod states;
 
@@ -18,10 +19,9 @@ use crate::disk::Trail;
 use crate::events::EventSender;
 use crate::generation::Generation;
 use crate::output::FinishReason;
-use crate::pooling::Pooler;
 use crate::prefix::Tree;
 use crate::queue::Place;
-use crate::request::{EmbeddingRequest, Event, Request};
+use crate::request::{Event, Request};
 use crate::schedule::{Origin, Rank};
 use crate::store::{Held, PageStore};
 use crate::task::Task;
@@ -81,20 +81,6 @@ impl Sequence {
         state.prompt_logprobs = request.prompt_logprobs.filter(|_| state.prompt_len > 1);
         let generation = Generation::new(request, decoder);
         let task = Task::Generate(Box::new(generation));
-        Self { deadline, max_kv_tokens, ..Self::new(rank, origin, state, tree, task, submission) }
-    }
-
-    pub(crate) fn embed(
-        request: EmbeddingRequest,
-        pooler: Pooler,
-        context_len: usize,
-        submission: Submission,
-    ) -> Self {
-        let tree = Tree { salt: request.cache_salt, visibility: pooler.visibility };
-        let state = SeqState::new(request.tokens, 0, context_len);
-        let rank = Rank::new(request.priority, submission.arrival);
-        let EmbeddingRequest { origin, deadline, max_kv_tokens, .. } = request;
-        let task = Task::Embed(pooler);
         Self { deadline, max_kv_tokens, ..Self::new(rank, origin, state, tree, task, submission) }
     }
 

@@ -7,6 +7,7 @@ mod admit;
 mod disk;
 mod divide;
 mod drafts;
+mod failure;
 mod report;
 #[cfg(test)]
 mod simulation;
@@ -25,7 +26,6 @@ use crate::disk::DiskCache;
 use crate::drafter::Drafter;
 use crate::fair::Ledger;
 use crate::generation::Generation;
-use crate::output::FinishReason;
 use crate::row_costs::RowCosts;
 use crate::schedule::Rank;
 use crate::sequence::Sequence;
@@ -254,17 +254,5 @@ impl<F: Forward> Engine<F> {
             self.preempt(last);
         }
         true
-    }
-
-    /// Ends all running requests after a panic, and discards all pages: their contents are unknown.
-    fn fail_running(&mut self) {
-        self.stats.lock().failed_steps += 1;
-        // Some may have ended in the step, before it panicked.
-        for mut sequence in self.running.drain(..).filter(|sequence| !sequence.finished) {
-            sequence.finish(FinishReason::Failed);
-        }
-        let window = self.model.attention().window();
-        self.store = PageStore::new(self.model.pages(), self.model.states(), window);
-        self.drafter.iter_mut().for_each(Drafter::reset);
     }
 }
