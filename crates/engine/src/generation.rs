@@ -1,5 +1,7 @@
 //! Completion task of a sequence: decoder, sampler, limits.
 
+mod costs;
+
 use std::time::Duration;
 
 use wf_model::{DrawQuery, Scoring, TokenId};
@@ -7,11 +9,7 @@ use wf_model::{DrawQuery, Scoring, TokenId};
 use crate::decode::{Decoder, Outcome, Pass, Plan, Rows, SeqState};
 use crate::output::{DecodeStats, FinishReason, Limits, SampledToken};
 use crate::request::{Event, Request};
-use crate::row_costs::Head;
 use crate::sample::Sampler;
-
-/// Divisor of a step's time: the share that the grammar of one sequence may use.
-const GRAMMAR_SHARE: u32 = 20;
 
 impl SeqState {
     pub(crate) fn new(prompt: Vec<TokenId>, max_tokens: usize, context_len: usize) -> Self {
@@ -99,15 +97,6 @@ impl Generation {
         }
     }
 
-    /// Returns the logits that the next pass needs without a draft, and with one.
-    pub(crate) fn heads(&self) -> [Head; 2] {
-        // A grammar knows the tokens that may come next, so their logits alone are computed.
-        let without = self.sampler.plain_scoring();
-        let with = self.sampler.scoring();
-        [without, with]
-            .map(|scoring| Head::of(self.sampler.logprobs.map_or(scoring, |_| Scoring::All)))
-    }
-
     fn samples_one(&self, seq: &SeqState, plan: &Plan) -> bool {
         let is_sampled = plan.scored.len() == 1 && plan.scoring.is_none();
         is_sampled && seq.prompt_logprobs.is_none()
@@ -170,11 +159,5 @@ impl Generation {
             _ if sampled.len() >= room => (room, Some(FinishReason::Length)),
             _ => (sampled.len(), None),
         }
-    }
-
-    /// Accounts for the grammar's time in a step of this duration.
-    pub(crate) fn settle_debt(&mut self, step: Duration) {
-        self.grammar_debt += self.sampler.take_excess_time();
-        self.grammar_debt = self.grammar_debt.saturating_sub(step / GRAMMAR_SHARE);
     }
 }

@@ -2,19 +2,18 @@
 //! top-k, top-p, min-p, draw. The draw itself is in `wf_model`, which finds the token without most logits.
 
 mod adjustments;
+mod constrained;
 mod penalized;
 mod predict;
-
-use std::time::Duration;
 
 use wf_core::SamplingParams;
 use wf_model::{Candidate, Draw, DrawQuery, LogitsRow, Scoring, TokenId};
 
-use crate::grammar::{DeadEnd, Follower, Grammar};
+use crate::grammar::{DeadEnd, Follower};
 use crate::logits::logprobs;
-use crate::output::{FinishReason, Limits, SampledToken};
+use crate::output::{Limits, SampledToken};
 use crate::rng::noise_key;
-use crate::thinking::{OpenThinking, Thinking};
+use crate::thinking::OpenThinking;
 use penalized::Penalized;
 pub(crate) use predict::Prediction;
 
@@ -72,23 +71,6 @@ impl Sampler {
         }
     }
 
-    /// Constrains the completion by a grammar.
-    #[must_use]
-    pub fn with_grammar(self, grammar: Option<&Grammar>) -> Self {
-        Self { grammar: grammar.map(Follower::new), ..self }
-    }
-
-    /// Returns `true` if a grammar constrains the completion.
-    pub(crate) fn has_grammar(&self) -> bool {
-        self.grammar.is_some()
-    }
-
-    /// Begins the completion inside of thinking, which the grammar does not constrain.
-    #[must_use]
-    pub fn with_thinking(self, thinking: Option<Thinking>) -> Self {
-        Self { thinking: thinking.map(OpenThinking::new), ..self }
-    }
-
     /// Returns the logits that the next samples read. Logprobs need all logits, and so does a grammar whose next
     /// tokens are not known yet.
     pub fn scoring(&self) -> Scoring {
@@ -121,24 +103,6 @@ impl Sampler {
         }
     }
 
-    /// Computes the tokens that the grammar allows next, so that only their logits are needed.
-    pub(crate) fn prepare_mask(&mut self, vocab_len: usize) {
-        if let (Some(grammar), None, None) = (&mut self.grammar, self.logprobs, &self.thinking) {
-            grammar.prepare_mask(vocab_len, &self.stop_tokens);
-        }
-    }
-
-    /// Returns and resets the time that the grammar took beyond the usual.
-    pub(crate) fn take_excess_time(&mut self) -> Duration {
-        self.grammar.as_mut().map_or(Duration::ZERO, Follower::take_excess_time)
-    }
-
-    /// Returns the tokens that may come next, one bit per token; empty if that is unknown or all may.
-    pub(crate) fn allowed(&self) -> &[u32] {
-        let grammar = self.grammar.as_ref().filter(|_| self.logprobs.is_none());
-        grammar.and_then(Follower::prepared_mask).unwrap_or_default()
-    }
-
     /// Samples the token at `position`. Returns `None` if no allowed token has a finite logit.
     pub fn sample(&mut self, row: LogitsRow<'_>, position: usize) -> Option<SampledToken> {
         let sampled = self.choose(row, position, self.generated)?;
@@ -161,37 +125,8 @@ impl Sampler {
         }
     }
 
-    /// Returns `true` if the completion ends with this token, which was just committed.
-    pub(crate) fn ends(&self, token: TokenId) -> bool {
-        self.is_stop(token) || self.is_complete()
-    }
-
-    /// Returns `true` if logits that were computed before can be sampled after this token, which was just committed.
-    /// Not at the end, and not at the beginning of an answer whose grammar needs more of them.
-    pub(crate) fn continues(&self, token: TokenId) -> bool {
-        let grammar = self.grammar.as_ref().filter(|_| self.thinking.is_none());
-        let needs_more = grammar.is_some_and(Follower::is_at_start);
-        !self.ends(token) && !needs_more
-    }
-
     pub(crate) fn is_stop(&self, token: TokenId) -> bool {
         self.stop_tokens.contains(&token)
-    }
-
-    /// Returns `true` if the grammar allows the completion only to end.
-    pub(crate) fn is_complete(&self) -> bool {
-        let grammar = self.grammar.as_ref().filter(|_| self.thinking.is_none());
-        grammar.is_some_and(Follower::is_complete)
-    }
-
-    /// Returns the finish reason after no token could be sampled. A completion that the grammar accepts ends
-    /// normally: its stop tokens may be ruled out, or it may have none.
-    pub(crate) fn failure(&self) -> FinishReason {
-        match &self.grammar {
-            Some(_) if self.dead_end => FinishReason::DeadEnd,
-            Some(grammar) if grammar.accepts => FinishReason::Stop,
-            _ => FinishReason::NonFiniteLogits,
-        }
     }
 
     fn choose(

@@ -1,25 +1,32 @@
 //! One request inside the engine: its tokens, its pages, and its task.
+//!
+//! Here is what every request does, in order: it starts, plans, allocates pages, runs as a segment, and absorbs the
+//! results. What it needs of the pages that others use is in `pages` and `claims`; `disk` and `states` are for
+//! the prefix cache on disk and for recurrent layers.
+
+mod claims;
+mod disk;
+mod embed;
+mod pages;
+mod states;
 
 use std::time::Instant;
 
 use wf_model::{PAGE_LEN, PageId, Segment, TokenId, Visibility};
 
-use crate::admission::{Member, Quota};
 use crate::decode::{Decoder, Plan, Rows, SeqState};
-use crate::disk::{BeforeStart, DiskCache, PageKey, Trail};
-use crate::drafter::DraftRequest;
+use crate::disk::Trail;
 use crate::events::EventSender;
-use crate::fair::Claim;
 use crate::generation::Generation;
 use crate::output::FinishReason;
-use crate::pooling::Pooler;
-use crate::prefix::{StateId, Tree};
+use crate::prefix::Tree;
 use crate::queue::Place;
-use crate::request::{EmbeddingRequest, Event, Request};
-use crate::row_costs::RowCosts;
+use crate::request::{Event, Request};
 use crate::schedule::{Origin, Rank};
 use crate::store::{Held, PageStore};
 use crate::task::Task;
+#[cfg(test)]
+pub(crate) use claims::OVERDUE;
 
 pub(crate) struct Sequence {
     pub(crate) rank: Rank,
@@ -48,9 +55,6 @@ pub(crate) struct Sequence {
     pub(crate) is_moving: bool,
 }
 
-/// Number of steps without pages after which a sequence comes before all others, so that each ends.
-pub(crate) const OVERDUE: usize = 256;
-
 /// Submission of a sequence.
 pub(crate) struct Submission {
     /// Maximum number of pages that a sequence holds at once.
@@ -77,20 +81,6 @@ impl Sequence {
         state.prompt_logprobs = request.prompt_logprobs.filter(|_| state.prompt_len > 1);
         let generation = Generation::new(request, decoder);
         let task = Task::Generate(Box::new(generation));
-        Self { deadline, max_kv_tokens, ..Self::new(rank, origin, state, tree, task, submission) }
-    }
-
-    pub(crate) fn embed(
-        request: EmbeddingRequest,
-        pooler: Pooler,
-        context_len: usize,
-        submission: Submission,
-    ) -> Self {
-        let tree = Tree { salt: request.cache_salt, visibility: pooler.visibility };
-        let state = SeqState::new(request.tokens, 0, context_len);
-        let rank = Rank::new(request.priority, submission.arrival);
-        let EmbeddingRequest { origin, deadline, max_kv_tokens, .. } = request;
-        let task = Task::Embed(pooler);
         Self { deadline, max_kv_tokens, ..Self::new(rank, origin, state, tree, task, submission) }
     }
 
@@ -123,30 +113,6 @@ impl Sequence {
         }
     }
 
-    /// Describes it to admission.
-    pub(crate) fn member(&self) -> Member {
-        Member {
-            origin: self.origin,
-            rank: self.rank,
-            // A block or a draft reaches beyond the tokens.
-            pages: self.pages_for_all().max(self.held.pages_in_sight()),
-            quota: self.max_kv_tokens.map(|max| {
-                let max_pages = max.div_ceil(PAGE_LEN);
-                let all = self.state.max_len.div_ceil(PAGE_LEN).min(self.max_pages);
-                // A window that fits may exceed it by the tokens of a step.
-                let is_long = self.max_pages < usize::MAX;
-                Quota { pages: if is_long { all.min(max_pages) } else { all }, max_pages }
-            }),
-            is_overdue: self.steps_without_pages >= OVERDUE,
-            has_grammar: self.task.generation().is_some_and(|task| task.sampler.has_grammar()),
-        }
-    }
-
-    /// Returns what it can use of a step.
-    pub(crate) fn claim(&self) -> Claim {
-        Claim { origin: self.origin, rank: self.rank, demand: self.task.demand(&self.state) }
-    }
-
     /// Returns `true` if the receiver of the events is gone.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.events.is_closed()
@@ -157,31 +123,6 @@ impl Sequence {
         if !self.finished && self.deadline.is_some_and(|deadline| deadline <= now) {
             self.finish(FinishReason::Deadline);
         }
-    }
-
-    /// Returns the number of pages it needs, beyond those in the cache, for all its tokens and the next one.
-    pub(crate) fn pages_needed(&self, store: &PageStore) -> usize {
-        let cached = store.in_sight(store.matching(self.tree, self.cacheable()));
-        self.pages_for_all().saturating_sub(cached)
-    }
-
-    /// Returns the number of pages of all its tokens and the next one, or of those that it holds at once.
-    fn pages_for_all(&self) -> usize {
-        let pages = (self.state.tokens.len() + 1).min(self.state.max_len).div_ceil(PAGE_LEN);
-        pages.min(self.max_pages)
-    }
-
-    /// Returns `true` if `other`, of the same caller, is about to compute a page that this sequence could then
-    /// share. Nobody waits for a caller whose share of a step it does not have.
-    pub(crate) fn should_wait_for(&self, other: &Self, store: &PageStore) -> bool {
-        let next = store.next_prefix(self.tree, self.cacheable());
-        self.tree == other.tree
-            && self.origin.party() == other.origin.party()
-            && other.is_moving
-            && other.state.kv_len < next
-            && self.cacheable().len() >= next
-            && other.state.tokens.len() >= next
-            && self.state.tokens[..next] == other.state.tokens[..next]
     }
 
     /// Takes the pages that the cache has for it, and those that were read from disk, which `write_page` puts
@@ -206,62 +147,6 @@ impl Sequence {
         (cached, restored)
     }
 
-    /// Puts the pages from disk that follow those in memory into the cache. Returns their number.
-    fn restore(
-        &mut self,
-        store: &mut PageStore,
-        mut write_page: impl FnMut(PageId, &[u8]),
-    ) -> usize {
-        let first = self.held.pages().len();
-        let mut pages = self.trail.take(first);
-        // With a window, what follows would take the places of these.
-        pages.truncate(self.max_pages.saturating_sub(self.held.pages_in_sight()));
-        if pages.is_empty() || !store.grow(&mut self.held, pages.len()) {
-            return 0;
-        }
-        for (page, bytes) in self.held.pages()[first..].iter().zip(&pages) {
-            write_page(*page, bytes);
-        }
-        let restored_len = self.held.pages().len() * PAGE_LEN;
-        store.share(&mut self.held, &self.state.tokens[..restored_len]);
-        pages.len()
-    }
-
-    /// Looks for the pages on disk that it could use, once.
-    pub(crate) fn before_start(
-        &mut self,
-        disk: &DiskCache,
-        store: &PageStore,
-        may_fetch: bool,
-    ) -> BeforeStart {
-        let mut trail = std::mem::take(&mut self.trail);
-        let tokens = self.cacheable();
-        let in_memory = store.matching(self.tree, tokens);
-        // With a window, no more pages are of use than it holds at once.
-        let limit = in_memory.saturating_add(self.max_pages).saturating_mul(PAGE_LEN);
-        let tokens = &tokens[..limit.min(tokens.len())];
-        let next = trail.before_start(disk, self.tree, (tokens, in_memory), may_fetch);
-        self.trail = trail;
-        next
-    }
-
-    /// Returns its pages, as the disk knows them.
-    pub(crate) fn trail(&self) -> &Trail {
-        &self.trail
-    }
-
-    pub(crate) fn trail_mut(&mut self) -> &mut Trail {
-        &mut self.trail
-    }
-
-    /// Returns the keys of the pages that were filled since the last call, and the pages.
-    pub(crate) fn new_full_pages(&mut self, disk: &DiskCache) -> Vec<(PageKey, PageId)> {
-        let shared = self.held.shared_pages();
-        let tokens = &self.state.tokens[..shared.len() * PAGE_LEN];
-        let new = self.trail.new_pages(disk, self.tree, tokens);
-        new.into_iter().map(|(at, key)| (key, shared[at])).collect()
-    }
-
     /// Allocates the pages that `plan` needs, all or nothing.
     pub(crate) fn allocate(&mut self, plan: &Plan, store: &mut PageStore) -> bool {
         let needed = (plan.start + plan.tokens.len()).div_ceil(PAGE_LEN);
@@ -271,20 +156,6 @@ impl Sequence {
         is_granted
     }
 
-    /// Gives back the pages that none of its later tokens sees.
-    pub(crate) fn slide(&mut self, store: &mut PageStore) {
-        store.slide(&mut self.held, self.state.kv_len);
-    }
-
-    /// Releases its pages. The tokens stay, so the same K/V is computed again later.
-    pub(crate) fn release(&mut self, store: &mut PageStore) {
-        self.state.kv_len = 0;
-        self.missing_pages = 0;
-        self.task.pages_released();
-        self.trail = Trail::default();
-        store.release(std::mem::replace(&mut self.held, Held::nothing(self.tree)));
-    }
-
     /// Plans at most `budget` tokens, of which at most `drafts` may not be kept.
     pub(crate) fn plan(&mut self, budget: usize, drafts: usize) -> Plan {
         let certain = self.state.tokens.len() - self.state.kv_len;
@@ -292,31 +163,6 @@ impl Sequence {
         // A snapshot is taken at the end of a plan.
         let limit = PageStore::run_limit(&self.held, self.state.kv_len, self.state.prompt_len);
         self.task.plan(&self.state, limit.map_or(budget, |limit| limit.min(budget)))
-    }
-
-    /// Returns its state and the number of tokens that it is to have seen after a plan with drafts.
-    pub(crate) fn kept_drafts(&self) -> (StateId, usize) {
-        (self.held.state(), self.state.kv_len)
-    }
-
-    /// Returns the snapshot to start from, and its own state, if it has just started behind cached pages.
-    pub(crate) fn restored_state(&self, store: &mut PageStore) -> Option<(StateId, StateId)> {
-        store.restored(&self.held)
-    }
-
-    /// Returns its state, and the number of a copy to be kept for later prompts, if one is due.
-    pub(crate) fn kept_state(&self, store: &mut PageStore) -> Option<(StateId, StateId)> {
-        store.keep_state(&self.held, self.state.kv_len, self.state.prompt_len)
-    }
-
-    /// Updates the costs of draft rows, if its decoder weighs them.
-    pub(crate) fn weigh_drafts(&mut self, costs: &RowCosts, sequences: usize) {
-        if let Some(generation) = self.task.generation()
-            && generation.decoder.weighs_drafts()
-        {
-            let [plain, drafted] = generation.heads();
-            self.state.costs = costs.of_drafts(sequences, plain, drafted);
-        }
     }
 
     /// Computes what the forward pass needs to know of the tokens that the plan samples.
@@ -366,25 +212,5 @@ impl Sequence {
             Visibility::Block(len) => PAGE_LEN.is_multiple_of(len),
             Visibility::Causal | Visibility::Until(_) => true,
         }
-    }
-
-    /// Returns `true` if it should let others run first because its grammar is slow. That delays it and
-    /// changes nothing else: no output depends on the other sequences of a step.
-    pub(crate) fn is_in_debt(&self) -> bool {
-        self.task.generation().is_some_and(|generation| !generation.grammar_debt.is_zero())
-    }
-
-    /// Returns its request to the draft model, if it uses one, with `share` rows to verify the draft.
-    pub(crate) fn draft_request(&mut self, share: usize) -> Option<DraftRequest<'_>> {
-        let generation = self.task.generation_mut()?;
-        let len = generation.decoder.draft_len(&self.state)?.min(share.saturating_sub(1));
-        Some(DraftRequest {
-            rank: self.rank,
-            tree: self.tree,
-            tokens: &self.state.tokens,
-            prompt_len: self.state.prompt_len,
-            len,
-            sampler: &mut generation.sampler,
-        })
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::disk::DiskStats;
+use crate::output::DecodeStats;
 
 /// Snapshot of the engine's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,14 @@ pub struct StatsSnapshot {
 }
 
 impl StatsSnapshot {
+    /// Counts the tokens that a sequence has generated in a pass, and what its own counters gained by it.
+    pub(crate) fn count(&mut self, generated: usize, before: DecodeStats, after: DecodeStats) {
+        self.completion_tokens += generated as u64;
+        self.decode_passes += (after.passes - before.passes) as u64;
+        self.drafted_tokens += (after.drafted - before.drafted) as u64;
+        self.accepted_tokens += (after.accepted - before.accepted) as u64;
+    }
+
     /// Adds what another engine has counted. What it holds at the moment is not added.
     #[must_use]
     pub fn plus_counts_of(self, other: &Self) -> Self {

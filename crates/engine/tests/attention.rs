@@ -5,15 +5,16 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+mod common;
+
 use std::path::Path;
 
+use common::{collect, request, run_together};
 use wf_engine::{
-    DecodeMode, DraftParams, EngineHandle, EngineOptions, Event, Events, Limits, ModelSource,
-    Request, RunOptions, SamplingParams, TokenId, load_model,
+    DecodeMode, DraftParams, EngineHandle, EngineOptions, ModelSource, Request, RunOptions,
+    TokenId, load_model,
 };
 use wf_model::{AttentionMode, Model};
-
-const VOCAB: usize = 259;
 
 /// Each skips some of the pages of the longer requests.
 const MODES: [AttentionMode; 3] =
@@ -63,29 +64,9 @@ fn requests(decode: DecodeMode) -> Vec<Request> {
     (0..8)
         .map(|i| {
             let start = if i % 3 == 2 { 0 } else { i * 17 };
-            let prompt = (0..60 + i * 53 % 170).map(|at| ((at * 31 + start) % VOCAB) as TokenId);
-            let temperature = if i % 2 == 0 { 0.0 } else { 0.9 };
-            let sampling =
-                SamplingParams { temperature, seed: i as u64, ..SamplingParams::default() };
-            let limits = Limits { max_tokens: 20 + i * 13 % 40, ..Limits::default() };
-            Request { prompt: prompt.collect(), sampling, limits, decode, ..Request::default() }
+            Request { decode, ..request(i, start, 60 + i * 53 % 170, 20 + i * 13 % 40) }
         })
         .collect()
-}
-
-fn collect(mut events: Events) -> Vec<TokenId> {
-    let mut tokens = Vec::new();
-    while let Some(event) = events.next_blocking() {
-        if let Event::Tokens { tokens: picked, .. } = event {
-            tokens.extend(picked.iter().map(|pick| pick.token));
-        }
-    }
-    tokens
-}
-
-fn together(engine: &EngineHandle, decode: DecodeMode) -> Vec<Vec<TokenId>> {
-    let events: Vec<_> = requests(decode).into_iter().map(|r| engine.submit(r).unwrap()).collect();
-    events.into_iter().map(collect).collect()
 }
 
 /// Runs each request after the other, without the pages of those before.
@@ -114,8 +95,8 @@ fn threads_batches_chunks_preemption_cached_prefixes_and_drafts_change_nothing()
         }
         for case in cases {
             let engine = engine(mode, case);
-            assert_eq!(together(&engine, case.decode), expected, "{mode}: {case:?}");
-            let again = together(&engine, case.decode);
+            assert_eq!(run_together(&engine, requests(case.decode)), expected, "{mode}: {case:?}");
+            let again = run_together(&engine, requests(case.decode));
             assert_eq!(again, expected, "{mode}: {case:?}, with the prefixes of the first run");
         }
     }

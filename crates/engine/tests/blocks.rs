@@ -5,8 +5,10 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+mod common;
 mod fake;
 
+use common::collect;
 use fake::FakeModel;
 use wf_engine::decode::{Confidence, UnmaskRule};
 use wf_engine::{
@@ -40,17 +42,6 @@ fn engine(kind: BlockDiffusion, pages: usize, step: usize, max_running: usize) -
 
 fn reply(engine: &EngineHandle, request: Request) -> Vec<TokenId> {
     collect(engine.submit(request).unwrap())
-}
-
-fn collect(mut events: wf_engine::Events) -> Vec<TokenId> {
-    let mut tokens = Vec::new();
-    loop {
-        match events.next_blocking().expect("a reply ends with Done") {
-            Event::Tokens { tokens: picked, .. } => tokens.extend(picked.iter().map(|p| p.token)),
-            Event::Done(_) => return tokens,
-            _ => {}
-        }
-    }
 }
 
 fn prompt(len: usize) -> Vec<TokenId> {

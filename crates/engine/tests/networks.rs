@@ -6,18 +6,18 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+mod common;
+
 use std::path::Path;
 
+use common::{VOCAB, collect, request, run_together};
 use wf_engine::{
-    DecodeMode, DraftParams, EngineHandle, EngineOptions, Event, Events, Limits, Origin, Request,
-    SamplingParams, TokenId,
+    DecodeMode, DraftParams, EngineHandle, EngineOptions, Event, Limits, Origin, Request, TokenId,
 };
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
     ActivationCodes, Compute, Forward, HeadMode, KvDtype, Model, ModelOptions, SparseMode,
 };
-
-const VOCAB: usize = 259;
 
 /// A recorded network and the codes of its activations; those of the family if absent.
 type Subject = (&'static str, Option<ActivationCodes>);
@@ -90,32 +90,11 @@ fn requests(decode: DecodeMode) -> Vec<Request> {
     (0..12)
         .map(|i| {
             let start = if i % 4 == 3 { 0 } else { i * 17 };
-            let prompt = (0..1 + i * 23 % 90).map(|at| ((at * 31 + start) % VOCAB) as TokenId);
-            let temperature = if i % 2 == 0 { 0.0 } else { 0.9 };
-            let sampling =
-                SamplingParams { temperature, seed: i as u64, ..SamplingParams::default() };
-            let limits = Limits { max_tokens: 5 + i * 13 % 40, ..Limits::default() };
             // Requests of a caller take turns, so more run than a step has sequences.
             let origin = Origin { caller: i as u64 % 3, request: i as u64, tier: 0 };
-            let prompt = prompt.collect();
-            Request { prompt, sampling, limits, decode, origin, ..Request::default() }
+            Request { decode, origin, ..request(i, start, 1 + i * 23 % 90, 5 + i * 13 % 40) }
         })
         .collect()
-}
-
-fn collect(mut events: Events) -> Vec<TokenId> {
-    let mut tokens = Vec::new();
-    while let Some(event) = events.next_blocking() {
-        if let Event::Tokens { tokens: picked, .. } = event {
-            tokens.extend(picked.iter().map(|pick| pick.token));
-        }
-    }
-    tokens
-}
-
-fn together(engine: &EngineHandle, decode: DecodeMode) -> Vec<Vec<TokenId>> {
-    let events: Vec<_> = requests(decode).into_iter().map(|r| engine.submit(r).unwrap()).collect();
-    events.into_iter().map(collect).collect()
 }
 
 /// Runs each request after the other on one thread.
@@ -145,9 +124,9 @@ fn threads_batches_chunks_preemption_and_cached_prefixes_change_nothing() {
         );
         for case in cases {
             let engine = engine(subject, None, case);
-            let found = together(&engine, case.decode);
+            let found = run_together(&engine, requests(case.decode));
             assert_eq!(found, expected, "{subject:?}: {case:?}");
-            let again = together(&engine, case.decode);
+            let again = run_together(&engine, requests(case.decode));
             assert_eq!(
                 again, expected,
                 "{subject:?}: {case:?}, with the prefixes of the first run"
@@ -165,7 +144,11 @@ fn drafts_of_a_model_and_of_the_prompt_change_nothing() {
             let decode = DecodeMode::Drafted(DraftParams::from_sources(by_model, by_lookup));
             let case = Conditions { decode, ..TOGETHER };
             let engine = engine(subject, Some(SUBJECTS[0]), case);
-            assert_eq!(together(&engine, decode), expected, "{subject:?}: {decode:?}");
+            assert_eq!(
+                run_together(&engine, requests(decode)),
+                expected,
+                "{subject:?}: {decode:?}"
+            );
         }
     }
 }
@@ -186,8 +169,12 @@ fn drafts_of_a_hybrid_change_nothing_under_pressure_either() {
         ] {
             let case = Conditions { decode, ..case };
             let engine = engine(subject, Some(SUBJECTS[0]), case);
-            assert_eq!(together(&engine, decode), expected, "{case:?}");
-            assert_eq!(together(&engine, decode), expected, "{case:?}, with earlier prefixes");
+            assert_eq!(run_together(&engine, requests(decode)), expected, "{case:?}");
+            assert_eq!(
+                run_together(&engine, requests(decode)),
+                expected,
+                "{case:?}, with earlier prefixes"
+            );
             let accepted = engine.stats().accepted_tokens;
             let always = decode != DecodeMode::Drafted(DraftParams::AUTO);
             assert!(!always || accepted > 20, "{case:?}: {accepted} drafts accepted");

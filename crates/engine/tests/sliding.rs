@@ -3,16 +3,17 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+mod common;
+
 use std::path::Path;
 
+use common::{VOCAB, collect, request, run_together};
 use wf_engine::{
     DecodeMode, DiffusionParams, DraftParams, EmbeddingRequest, EngineHandle, EngineOptions, Event,
-    Events, GenerationRequest, Limits, ModelSource, OpenedModel, PromptInput, Request,
-    RequestError, RunOptions, SamplingParams, TokenId, load_model, open_with_draft, state_count,
+    GenerationRequest, Limits, ModelSource, OpenedModel, PromptInput, Request, RequestError,
+    RunOptions, SamplingParams, TokenId, load_model, open_with_draft, state_count,
 };
 use wf_model::{AttentionMode, Forward, KvDtype, KvPool, Model, Pooling, Window};
-
-const VOCAB: usize = 259;
 
 /// Neither is a whole number of pages.
 const WINDOW: AttentionMode = AttentionMode::Window(Window { len: 70, sinks: 5 });
@@ -83,29 +84,9 @@ fn requests(decode: DecodeMode) -> Vec<Request> {
     (0..8)
         .map(|i| {
             let start = if i % 3 == 2 { 0 } else { i * 17 };
-            let prompt = (0..40 + i * 191 % 600).map(|at| ((at * 31 + start) % VOCAB) as TokenId);
-            let temperature = if i % 2 == 0 { 0.0 } else { 0.9 };
-            let sampling =
-                SamplingParams { temperature, seed: i as u64, ..SamplingParams::default() };
-            let limits = Limits { max_tokens: 30 + i * 53 % 150, ..Limits::default() };
-            Request { prompt: prompt.collect(), sampling, limits, decode, ..Request::default() }
+            Request { decode, ..request(i, start, 40 + i * 191 % 600, 30 + i * 53 % 150) }
         })
         .collect()
-}
-
-fn collect(mut events: Events) -> Vec<TokenId> {
-    let mut tokens = Vec::new();
-    while let Some(event) = events.next_blocking() {
-        if let Event::Tokens { tokens: picked, .. } = event {
-            tokens.extend(picked.iter().map(|pick| pick.token));
-        }
-    }
-    tokens
-}
-
-fn together(engine: &EngineHandle, decode: DecodeMode) -> Vec<Vec<TokenId>> {
-    let events: Vec<_> = requests(decode).into_iter().map(|r| engine.submit(r).unwrap()).collect();
-    events.into_iter().map(collect).collect()
 }
 
 /// Runs each request after the other, without the pages of those before.
@@ -136,8 +117,8 @@ fn threads_batches_chunks_preemption_cached_prefixes_and_drafts_change_nothing()
     let mut preemptions = 0;
     for case in cases {
         let engine = engine(WINDOW, case);
-        assert_eq!(together(&engine, case.decode), expected, "{case:?}");
-        let again = together(&engine, case.decode);
+        assert_eq!(run_together(&engine, requests(case.decode)), expected, "{case:?}");
+        let again = run_together(&engine, requests(case.decode));
         assert_eq!(again, expected, "{case:?}, with the prefixes of the first run");
         preemptions += engine.stats().preemptions;
     }

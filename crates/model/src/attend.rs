@@ -2,18 +2,19 @@
 //!
 //! A tile is a few neighbouring rows of a step and one K/V head: the keys and values its query heads
 //! share are read once for all of them. With many tiles, a job is a tile. With few, as when one
-//! sequence decodes, a job is one chunk of a tile's positions, and a second pass joins the chunks.
-//! The result is the same in both cases, as the kernels define it.
+//! sequence decodes, a job is one chunk of a tile's positions, and a second pass joins the chunks
+//! (`chunks`). The result is the same in both cases, as the kernels define it.
 
-use wf_core::{Attention, Network, Window};
-use wf_kernels::{
-    AttendScratch, CHUNK, KvHead, Queries, attend, attend_in_turn, attend_parts, clear_parts,
-    finish_parts, part_len,
-};
+mod chunks;
+mod sinks;
+
+use wf_core::{Attention, Network};
+use wf_kernels::{AttendScratch, KvHead, Queries, attend, attend_in_turn, part_len};
 
 use crate::compute::Compute;
 use crate::kv::KvPool;
 use crate::segment::{Row, Segment};
+pub(crate) use sinks::SinkQueries;
 
 /// Query heads of a tile, unless one row has more: enough to make use of each key that is read.
 const TILE_QUERIES: usize = 16;
@@ -68,15 +69,6 @@ pub(crate) struct AttendStep<'a> {
     pub(crate) sinks: Option<SinkQueries<'a>>,
 }
 
-/// Queries for the first positions of sequences, over which a window has slid.
-#[derive(Clone, Copy)]
-pub(crate) struct SinkQueries<'a> {
-    pub(crate) window: Window,
-    /// Number of first positions that each row sees apart from its window.
-    pub(crate) sunk: &'a [usize],
-    pub(crate) query: &'a [f32],
-}
-
 impl AttendStep<'_> {
     /// Computes every head of every row over the positions that the row sees.
     pub(crate) fn run(&self, scratch: &mut AttendScratchPool, heads: &mut [f32]) {
@@ -105,33 +97,6 @@ impl AttendStep<'_> {
     /// Returns `true` if tiles are too few to keep all threads busy.
     pub(crate) fn are_few(&self, tiles: usize) -> bool {
         tiles < TILES_PER_THREAD * self.cx.pool.threads()
-    }
-
-    /// Joins the chunks of each tile of `tile_rows` rows, and computes the results of all heads.
-    pub(crate) fn finish_chunks(
-        &self,
-        tile_rows: usize,
-        (parts, slot_len): (&mut [f32], usize),
-        chunks: usize,
-        heads: &mut [f32],
-    ) {
-        let (kv_heads, head_dim) = (self.recipe.kv_heads, self.recipe.head_dim);
-        let part_len = part_len(head_dim);
-        let row_len = sharing(self.recipe) * part_len;
-        // The chunks of each tile are joined in the slot of the first.
-        self.cx.pool.rows(parts, chunks * slot_len, |_, slots| {
-            let (first, later) = slots.split_at_mut(slot_len);
-            for next in later.chunks_exact(slot_len) {
-                self.cx.kernel.join_chunks(part_len, first, next);
-            }
-        });
-        let parts = &*parts;
-        for (job, out) in heads.chunks_exact_mut(sharing(self.recipe) * head_dim).enumerate() {
-            let (row, kv_head) = (job / kv_heads, job % kv_heads);
-            let tile = row / tile_rows * kv_heads + kv_head;
-            let slot = &parts[tile * chunks * slot_len..][row % tile_rows * row_len..];
-            finish_parts(&slot[..row_len], head_dim, out);
-        }
     }
 }
 
@@ -165,54 +130,6 @@ impl<'a> TiledStep<'a> {
         });
     }
 
-    /// Runs one job per chunk of a tile, then joins the chunks.
-    fn run_chunks(
-        &self,
-        parts: &mut [f32],
-        slot_len: usize,
-        scratch: &mut [AttendScratch],
-        heads: &mut [f32],
-    ) {
-        let &Self { step, tile_rows, .. } = self;
-        let (kernel, kv_heads) = (step.cx.kernel, step.recipe.kv_heads);
-        let part_len = part_len(step.recipe.head_dim);
-        let row_len = sharing(step.recipe) * part_len;
-        let tiles = step.rows.len().div_ceil(tile_rows) * kv_heads;
-        let chunks = parts.len() / slot_len / tiles;
-        step.cx.pool.rows_with(parts, slot_len, scratch, |job, slot, s| {
-            let (tile, chunk) = (job / chunks, job % chunks);
-            let start = tile / kv_heads * tile_rows;
-            for (first, run) in self.runs(start) {
-                let (q, kv) = self.queries(first, run, tile % kv_heads);
-                let parts = &mut slot[(first - start) * row_len..][..run * row_len];
-                let (q, chunk) = match self.sink_queries(first, run, tile % kv_heads) {
-                    Some(sinks) if chunk < self.sink_chunks() => (sinks, chunk),
-                    _ => (q, q.chunks().start + chunk - self.sink_chunks()),
-                };
-                if q.chunks().contains(&chunk) {
-                    s.prepare(kernel, &q, &kv);
-                    attend_parts(kernel, &q, &kv, chunk, s, parts);
-                } else {
-                    clear_parts(parts);
-                }
-            }
-        });
-        step.finish_chunks(tile_rows, (parts, slot_len), chunks, heads);
-    }
-
-    /// Returns the number of chunks that the rows of a tile read at most: those of sinks, then those of each run
-    /// of rows from its first one on.
-    fn chunks(&self) -> usize {
-        let starts = (0..self.step.rows.len()).step_by(self.tile_rows);
-        let runs = starts.flat_map(|start| self.runs(start));
-        let chunks = runs.map(|(first, run)| self.queries(first, run, 0).0.chunks().len());
-        chunks.max().unwrap_or(0) + self.sink_chunks()
-    }
-
-    fn sink_chunks(&self) -> usize {
-        self.step.sinks.map_or(0, |sinks| sinks.window.sinks.div_ceil(CHUNK))
-    }
-
     /// Iterates over the runs of rows of one segment in the tile that starts at row `start`: first
     /// row and number of rows.
     fn runs(&self, start: usize) -> impl Iterator<Item = (usize, usize)> {
@@ -238,20 +155,5 @@ impl<'a> TiledStep<'a> {
         };
         let pages = step.batch[step.rows[first].segment].pages;
         (q, step.kv.head(step.layer, kv_head, pages))
-    }
-
-    /// Returns the queries for the first positions of the rows that do not see them in their window.
-    fn sink_queries(&self, first: usize, rows: usize, kv_head: usize) -> Option<Queries<'a>> {
-        let SinkQueries { sunk, query, .. } = self.step.sinks?;
-        let stride = self.step.recipe.query_len();
-        Some(Queries {
-            data: &query[first * stride + kv_head * self.width()..],
-            stride,
-            heads: sharing(self.step.recipe),
-            visible: &sunk[first..first + rows],
-            window: None,
-            sinks: 0,
-            scale: self.scale,
-        })
     }
 }

@@ -1,6 +1,9 @@
 //! The attention block of a layer: projections, rotary embedding, KV cache, heads.
 
-use wf_core::{Attention, Window};
+mod gates;
+mod sinks;
+
+use wf_core::Attention;
 use wf_kernels::{TernaryColumns, Upcoming};
 
 use crate::attend::{AttendStep, SinkQueries};
@@ -10,8 +13,9 @@ use crate::kv::KvPool;
 use crate::phases::Phase;
 use crate::rotary::Embedding;
 use crate::scratch::Scratch;
-use crate::segment::{Row, Segment};
+use crate::segment::Segment;
 use crate::weights::{self, Norm};
+use gates::{gate_heads, take_queries};
 
 pub(crate) struct AttentionBlock<'a> {
     /// Index of the layer among those with attention, as in the KV cache.
@@ -124,28 +128,6 @@ impl AttentionBlock<'_> {
         s.clock.lap(Phase::Output);
     }
 
-    /// Copies the queries of rows that see sinks apart from their window, rotated by their place among what they
-    /// see.
-    fn rotate_to_sinks(
-        &self,
-        cx: &Compute,
-        window: Window,
-        rows: &[Row],
-        (sunk, visible): (&[usize], &[usize]),
-        (query, out): (&[f32], &mut [f32]),
-    ) {
-        let len = self.recipe.query_len();
-        cx.pool.rows(out, len, |row, out| {
-            if sunk[row] > 0 {
-                out.copy_from_slice(&query[row * len..][..len]);
-                let place = window.place(rows[row].position, visible[row]);
-                for head in out.chunks_exact_mut(self.recipe.head_dim) {
-                    self.rotate(cx, (row, place), head);
-                }
-            }
-        });
-    }
-
     /// Rotates a query or key head of a row by a position.
     fn rotate(&self, cx: &Compute, (row, position): (usize, usize), head: &mut [f32]) {
         if let (Some(rope), Some(embedding)) = (self.recipe.rope, self.rotary) {
@@ -154,28 +136,6 @@ impl AttentionBlock<'_> {
             cx.kernel.rotate(rotated, cos, sin, rope.pairs);
         }
     }
-}
-
-/// Copies the queries of each row, which lie beside the gates of their heads.
-fn take_queries(cx: &Compute, recipe: &Attention, gated: &[f32], query: &mut [f32]) {
-    let (len, head_dim) = (recipe.query_len(), recipe.head_dim);
-    cx.pool.rows(query, len, |row, query| {
-        let pairs = gated[row * 2 * len..][..2 * len].chunks_exact(2 * head_dim);
-        for (query, pair) in query.chunks_exact_mut(head_dim).zip(pairs) {
-            query.copy_from_slice(&pair[..head_dim]);
-        }
-    });
-}
-
-/// Multiplies each head by the sigmoid of its gate.
-fn gate_heads(cx: &Compute, recipe: &Attention, gated: &[f32], heads: &mut [f32]) {
-    let (len, head_dim) = (recipe.query_len(), recipe.head_dim);
-    cx.pool.rows(heads, len, |row, heads| {
-        let pairs = gated[row * 2 * len..][..2 * len].chunks_exact(2 * head_dim);
-        for (head, pair) in heads.chunks_exact_mut(head_dim).zip(pairs) {
-            cx.kernel.sigmoid_mul(head, &pair[head_dim..]);
-        }
-    });
 }
 
 /// Norms every head of `x` in place; `buffer` holds the result in between.

@@ -1,5 +1,7 @@
 //! The forward pass, top to bottom.
 
+mod drafts;
+
 use wf_core::{AttentionMode, Network};
 use wf_formats::ModelInfo;
 use wf_kernels::Upcoming;
@@ -7,7 +9,6 @@ use wf_kernels::Upcoming;
 use crate::attention::AttentionBlock;
 use crate::delta_net::DeltaNetBlock;
 use crate::experts::ExpertsBlock;
-use crate::head::Difference;
 use crate::kv::PageId;
 use crate::logits::Logits;
 use crate::mlp::MlpBlock;
@@ -147,7 +148,7 @@ impl Model {
             }
             let out = (&mut *logits, first_scored);
             let result = self.head.score(cx, self.weights.head(), normed, alike, out);
-            result.unwrap_or_else(|difference| stop(alike, &difference));
+            result.unwrap_or_else(|difference| difference.stop(alike));
         }
     }
 }
@@ -190,25 +191,7 @@ impl Forward for Model {
     }
 
     fn keep_drafts(&mut self, state: usize, len: usize) {
-        let Some(drafts) = self.states.take_drafts(state, len) else { return };
-        for layer in 0..self.network.layers.len() {
-            let recipe = &self.network.layers[layer].mixer;
-            let weights = &self.weights.layers[layer].mixer;
-            if let (wf_core::Mixer::DeltaNet(recipe), Mixer::DeltaNet(weights)) = (recipe, weights)
-            {
-                // Only the recurrence runs again, not the projections around it.
-                let block = DeltaNetBlock {
-                    recipe,
-                    weights,
-                    groups: false,
-                    columns: [&[]; 2],
-                    next: Upcoming::Unknown,
-                    residual_scale: None,
-                };
-                let states = self.states.layer(self.places[layer]);
-                block.replay(&self.compute, states, &drafts, &mut self.scratch.delta_net);
-            }
-        }
+        self.replay_drafts(state, len);
     }
 
     fn page_size_bytes(&self) -> usize {
@@ -256,11 +239,4 @@ impl HiddenStates for Model {
         let hidden = &self.scratch.hidden[token * len..][..len];
         self.compute.kernel.rms_norm(hidden, &norm.weight, norm.eps, out);
     }
-}
-
-/// Panics with the difference that `--head check` has found.
-fn stop(alike: &[Segment<'_>], difference: &Difference) {
-    let positions = alike.iter().flat_map(|s| s.scored.iter().map(|index| s.start + index));
-    let position = positions.into_iter().nth(difference.row).unwrap_or_default();
-    panic!("head check: at position {position}, {difference}");
 }

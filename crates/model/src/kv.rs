@@ -4,7 +4,10 @@
 //! of a page belongs to the kernels ([`KvStore`]). Attention always reads keys and values back from
 //! the pages, also those of the same step, so a cached prefix equals a computed one for every type.
 
-use wf_core::{AttentionMode, Network};
+mod bytes;
+mod summaries;
+
+use wf_core::Network;
 pub use wf_kernels::{KvDtype, PAGE_LEN, PAGE_VERSION, UnknownKvDtype};
 use wf_kernels::{KvHead, KvRows, KvShape, KvSlot, KvStore};
 
@@ -26,31 +29,6 @@ impl KvPool {
         Self { store: KvStore::new(dtype, shape(network, pages)), full: Vec::new() }
     }
 
-    /// Allocates pages as [`new`](Self::new) does, with what `mode` keeps with each.
-    pub fn for_mode(network: &Network, dtype: KvDtype, pages: usize, mode: AttentionMode) -> Self {
-        let Self { store, .. } = Self::new(network, dtype, pages);
-        let selects = mode.selects_pages();
-        let store = if selects { store.with_summaries() } else { store };
-        Self { store, full: Vec::with_capacity(if selects { pages } else { 0 }) }
-    }
-
-    /// Size of `pages` pages of all layers, in bytes.
-    pub fn size_bytes(network: &Network, dtype: KvDtype, pages: usize) -> usize {
-        shape(network, pages).size_bytes(dtype)
-    }
-
-    /// Size of `pages` pages of all layers with what `mode` keeps with each, in bytes.
-    pub fn size_for_mode(
-        network: &Network,
-        dtype: KvDtype,
-        pages: usize,
-        mode: AttentionMode,
-    ) -> usize {
-        let shape = shape(network, pages);
-        let summaries = if mode.selects_pages() { shape.summaries_bytes() } else { 0 };
-        shape.size_bytes(dtype).saturating_add(summaries)
-    }
-
     /// Number of pages of each layer.
     pub fn pages(&self) -> usize {
         self.store.shape().pages
@@ -68,21 +46,6 @@ impl KvPool {
             && self.store.has_summaries() == other.store.has_summaries()
     }
 
-    /// Returns the size of one page of all layers in bytes.
-    pub(crate) fn page_size_bytes(&self) -> usize {
-        self.store.page_size_bytes()
-    }
-
-    /// Appends the bytes of a page of all layers to `out`.
-    pub(crate) fn read_page(&self, page: PageId, out: &mut Vec<u8>) {
-        self.store.read_page(page, out);
-    }
-
-    /// Sets a page of all layers to bytes that were read from one.
-    pub(crate) fn write_page(&mut self, page: PageId, bytes: &[u8]) {
-        self.store.write_page(page, bytes);
-    }
-
     /// Writes the keys and values of some tokens to a layer. `slot` returns the pages and the position of
     /// each.
     pub(crate) fn write<'p>(
@@ -98,20 +61,6 @@ impl KvPool {
         };
         let rows = KvRows { keys, values, slot };
         self.store.write_rows(cx.kernel, &cx.pool, layer, rows);
-    }
-
-    /// Summarizes pages of a layer, which are full, if pages have summaries.
-    pub(crate) fn summarize(
-        &mut self,
-        cx: &Compute,
-        layer: usize,
-        pages: impl Iterator<Item = PageId>,
-    ) {
-        if self.store.has_summaries() {
-            self.full.clear();
-            self.full.extend(pages);
-            self.store.summarize(&cx.pool, layer, &self.full);
-        }
     }
 
     /// Returns the number of elements of the keys of a position, and of its values.

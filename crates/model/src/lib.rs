@@ -36,6 +36,7 @@ mod phases;
 mod probe;
 mod rotary;
 mod router;
+mod row_query;
 mod scan;
 mod scratch;
 mod segment;

@@ -1,5 +1,7 @@
 //! The output of a step: a row of logits for each scored token.
 
+mod whole_rows;
+
 use std::cmp::Ordering;
 
 use wf_core::TokenId;
@@ -118,36 +120,6 @@ impl Logits {
         match self.rows[row] {
             Row::All(at) => LogitsRow::All(&mut self.all[at * self.vocab_len..][..self.vocab_len]),
             Row::Some => LogitsRow::Some(&mut self.some[row]),
-        }
-    }
-
-    /// Returns the logits of all tokens of one row.
-    ///
-    /// # Panics
-    ///
-    /// Panics if only some were computed.
-    pub fn row(&self, row: usize) -> &[f32] {
-        match self.rows[row] {
-            Row::All(at) => &self.all[at * self.vocab_len..][..self.vocab_len],
-            Row::Some => panic!("row {row} has the logits of some tokens only"),
-        }
-    }
-
-    /// Returns the logits of all tokens of one row, −∞ for those that were not needed.
-    pub fn filled_row(&self, row: usize) -> Vec<f32> {
-        let mut filled = vec![0.0; self.vocab_len];
-        self.fill_row(row, &mut filled);
-        filled
-    }
-
-    /// Writes the logits of all tokens of one row, −∞ for those that were not needed.
-    pub(crate) fn fill_row(&self, row: usize, out: &mut [f32]) {
-        if let Row::All(_) = self.rows[row] {
-            return out.copy_from_slice(self.row(row));
-        }
-        out.fill(f32::NEG_INFINITY);
-        for &TokenLogit { token, logit } in &self.some[row] {
-            out[token as usize] = logit;
         }
     }
 

@@ -1,7 +1,10 @@
-//! Tests the dependency diagram of ARCHITECTURE.md, and that the modules of each crate have no cycles.
+//! Tests the dependency diagram of ARCHITECTURE.md and its reading path, and that the modules of each crate have no
+//! cycles.
 
 #[path = "layers/modules.rs"]
 mod modules;
+#[path = "layers/reading_path.rs"]
+mod reading_path;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,14 @@
-//! The engine loop: admit, plan, forward, absorb.
+//! The engine loop: admit, draft, plan, forward, absorb.
+//!
+//! Each step of the loop that concerns more than one sequence has a module: `admit` starts and preempts sequences,
+//! `divide` shares a step between them, `drafts` runs the draft model, `disk` keeps pages.
 
 mod admit;
 mod disk;
+mod divide;
+mod drafts;
+mod failure;
+mod report;
 #[cfg(test)]
 mod simulation;
 
@@ -17,9 +24,8 @@ use crate::clock;
 use crate::decode::{Plan, Rows};
 use crate::disk::DiskCache;
 use crate::drafter::Drafter;
-use crate::fair::{Capacity, Ledger};
+use crate::fair::Ledger;
 use crate::generation::Generation;
-use crate::output::FinishReason;
 use crate::row_costs::RowCosts;
 use crate::schedule::Rank;
 use crate::sequence::Sequence;
@@ -200,11 +206,7 @@ impl<F: Forward> Engine<F> {
             let certain = plan.start + plan.tokens.len() - drafts;
             let generated = sequence.absorb(plan, rows, &mut self.store);
             let after = sequence.task.decode_stats();
-            let mut stats = self.stats.lock();
-            stats.completion_tokens += generated as u64;
-            stats.decode_passes += (after.passes - before.passes) as u64;
-            stats.drafted_tokens += (after.drafted - before.drafted) as u64;
-            stats.accepted_tokens += (after.accepted - before.accepted) as u64;
+            self.stats.lock().count(generated, before, after);
             row += plan.scored.len();
             // If nothing could be sampled, the state is that of more tokens than are kept.
             sequence.is_moving &= sequence.state.kv_len >= certain;
@@ -220,60 +222,8 @@ impl<F: Forward> Engine<F> {
         self.generations().for_each(|generation| generation.settle_debt(elapsed));
     }
 
-    /// Copies the states of sequences that have reached a page border, for prompts that begin alike.
-    fn keep_states(&mut self) {
-        for sequence in self.running.iter().filter(|sequence| sequence.is_moving) {
-            if let Some((state, copy)) = sequence.kept_state(&mut self.store) {
-                self.model.copy_state(state, copy);
-            }
-        }
-    }
-
     fn generations(&mut self) -> impl Iterator<Item = &mut Generation> {
         self.running.iter_mut().filter_map(|sequence| sequence.task.generation_mut())
-    }
-
-    /// Returns the share of each running sequence in the next step. One whose grammar is slow lets others run
-    /// first, and so does one that lacks pages.
-    fn divide(&mut self) -> Vec<usize> {
-        let all_in_debt = self.running.iter().all(Sequence::is_in_debt);
-        let stuck = self.stuck();
-        let takes_part = |(at, sequence): (usize, &Sequence)| {
-            Some(at) != stuck && (all_in_debt || !sequence.is_in_debt())
-        };
-        let takes_part: Vec<_> = self.running.iter().enumerate().map(takes_part).collect();
-        let running = self.running.iter().zip(&takes_part);
-        let claims: Vec<_> =
-            running.filter(|(_, takes)| **takes).map(|(sequence, _)| sequence.claim()).collect();
-        let capacity =
-            Capacity { rows: self.model.max_batch_tokens(), sequences: self.max_running };
-        let mut shares = self.ledger.divide(&claims, capacity).into_iter();
-        if let Some(at) = stuck {
-            self.running[at].steps_without_pages += 1;
-        }
-        let share = |takes_part: bool| takes_part.then(|| shares.next()).flatten();
-        takes_part.into_iter().map(share).map(Option::unwrap_or_default).collect()
-    }
-
-    /// Returns the sequence that waits for pages: the last one, if it lacks more than there are. With a share of
-    /// the step it could keep the others, which would free pages, from running.
-    fn stuck(&self) -> Option<usize> {
-        let last = self.running.len().checked_sub(1).filter(|last| *last > 0)?;
-        (self.running[last].missing_pages > self.store.available()).then_some(last)
-    }
-
-    /// Runs the draft model for the sequences that use it.
-    fn draft(&mut self, shares: &[usize]) {
-        let Some(drafter) = &mut self.drafter else { return };
-        let running = self.running.iter_mut().zip(shares);
-        let requests = running.filter_map(|(sequence, share)| sequence.draft_request(*share));
-        let mut drafts = drafter.draft(requests.collect());
-        self.costs.record_draft(drafter.passes, drafter.time.as_secs_f64());
-        for sequence in &mut self.running {
-            if let Some(draft) = drafts.remove(&sequence.rank) {
-                sequence.state.draft = draft;
-            }
-        }
     }
 
     /// Plans each running sequence that has a share of this step and the pages for it.
@@ -304,28 +254,5 @@ impl<F: Forward> Engine<F> {
             self.preempt(last);
         }
         true
-    }
-
-    /// Ends all running requests after a panic, and discards all pages: their contents are unknown.
-    fn fail_running(&mut self) {
-        self.stats.lock().failed_steps += 1;
-        // Some may have ended in the step, before it panicked.
-        for mut sequence in self.running.drain(..).filter(|sequence| !sequence.finished) {
-            sequence.finish(FinishReason::Failed);
-        }
-        let window = self.model.attention().window();
-        self.store = PageStore::new(self.model.pages(), self.model.states(), window);
-        self.drafter.iter_mut().for_each(Drafter::reset);
-    }
-
-    fn report(&self) {
-        let zeros = self.model.total_sparsity();
-        let mut stats = self.stats.lock();
-        stats.running = self.running.iter().filter(|s| !s.finished).count();
-        stats.pages_in_use = self.store.in_use();
-        stats.cached_pages = self.store.cached();
-        stats.neurons = zeros.neurons;
-        stats.closed_gates = zeros.closed_gates;
-        stats.zero_codes = zeros.zero_codes;
     }
 }

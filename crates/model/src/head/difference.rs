@@ -5,6 +5,7 @@ use std::fmt;
 use wf_core::TokenId;
 
 use crate::logits;
+use crate::segment::Segment;
 
 /// A row for which a scan gives something else than the full head.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,6 +36,13 @@ impl Difference {
     /// Returns it with its row counted from `rows` rows earlier.
     pub(super) fn shifted(self, rows: usize) -> Self {
         Self { row: self.row + rows, ..self }
+    }
+
+    /// Panics with the difference that `--head check` has found among the scored rows of `segments`.
+    pub(crate) fn stop(&self, segments: &[Segment<'_>]) {
+        let positions = segments.iter().flat_map(|s| s.scored.iter().map(|index| s.start + index));
+        let position = positions.into_iter().nth(self.row).unwrap_or_default();
+        panic!("head check: at position {position}, {self}");
     }
 }
 

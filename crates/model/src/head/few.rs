@@ -5,7 +5,7 @@ use wf_core::TokenId;
 use crate::compute::Compute;
 use crate::embed::FloatTable;
 use crate::logits::{MAX_SHARE, TokenLogit};
-use crate::segment::{RowQueries, tokens_of};
+use crate::row_query::{RowQueries, tokens_of};
 
 pub(super) struct Few {
     tokens: Vec<TokenId>,

@@ -1,6 +1,7 @@
 //! The output head: logits of hidden states.
 
 mod check;
+mod costs;
 mod counts;
 mod difference;
 mod few;
@@ -15,8 +16,9 @@ use crate::compute::Compute;
 use crate::embed::FloatTable;
 use crate::logits::Logits;
 use crate::options::HeadMode;
+use crate::row_query::RowQueries;
 use crate::scan::{Depth, SCANNED_AT_ONCE, Scan, ScanContext, ScanQueries, ScanScratch};
-use crate::segment::{RowQueries, Scoring, Segment};
+use crate::segment::{Scoring, Segment};
 use check::Check;
 pub use counts::{Count, HeadCounts};
 pub(crate) use difference::Difference;
@@ -57,34 +59,6 @@ impl Head {
             HeadMode::Check => Method::Check(Box::new(Check::new(cx, network, table))),
         };
         Self { method, counts: Arc::default(), few: Few::new(network.vocab_len) }
-    }
-
-    /// Bytes held in memory beside the table.
-    pub(crate) fn size_bytes(&self) -> usize {
-        match &self.method {
-            Method::Full => 0,
-            Method::Scan(scan, _) | Method::Int8(scan, _) => scan.size_bytes(),
-            Method::Check(check) => check.scans().map(Scan::size_bytes).sum(),
-        }
-    }
-
-    /// Bytes that have to be read to find the best token, the few rows scored exactly not counted.
-    pub(crate) fn bytes_per_pick(&self, table: &FloatTable) -> usize {
-        match &self.method {
-            Method::Full => table.size_bytes(),
-            Method::Scan(scan, _) | Method::Int8(scan, _) => scan.scanned_bytes(),
-            Method::Check(check) => {
-                table.size_bytes() + check.scans().map(Scan::scanned_bytes).sum::<usize>()
-            }
-        }
-    }
-
-    pub(crate) fn counts(&self) -> Vec<(&'static str, Arc<HeadCounts>)> {
-        match &self.method {
-            Method::Full | Method::Int8(..) => Vec::new(),
-            Method::Scan(..) => vec![("scan", Arc::clone(&self.counts))],
-            Method::Check(check) => check.counts(),
-        }
     }
 
     /// Computes the logits of the `hidden` rows of segments that need all logits, or of segments of which none

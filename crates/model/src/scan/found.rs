@@ -6,7 +6,8 @@ use super::masses::Masses;
 use super::row::RowScan;
 use super::{Bounds, Depth, Outcome, STRIP};
 use crate::logits::{MAX_SHARE, TokenLogit};
-use crate::segment::{RowQuery, Scoring};
+use crate::row_query::RowQuery;
+use crate::segment::Scoring;
 
 /// Largest error of a candidate, relative to the bound of nibbles, at which that bound is trusted.
 const MAX_TRUSTED_ERROR: f32 = 5.0 / 8.0;

@@ -40,7 +40,7 @@ use crate::compute::Compute;
 use crate::embed::FloatTable;
 use crate::head::HeadCounts;
 use crate::logits::{Logits, TokenLogit};
-use crate::segment::RowQueries;
+use crate::row_query::RowQueries;
 use candidates::Candidates;
 use first_depth::FirstDepth;
 use found::Found;

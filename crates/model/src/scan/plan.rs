@@ -5,7 +5,8 @@ use wf_kernels::{NoiseKey, ScoreBounds};
 use super::row::bits_of_strip;
 use super::{Bounds, STRIP, WORD};
 use crate::compute::Compute;
-use crate::segment::{RowQuery, Scoring};
+use crate::row_query::RowQuery;
+use crate::segment::Scoring;
 
 pub(super) struct RowPlan<'a> {
     pub(super) query: RowQuery<'a>,

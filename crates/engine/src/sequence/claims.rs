@@ -1,0 +1,68 @@
+//! Claims of a sequence: its description to the modules that divide places, steps, pages and drafts.
+
+use wf_model::PAGE_LEN;
+
+use super::Sequence;
+use crate::admission::{Member, Quota};
+use crate::drafter::DraftRequest;
+use crate::fair::Claim;
+use crate::row_costs::RowCosts;
+
+/// Number of steps without pages after which a sequence comes before all others, so that each ends.
+pub(crate) const OVERDUE: usize = 256;
+
+impl Sequence {
+    /// Describes it to admission.
+    pub(crate) fn member(&self) -> Member {
+        Member {
+            origin: self.origin,
+            rank: self.rank,
+            // A block or a draft reaches beyond the tokens.
+            pages: self.pages_for_all().max(self.held.pages_in_sight()),
+            quota: self.max_kv_tokens.map(|max| {
+                let max_pages = max.div_ceil(PAGE_LEN);
+                let all = self.state.max_len.div_ceil(PAGE_LEN).min(self.max_pages);
+                // A window that fits may exceed it by the tokens of a step.
+                let is_long = self.max_pages < usize::MAX;
+                Quota { pages: if is_long { all.min(max_pages) } else { all }, max_pages }
+            }),
+            is_overdue: self.steps_without_pages >= OVERDUE,
+            has_grammar: self.task.generation().is_some_and(|task| task.sampler.has_grammar()),
+        }
+    }
+
+    /// Returns what it can use of a step.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim { origin: self.origin, rank: self.rank, demand: self.task.demand(&self.state) }
+    }
+
+    /// Returns `true` if it should let others run first because its grammar is slow. That delays it and
+    /// changes nothing else: no output depends on the other sequences of a step.
+    pub(crate) fn is_in_debt(&self) -> bool {
+        self.task.generation().is_some_and(|generation| !generation.grammar_debt.is_zero())
+    }
+
+    /// Updates the costs of draft rows, if its decoder weighs them.
+    pub(crate) fn weigh_drafts(&mut self, costs: &RowCosts, sequences: usize) {
+        if let Some(generation) = self.task.generation()
+            && generation.decoder.weighs_drafts()
+        {
+            let [plain, drafted] = generation.heads();
+            self.state.costs = costs.of_drafts(sequences, plain, drafted);
+        }
+    }
+
+    /// Returns its request to the draft model, if it uses one, with `share` rows to verify the draft.
+    pub(crate) fn draft_request(&mut self, share: usize) -> Option<DraftRequest<'_>> {
+        let generation = self.task.generation_mut()?;
+        let len = generation.decoder.draft_len(&self.state)?.min(share.saturating_sub(1));
+        Some(DraftRequest {
+            rank: self.rank,
+            tree: self.tree,
+            tokens: &self.state.tokens,
+            prompt_len: self.state.prompt_len,
+            len,
+            sampler: &mut generation.sampler,
+        })
+    }
+}
