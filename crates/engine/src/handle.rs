@@ -115,6 +115,7 @@ impl EngineHandle {
             capabilities: Capabilities {
                 blocks: options.blocks.or(info.block_diffusion),
                 draft_model: draft.is_some(),
+                mtp: network.mtp.is_some(),
                 max_batch_tokens: model.max_batch_tokens(),
                 recurrent: network.is_recurrent(),
                 window,

@@ -71,7 +71,8 @@ impl Sequence {
         let rank = Rank::new(request.priority, submission.arrival);
         let (origin, deadline) = (request.origin, request.limits.deadline);
         let max_kv_tokens = request.max_kv_tokens;
-        let tree = Tree { salt: request.cache_salt, visibility: decoder.context() };
+        let (salt, visibility) = (request.cache_salt, decoder.context());
+        let tree = Tree { salt, visibility, predicts: decoder.predicts() };
         let max_tokens = request.limits.max_tokens;
         let mut state = SeqState::new(request.prompt.clone(), max_tokens, context_len);
         state.prompt_logprobs = request.prompt_logprobs.filter(|_| state.prompt_len > 1);
@@ -86,7 +87,8 @@ impl Sequence {
         context_len: usize,
         submission: Submission,
     ) -> Self {
-        let tree = Tree { salt: request.cache_salt, visibility: pooler.visibility };
+        let (salt, visibility) = (request.cache_salt, pooler.visibility);
+        let tree = Tree { salt, visibility, predicts: false };
         let state = SeqState::new(request.tokens, 0, context_len);
         let rank = Rank::new(request.priority, submission.arrival);
         let EmbeddingRequest { origin, deadline, max_kv_tokens, .. } = request;
@@ -374,8 +376,40 @@ impl Sequence {
         self.task.generation().is_some_and(|generation| !generation.grammar_debt.is_zero())
     }
 
+    /// Returns its request to the prediction head of the model, if it uses that, with its pages and its state. It has
+    /// `share` rows to verify the draft, and may have `drafts` draft tokens. It gets no draft without pages for it.
+    pub(crate) fn prediction_request(
+        &mut self,
+        share: usize,
+        drafts: usize,
+        store: &mut PageStore,
+    ) -> Option<(DraftRequest<'_>, &[PageId], StateId)> {
+        let generation = self.task.generation_mut().filter(|_| self.tree.predicts)?;
+        let limit = PageStore::run_limit(&self.held, self.state.kv_len, self.state.prompt_len);
+        let rows = limit.map_or(share, |limit| limit.min(share));
+        let len = generation.decoder.draft_len(&self.state)?;
+        let len = len.min(rows.saturating_sub(1)).min(drafts);
+        let pages = (self.state.tokens.len() + len).div_ceil(PAGE_LEN);
+        let missing = pages.saturating_sub(self.held.pages().len());
+        if len == 0 || !store.grow(&mut self.held, missing) {
+            return None;
+        }
+        let request = DraftRequest {
+            rank: self.rank,
+            tree: self.tree,
+            tokens: &self.state.tokens,
+            prompt_len: self.state.prompt_len,
+            len,
+            sampler: &mut generation.sampler,
+        };
+        Some((request, self.held.pages(), self.held.state()))
+    }
+
     /// Returns its request to the draft model, if it uses one, with `share` rows to verify the draft.
     pub(crate) fn draft_request(&mut self, share: usize) -> Option<DraftRequest<'_>> {
+        if self.tree.predicts {
+            return None;
+        }
         let generation = self.task.generation_mut()?;
         let len = generation.decoder.draft_len(&self.state)?.min(share.saturating_sub(1));
         Some(DraftRequest {
