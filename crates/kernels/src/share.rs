@@ -26,6 +26,8 @@ pub(crate) struct Shares {
     /// The number of the run, of which the lower 32 bits count.
     run: AtomicU64,
     jobs: AtomicUsize,
+    /// Number of workers that have a share in this run.
+    active: AtomicUsize,
 }
 
 /// The remaining groups of jobs of a share: `number of the run << 32 | first << 16 | end`. Aligned to two
@@ -37,18 +39,20 @@ impl Shares {
     /// Creates empty shares for `workers` workers.
     pub(crate) fn new(workers: usize) -> Self {
         let shares = (0..workers).map(|_| Share(AtomicU64::new(0))).collect();
-        Self { shares, run: AtomicU64::new(0), jobs: AtomicUsize::new(0) }
+        let (jobs, active) = (AtomicUsize::new(0), AtomicUsize::new(workers));
+        Self { shares, run: AtomicU64::new(0), jobs, active }
     }
 
-    /// Starts run `run` with the jobs `0..jobs`. Numbers of runs ascend from one, and no worker may be
-    /// taking jobs.
-    pub(crate) fn start(&self, run: u64, jobs: usize) {
+    /// Starts run `run` with the jobs `0..jobs`, divided between the first `active` workers. Numbers of runs
+    /// ascend from one, and no worker may be taking jobs.
+    pub(crate) fn start(&self, run: u64, jobs: usize, active: usize) {
         if run as u32 == 0 {
             // From here on, the 32 bits of a share that was untouched since could name another run.
             self.store_all(pack(u32::MAX, 0..0));
         }
         self.run.store(run, Ordering::Relaxed);
         self.jobs.store(jobs, Ordering::Relaxed);
+        self.active.store(active, Ordering::Relaxed);
     }
 
     /// Drops all remaining jobs.
@@ -65,7 +69,8 @@ impl Shares {
     /// Returns some jobs for `worker`, from its own share or from another.
     pub(crate) fn take(&self, worker: usize) -> Option<Range<usize>> {
         let (run, jobs) = (self.run.load(Ordering::Relaxed), self.jobs.load(Ordering::Relaxed));
-        let (group_len, workers) = (jobs.div_ceil(MAX_GROUPS).max(1), self.shares.len());
+        let group_len = jobs.div_ceil(MAX_GROUPS).max(1);
+        let workers = self.active.load(Ordering::Relaxed);
         let take = |owner: usize, from_front: bool| {
             let whole = share_of(owner, workers, jobs.div_ceil(group_len));
             self.shares[owner].take(run as u32, whole, |left, piece| {
@@ -76,8 +81,10 @@ impl Shares {
                 }
             })
         };
-        let groups = take(worker, true).or_else(|| {
-            (worker + 1..workers).chain(0..worker).find_map(|other| take(other, false))
+        let own = (worker < workers).then(|| take(worker, true)).flatten();
+        let groups = own.or_else(|| {
+            let mut others = (worker + 1..workers).chain(0..worker.min(workers));
+            others.find_map(|other| take(other, false))
         })?;
         Some(groups.start * group_len..jobs.min(groups.end * group_len))
     }
@@ -136,7 +143,7 @@ mod tests {
     #[test]
     fn a_worker_alone_does_its_own_share_in_order_and_then_the_others() {
         let shares = Shares::new(3);
-        shares.start(1, 100);
+        shares.start(1, 100, 3);
         let mut done = Vec::new();
         while let Some(jobs) = shares.take(1) {
             done.extend(jobs);
@@ -149,7 +156,7 @@ mod tests {
     #[test]
     fn others_take_from_the_back() {
         let shares = Shares::new(2);
-        shares.start(1, 64);
+        shares.start(1, 64, 2);
         while shares.take(1).is_some_and(|jobs| jobs.start >= 32) {}
         let first = shares.take(0).unwrap();
         assert_eq!(first.start, 0, "the front is still the owner's");
@@ -160,19 +167,32 @@ mod tests {
     #[test]
     fn few_jobs_go_to_as_many_workers() {
         let shares = Shares::new(4);
-        shares.start(1, 4);
+        shares.start(1, 4, 4);
         assert!((0..4).all(|worker| shares.take(worker) == Some(worker..worker + 1)));
         assert!((0..4).all(|worker| shares.take(worker).is_none()));
-        shares.start(2, 4);
+        shares.start(2, 4, 4);
         shares.clear();
         assert_eq!(shares.take(0), None);
+    }
+
+    #[test]
+    fn a_worker_without_a_share_takes_from_the_others() {
+        let shares = Shares::new(4);
+        shares.start(1, 20, 2);
+        let mut done: Vec<_> = shares.take(0).into_iter().chain(shares.take(1)).flatten().collect();
+        assert_eq!(done, [0, 10], "two shares of ten");
+        assert_eq!(shares.take(3), Some(9..10), "the back of the first");
+        done.push(9);
+        done.extend(std::iter::from_fn(|| shares.take(2)).flatten());
+        done.sort_unstable();
+        assert!(done.into_iter().eq(0..20), "every job once");
     }
 
     #[test]
     fn many_jobs_are_taken_in_groups_without_loss() {
         for jobs in [MAX_GROUPS, MAX_GROUPS + 1, 3 * MAX_GROUPS + 7] {
             let shares = Shares::new(3);
-            shares.start(1, jobs);
+            shares.start(1, jobs, 3);
             let mut done: Vec<_> = (0..).map_while(|i| shares.take(i % 3)).flatten().collect();
             done.sort_unstable();
             assert!(done.into_iter().eq(0..jobs), "every job once");
@@ -183,11 +203,11 @@ mod tests {
     fn a_share_that_rested_while_numbers_wrapped_is_whole_again() {
         let shares = Shares::new(2);
         let wrapped = 1 << 32;
-        shares.start(5, 2);
+        shares.start(5, 2, 2);
         assert_eq!((shares.take(1), shares.take(0)), (Some(1..2), Some(0..1)));
         // Run 5 once more, as far as the 32 bits of a share can tell.
-        shares.start(wrapped, 0);
-        shares.start(wrapped + 5, 2);
+        shares.start(wrapped, 0, 2);
+        shares.start(wrapped + 5, 2, 2);
         assert_eq!((shares.take(1), shares.take(0)), (Some(1..2), Some(0..1)));
     }
 }

@@ -11,6 +11,9 @@
 //!   write, because all four are sequentially consistent. So after the wait no worker holds the job,
 //!   and the lifetime of its borrows may end.
 //!
+//! Workers from `active` on rest: they sleep apart from the others, which every run may wake, until there are more
+//! active ones.
+//!
 //! A slot is a cache line that one worker writes and only the caller reads, so that sixteen workers
 //! enter and leave side by side instead of taking turns at one counter.
 
@@ -19,6 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use super::contention::DelayFile;
 use super::upcoming::{Announcement, Fetch};
 use crate::arch::environment::float_environment_is_default;
 
@@ -55,8 +59,14 @@ pub(super) struct Gate {
     pub(super) upcoming: Announcement,
     stop: AtomicBool,
     spins: usize,
+    /// Number of threads that take part in runs, with the caller. Changes between runs.
+    active: AtomicUsize,
+    /// By worker, without the caller.
+    pub(super) delays: Box<[DelayFile]>,
     /// Workers in front of the gate.
     workers: Sleepers,
+    /// Workers that take no part.
+    resting: Sleepers,
     /// The caller behind the gate.
     caller: Sleepers,
 }
@@ -87,7 +97,10 @@ impl Gate {
             upcoming: Announcement::default(),
             stop: AtomicBool::new(false),
             spins: if threads <= cpus { SPINS } else { 0 },
+            active: AtomicUsize::new(threads),
+            delays: (1..threads).map(|_| DelayFile::default()).collect(),
             workers: Sleepers::default(),
+            resting: Sleepers::default(),
             caller: Sleepers::default(),
         }
     }
@@ -96,6 +109,20 @@ impl Gate {
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.workers.wake();
+        self.resting.wake();
+    }
+
+    /// Sets the number of threads that take part in the next runs. A worker that is waking up may still enter one.
+    pub(super) fn set_active(&self, active: usize) {
+        let before = self.active.swap(active, Ordering::SeqCst);
+        if before < active {
+            self.resting.wake();
+        }
+    }
+
+    /// Returns `true` if a worker takes no part in runs.
+    fn rests(&self, worker: usize) -> bool {
+        worker >= self.active.load(Ordering::SeqCst) && !self.stop.load(Ordering::SeqCst)
     }
 
     /// Runs `work` on this thread and on all workers that enter in time. `work` must not panic.
@@ -126,14 +153,20 @@ impl Gate {
     /// Waits for runs and works in them until the pool is dropped.
     pub(super) fn serve(&self, worker: usize) {
         assert_float_environment();
+        self.delays[worker - 1].open();
         let slot = &self.slots[worker - 1].0;
         let mut fetch = Fetch::new(worker, self.slots.len() + 1);
         let mut last_gate = 0;
         loop {
+            if self.rests(worker) {
+                self.resting.wait_until(0, || !self.rests(worker), || {});
+            }
             let mut gate = 0;
             let opened = || {
                 gate = self.state.load(Ordering::SeqCst);
-                gate & OPEN != 0 && gate != last_gate || self.stop.load(Ordering::SeqCst)
+                gate & OPEN != 0 && gate != last_gate
+                    || self.stop.load(Ordering::SeqCst)
+                    || self.rests(worker)
             };
             self.workers.wait_until(self.spins, opened, || {
                 if !fetch.step(&self.upcoming) {
@@ -142,6 +175,9 @@ impl Gate {
             });
             if self.stop.load(Ordering::SeqCst) {
                 return;
+            }
+            if self.rests(worker) {
+                continue;
             }
             last_gate = gate;
             slot.store(gate >> 1, Ordering::SeqCst);

@@ -1,9 +1,11 @@
 //! A thread pool that runs job `i` for each `i` in `0..n` and waits for all of them.
 //!
 //! The calling thread is worker 0. A run does not wait for workers that wake up after the last job is
-//! taken, so a busy machine slows a run down but cannot stall it. The assignment of jobs to workers
-//! varies; results of jobs must not depend on it.
+//! taken, so a busy machine slows a run down but cannot stall it. While another program uses the CPU of a
+//! worker, one worker less takes part. The assignment of jobs to workers varies; results of jobs must not
+//! depend on it.
 
+mod contention;
 mod gate;
 mod parts;
 mod upcoming;
@@ -15,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use crate::share::Shares;
+use contention::Watch;
 use gate::{Gate, assert_float_environment, is_inside_job, lock};
 use parts::Rows;
 pub use parts::Strip;
@@ -27,7 +30,7 @@ pub struct Pool {
     /// The jobs of the current run.
     shares: Shares,
     /// Held during a run, because there is one gate.
-    running: Mutex<()>,
+    running: Mutex<Watch>,
 }
 
 impl Pool {
@@ -56,7 +59,8 @@ impl Pool {
         assert_float_environment();
         let gate = Arc::new(Gate::new(threads));
         let shares = Shares::new(0);
-        let mut pool = Self { gate, workers: Vec::new(), shares, running: Mutex::new(()) };
+        let running = Mutex::new(Watch::new(1));
+        let mut pool = Self { gate, workers: Vec::new(), shares, running };
         for worker in 1..threads {
             let gate = Arc::clone(&pool.gate);
             let name = format!("wf-pool-{worker}");
@@ -70,6 +74,7 @@ impl Pool {
             pool.workers.push(thread);
         }
         pool.shares = Shares::new(pool.threads());
+        pool.running = Mutex::new(Watch::new(pool.threads()));
         pool
     }
 
@@ -458,8 +463,15 @@ impl Pool {
             }
         };
         {
-            let _turn = lock(&self.running);
-            shares.start(self.gate.next_number(), jobs);
+            let mut watch = lock(&self.running);
+            let active = watch.active(self.gate.delays[..self.workers.len()].iter());
+            self.gate.set_active(active);
+            if active == 1 {
+                // A job may start a run of its own.
+                drop(watch);
+                return (0..jobs).for_each(|i| job(0, i));
+            }
+            shares.start(self.gate.next_number(), jobs, active);
             self.gate.run(&work);
         }
         if let Some(payload) = panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
