@@ -25,18 +25,36 @@ pub(super) fn request_tiles() -> Result<(), &'static str> {
 
 /// Returns `true` if the CPU has AMX-TILE and AMX-INT8 with palette 1: eight tiles of sixteen rows of 64
 /// bytes.
-fn cpu_has_tiles() -> bool {
+pub(super) fn cpu_has_tiles() -> bool {
     const AMX_TILE_AND_INT8: u32 = 1 << 24 | 1 << 25;
+    let features = __cpuid_count(FEATURES, 0).edx;
+    features & AMX_TILE_AND_INT8 == AMX_TILE_AND_INT8 && palette_is_known(tile_leaf())
+}
+
+/// The tile leaf of `cpuid`: the number of palettes, then `eax`, `ebx` and `ecx` of palette 1. Nothing if there is
+/// no such leaf.
+type TileLeaf = Option<(u32, [u32; 3])>;
+
+fn tile_leaf() -> TileLeaf {
     const TILES: u32 = 0x1d;
     const PALETTE: u32 = 1;
-    if __cpuid(0).eax < TILES {
-        return false;
+    (__cpuid(0).eax >= TILES).then(|| {
+        let palette = __cpuid_count(TILES, PALETTE);
+        (__cpuid_count(TILES, 0).eax, [palette.eax, palette.ebx, palette.ecx])
+    })
+}
+
+/// Returns `true` if palette 1 is as the kernel uses it. Some hypervisors (Firecracker) pass tiles on and hide the leaf
+/// that describes them. All CPUs with tiles so far have this palette, and results are compared before tiles are used.
+fn palette_is_known(leaf: TileLeaf) -> bool {
+    match leaf {
+        None | Some((0, _)) => true,
+        Some((_, [eax, ebx, ecx])) => {
+            let (tile_bytes, row_bytes) = (eax >> 16, ebx & 0xffff);
+            let (tiles, rows) = (ebx >> 16, ecx & 0xffff);
+            (tiles, tile_bytes, rows, row_bytes) == (8, 1024, 16, 64)
+        }
     }
-    let palette = __cpuid_count(TILES, PALETTE);
-    let (tile_bytes, row_bytes) = (palette.eax >> 16, palette.ebx & 0xffff);
-    let (tiles, rows) = (palette.ebx >> 16, palette.ecx & 0xffff);
-    __cpuid_count(FEATURES, 0).edx & AMX_TILE_AND_INT8 == AMX_TILE_AND_INT8
-        && (tiles, tile_bytes, rows, row_bytes) == (8, 1024, 16, 64)
 }
 
 /// Returns `true` if a CPU with tiles has AMX-BF16.
@@ -84,4 +102,24 @@ fn permission_is_granted() -> bool {
         );
     }
     answer == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hidden_palette_is_taken_for_the_usual_one() {
+        let usual = [0x0400_2000, 0x0008_0040, 16];
+        assert!(palette_is_known(Some((1, usual))));
+        assert!(palette_is_known(None), "the last leaf is an earlier one");
+        assert!(palette_is_known(Some((0, [0; 3]))), "the leaf is empty");
+    }
+
+    #[test]
+    fn other_palettes_are_rejected() {
+        for other in [[0x0800_2000, 0x0008_0040, 16], [0x0400_2000, 0x0004_0040, 16], [0; 3]] {
+            assert!(!palette_is_known(Some((1, other))), "{other:x?}");
+        }
+    }
 }

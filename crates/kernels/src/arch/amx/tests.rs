@@ -19,6 +19,11 @@ fn kernel() -> Option<(Amx, bool)> {
         println!("skipped: this CPU has no AVX-512 VBMI, which the AMX kernel needs besides tiles");
         return None;
     };
+    if detect::cpu_has_tiles() {
+        // Its instructions are executed, at least some of them, and the emulator would see the others alone.
+        println!("skipped: this CPU has tiles, and the system does not permit their use");
+        return None;
+    }
     emulator::install();
     Some((Amx { vectors, bf16: true }, true))
 }
