@@ -106,14 +106,25 @@ def delta_net(w, x, plain, keys, values, key_dim, value_dim, rounded):
     return (norm(out, w["ssm_norm"]) * gate * sigmoid(gate)).reshape(tokens, -1)
 
 
-def run(tensors, ids, transform, sizes, rounded=lambda state: state):
-    """Returns the logits of all positions."""
+def layer_of(tensors, layer):
+    """Returns the tensors of a layer, without the layer in their names."""
+    prefix = f"blk.{layer}."
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def feed_forward(w, hidden, transform):
+    x = transform.of(norm(hidden, w["post_attention_norm"]))
+    gate = x @ w["ffn_gate"].T
+    return hidden + transform.of(gate * sigmoid(gate) * (x @ w["ffn_up"].T)) @ w["ffn_down"].T
+
+
+def states(tensors, ids, transform, sizes, rounded=lambda state: state):
+    """Returns the states of all positions after the final norm."""
     layers, heads, kv_heads, dim, rotated, keys, values, key_dim, value_dim = sizes
     hidden = tensors["token_embd"][ids]
     hidden = transform.inverse(hidden) if transform.tables else hidden
     for layer in range(layers):
-        prefix = f"blk.{layer}."
-        w = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        w = layer_of(tensors, layer)
         plain = norm(hidden, w["attn_norm"])
         if "attn_q" in w:
             mixed = attention(w, transform.of(plain), heads, kv_heads, dim, rotated)
@@ -124,10 +135,13 @@ def run(tensors, ids, transform, sizes, rounded=lambda state: state):
                 tiled = mixed.reshape(len(ids), values // keys, keys, value_dim)
                 mixed = tiled.swapaxes(1, 2).reshape(mixed.shape)
             hidden = hidden + transform.of(mixed) @ w["ssm_out"].T
-        x = transform.of(norm(hidden, w["post_attention_norm"]))
-        gate = x @ w["ffn_gate"].T
-        hidden = hidden + transform.of(gate * sigmoid(gate) * (x @ w["ffn_up"].T)) @ w["ffn_down"].T
-    hidden = norm(hidden, tensors["output_norm"])
+        hidden = feed_forward(w, hidden, transform)
+    return norm(hidden, tensors["output_norm"])
+
+
+def run(tensors, ids, transform, sizes, rounded=lambda state: state):
+    """Returns the logits of all positions."""
+    hidden = states(tensors, ids, transform, sizes, rounded)
     return (transform.of(hidden) if transform.tables else hidden) @ tensors["output"].T
 
 

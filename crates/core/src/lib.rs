@@ -17,7 +17,8 @@ pub use attention_mode::{AttentionMode, InvalidAttentionMode, Window};
 pub use kv_dtype::{KvDtype, UnknownKvDtype};
 pub use network::{
     Activation, ActivationCodes, Attention, DeltaNet, Dense, Embedding, Experts, Ffn, Hadamard,
-    Head, InvalidNetwork, Layer, LayerKinds, Mixer, Network, Norm, SharedExpert, ValueHeadOrder,
+    Head, InvalidNetwork, Layer, LayerKinds, Mixer, Mtp, Network, Norm, SharedExpert,
+    ValueHeadOrder,
 };
 pub use rotary::{Rope, RopeDivisors, RopeScaling, RotaryPairs, Yarn};
 pub use sampling::{

@@ -7,12 +7,14 @@
 mod check;
 mod delta_net;
 mod hadamard;
+mod mtp;
 
 use std::fmt;
 
 pub use self::check::InvalidNetwork;
 pub use self::delta_net::{DeltaNet, ValueHeadOrder};
 pub use self::hadamard::Hadamard;
+pub use self::mtp::Mtp;
 use crate::{Rope, RopeDivisors};
 
 /// A decoder network, layer by layer.
@@ -38,6 +40,8 @@ pub struct Network {
     pub activations: ActivationCodes,
     /// Transform of the inputs of ternary products, under which weights are stored.
     pub hadamard: Option<Hadamard>,
+    /// Multi-token prediction head, which drafts tokens.
+    pub mtp: Option<Mtp>,
 }
 
 /// Codes of the inputs of ternary products.
@@ -464,6 +468,12 @@ impl Network {
                 Ffn::Experts(experts) => change(attention, &mut experts.expert),
             }
         }
+    }
+
+    /// Number of layers with keys and values in the cache: those with attention, and that of the prediction head
+    /// behind them.
+    pub fn kv_layers(&self) -> usize {
+        self.attentions().count() + usize::from(self.mtp.is_some())
     }
 
     /// Returns the attention blocks of the layers that have one.

@@ -46,10 +46,11 @@ struct Reader {
     read: Vec<TokenId>,
 }
 
-struct Turn<'a> {
-    request: DraftRequest<'a>,
+/// A sequence and its draft so far.
+pub(crate) struct Turn<'a> {
+    pub(crate) request: DraftRequest<'a>,
     can_read: bool,
-    draft: Vec<TokenId>,
+    pub(crate) draft: Vec<TokenId>,
 }
 
 /// Tokens of one turn in a pass.
@@ -198,7 +199,12 @@ impl Drafter {
     }
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    /// Creates the turn of a sequence that needs no reading.
+    pub(crate) fn new(request: DraftRequest<'a>) -> Self {
+        Self { request, can_read: true, draft: Vec::new() }
+    }
+
     /// Returns the tokens to run next, after the first `read` ones.
     fn unread(&self, read: usize) -> &[TokenId] {
         match self.draft.last() {
@@ -208,12 +214,17 @@ impl Turn<'_> {
     }
 
     fn continues(&self) -> bool {
+        !self.draft.is_empty() && self.is_open()
+    }
+
+    /// Returns `true` if one more token is to be drafted.
+    pub(crate) fn is_open(&self) -> bool {
         let ends = self.draft.last().is_some_and(|&token| self.request.sampler.is_stop(token));
-        !self.draft.is_empty() && self.draft.len() < self.request.len && !ends
+        self.draft.len() < self.request.len && !ends
     }
 
     /// Returns the draw of the next draft token, among the `known` tokens that both models have.
-    fn draw_query(&self, known: usize) -> DrawQuery {
+    pub(crate) fn draw_query(&self, known: usize) -> DrawQuery {
         let position = self.request.tokens.len() + self.draft.len();
         let index = position - self.request.prompt_len;
         let mut query = self.request.sampler.draw_query(position, index, &self.draft);
@@ -222,7 +233,7 @@ impl Turn<'_> {
     }
 
     /// Samples the next draft token. The draft model may have more tokens than the main model.
-    fn sample(&mut self, row: LogitsRow<'_>, known: usize) {
+    pub(crate) fn sample(&mut self, row: LogitsRow<'_>, known: usize) {
         let query = self.draw_query(known);
         let row = match row {
             LogitsRow::All(logits) => LogitsRow::All(&mut logits[..known]),

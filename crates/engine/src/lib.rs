@@ -56,7 +56,7 @@ pub use block_overrides::BlockOverrides;
 pub use calibration::{Calibration, CalibrationError, PerInput, Shares, Thresholds};
 pub use decode::{
     Capabilities, DecodeMode, DecodeSettings, DiffusionParams, DraftParams, MODES, ModeInfo,
-    Setting, SettingKind, UnmaskRule, UnsupportedMode,
+    MtpParams, Setting, SettingKind, UnmaskRule, UnsupportedMode,
 };
 pub use disk::DiskStats;
 pub use embed::Embedding;

@@ -27,12 +27,14 @@ type PageTokens = [TokenId; PAGE_LEN];
 
 type NodeId = usize;
 
-/// Identity of a tree: sequences of equal salt and attention share pages.
+/// Identity of a tree: sequences of equal salt and attention, with or without a prediction head, share pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tree {
     pub(crate) salt: u64,
     /// Attention of finished text, on which K/V depends.
     pub(crate) visibility: Visibility,
+    /// True if pages have K/V of the prediction head, and states what it continues from.
+    pub(crate) predicts: bool,
 }
 
 /// A path of pages, by its end.
@@ -333,7 +335,7 @@ mod tests {
     use crate::rng::noise_key;
 
     fn tree(salt: u64) -> Tree {
-        Tree { salt, visibility: Visibility::Causal }
+        Tree { salt, visibility: Visibility::Causal, predicts: false }
     }
 
     fn page_of(token: TokenId) -> PageTokens {
@@ -369,7 +371,7 @@ mod tests {
         cache.release(lock);
         assert_eq!(cache.matching(tree(0), &path(&[1, 2, 3])[..95]), 2, "a partial page");
         assert_eq!(cache.matching(tree(1), &path(&[1, 2, 3])), 0, "another salt");
-        let blocks = Tree { salt: 0, visibility: Visibility::Block(32) };
+        let blocks = Tree { visibility: Visibility::Block(32), ..tree(0) };
         assert_eq!(cache.matching(blocks, &path(&[1, 2, 3])), 0, "another attention");
     }
 

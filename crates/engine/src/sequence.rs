@@ -75,7 +75,8 @@ impl Sequence {
         let rank = Rank::new(request.priority, submission.arrival);
         let (origin, deadline) = (request.origin, request.limits.deadline);
         let max_kv_tokens = request.max_kv_tokens;
-        let tree = Tree { salt: request.cache_salt, visibility: decoder.context() };
+        let (salt, visibility) = (request.cache_salt, decoder.context());
+        let tree = Tree { salt, visibility, predicts: decoder.predicts() };
         let max_tokens = request.limits.max_tokens;
         let mut state = SeqState::new(request.prompt.clone(), max_tokens, context_len);
         state.prompt_logprobs = request.prompt_logprobs.filter(|_| state.prompt_len > 1);

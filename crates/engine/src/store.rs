@@ -243,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    const TREE: Tree = Tree { salt: 0, visibility: Visibility::Causal };
+    const TREE: Tree = Tree { salt: 0, visibility: Visibility::Causal, predicts: false };
 
     fn tokens(len: usize) -> Vec<TokenId> {
         (0..len as TokenId).collect()

@@ -37,6 +37,7 @@ impl Task {
         plan: &'a Plan,
         (pages, state): (&'a [u32], usize),
     ) -> Segment<'a> {
+        let predicts = self.generation().is_some_and(|task| task.decoder.predicts());
         let (scoring, allowed, draws) = match self {
             Self::Generate(task) => {
                 (task.scoring(seq, plan), task.allowed(seq, plan), task.draws())
@@ -49,6 +50,7 @@ impl Task {
             pages,
             state,
             drafts: plan.drafts(seq),
+            predicts,
             visibility: plan.visibility,
             scored: &plan.scored,
             scoring,

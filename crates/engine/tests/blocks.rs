@@ -392,6 +392,7 @@ fn unsupported_modes_are_rejected_with_a_reason() {
     let can = Capabilities {
         blocks: Some(own),
         draft_model: true,
+        mtp: false,
         max_batch_tokens: 16,
         recurrent: false,
         window: None,

@@ -12,7 +12,8 @@ use std::path::Path;
 
 use common::{VOCAB, collect, request, run_together};
 use wf_engine::{
-    DecodeMode, DraftParams, EngineHandle, EngineOptions, Event, Limits, Origin, Request, TokenId,
+    DecodeMode, DraftParams, EngineHandle, EngineOptions, Event, Limits, MtpParams, Origin,
+    Request, TokenId,
 };
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
@@ -25,6 +26,8 @@ type Subject = (&'static str, Option<ActivationCodes>);
 const DENSE: &str = "weight_only/ternary-yarn";
 const EXPERTS: &str = "experts/renormalized";
 const HYBRID: &str = "qwen35/tiled";
+/// A hybrid with a random prediction head, and one whose head says what the network says.
+const PREDICTING: [&str; 2] = ["qwen35/mtp", "qwen35/mtp-copy"];
 
 /// A dense network with scales by group, experts, experts with windows, and recurrent layers.
 const SUBJECTS: [Subject; 9] = [
@@ -180,6 +183,74 @@ fn drafts_of_a_hybrid_change_nothing_under_pressure_either() {
             assert!(!always || accepted > 20, "{case:?}: {accepted} drafts accepted");
         }
     }
+}
+
+/// The head follows every sequence through chunks, snapshots and preemption, beside sequences that it does not follow, and no
+/// token depends on it. A head that knows the network drafts what is accepted, which shows that it is fed right.
+#[test]
+fn drafts_of_a_prediction_head_change_nothing_and_are_accepted_if_they_are_right() {
+    let fixed = |max_tokens| MtpParams { max_tokens, adaptive: false };
+    for name in PREDICTING {
+        let subject = (name, None);
+        let expected = solo(subject);
+        for params in [MtpParams::DEFAULT, fixed(1), fixed(64)] {
+            let decode = DecodeMode::Mtp(params);
+            for case in [
+                TOGETHER,
+                Conditions { threads: 3, max_batch_tokens: 25, ..TOGETHER },
+                Conditions { pages: 6, max_batch_tokens: 64, ..TOGETHER },
+                Conditions { states: 2, ..TOGETHER },
+            ] {
+                let case = Conditions { decode, ..case };
+                let engine = engine(subject, Some(SUBJECTS[0]), case);
+                assert_eq!(run_together(&engine, requests(decode)), expected, "{name}: {case:?}");
+                let mixed = [decode, DecodeMode::Autoregressive, DecodeMode::default()];
+                let requests = requests(decode).into_iter().zip(mixed.into_iter().cycle());
+                let requests = requests.map(|(request, decode)| Request { decode, ..request });
+                let found = run_together(&engine, requests.collect());
+                assert_eq!(found, expected, "{name}: {case:?}, with earlier prefixes");
+                let stats = engine.stats();
+                let (drafted, accepted) = (stats.drafted_tokens, stats.accepted_tokens);
+                let what = format!("{name}: {case:?}: {accepted} of {drafted} drafts accepted");
+                assert!(drafted > 0, "{what}");
+                // A draft may reach behind the end of a completion.
+                assert!(name != PREDICTING[1] || 10 * accepted >= 7 * drafted, "{what}");
+            }
+        }
+    }
+}
+
+/// A prompt that continues from a snapshot continues the prediction head, too.
+#[test]
+fn a_prediction_head_continues_from_the_states_of_earlier_prompts() {
+    let subject = (PREDICTING[1], None);
+    let decode = DecodeMode::Mtp(MtpParams { max_tokens: 4, adaptive: false });
+    let prompt: Vec<TokenId> = (0..97).map(|at| (at * 31 % VOCAB) as TokenId).collect();
+    let request = |decode| Request {
+        prompt: prompt.clone(),
+        limits: Limits { max_tokens: 30, ..Limits::default() },
+        decode,
+        ..Request::default()
+    };
+    let engine = engine(subject, None, TOGETHER);
+    // The pages of a sequence without the head are not those of one with it.
+    let expected = collect(engine.submit(request(DecodeMode::Autoregressive)).unwrap());
+    for cached in [0, 96, 96] {
+        let before = engine.stats();
+        assert_eq!(collect(engine.submit(request(decode)).unwrap()), expected);
+        let after = engine.stats();
+        assert_eq!(after.cached_tokens - before.cached_tokens, cached);
+        let drafted = after.drafted_tokens - before.drafted_tokens;
+        let accepted = after.accepted_tokens - before.accepted_tokens;
+        assert!(drafted >= 20 && accepted + 4 >= drafted, "{accepted} of {drafted}");
+    }
+}
+
+#[test]
+fn a_model_without_a_prediction_head_rejects_its_mode() {
+    let engine = engine((HYBRID, None), None, TOGETHER);
+    let error = engine.check_mode(DecodeMode::Mtp(MtpParams::DEFAULT)).unwrap_err().to_string();
+    assert!(error.contains("decode is mtp, but the model has no multi-token"), "{error}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::config::hugging_face::WeightScheme;
 use crate::encoding::absmean::FloatTrits;
 use crate::encoding::{FloatEncoding, TernaryEncoding, decode_floats};
 use crate::error::{Error, quote_safely};
-use crate::families::{Evidence, Family};
+use crate::families::{Evidence, Family, mtp};
 use crate::map::{SourceFile, name_of};
 use crate::names::{TensorName, layer_and_part};
 use crate::parts::{FormatKind, FormatSummary, OpenOptions, Parts};
@@ -82,7 +82,9 @@ impl Checkpoint {
         let group_len = options.group_len;
         let family = Family::of_config(&companions.config)?;
         companions.config = family.text_settings(companions.config)?;
-        let reader = Reader { files: &files, family, scheme, group_len };
+        let layers = companions.config.optional_size("num_hidden_layers")?.unwrap_or(usize::MAX);
+        let has_mtp_tables = entries.iter().any(|entry| mtp::is_table(&entry.name));
+        let reader = Reader { files: &files, family, scheme, group_len, layers };
         let stored = reader.stored(entries, &mut decisions)?;
         if scheme == WeightScheme::Exact {
             decisions.push("weights are exactly ternary: found in the floats".to_owned());
@@ -90,6 +92,7 @@ impl Checkpoint {
         let tensors = stored.tensors.iter().map(|t| (t.name, t.rows));
         let mut evidence = Evidence::of(name_of(&files, 0), "model.embed_tokens.weight", tensors)?;
         evidence.runs_as_floats = scheme == WeightScheme::Exact;
+        evidence.has_mtp_tables = has_mtp_tables;
         let activation = options.activation;
         let config =
             config::hugging_face::read(&companions, &evidence, activation, &mut decisions)?;
@@ -104,6 +107,8 @@ struct Reader<'a> {
     family: &'static Family,
     scheme: WeightScheme,
     group_len: Option<usize>,
+    /// Number of layers that the configuration names.
+    layers: usize,
 }
 
 impl Reader<'_> {
@@ -112,7 +117,7 @@ impl Reader<'_> {
         let mut network = Vec::new();
         let mut scales = HashMap::new();
         for entry in entries {
-            let of_network = |name: &str| self.family.hugging_face_tensor(name);
+            let of_network = |name: &str| self.family.hugging_face_tensor(name, self.layers);
             if let Some(name) = of_network(&entry.name) {
                 if name == TensorName::Output && self.is_packed_head(&entry) {
                     // A head of trits is an approximation of the embedding, made to save bandwidth.
@@ -239,6 +244,8 @@ impl Reader<'_> {
         match found.map_err(|e| self.fault(entry, e))? {
             Ok(parts) => Ok(Some((float, parts))),
             Err(_) if !name.is_linear() => Ok(None),
+            // A prediction head in floats is not used.
+            Err(_) if name.layer() == Some(self.layers) => Ok(None),
             Err(row) => {
                 let what = format!(
                     "is {float} and not ternary, neither by tensor nor by row or group (row {row} has \

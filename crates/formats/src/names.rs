@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wf_core::{Attention, DeltaNet, Dense, Layer, Mixer, Network, SharedExpert};
+use wf_core::{Attention, DeltaNet, Dense, Layer, Mixer, Mtp, Network, SharedExpert};
 
 use LayerTensor as T;
 
@@ -15,7 +15,7 @@ pub enum TensorName {
     OutputNorm,
     /// Output head, if it is not the embedding.
     Output,
-    /// Tensor of the layer with this index.
+    /// Tensor of the layer with this index; that of a prediction head follows the others.
     Layer(usize, LayerTensor),
     /// Tensor of one expert of a layer: the indices of the layer and of the expert, and one of
     /// [`LayerTensor::EXPERT`].
@@ -93,6 +93,14 @@ pub enum LayerTensor {
     AttnOutputNorm,
     /// Norm of the feed-forward output, before it is added to the hidden state.
     FfnOutputNorm,
+    /// Norm of an embedding in a prediction head.
+    MtpEmbeddingNorm,
+    /// Norm of a hidden state in a prediction head.
+    MtpHiddenNorm,
+    /// Projection of both to the input of a prediction head's layer: trits or floats.
+    MtpInput,
+    /// Norm behind the layer of a prediction head.
+    MtpNorm,
 }
 
 impl LayerTensor {
@@ -142,6 +150,7 @@ impl LayerTensor {
                 | Self::DeltaAlpha
                 | Self::DeltaDecay
                 | Self::DeltaBias
+                | Self::MtpInput
         );
         !self.is_linear() && !is_other_float
     }
@@ -210,6 +219,11 @@ pub(crate) const STANDARD: &[Spelling] = &[
     spelled(T::FfnSubNorm, "ffn_sub_norm", "mlp.ffn_sub_norm"),
     spelled(T::Down, "ffn_down", "mlp.down_proj"),
     spelled(T::FfnOutputNorm, "post_ffw_norm", "post_feedforward_layernorm"),
+    // Checkpoints have them without a layer in front: see `families::mtp`.
+    spelled(T::MtpEmbeddingNorm, "nextn.enorm", "mtp.pre_fc_norm_embedding"),
+    spelled(T::MtpHiddenNorm, "nextn.hnorm", "mtp.pre_fc_norm_hidden"),
+    spelled(T::MtpInput, "nextn.eh_proj", "mtp.fc"),
+    spelled(T::MtpNorm, "nextn.shared_head_norm", "mtp.norm"),
 ];
 
 /// Names of the sub-norms in GGUF files where every projection norms its own input.
@@ -258,7 +272,7 @@ impl TensorName {
     pub fn is_float(self) -> bool {
         match self {
             Self::OutputNorm => true,
-            Self::Layer(_, tensor) => !tensor.is_linear(),
+            Self::Layer(_, tensor) => !tensor.is_linear() && tensor != T::MtpInput,
             Self::Embedding | Self::Output | Self::Expert(..) => false,
         }
     }
@@ -382,6 +396,9 @@ impl TensorName {
             let of_layer = tensors.into_iter().map(move |(tensor, ..)| Self::Layer(index, tensor));
             of_layer.chain(of_experts)
         });
+        let behind = network.layers.len();
+        let of_mtp = network.mtp.iter().flat_map(|mtp| mtp_tensors(network.hidden_len, mtp));
+        let layers = layers.chain(of_mtp.map(move |(tensor, ..)| Self::Layer(behind, tensor)));
         let head = (!network.head.tied).then_some(Self::Output);
         std::iter::once(Self::Embedding).chain(layers).chain([Self::OutputNorm]).chain(head)
     }
@@ -395,7 +412,13 @@ impl TensorName {
             Self::Output => (!network.head.tied).then_some((network.vocab_len, hidden_len)),
             Self::OutputNorm => Some((1, hidden_len)),
             Self::Layer(index, tensor) => {
-                let tensors = layer_tensors(hidden_len, network.layers.get(index)?);
+                let tensors = match (network.layers.get(index), &network.mtp) {
+                    (Some(layer), _) => layer_tensors(hidden_len, layer),
+                    (None, Some(mtp)) if index == network.layers.len() => {
+                        mtp_tensors(hidden_len, mtp)
+                    }
+                    (None, _) => return None,
+                };
                 let (_, rows, cols) = tensors.into_iter().find(|(known, ..)| *known == tensor)?;
                 Some((rows, cols))
             }
@@ -439,6 +462,18 @@ fn layer_tensors(hidden: usize, layer: &Layer) -> Vec<(LayerTensor, usize, usize
     add(sub_norm.is_some(), T::FfnSubNorm, 1, ffn_len);
     add(true, T::Down, hidden, ffn_len);
     add(output_norm.is_some(), T::FfnOutputNorm, 1, hidden);
+    tensors
+}
+
+/// Returns the tensors of a prediction head in the same way.
+fn mtp_tensors(hidden: usize, mtp: &Mtp) -> Vec<(LayerTensor, usize, usize)> {
+    let mut tensors = vec![
+        (T::MtpEmbeddingNorm, 1, hidden),
+        (T::MtpHiddenNorm, 1, hidden),
+        (T::MtpInput, hidden, hidden.saturating_mul(2)),
+    ];
+    tensors.extend(layer_tensors(hidden, &mtp.layer));
+    tensors.push((T::MtpNorm, 1, hidden));
     tensors
 }
 

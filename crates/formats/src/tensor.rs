@@ -221,10 +221,11 @@ impl Stored {
     /// Keeps the tensors of this network, all there and of the right shape; those of layers it does not
     /// have become extra.
     pub(crate) fn fit(mut self, files: &[SourceFile], network: &Network) -> Result<Self, Error> {
+        let layers = network.layers.len().saturating_add(usize::from(network.mtp.is_some()));
         let (tensors, beyond): (Vec<_>, Vec<_>) = self
             .tensors
             .into_iter()
-            .partition(|t| t.name.layer().is_none_or(|layer| layer < network.layers.len()));
+            .partition(|t| t.name.layer().is_none_or(|layer| layer < layers));
         self.extra.extend(beyond.into_iter().map(|t| t.source_name));
         let mut present = HashSet::new();
         for tensor in &tensors {

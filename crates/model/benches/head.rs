@@ -169,6 +169,7 @@ fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode
         layers: Vec::new(),
         output_norm: Norm { weight: vec![1.0; COLS], eps: 1e-5 },
         output: Some(FloatTable::new(&Pool::new(1), encoding, COLS, table).into()),
+        mtp: None,
     };
     let options = ModelOptions {
         kv: KvDtype::F32,

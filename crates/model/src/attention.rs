@@ -2,6 +2,7 @@
 
 mod gates;
 mod sinks;
+mod write_kv;
 
 use wf_core::Attention;
 use wf_kernels::{TernaryColumns, Upcoming};

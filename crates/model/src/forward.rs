@@ -22,7 +22,7 @@ use crate::zeros::ProductInput;
 
 impl Model {
     /// Sets each row to its token's embedding.
-    fn embed(&mut self) {
+    pub(crate) fn embed(&mut self) {
         let (cx, network, s) = (&self.compute, &self.network, &mut self.scratch);
         let (rows, len, table) = (&s.rows[..], network.hidden_len, &self.weights.embedding);
         let is_rotated = network.hadamard.as_ref().is_some_and(|hadamard| hadamard.embedding);
@@ -113,9 +113,14 @@ impl Model {
         }
     }
 
-    /// Norms the scored rows and runs the output head on them.
-    fn score(&mut self, batch: &[Segment<'_>], logits: &mut Logits) {
-        let (cx, norm, s) = (&self.compute, &self.weights.output_norm, &mut self.scratch);
+    /// Norms the scored rows and runs the output head on them. The norm is that of the network, or that of its
+    /// prediction head.
+    pub(crate) fn score(&mut self, batch: &[Segment<'_>], logits: &mut Logits, of_mtp: bool) {
+        let (cx, s) = (&self.compute, &mut self.scratch);
+        let norm = match &self.weights.mtp {
+            Some(mtp) if of_mtp => &mtp.norm,
+            _ => &self.weights.output_norm,
+        };
         let len = self.network.hidden_len;
         let rotates_head = self.network.hadamard.as_ref().is_some_and(|hadamard| hadamard.head);
         logits.resize(batch.iter().map(|segment| segment.scored.len()).sum());
@@ -227,9 +232,16 @@ impl Forward for Model {
             self.run_ffn(layer);
             self.observe(layer, [ProductInput::Ffn, ProductInput::Neurons]);
         }
-        self.score(batch, logits);
+        self.score(batch, logits, false);
+        if batch.iter().any(|segment| segment.predicts) {
+            self.follow(batch);
+        }
         self.scratch.clock.lap(Phase::Head);
         self
+    }
+
+    fn predict(&mut self, batch: &[Segment<'_>], logits: &mut Logits) {
+        self.run_mtp(batch, logits);
     }
 }
 

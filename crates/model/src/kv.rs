@@ -24,7 +24,7 @@ pub struct KvPool {
 }
 
 impl KvPool {
-    /// Allocates `pages` pages for each layer of `network` that has attention.
+    /// Allocates `pages` pages for each layer of `network` that has attention, and for its prediction head.
     pub fn new(network: &Network, dtype: KvDtype, pages: usize) -> Self {
         Self { store: KvStore::new(dtype, shape(network, pages)), full: Vec::new() }
     }
@@ -78,5 +78,5 @@ impl KvPool {
 fn shape(network: &Network, pages: usize) -> KvShape {
     let heads = network.max_attention(|attention| attention.kv_heads);
     let head_dim = network.max_attention(|attention| attention.head_dim);
-    KvShape { layers: network.attentions().count(), pages, heads, head_dim }
+    KvShape { layers: network.kv_layers(), pages, heads, head_dim }
 }

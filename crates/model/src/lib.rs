@@ -31,6 +31,7 @@ mod load;
 mod logits;
 mod mlp;
 mod model;
+mod mtp;
 mod options;
 mod phases;
 mod probe;

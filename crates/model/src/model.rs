@@ -11,6 +11,7 @@ use crate::hadamard::Rotation;
 use crate::head::{HeadCounts, OutputHead};
 use crate::kv::{KvPool, PAGE_LEN, PageId};
 use crate::load::{LoadError, LoadProgress, load};
+use crate::mtp::MtpScratch;
 use crate::options::ModelOptions;
 use crate::phases::PhaseTimes;
 use crate::rotary::Rotary;
@@ -42,6 +43,8 @@ pub struct Model {
     pub(crate) columns: Columns,
     /// Counts of magnitudes, while they are counted.
     pub(crate) magnitudes: Option<Vec<[Magnitudes; 4]>>,
+    /// Buffers of the prediction head.
+    pub(crate) mtp: Option<MtpScratch>,
     pub(crate) max_batch_tokens: usize,
 }
 
@@ -101,6 +104,7 @@ impl Model {
             zeros: zeros::none(&network),
             columns: Columns::default(),
             magnitudes: None,
+            mtp: weights.mtp.as_ref().map(|mtp| MtpScratch::new(&network, mtp, rows)),
             sparse: Sparse::new(&network),
             max_batch_tokens: rows,
             network,
@@ -154,7 +158,7 @@ impl Model {
         let row_len = self.kv.row_len();
         let chunk = rows.len() / row_len;
         assert!(chunk > 0 && rows.len() == chunk * row_len, "whole rows of {row_len}");
-        for layer in 0..self.network.attentions().count() {
+        for layer in 0..self.network.kv_layers() {
             for start in (0..positions).step_by(chunk) {
                 let rows = &rows[..chunk.min(positions - start) * row_len];
                 self.kv.write(&self.compute, layer, (rows, rows), |row| (pages, start + row));

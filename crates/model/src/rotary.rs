@@ -37,7 +37,7 @@ impl Rotary {
             let attention = layer.attention()?;
             attention.rope.map(|rope| (rope, rope.dims.unwrap_or(attention.head_dim)))
         };
-        for layer in &network.layers {
+        for layer in network.layers.iter().chain(network.mtp.iter().map(|mtp| &mtp.layer)) {
             let earlier =
                 network.layers.iter().zip(&of_layer).find(|(other, _)| key(other) == key(layer));
             let index = match (earlier, key(layer)) {
@@ -94,7 +94,7 @@ impl Rotary {
         }
     }
 
-    /// Returns the embedding of a layer.
+    /// Returns the embedding of a layer; that of a prediction head follows the others.
     pub(crate) fn of_layer(&self, layer: usize) -> Option<&Embedding> {
         self.of_layer[layer].map(|index| &self.embeddings[index])
     }

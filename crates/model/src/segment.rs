@@ -67,6 +67,9 @@ pub struct Segment<'a> {
     /// Number of tokens at the end that may not be kept, because they are a draft. In a network with recurrent
     /// layers there are at most [`Forward::max_drafts`] in a step, and [`Forward::keep_drafts`] says which are kept.
     pub drafts: usize,
+    /// True if the prediction head of the network follows the sequence, so that [`Forward::predict`] can continue
+    /// it. It has to follow from the first token on, or from a copied state of a sequence that it follows.
+    pub predicts: bool,
     /// Positions that each token attends to.
     pub visibility: Visibility,
     /// Indices of the tokens whose logits are computed, ascending.
@@ -96,6 +99,7 @@ impl<'a> Segment<'a> {
             pages,
             state: 0,
             drafts: 0,
+            predicts: false,
             visibility: Visibility::Causal,
             scored,
             scoring: Scoring::All,
@@ -163,6 +167,15 @@ pub trait Forward: Send {
     /// Moves the state of a sequence, which had drafts in the last step, on to the end of its first `len` tokens:
     /// a state cannot be wound back, so drafts do not change it before.
     fn keep_drafts(&mut self, _state: usize, _len: usize) {}
+
+    /// Runs the prediction head on segments of one token each, and computes the logits of the tokens that may follow.
+    ///
+    /// A segment begins where the state of its sequence ends, or behind the one before it that this ran. Nothing but
+    /// keys and values of the head changes. The caller guarantees what it does for [`forward`](Self::forward),
+    /// and that the network has a prediction head.
+    fn predict(&mut self, _batch: &[Segment<'_>], _logits: &mut Logits) {
+        unreachable!("the network has no prediction head");
+    }
 
     /// Returns the size of a page of the KV cache in bytes; 0 if pages cannot be read.
     fn page_size_bytes(&self) -> usize {

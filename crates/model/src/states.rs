@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use wf_core::{DeltaNet, Layer, Network};
 
+use crate::mtp::Ends;
 use crate::segment::Segment;
 
 /// States of all recurrent layers, allocated up front.
@@ -17,6 +18,8 @@ pub(crate) struct StatePool {
     lengths: Vec<usize>,
     /// Drafts of the last step.
     drafts: Vec<Drafts>,
+    /// What the prediction head needs of each state.
+    pub(crate) ends: Ends,
 }
 
 /// Drafts of a sequence, which its state has not seen.
@@ -55,14 +58,15 @@ impl StatePool {
         };
         let layers = network.layers.iter().filter_map(Layer::delta_net).map(layer).collect();
         let lengths = vec![0; if network.is_recurrent() { slots } else { 0 }];
-        Self { layers, lengths, drafts: Vec::with_capacity(Self::MAX_DRAFTS) }
+        let ends = Ends::new(network, slots, Self::MAX_DRAFTS);
+        Self { layers, lengths, drafts: Vec::with_capacity(Self::MAX_DRAFTS), ends }
     }
 
     /// Size of one state of all layers, in bytes; 0 without recurrent layers.
     pub(crate) fn state_bytes(network: &Network) -> usize {
         let layer = |recipe: &DeltaNet| recipe.state_len() + recipe.history_len();
         let floats: usize = network.layers.iter().filter_map(Layer::delta_net).map(layer).sum();
-        floats * size_of::<f32>()
+        (floats + Ends::floats(network)) * size_of::<f32>()
     }
 
     /// Size of the inputs that are kept of the drafts of a step, in bytes, whatever the number of sequences.
@@ -128,6 +132,9 @@ impl StatePool {
         let kept = len.checked_sub(start).filter(|kept| *kept <= rows.len());
         let kept = kept.unwrap_or_else(|| panic!("{len} tokens, drafts follow {start}"));
         self.lengths[slot] = len;
+        if kept > 0 {
+            self.ends.keep_draft(slot, rows.start + kept - 1);
+        }
         (kept > 0).then(|| Drafts { slot, start, rows: rows.start..rows.start + kept })
     }
 
@@ -145,6 +152,12 @@ impl StatePool {
                 part.copy_within(from * len..(from + 1) * len, to * len);
             }
         }
+        self.ends.copy(from, to);
         self.lengths[to] = self.lengths[from];
+    }
+
+    /// Returns the number of tokens that made a state.
+    pub(crate) fn len(&self, slot: usize) -> usize {
+        self.lengths[slot]
     }
 }

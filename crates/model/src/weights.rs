@@ -2,12 +2,14 @@
 //! [`Network`], and used by the forward pass.
 
 mod delta_net;
+mod mtp;
 
 use wf_core::{Dense, Network};
 use wf_formats::{LayerTensor, TensorName};
 use wf_kernels::{TernaryMatrix, Upcoming};
 
 pub use self::delta_net::DeltaNet;
+pub use self::mtp::Mtp;
 pub use crate::embed::FloatTable;
 pub use crate::table::Table;
 
@@ -21,6 +23,8 @@ pub struct Weights {
     pub output_norm: Norm,
     /// Output head, if it is not the embedding.
     pub output: Option<Table>,
+    /// Multi-token prediction head.
+    pub mtp: Option<Mtp>,
 }
 
 /// One transformer layer.
@@ -207,7 +211,8 @@ impl Weights {
             true => None,
             false => Some(source.table(TensorName::Output, rows, cols)?),
         };
-        Ok(Self { embedding, layers, output_norm, output })
+        let mtp = network.mtp.as_ref().map(|mtp| Mtp::read(network, mtp, source)).transpose()?;
+        Ok(Self { embedding, layers, output_norm, output, mtp })
     }
 
     /// Table whose rows score the tokens.
@@ -220,6 +225,7 @@ impl Weights {
         self.embedding.size_bytes()
             + self.output.as_ref().map_or(0, Table::size_bytes)
             + self.output_norm.size_bytes()
+            + self.mtp.as_ref().map_or(0, Mtp::size_bytes)
             + self.layers.iter().map(Layer::size_bytes).sum::<usize>()
     }
 }

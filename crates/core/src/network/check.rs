@@ -16,6 +16,12 @@ impl Network {
         check_factor("residual scale", self.residual_scale)?;
         check_factor("logit scale", self.head.divisor)?;
         self.hadamard.iter().try_for_each(|hadamard| hadamard.check(self))?;
+        if let Some(mtp) = &self.mtp {
+            mtp.check(self)?;
+            self.check_layer(&mtp.layer)
+                .map_err(|e| InvalidNetwork { key: format!("prediction head: {}", e.key), ..e })?;
+            [mtp.embedding_norm, mtp.hidden_norm, mtp.norm].into_iter().try_for_each(check_norm)?;
+        }
         let uniform = self.uniform_layer().is_some();
         for (index, layer) in self.layers.iter().enumerate() {
             self.check_layer(layer).map_err(|error| match uniform {
@@ -181,7 +187,7 @@ impl std::error::Error for InvalidNetwork {}
 mod tests {
     use super::*;
     use crate::network::tests::network;
-    use crate::{Experts, Ffn, Mixer, SharedExpert, ValueHeadOrder};
+    use crate::{Experts, Ffn, Mixer, Mtp, SharedExpert, ValueHeadOrder};
 
     fn problem(change: impl Fn(&mut Network)) -> String {
         let mut network = network();
@@ -286,6 +292,39 @@ mod tests {
         };
         change(&mut delta_net);
         problem(|n| n.layers[0].mixer = Mixer::DeltaNet(delta_net))
+    }
+
+    #[test]
+    fn rejects_prediction_heads_that_cannot_run() {
+        let of = |change: &dyn Fn(&mut Network)| {
+            problem(|n| {
+                let layer = n.layers[1];
+                let delta_net = DeltaNet {
+                    key_heads: 2,
+                    value_heads: 4,
+                    key_dim: 8,
+                    value_dim: 8,
+                    conv_len: 4,
+                    order: ValueHeadOrder::Grouped,
+                    norm: Norm::default(),
+                    head_norm: Norm::default(),
+                };
+                n.layers[0].mixer = Mixer::DeltaNet(delta_net);
+                n.mtp = Some(Mtp { layer, ..Mtp::default() });
+                change(n);
+            })
+        };
+        assert_eq!(of(&|_| {}), "");
+        let recurrent = of(&|n| n.mtp.as_mut().unwrap().layer = n.layers[0]);
+        assert!(recurrent.contains("without attention"), "{recurrent}");
+        let heads = of(&|n| {
+            n.mtp.as_mut().unwrap().layer.attention_mut().unwrap().kv_heads = 2;
+        });
+        assert!(heads.starts_with("prediction head: key/value heads: 2 of 4"), "{heads}");
+        let eps = of(&|n| n.mtp.as_mut().unwrap().norm.eps = 2.0);
+        assert!(eps.contains("norm epsilon"), "{eps}");
+        let plain = of(&|n| n.layers[0] = n.layers[1]);
+        assert!(plain.contains("without recurrent layers"), "{plain}");
     }
 
     #[test]

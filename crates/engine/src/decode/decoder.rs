@@ -24,7 +24,7 @@ pub struct SeqState {
     pub context_len: usize,
     /// Number of alternatives to report for each prompt token, while prompt logprobs are pending.
     pub prompt_logprobs: Option<usize>,
-    /// Tokens that a draft model proposes to follow `tokens`.
+    /// Tokens that a draft model or the prediction head proposes to follow `tokens`.
     pub draft: Vec<TokenId>,
     /// Costs of draft rows in the next pass, if the decoder weighs them.
     pub costs: DraftCosts,
@@ -138,10 +138,15 @@ pub trait Decoder: Send {
     /// Absorbs the logits of a pass. Returns `None` if no token can be sampled.
     fn absorb(&mut self, pass: Pass<'_>) -> Option<Outcome>;
 
-    /// Returns the number of tokens that a draft model should propose before the next plan, or `None` if
-    /// this decoder uses no draft model.
+    /// Returns the number of tokens that a draft model or the prediction head should propose before the next plan,
+    /// or `None` if this decoder uses neither.
     fn draft_len(&mut self, _seq: &SeqState) -> Option<usize> {
         None
+    }
+
+    /// Returns `true` if the prediction head of the model drafts, in place of a draft model.
+    fn predicts(&self) -> bool {
+        false
     }
 
     /// Returns `true` if the number of draft tokens depends on their cost.

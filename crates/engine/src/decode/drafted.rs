@@ -31,7 +31,7 @@ pub struct DraftParams {
     pub auto: bool,
 }
 
-const SETTINGS: [Setting; 2] = [
+pub(super) const SETTINGS: [Setting; 2] = [
     Setting {
         object: "draft",
         name: "tokens",
@@ -63,6 +63,15 @@ impl DraftParams {
 
     /// Drafts from any source where that is faster.
     pub const AUTO: Self = Self { auto: true, ..Self::MODEL_AND_LOOKUP };
+
+    /// Rejects numbers of tokens that no verification has.
+    pub(super) fn check_tokens(&self) -> Result<(), UnsupportedMode> {
+        let (tokens, limit) = (self.max_tokens, Self::LIMIT);
+        if (1..=limit).contains(&tokens) {
+            return Ok(());
+        }
+        Err(UnsupportedMode(format!("draft tokens is {tokens}: must be between 1 and {limit}")))
+    }
 
     /// Returns the default parameters for these sources.
     pub const fn from_sources(model: bool, lookup: bool) -> Self {
@@ -109,12 +118,7 @@ impl Mode for DraftParams {
     fn decoder(&self, model: Capabilities) -> Result<Box<dyn Decoder>, UnsupportedMode> {
         let name = self.info().name;
         model.require_next_token(name)?;
-        let (tokens, limit) = (self.max_tokens, Self::LIMIT);
-        if tokens == 0 || tokens > limit {
-            return Err(UnsupportedMode(format!(
-                "draft tokens is {tokens}: must be between 1 and {limit}"
-            )));
-        }
+        self.check_tokens()?;
         let drafter = match (self.model, model.blocks) {
             (false, _) => Drafter::None,
             (true, _) if model.draft_model => Drafter::DraftModel,
@@ -147,6 +151,11 @@ enum Lengths {
     Auto(Auto),
 }
 
+/// Returns a decoder whose drafts the prediction head makes.
+pub(super) fn by_mtp(params: DraftParams) -> Box<dyn Decoder> {
+    Box::new(Drafted::new(params, Drafter::Mtp))
+}
+
 /// Model that drafts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drafter {
@@ -155,6 +164,8 @@ enum Drafter {
     Masks(TokenId),
     /// A draft model, which runs before each plan.
     DraftModel,
+    /// The prediction head of the model, which runs before each plan.
+    Mtp,
 }
 
 /// Draft tokens that follow the first `after` tokens of the sequence.
@@ -171,13 +182,18 @@ impl Drafter {
     fn min_len(self) -> usize {
         match self {
             Self::Masks(_) => 2,
-            Self::DraftModel | Self::None => 1,
+            Self::DraftModel | Self::Mtp | Self::None => 1,
         }
+    }
+
+    /// Returns `true` if drafts are there before a plan.
+    fn runs_before_plans(self) -> bool {
+        matches!(self, Self::DraftModel | Self::Mtp)
     }
 
     fn source(self) -> Source {
         match self {
-            Self::DraftModel => Source::DraftModel,
+            Self::DraftModel | Self::Mtp => Source::DraftModel,
             Self::Masks(_) | Self::None => Source::Masks,
         }
     }
@@ -308,8 +324,8 @@ impl Decoder for Drafted {
         if seq.pending().len() > 1 || budget == 1 {
             return Autoregressive.plan(seq, budget);
         }
-        // With a draft model, `draft_len` has looked up already.
-        if self.drafter != Drafter::DraftModel {
+        // Otherwise `draft_len` has looked up already.
+        if !self.drafter.runs_before_plans() {
             self.look_up(seq);
         }
         let last = seq.pending();
@@ -356,7 +372,7 @@ impl Decoder for Drafted {
     }
 
     fn draft_len(&mut self, seq: &SeqState) -> Option<usize> {
-        if self.drafter != Drafter::DraftModel {
+        if !self.drafter.runs_before_plans() {
             return None;
         }
         let samples = seq.pending().len() == 1;
@@ -369,6 +385,10 @@ impl Decoder for Drafted {
             return None;
         }
         Some(if samples && self.draft(seq).is_none() { len } else { 0 })
+    }
+
+    fn predicts(&self) -> bool {
+        self.drafter == Drafter::Mtp
     }
 
     fn weighs_drafts(&self) -> bool {

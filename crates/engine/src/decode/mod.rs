@@ -14,6 +14,7 @@ mod draft_len;
 mod drafted;
 mod lookup;
 mod mode;
+mod mtp;
 mod unmask;
 
 pub use autoregressive::Autoregressive;
@@ -22,6 +23,7 @@ pub use diffusion::DiffusionParams;
 pub use draft_costs::DraftCosts;
 pub use drafted::DraftParams;
 pub use mode::{Capabilities, DecodeSettings, ModeInfo, Setting, SettingKind, UnsupportedMode};
+pub use mtp::MtpParams;
 pub use unmask::{Confidence, UnmaskRule};
 
 use mode::Mode;
@@ -36,16 +38,19 @@ pub enum DecodeMode {
     Diffusion(DiffusionParams),
     /// The tokens of `Autoregressive`, sooner: drafted, then verified together.
     Drafted(DraftParams),
+    /// The same, drafted by the prediction head of the model.
+    Mtp(MtpParams),
 }
 
 /// All modes with their default parameters.
-pub const MODES: [DecodeMode; 6] = [
+pub const MODES: [DecodeMode; 7] = [
     DecodeMode::Autoregressive,
     DecodeMode::Diffusion(DiffusionParams::DEFAULT),
     DecodeMode::Drafted(DraftParams::MODEL),
     DecodeMode::Drafted(DraftParams::LOOKUP),
     DecodeMode::Drafted(DraftParams::MODEL_AND_LOOKUP),
     DecodeMode::Drafted(DraftParams::AUTO),
+    DecodeMode::Mtp(MtpParams::DEFAULT),
 ];
 
 impl DecodeMode {
@@ -54,6 +59,7 @@ impl DecodeMode {
             Self::Autoregressive => &Autoregressive,
             Self::Diffusion(params) => params,
             Self::Drafted(params) => params,
+            Self::Mtp(params) => params,
         }
     }
 
@@ -62,6 +68,7 @@ impl DecodeMode {
             Self::Autoregressive => None,
             Self::Diffusion(params) => Some(params),
             Self::Drafted(params) => Some(params),
+            Self::Mtp(params) => Some(params),
         }
     }
 
@@ -217,7 +224,7 @@ mod tests {
         assert_eq!(
             fault(&DecodeSettings::of_mode("fast")),
             "decode is \"fast\": must be one of autoregressive, diffusion, drafted, lookup, \
-             drafted+lookup, auto"
+             drafted+lookup, auto, mtp"
         );
         let rule = DecodeSettings::default().with("diffusion", "rule", "best");
         assert!(fault(&rule).starts_with("rule is \"best\": must be one of threshold, "));
@@ -229,7 +236,7 @@ mod tests {
         assert_eq!(fault(&fixed), "draft.adapt is false: must be true with decode auto");
         let drafts = DecodeSettings::default().with("draft", "tokens", 2);
         let message =
-            "apply to decode drafted, lookup, drafted+lookup, auto, not to autoregressive";
+            "apply to decode drafted, lookup, drafted+lookup, auto, mtp, not to autoregressive";
         assert!(fault(&drafts).contains(message));
     }
 

@@ -132,6 +132,8 @@ pub struct Capabilities {
     pub blocks: Option<BlockDiffusion>,
     /// True if a draft model is loaded.
     pub draft_model: bool,
+    /// True if the model has a multi-token prediction head.
+    pub mtp: bool,
     /// Maximum number of tokens of a step.
     pub max_batch_tokens: usize,
     /// True if the model has recurrent layers, which see no tokens behind their own.

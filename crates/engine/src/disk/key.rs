@@ -46,9 +46,11 @@ impl PageKey {
     }
 
     /// Returns the key of no tokens in `tree`.
-    pub(crate) fn of_tree(self, Tree { salt, visibility }: Tree) -> Self {
+    pub(crate) fn of_tree(self, Tree { salt, visibility, predicts }: Tree) -> Self {
         let visibility = format!("{visibility:?}");
-        Self::of([&self.0[..], &salt.to_le_bytes(), visibility.as_bytes()].into_iter())
+        let predicts = predicts.then_some(&b"prediction head"[..]);
+        let parts = [&self.0[..], &salt.to_le_bytes(), visibility.as_bytes()];
+        Self::of(parts.into_iter().chain(predicts))
     }
 
     /// Returns the key of the page that follows.
@@ -134,7 +136,7 @@ mod tests {
     #[test]
     fn a_key_depends_on_salt_attention_and_all_tokens_before() {
         let model = PageKey([7; 32]);
-        let tree = |salt, visibility| model.of_tree(Tree { salt, visibility });
+        let tree = |salt, visibility| model.of_tree(Tree { salt, visibility, predicts: false });
         let root = tree(1, Visibility::Causal);
         let (zeros, ones) = ([0; PAGE_LEN], [1; PAGE_LEN]);
         let keys = HashSet::from([

@@ -39,6 +39,7 @@ impl ModelFacts {
             capabilities: Capabilities {
                 blocks: options.blocks.or(info.block_diffusion),
                 draft_model: has_draft,
+                mtp: network.mtp.is_some(),
                 max_batch_tokens: model.max_batch_tokens(),
                 recurrent: network.is_recurrent(),
                 window,

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use crate::rng::noise_key;
 
-    const TREE: Tree = Tree { salt: 0, visibility: Visibility::Causal };
+    const TREE: Tree = Tree { salt: 0, visibility: Visibility::Causal, predicts: false };
 
     /// One page of sinks, and two or three newest pages.
     const WINDOW: Window = Window { len: 2 * PAGE_LEN, sinks: 4 };

@@ -8,6 +8,7 @@ mod disk;
 mod divide;
 mod drafts;
 mod failure;
+mod predict;
 mod report;
 #[cfg(test)]
 mod simulation;
@@ -63,6 +64,8 @@ pub(crate) struct Engine<F> {
     ledger: Ledger,
     store: PageStore,
     logits: Logits,
+    /// Logits of the prediction head, if the model has one.
+    predictions: Logits,
     hidden: Vec<f32>,
     max_running: usize,
     costs: RowCosts,
@@ -82,6 +85,7 @@ impl<F: Forward> Engine<F> {
             drafter: draft.map(|draft| Drafter::new(draft, vocab_len)),
             store: PageStore::new(model.pages(), model.states(), model.attention().window()),
             logits: Logits::new(vocab_len),
+            predictions: Logits::new(vocab_len),
             hidden: vec![0.0; model.network().hidden_len],
             max_running: max_sequences(&model, max_running),
             model,
@@ -173,6 +177,7 @@ impl<F: Forward> Engine<F> {
         self.running.iter_mut().for_each(|sequence| sequence.weigh_drafts(&self.costs, sequences));
         let shares = self.divide();
         self.draft(&shares);
+        self.predict(&shares);
         let plans = self.plan(&shares);
         let vocab_len = self.model.network().vocab_len;
         for (sequence, plan) in self.running.iter_mut().zip(&plans) {

@@ -1,12 +1,14 @@
 //! Claims of a sequence: its description to the modules that divide places, steps, pages and drafts.
 
-use wf_model::PAGE_LEN;
+use wf_model::{PAGE_LEN, PageId};
 
 use super::Sequence;
 use crate::admission::{Member, Quota};
 use crate::drafter::DraftRequest;
 use crate::fair::Claim;
+use crate::prefix::StateId;
 use crate::row_costs::RowCosts;
+use crate::store::PageStore;
 
 /// Number of steps without pages after which a sequence comes before all others, so that each ends.
 pub(crate) const OVERDUE: usize = 256;
@@ -52,8 +54,40 @@ impl Sequence {
         }
     }
 
+    /// Returns its request to the prediction head of the model, if it uses that, with its pages and its state. It has
+    /// `share` rows to verify the draft, and may have `drafts` draft tokens. It gets no draft without pages for it.
+    pub(crate) fn prediction_request(
+        &mut self,
+        share: usize,
+        drafts: usize,
+        store: &mut PageStore,
+    ) -> Option<(DraftRequest<'_>, &[PageId], StateId)> {
+        let generation = self.task.generation_mut().filter(|_| self.tree.predicts)?;
+        let limit = PageStore::run_limit(&self.held, self.state.kv_len, self.state.prompt_len);
+        let rows = limit.map_or(share, |limit| limit.min(share));
+        let len = generation.decoder.draft_len(&self.state)?;
+        let len = len.min(rows.saturating_sub(1)).min(drafts);
+        let pages = (self.state.tokens.len() + len).div_ceil(PAGE_LEN);
+        let missing = pages.saturating_sub(self.held.pages().len());
+        if len == 0 || !store.grow(&mut self.held, missing) {
+            return None;
+        }
+        let request = DraftRequest {
+            rank: self.rank,
+            tree: self.tree,
+            tokens: &self.state.tokens,
+            prompt_len: self.state.prompt_len,
+            len,
+            sampler: &mut generation.sampler,
+        };
+        Some((request, self.held.pages(), self.held.state()))
+    }
+
     /// Returns its request to the draft model, if it uses one, with `share` rows to verify the draft.
     pub(crate) fn draft_request(&mut self, share: usize) -> Option<DraftRequest<'_>> {
+        if self.tree.predicts {
+            return None;
+        }
         let generation = self.task.generation_mut()?;
         let len = generation.decoder.draft_len(&self.state)?.min(share.saturating_sub(1));
         Some(DraftRequest {

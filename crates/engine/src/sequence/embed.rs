@@ -15,7 +15,8 @@ impl Sequence {
         context_len: usize,
         submission: Submission,
     ) -> Self {
-        let tree = Tree { salt: request.cache_salt, visibility: pooler.visibility };
+        let (salt, visibility) = (request.cache_salt, pooler.visibility);
+        let tree = Tree { salt, visibility, predicts: false };
         let state = SeqState::new(request.tokens, 0, context_len);
         let rank = Rank::new(request.priority, submission.arrival);
         let EmbeddingRequest { origin, deadline, max_kv_tokens, .. } = request;

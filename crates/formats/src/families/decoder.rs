@@ -117,6 +117,7 @@ pub(super) fn decoder_with(
         residual_scale: None,
         activations: activations(keys, defaults.activations)?,
         hadamard: None,
+        mtp: None,
     })
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct Evidence {
     pub(crate) hadamard: Option<Hadamard>,
     /// True for floats that `transformers` runs as such.
     pub(crate) runs_as_floats: bool,
+    /// True if a prediction head has an embedding or an output head of its own.
+    pub(crate) has_mtp_tables: bool,
     found: HashSet<LayerTensor>,
 }
 
@@ -79,6 +81,7 @@ impl Evidence {
             rope_divisors: None,
             hadamard: None,
             runs_as_floats: false,
+            has_mtp_tables: false,
             found,
         })
     }

@@ -14,6 +14,7 @@ mod keys;
 mod llama;
 mod maple;
 mod minicpm;
+pub(crate) mod mtp;
 mod qwen2_moe;
 mod qwen3;
 mod qwen35;
@@ -91,6 +92,8 @@ pub(crate) struct Family {
     has_parts: bool,
     /// True if weights may be under a Walsh–Hadamard transform.
     pub(crate) transforms: bool,
+    /// True if there may be a multi-token prediction head.
+    predicts: bool,
     /// Advice for a checkpoint without `quantization_config`.
     pub(crate) unquantized: &'static str,
     network: fn(&mut Keys<'_>) -> Result<Network, Error>,
@@ -108,6 +111,7 @@ impl Family {
         skipped: &[],
         has_parts: false,
         transforms: false,
+        predicts: false,
         unquantized: "not a ternary model",
         network: llama::network,
     };
@@ -194,12 +198,18 @@ impl Family {
         TensorName::find(name, TensorName::gguf, "blk.", spellings.map(|s| (s.tensor, s.gguf)))
     }
 
-    pub(crate) fn hugging_face_tensor(&self, name: &str) -> Option<TensorName> {
+    /// Returns the tensor with this name in a checkpoint of so many layers.
+    pub(crate) fn hugging_face_tensor(&self, name: &str, layers: usize) -> Option<TensorName> {
         if let Some((_, tensor)) = self.outside.iter().find(|(known, _)| *known == name) {
             return Some(*tensor);
         }
         let part = name.strip_prefix("model.language_model.").filter(|_| self.has_parts);
-        let name = &part.map_or_else(|| name.to_owned(), |part| format!("model.{part}"));
+        let behind = if self.predicts { mtp::name_behind(name, layers) } else { None };
+        let name = &match (part, behind) {
+            (Some(part), _) => format!("model.{part}"),
+            (None, Some(behind)) => behind,
+            (None, None) => name.to_owned(),
+        };
         let spellings = self.tensors.iter().copied().flatten();
         let spellings = spellings.map(|s| (s.tensor, s.hugging_face));
         let find = |name: &str| {
@@ -236,7 +246,7 @@ mod tests {
                 }
                 // Gemma3 has names of its own, and is not written as a checkpoint.
                 if family.norm_addend == 0.0 {
-                    assert_eq!(family.hugging_face_tensor(&name.hugging_face()), Some(name));
+                    assert_eq!(family.hugging_face_tensor(&name.hugging_face(), 0), Some(name));
                 }
             }
         }
@@ -246,7 +256,7 @@ mod tests {
     fn norms_of_gemma_checkpoints_have_their_own_names() {
         let of = |part: &str| {
             let name = format!("model.layers.3.{part}.weight");
-            gemma3::FAMILY.hugging_face_tensor(&name)
+            gemma3::FAMILY.hugging_face_tensor(&name, 0)
         };
         let layer = |tensor| Some(TensorName::Layer(3, tensor));
         assert_eq!(of("post_attention_layernorm"), layer(LayerTensor::AttnOutputNorm));
@@ -256,7 +266,7 @@ mod tests {
 
     #[test]
     fn models_saved_without_a_head_have_names_without_a_prefix() {
-        let of = |name: &str| gemma3::FAMILY.hugging_face_tensor(name);
+        let of = |name: &str| gemma3::FAMILY.hugging_face_tensor(name, 0);
         assert_eq!(of("embed_tokens.weight"), Some(TensorName::Embedding));
         assert_eq!(of("norm.weight"), Some(TensorName::OutputNorm));
         let query = TensorName::Layer(3, LayerTensor::Query);
@@ -268,6 +278,6 @@ mod tests {
     fn bitnet_checkpoints_of_2024_have_their_own_names_for_sub_norms() {
         let name = "model.layers.3.self_attn.inner_attn_ln.weight";
         let expected = TensorName::Layer(3, LayerTensor::AttnSubNorm);
-        assert_eq!(bitnet::FAMILY.hugging_face_tensor(name), Some(expected));
+        assert_eq!(bitnet::FAMILY.hugging_face_tensor(name, 0), Some(expected));
     }
 }

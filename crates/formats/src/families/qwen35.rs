@@ -7,11 +7,10 @@ use wf_core::{
 };
 
 use super::decoder::{Defaults, decoder};
-use super::hadamard;
 use super::keys::Key;
 use super::qwen3::norm_heads;
 use super::rope::names_rotated_dims;
-use super::{Family, INPUT_NORMS, Keys, STANDARD};
+use super::{Family, INPUT_NORMS, Keys, STANDARD, hadamard, mtp};
 use crate::error::{Error, quote_safely};
 use crate::names::HYBRID_NORMS;
 
@@ -23,10 +22,11 @@ pub(super) const FAMILY: Family = Family {
     norm_addend: 1.0,
     skipped: &[
         ("model.visual.", "the vision tower is not used: only text is supported"),
-        ("mtp.", "the multi-token prediction head is not used"),
+        ("mtp.", "tensors of a multi-token prediction head with several layers are not used"),
     ],
     has_parts: true,
     transforms: true,
+    predicts: true,
     network,
     ..Family::GGUF_ONLY
 };
@@ -42,8 +42,6 @@ const TYPES: Key = Key::json("layer_types");
 /// Only `.wf` files have this key.
 const ORDER: Key = Key::json("linear_value_head_order");
 const GATED: Key = Key::json("attn_output_gate");
-/// Number of layers behind the network's own that predict further tokens.
-const PREDICTING: Key = Key::gguf("nextn_predict_layers");
 
 /// Of so many layers, one has attention, unless the file says otherwise.
 const USUAL_PERIOD: usize = 4;
@@ -66,7 +64,7 @@ fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
         ..Defaults::LLAMA
     };
     let mut network = decoder(keys, activation, RotaryPairs::Halves, defaults)?;
-    skip_predicting_layers(keys, &mut network)?;
+    let predicting = mtp::split_layers(keys, &mut network)?;
     norm_heads(&mut network);
     let rotates_all = names_rotated_dims(keys)?;
     network.update_layers(|attention, _| {
@@ -83,6 +81,7 @@ fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
         let what = format!("Walsh–Hadamard transform over blocks of {}", hadamard.block_len);
         keys.decisions.push(format!("inputs of products pass a {what}"));
     }
+    network.mtp = mtp::read(keys, &network, predicting);
     let is_recurrent = recurrent_layers(keys, network.layers.len())?;
     for (layer, is_recurrent) in network.layers.iter_mut().zip(is_recurrent) {
         if let (Mixer::Attention(attention), true) = (layer.mixer, is_recurrent) {
@@ -90,21 +89,6 @@ fn network(keys: &mut Keys<'_>) -> Result<Network, Error> {
         }
     }
     Ok(network)
-}
-
-/// Removes the layers at the end that predict further tokens, which GGUF files count among the others.
-fn skip_predicting_layers(keys: &mut Keys<'_>, network: &mut Network) -> Result<(), Error> {
-    let predicting = keys.optional_size(PREDICTING)?.unwrap_or(0);
-    let Some(layers) = network.layers.len().checked_sub(predicting).filter(|&layers| layers > 0)
-    else {
-        let what = format!("{predicting}, must be less than the number of layers");
-        return Err(keys.fault(PREDICTING, what));
-    };
-    if predicting > 0 {
-        keys.decisions.push("the multi-token prediction head is not used".to_owned());
-    }
-    network.layers.truncate(layers);
-    Ok(())
 }
 
 /// Returns `true` for each layer with a recurrent mixer. Both kinds of layers have to be there.

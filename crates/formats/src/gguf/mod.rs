@@ -21,7 +21,7 @@ use crate::config::{self, NAIVE_HINT};
 use crate::encoding::absmean::FloatTrits;
 use crate::encoding::{FloatEncoding, TernaryEncoding};
 use crate::error::{Error, quote_safely};
-use crate::families::{Evidence, Family, Keys, LAYER_LISTS};
+use crate::families::{Evidence, Family, Keys, LAYER_LISTS, mtp};
 use crate::map::SourceFile;
 use crate::names::{LayerTensor, TensorName, joined_experts, layer_and_part};
 use crate::parts::{FormatKind, FormatSummary, OpenOptions, Parts};
@@ -50,6 +50,7 @@ pub(crate) fn open(source: SourceFile, options: &OpenOptions) -> Result<Parts, E
     let known = tensors.filter_map(|r| Some((family.gguf_tensor(&r.name)?, r.rows)));
     let mut evidence = Evidence::of(file, "token_embd.weight", known)?;
     evidence.rope_divisors = rope::divisors(file, source.bytes(), &gguf.tensors)?;
+    evidence.has_mtp_tables = gguf.tensors.iter().any(|record| mtp::is_table(&record.name));
     evidence.hadamard = transform.as_ref().map(|transform| transform.hadamard.clone());
     if let Some(vocabulary) = &vocabulary {
         check_vocabulary(file, vocabulary, evidence.vocab_len)?;
@@ -215,6 +216,8 @@ impl Reader<'_, '_> {
         let parts = FloatTrits::find(float, bytes, record.cols);
         match parts.map_err(|e| self.fault(record, e))? {
             Ok(parts) => info.set_float_trits(float, parts),
+            // A prediction head in floats is not used.
+            Err(_) if info.name.layer() >= Some(self.network.layers.len()) => {}
             Err(_) if self.options.naive => info.encoding = Encoding::MasterWeights(float),
             Err(row) => {
                 let what = format!(

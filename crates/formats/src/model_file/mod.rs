@@ -18,6 +18,7 @@ use crate::companions::directory_of;
 use crate::config::ModelInfo;
 use crate::encoding::decode_floats;
 use crate::error::Error;
+use crate::families::mtp;
 use crate::map::{SourceFile, name_of};
 use crate::names::TensorName;
 use crate::parts::{FileSummary, FormatSummary, OpenOptions, Parts};
@@ -79,6 +80,10 @@ impl ModelFile {
     }
 
     fn new(mut parts: Parts) -> Result<Self, Error> {
+        if let Some(what) = mtp::misfit(&parts.config.network, &parts.stored.tensors) {
+            parts.config.network.mtp = None;
+            parts.summary.decisions.push(what);
+        }
         parts.stored = parts.stored.fit(&parts.files, &parts.config.network)?;
         parts.summary.files = parts
             .files

@@ -114,7 +114,7 @@ impl GgufWriter {
             ("vocab_size", network.vocab_len),
             ("context_length", info.context_len),
             ("embedding_length", network.hidden_len),
-            ("block_count", network.layers.len()),
+            ("block_count", network.layers.len() + usize::from(network.mtp.is_some())),
             ("feed_forward_length", dense.ffn_len),
             ("attention.head_count", attention.heads),
             ("attention.head_count_kv", attention.kv_heads),

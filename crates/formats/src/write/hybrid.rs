@@ -30,7 +30,7 @@ pub(super) fn gguf_keys(network: &Network) -> Vec<(&'static str, MetadataValue)>
     let (height, width) = ((pairs + 1) / 3, pairs / 3);
     let sections = [pairs - height - width, height, width, 0];
     let sections = sections.map(|pairs| i32::try_from(pairs).unwrap_or(i32::MAX));
-    vec![
+    let mut keys = vec![
         ("ssm.conv_kernel", number(d.conv_len)),
         ("ssm.state_size", number(d.key_dim)),
         ("ssm.group_count", number(d.key_heads)),
@@ -38,7 +38,9 @@ pub(super) fn gguf_keys(network: &Network) -> Vec<(&'static str, MetadataValue)>
         ("ssm.inner_size", number(d.value_len())),
         ("full_attention_interval", number(period(network).unwrap_or(0))),
         ("rope.dimension_sections", MetadataValue::I32s(sections.to_vec())),
-    ]
+    ];
+    keys.extend(network.mtp.map(|_| ("nextn_predict_layers", number(1))));
+    keys
 }
 
 /// Returns the keys of `config.json` of the same.
@@ -61,6 +63,9 @@ pub(super) fn json_keys(network: &Network) -> Map<String, Value> {
     set("attn_output_gate", json!(true));
     if d.order == ValueHeadOrder::Tiled {
         set("linear_value_head_order", json!("tiled"));
+    }
+    if network.mtp.is_some() {
+        set("mtp_num_hidden_layers", json!(1));
     }
     if let Some(hadamard) = &network.hadamard {
         set(HADAMARD, hadamard::json(hadamard));

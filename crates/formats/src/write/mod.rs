@@ -31,7 +31,7 @@ use crate::encoding::{FloatEncoding, Rounding, ScaleUnit, Scales, TernaryEncodin
 use crate::encoding::{decode_floats, encode_floats};
 use crate::error::Error;
 use crate::model_file::ModelFile;
-use crate::names::TensorName;
+use crate::names::{LayerTensor, TensorName};
 use crate::tensor::{Encoding, TensorInfo};
 use copy::{Copier, Progress};
 use family::{WrittenFamily, experts};
@@ -152,7 +152,9 @@ impl Target {
     /// checkpoints: `transformers` requires one type for all floats, so there they have the type of the
     /// head if that is exact.
     fn encoding(&self, source: &ModelFile, info: &TensorInfo) -> Result<Encoding, Error> {
-        let stays_ternary = self.head == TableEncoding::Source && info.encoding.is_ternary();
+        let of_mtp = matches!(info.name, TensorName::Layer(_, LayerTensor::MtpInput));
+        let stays = self.head == TableEncoding::Source || of_mtp;
+        let stays_ternary = stays && info.encoding.is_ternary();
         if info.name.is_linear() || stays_ternary {
             if self.container != Container::Wf {
                 return Ok(Encoding::Ternary(self.container.trits()));
@@ -168,6 +170,10 @@ impl Target {
             return lines.map(Encoding::Ternary).map_err(|e| source.fault(info, e));
         }
         let head = match self.head {
+            _ if of_mtp => {
+                let found = info.encoding.float().filter(|float| float.is_writable());
+                found.unwrap_or(FloatEncoding::F32)
+            }
             TableEncoding::Float(float) => float,
             TableEncoding::Source => info.encoding.float().unwrap_or(FloatEncoding::F32),
         };

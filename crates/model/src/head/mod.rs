@@ -26,6 +26,7 @@ pub(crate) use difference::Difference;
 pub(crate) use difference::difference;
 use few::Few;
 pub(crate) use output::OutputHead;
+pub(crate) use ternary::TernaryHead;
 
 /// Size of a table, in bytes, that exceeds the CPU caches.
 const MIN_SCANNED_BYTES: usize = 32 << 20;

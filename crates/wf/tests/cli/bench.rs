@@ -10,7 +10,8 @@ fn bench_json_has_all_measurements() {
     let plot = folder.path().join("bench.svg");
     let plot_name = plot.to_str().unwrap();
     let found = json(&[
-        "bench", "--demo", "--smoke", "--json", "-t", "2", "--price", "0.2", "--plot", plot_name,
+        "bench", "--demo", "--smoke", "--json", "-t", "2", "--sparse", "off", "--price", "0.2",
+        "--plot", plot_name,
     ]);
     assert!(found["stream_gb_s"].as_f64().unwrap() > 0.0);
     assert!(found["isa"].is_string());
@@ -25,7 +26,7 @@ fn bench_json_has_all_measurements() {
     // The ternary weights, the norms, the head, and K/V of one position: bf16, 12 layers, 2 heads.
     let bytes = |case: usize| found["decode"][case]["bytes_per_token"].as_u64().unwrap();
     assert!((17_000_000..18_500_000).contains(&bytes(0)), "{}", bytes(0));
-    assert!(found["sparsity"].is_null(), "the demo fits into a cache: nothing is skipped");
+    assert!(found["sparsity"].is_null(), "nothing is skipped");
     assert_eq!(bytes(1) - bytes(0), 40 * (12 * 2 * 64 * 2) * 2);
 
     let shares: f64 = (found["parts"].as_array().unwrap().iter())
@@ -134,7 +135,7 @@ fn bench_prints_tables_and_reports_errors() {
 #[test]
 fn bench_measures_only_the_requested_cases() {
     let asked = ["--contexts", "3", "--prompts", "5,9", "--sequences", "3"];
-    let bench = ["bench", "--demo", "--smoke", "--json", "-t", "2"];
+    let bench = ["bench", "--demo", "--smoke", "--json", "-t", "2", "--sparse", "off"];
     let found = json(&[&bench[..], &asked[..]].concat());
     let cases = |list: &str, key: &str| -> Vec<[u64; 2]> {
         let rows = found[list].as_array().unwrap().iter();
@@ -153,7 +154,8 @@ fn bench_measures_only_the_requested_cases() {
 
 #[test]
 fn bench_measures_only_passes_on_all_threads_if_it_has_to_be_brief() {
-    let found = json(&["bench", "--demo", "--smoke", "--brief", "--json", "-t", "2"]);
+    let bench = ["bench", "--demo", "--smoke", "--brief", "--json", "-t", "2"];
+    let found = json(&[&bench[..], &["--sparse", "off"]].concat());
     for (list, len) in [("decode", 2), ("prefill", 2), ("batch", 2), ("limits", 1), ("scaling", 1)]
     {
         let rows = found[list].as_array().unwrap();
