@@ -6,80 +6,21 @@
 //! copied, and moved on by kept drafts, as they are.
 
 mod ends;
+mod scratch;
 
 use wf_core::Network;
 use wf_kernels::{Upcoming, Zeroing};
 
 pub(crate) use self::ends::Ends;
+pub(crate) use self::scratch::MtpScratch;
 use crate::attention::AttentionBlock;
 use crate::codes::norm_rows;
-use crate::compute::Compute;
-use crate::head::TernaryHead;
 use crate::logits::Logits;
 use crate::mlp::MlpBlock;
 use crate::model::Model;
 use crate::rotary::Rotary;
 use crate::segment::Segment;
-use crate::sparse::SparseLayer;
-use crate::table::Table;
 use crate::weights::{Ffn, Mixer, Mtp};
-
-/// Buffers of the head.
-pub(crate) struct MtpScratch {
-    /// Normed embeddings and states of the rows of a step, side by side.
-    input: Vec<f32>,
-    /// Hidden states of the head, while those of the forward pass are kept.
-    hidden: Vec<f32>,
-    /// Buffers of an input projection of trits.
-    codes: Option<TernaryHead>,
-    sparse: SparseLayer,
-}
-
-impl MtpScratch {
-    pub(crate) fn new(network: &Network, weights: &Mtp, max_rows: usize) -> Self {
-        Self {
-            input: vec![0.0; max_rows * 2 * network.hidden_len],
-            hidden: vec![0.0; max_rows * network.hidden_len],
-            codes: match &weights.input {
-                Table::Float(_) => None,
-                Table::Ternary(matrix) => Some(TernaryHead::new(matrix, network.activations)),
-            },
-            sparse: SparseLayer::default(),
-        }
-    }
-
-    /// Sets `out` to the product of the input projection and the rows of `input`.
-    fn project(&mut self, cx: &Compute, table: &Table, rows: usize, out: &mut [f32]) {
-        let input = &self.input[..rows * table.cols()];
-        match (table, &mut self.codes) {
-            (Table::Float(table), _) => table.scores(cx, input, out),
-            (Table::Ternary(matrix), Some(codes)) => codes.score(cx, matrix, input, out),
-            (Table::Ternary(_), None) => unreachable!("a projection of trits has buffers"),
-        }
-    }
-
-    /// Sets the half of a row's input that is the state before it; a first token has none.
-    fn set_state(&mut self, cx: &Compute, weights: &Mtp, row: usize, before: Option<&[f32]>) {
-        let norm = &weights.hidden_norm;
-        let len = norm.weight.len();
-        let half = &mut self.input[(2 * row + 1) * len..][..len];
-        match before {
-            Some(before) => cx.kernel.rms_norm(before, &norm.weight, norm.eps, half),
-            None => half.fill(0.0),
-        }
-    }
-
-    /// Sets the other halves, the embeddings of the rows in `hidden`.
-    fn set_embeddings(&mut self, cx: &Compute, weights: &Mtp, hidden: &[f32]) {
-        let norm = &weights.embedding_norm;
-        let len = norm.weight.len();
-        let inputs = &mut self.input[..2 * hidden.len()];
-        cx.pool.rows(inputs, 2 * len, |row, input| {
-            let embedding = &hidden[row * len..][..len];
-            cx.kernel.rms_norm(embedding, &norm.weight, norm.eps, &mut input[..len]);
-        });
-    }
-}
 
 /// Returns the attention block of the head, whose keys and values are behind those of the layers.
 fn attention<'a>(network: &'a Network, weights: &'a Mtp, rotary: &'a Rotary) -> AttentionBlock<'a> {

@@ -1,9 +1,9 @@
 //! Activations that are set to zero before they are multiplied, by layer and input.
 
+mod of_model;
+
 use wf_core::Network;
 use wf_kernels::Zeroing;
-
-use crate::model::Model;
 
 /// An input of a layer's products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,28 +30,6 @@ impl ProductInput {
 
 /// What each input of a layer loses, in the order of [`ProductInput::ALL`].
 pub type LayerZeros = [Zeroing; 4];
-
-impl Model {
-    /// Sets activations to zero from the next step on: in each layer, those that its entry of `zeros` says. Keys and
-    /// values depend on it, so those computed before are not to be read afterwards.
-    ///
-    /// # Panics
-    ///
-    /// If there is not one entry per layer.
-    pub fn set_zeros(&mut self, zeros: &[LayerZeros]) {
-        assert_eq!(zeros.len(), self.network.layers.len(), "one entry per layer");
-        self.zeros = zeros.to_vec();
-    }
-
-    /// Returns what each layer's inputs lose.
-    pub fn zeros(&self) -> &[LayerZeros] {
-        &self.zeros
-    }
-
-    pub(crate) fn zeroing(&self, layer: usize, input: ProductInput) -> Zeroing {
-        self.zeros[layer][input as usize]
-    }
-}
 
 /// Counts of magnitudes, in steps of a sixteenth or less.
 #[derive(Clone, Debug)]
@@ -94,35 +72,6 @@ impl Magnitudes {
             left -= count;
         }
         0.0
-    }
-}
-
-impl Model {
-    /// Starts to count the magnitudes of each input of each layer.
-    pub fn count_magnitudes(&mut self) {
-        let layer = || std::array::from_fn(|_| Magnitudes::new());
-        self.magnitudes = Some(self.network.layers.iter().map(|_| layer()).collect());
-    }
-
-    /// Stops counting and returns the counts, in the order of [`ProductInput::ALL`] for each layer; none if they were
-    /// not counted.
-    pub fn take_magnitudes(&mut self) -> Vec<[Magnitudes; 4]> {
-        self.magnitudes.take().unwrap_or_default()
-    }
-
-    /// Counts the magnitudes of inputs that a layer has just multiplied.
-    pub(crate) fn observe(&mut self, layer: usize, inputs: [ProductInput; 2]) {
-        let Some(counts) = &mut self.magnitudes else { return };
-        let s = &self.scratch;
-        for input in inputs {
-            let codes = match input {
-                ProductInput::Mixer => &s.attn_in,
-                ProductInput::Heads => &s.attn_out,
-                ProductInput::Ffn => &s.ffn_in,
-                ProductInput::Neurons => &s.ffn_mid,
-            };
-            counts[layer][input as usize].add(codes.batch().magnitudes());
-        }
     }
 }
 

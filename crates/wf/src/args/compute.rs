@@ -74,11 +74,11 @@ pub(crate) struct HeadArgs {
 
 #[derive(ClapArgs)]
 #[command(next_help_heading = "Output head")]
-pub(crate) struct FullHeadArgs {
+struct FullHeadArgs {
     /// Computation of logits: full, or int8 (from an 8-bit copy of the head: half the bytes of a
     /// 16-bit head, not the same logits)
     #[arg(long, value_name = "MODE", default_value = "full", value_parser = parse_full_head)]
-    pub(crate) head: HeadMode,
+    head: HeadMode,
 }
 
 /// The kernels and threads to run on, which change no result.
@@ -218,6 +218,23 @@ impl EngineArgs {
     pub(crate) fn options(&self) -> RunOptions {
         let HeadArgs { head, sparse } = self.head;
         RunOptions { head, sparse, ..self.compute.options(&self.file) }
+    }
+}
+
+/// Everything about running a model that computes the logits of all tokens.
+#[derive(ClapArgs)]
+pub(crate) struct ScoringArgs {
+    #[command(flatten)]
+    compute: ComputeArgs,
+    #[command(flatten)]
+    head: FullHeadArgs,
+    #[command(flatten)]
+    file: FileArgs,
+}
+
+impl ScoringArgs {
+    pub(crate) fn options(&self) -> RunOptions {
+        RunOptions { head: self.head.head, ..self.compute.options(&self.file) }
     }
 }
 

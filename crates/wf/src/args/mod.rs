@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use wf_lab::{load, validate};
 
-pub(crate) use self::compute::{ComputeArgs, EngineArgs, FileArgs, FullHeadArgs, MachineArgs};
+pub(crate) use self::compute::{ComputeArgs, EngineArgs, FileArgs, MachineArgs, ScoringArgs};
 pub(crate) use self::constraint::ConstraintArgs;
 pub(crate) use self::decoding::DecodingArgs;
 pub(crate) use self::disk_cache::DiskCacheArgs;

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args as ClapArgs;
-use wf_engine::RunOptions;
 use wf_lab::eval::{self, Settings};
 
-use super::file_and_text;
-use crate::args::{ComputeArgs, FileArgs, FullHeadArgs, HELP, ModelAndInput, parse_count};
+use super::{WindowArgs, file_and_text};
+use crate::args::{HELP, ModelAndInput, ScoringArgs};
 use crate::output;
 
 #[derive(ClapArgs)]
@@ -39,9 +38,8 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "SETTINGS", required = true)]
     b: Settings,
 
-    /// Length of the windows the text is split into [default: the context length]
-    #[arg(long, value_name = "TOKENS", value_parser = parse_count)]
-    window: Option<usize>,
+    #[command(flatten)]
+    windows: WindowArgs,
 
     /// Print a JSON object: a, b, perplexity_change, kl_mean, kl_max, agreement, identical
     #[arg(long)]
@@ -52,17 +50,13 @@ pub(crate) struct CompareArgs {
     svg: Option<PathBuf>,
 
     #[command(flatten)]
-    compute: ComputeArgs,
-    #[command(flatten)]
-    head: FullHeadArgs,
-    #[command(flatten)]
-    file: FileArgs,
+    scoring: ScoringArgs,
 }
 
 pub(super) fn run(args: &CompareArgs) -> Result<()> {
-    let options = RunOptions { head: args.head.head, ..args.compute.options(&args.file) };
+    let options = args.scoring.options();
     let (file, text) = file_and_text(&args.input, &options)?;
-    let report = eval::compare(&file, &options, (&args.a, &args.b), &text, args.window)?;
+    let report = eval::compare(&file, &options, (&args.a, &args.b), &text, args.windows.window)?;
     if let Some(path) = &args.svg {
         output::write_file(path, report.svg())?;
     }

@@ -14,7 +14,7 @@ use wf_lab::eval;
 use wf_lab::eval::tasks::{Scores, Tasks};
 
 use crate::args::{
-    ComputeArgs, EngineArgs, FileArgs, FullHeadArgs, HELP, ModelAndInput, parse_count, parse_whole,
+    ComputeArgs, EngineArgs, FileArgs, HELP, ModelAndInput, ScoringArgs, parse_count, parse_whole,
 };
 use crate::{input, memory, open, output};
 
@@ -36,6 +36,14 @@ pub(crate) enum EvalCommand {
     Sparsity(sparsity::SparsityArgs),
     /// Measure accuracy on the tasks of a file: choices by likelihood, and exact completions
     Tasks(TasksArgs),
+}
+
+/// Windows of a text, each scored on its own.
+#[derive(ClapArgs)]
+struct WindowArgs {
+    /// Length of the windows the text is split into [default: the context length]
+    #[arg(long, value_name = "TOKENS", value_parser = parse_count)]
+    window: Option<usize>,
 }
 
 #[derive(ClapArgs)]
@@ -93,11 +101,7 @@ pub(crate) struct PerplexityArgs {
     json: bool,
 
     #[command(flatten)]
-    compute: ComputeArgs,
-    #[command(flatten)]
-    head: FullHeadArgs,
-    #[command(flatten)]
-    file: FileArgs,
+    scoring: ScoringArgs,
 }
 
 #[derive(ClapArgs)]
@@ -116,9 +120,8 @@ pub(crate) struct KvArgs {
     #[command(flatten)]
     input: ModelAndInput,
 
-    /// Length of the windows the text is split into [default: the context length]
-    #[arg(long, value_name = "TOKENS", value_parser = parse_count)]
-    window: Option<usize>,
+    #[command(flatten)]
+    windows: WindowArgs,
 
     /// Print a JSON object: tokens, window, types
     #[arg(long)]
@@ -201,7 +204,7 @@ fn logits(args: &LogitsArgs) -> Result<()> {
 }
 
 fn perplexity(args: &PerplexityArgs) -> Result<()> {
-    let options = RunOptions { head: args.head.head, ..args.compute.options(&args.file) };
+    let options = args.scoring.options();
     let (file, text) = file_and_text(&args.input, &options)?;
     output::report(&eval::perplexity(&file, &options, &text, args.window)?, args.json)
 }
@@ -209,7 +212,7 @@ fn perplexity(args: &PerplexityArgs) -> Result<()> {
 fn kv(args: &KvArgs) -> Result<()> {
     let options = args.compute.options(&args.file);
     let (file, text) = file_and_text(&args.input, &options)?;
-    output::report(&eval::compare_kv(&file, &options, &text, args.window)?, args.json)
+    output::report(&eval::compare_kv(&file, &options, &text, args.windows.window)?, args.json)
 }
 
 fn file_and_text(input: &ModelAndInput, options: &RunOptions) -> Result<(ModelFile, String)> {

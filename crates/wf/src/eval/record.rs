@@ -4,13 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
-use wf_engine::RunOptions;
 use wf_lab::eval::{self, CheckLimits, Recording, Settings};
 
-use super::file_and_text;
-use crate::args::{
-    ComputeArgs, FileArgs, FullHeadArgs, HELP, MachineArgs, ModelAndInput, parse_count,
-};
+use super::{WindowArgs, file_and_text};
+use crate::args::{FileArgs, HELP, MachineArgs, ModelAndInput, ScoringArgs};
 use crate::{input, open, output};
 
 #[derive(ClapArgs)]
@@ -34,16 +31,11 @@ pub(crate) struct RecordArgs {
     #[command(flatten)]
     input: ModelAndInput,
 
-    /// Length of the windows the text is split into [default: the context length]
-    #[arg(long, value_name = "TOKENS", value_parser = parse_count)]
-    window: Option<usize>,
+    #[command(flatten)]
+    windows: WindowArgs,
 
     #[command(flatten)]
-    compute: ComputeArgs,
-    #[command(flatten)]
-    head: FullHeadArgs,
-    #[command(flatten)]
-    file: FileArgs,
+    scoring: ScoringArgs,
 }
 
 #[derive(ClapArgs)]
@@ -102,9 +94,9 @@ pub(super) fn record(args: &RecordArgs) -> Result<()> {
             format!("{} exists and is not replaced: choose another name", args.out.display())
         })?;
     }
-    let options = RunOptions { head: args.head.head, ..args.compute.options(&args.file) };
+    let options = args.scoring.options();
     let (file, text) = file_and_text(&args.input, &options)?;
-    let recording = eval::record(&file, &options, &text, args.window)?;
+    let recording = eval::record(&file, &options, &text, args.windows.window)?;
     output::write_atomically(&args.out, &recording.to_json()?)?;
     let tokens = output::count(recording.predicted(), "token");
     output::stream(&format!("{}: predictions of {tokens}\n", args.out.display()))

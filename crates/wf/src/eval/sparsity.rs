@@ -8,7 +8,8 @@ use clap::Args as ClapArgs;
 use wf_engine::{ActivationSparsity, RunOptions};
 use wf_lab::eval::{self, SparsityGoals};
 
-use crate::args::{ComputeArgs, FileArgs, HELP, parse_count};
+use super::WindowArgs;
+use crate::args::{ComputeArgs, FileArgs, HELP};
 use crate::{input, open, output};
 
 #[derive(ClapArgs)]
@@ -45,9 +46,8 @@ pub(crate) struct SparsityArgs {
     #[arg(long, value_name = "NATS", default_value_t = 0.02)]
     max_loss: f64,
 
-    /// Length of the windows the text is split into [default: the context length]
-    #[arg(long, value_name = "TOKENS", value_parser = parse_count)]
-    window: Option<usize>,
+    #[command(flatten)]
+    windows: WindowArgs,
 
     /// Print a JSON object: model, tokens, window, settings
     #[arg(long)]
@@ -69,7 +69,7 @@ pub(super) fn run(args: &SparsityArgs) -> Result<()> {
     let file = open::file(&open::source(args.model.as_deref())?, &options.open)?;
     let goals = SparsityGoals { zeros: args.zeros, max_loss: args.max_loss };
     let (calibration, report) =
-        eval::sparsity(&file, &options, &text, args.window, goals, &mut |step| {
+        eval::sparsity(&file, &options, &text, args.windows.window, goals, &mut |step| {
             if std::io::stderr().is_terminal() {
                 output::note(&format!("measuring: {step}"));
             }
