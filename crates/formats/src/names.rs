@@ -470,7 +470,7 @@ fn mtp_tensors(hidden: usize, mtp: &Mtp) -> Vec<(LayerTensor, usize, usize)> {
     let mut tensors = vec![
         (T::MtpEmbeddingNorm, 1, hidden),
         (T::MtpHiddenNorm, 1, hidden),
-        (T::MtpInput, hidden, 2 * hidden),
+        (T::MtpInput, hidden, hidden.saturating_mul(2)),
     ];
     tensors.extend(layer_tensors(hidden, &mtp.layer));
     tensors.push((T::MtpNorm, 1, hidden));

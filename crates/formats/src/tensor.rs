@@ -221,7 +221,7 @@ impl Stored {
     /// Keeps the tensors of this network, all there and of the right shape; those of layers it does not
     /// have become extra.
     pub(crate) fn fit(mut self, files: &[SourceFile], network: &Network) -> Result<Self, Error> {
-        let layers = network.layers.len() + usize::from(network.mtp.is_some());
+        let layers = network.layers.len().saturating_add(usize::from(network.mtp.is_some()));
         let (tensors, beyond): (Vec<_>, Vec<_>) = self
             .tensors
             .into_iter()
