@@ -16,12 +16,16 @@ pub(crate) fn typical_attention(network: &Network) -> Attention {
     typical_layer(network).attention().copied().unwrap_or_default()
 }
 
+/// Describes a multi-token prediction head.
+const PREDICTION: &str = "a head of one layer drafts tokens (--decode mtp)";
+
 /// Returns a row for each part of a recipe that most networks do not have.
 pub(crate) fn rows(network: &Network) -> Vec<(&'static str, String)> {
     let layer = typical_layer(network);
     let (attention, dense) = (typical_attention(network), layer.ffn.block());
     let mut rows = Vec::new();
     rows.extend(recurrent_line(network).map(|line| ("recurrent", line)));
+    rows.extend(network.mtp.map(|_| ("prediction", PREDICTION.to_owned())));
     rows.extend(layer.ffn.experts().map(|experts| ("experts", experts_line(experts))));
     rows.extend(
         dense.limit.map(|limit| ("limits", format!("gates up to {limit}, up within ±{limit}"))),
@@ -76,6 +80,7 @@ pub(crate) fn fields(network: &Network) -> Map<String, Value> {
         set("linear_key_dim", json!(d.key_dim));
         set("linear_value_dim", json!(d.value_dim));
         set("convolution", json!(d.conv_len));
+        set("mtp_layers", if network.mtp.is_some() { json!(1) } else { Value::Null });
     }
     set("gated_attention", if attention.gated { json!(true) } else { Value::Null });
     set("rotated_dims", json!(attention.rope.and_then(|rope| rope.dims)));
@@ -204,5 +209,8 @@ mod tests {
                 "rotation: 16 of 64 dimensions",
             ]
         );
+        let predicting = described("qwen35/mtp.gguf");
+        let head = "prediction: a head of one layer drafts tokens (--decode mtp)".to_owned();
+        assert!(predicting.contains(&head), "{predicting:?}");
     }
 }

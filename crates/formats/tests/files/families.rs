@@ -293,7 +293,8 @@ fn the_prediction_head_of_a_gguf_file_is_skipped_with_a_note() {
     assert_eq!(file.network().layers.len(), 3);
     assert_eq!(file.network().layers, network("qwen35/equal.gguf").layers[..3]);
     let notes = &file.format().decisions;
-    assert!(notes.iter().any(|note| note.contains("prediction head is not used")), "{notes:?}");
+    let note = "the multi-token prediction head is not used: blk.3.nextn.eh_proj.weight is missing";
+    assert!(notes.iter().any(|found| found == note), "{notes:?}");
     assert!(file.extra_tensors().contains(&"blk.3.nextn.eh_pr.weight".to_owned()));
     set(&mut bytes, "qwen35.nextn_predict_layers", &4_u32.to_le_bytes());
     rejected(&bytes, "nextn_predict_layers: 4, must be less than the number of layers");

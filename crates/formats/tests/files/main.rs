@@ -8,6 +8,7 @@ mod families;
 mod hadamard;
 mod hugging_face;
 mod invalid_gguf;
+mod mtp;
 mod pairs;
 mod patched;
 mod peers;
