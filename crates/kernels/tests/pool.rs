@@ -46,7 +46,7 @@ fn all_threads_take_part() {
     // Each job waits until all have begun, so each needs a thread of its own.
     let pool = Pool::new(3);
     let begun = AtomicUsize::new(0);
-    pool.run(3, |_| {
+    pool.run_on_all(|_| {
         begun.fetch_add(1, Ordering::SeqCst);
         while begun.load(Ordering::SeqCst) < 3 {
             std::thread::yield_now();

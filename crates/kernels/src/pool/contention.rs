@@ -61,14 +61,14 @@ pub(super) struct Watch {
     started: Instant,
     /// By thread, at the start of the window.
     delays: Vec<Duration>,
-    crew: Crew,
+    threads: ActiveThreads,
 }
 
 impl Watch {
     /// Creates the record of a pool of `threads` threads.
     pub(super) fn new(threads: usize) -> Self {
         let (caller, started, delays) = (None, Instant::now(), Vec::new());
-        Self { caller, started, delays, crew: Crew::new(threads, started) }
+        Self { caller, started, delays, threads: ActiveThreads::new(threads, started) }
     }
 
     /// Returns the number of threads that take part in the next run.
@@ -81,11 +81,11 @@ impl Watch {
             if delays.len() == self.delays.len() {
                 let passed =
                     delays.iter().zip(&self.delays).map(|(now, then)| now.saturating_sub(*then));
-                self.crew.update(now, elapsed, passed);
+                self.threads.update(now, elapsed, passed);
             }
             (self.started, self.delays) = (now, delays);
         }
-        self.crew.active
+        self.threads.active
     }
 
     fn read<'a>(&mut self, workers: impl Iterator<Item = &'a DelayFile>) -> Vec<Duration> {
@@ -102,7 +102,7 @@ impl Watch {
 }
 
 /// The threads that take part in runs: the first `active` ones.
-struct Crew {
+struct ActiveThreads {
     threads: usize,
     active: usize,
     /// Time of the last change.
@@ -111,7 +111,7 @@ struct Crew {
     rest: Duration,
 }
 
-impl Crew {
+impl ActiveThreads {
     fn new(threads: usize, now: Instant) -> Self {
         Self { threads, active: threads, since: now, rest: Duration::ZERO }
     }
@@ -146,13 +146,13 @@ mod tests {
     const FREE: Duration = Duration::ZERO;
     const BUSY: Duration = Duration::from_millis(15);
 
-    /// A crew and its clock.
-    struct Shift(Crew, Instant);
+    /// Active threads and their clock.
+    struct Clocked(ActiveThreads, Instant);
 
-    impl Shift {
+    impl Clocked {
         fn new(threads: usize) -> Self {
             let now = Instant::now();
-            Self(Crew::new(threads, now), now)
+            Self(ActiveThreads::new(threads, now), now)
         }
 
         /// Passes windows with these delays, and returns the number of active threads after each.
@@ -169,37 +169,37 @@ mod tests {
 
     #[test]
     fn threads_without_delays_all_take_part() {
-        assert_eq!(Shift::new(4).pass(3, &[FREE, FREE, FREE, FREE]), [4, 4, 4]);
+        assert_eq!(Clocked::new(4).pass(3, &[FREE, FREE, FREE, FREE]), [4, 4, 4]);
         let short = Duration::from_millis(3);
-        assert_eq!(Shift::new(4).pass(3, &[short; 4]), [4, 4, 4]);
+        assert_eq!(Clocked::new(4).pass(3, &[short; 4]), [4, 4, 4]);
     }
 
     #[test]
     fn as_many_rest_as_are_delayed_and_one_always_works() {
-        assert_eq!(Shift::new(4).pass(1, &[FREE, BUSY, FREE, BUSY]), [2]);
-        assert_eq!(Shift::new(2).pass(1, &[BUSY, FREE]), [1]);
-        assert_eq!(Shift::new(3).pass(2, &[BUSY, BUSY, BUSY]), [1, 1]);
+        assert_eq!(Clocked::new(4).pass(1, &[FREE, BUSY, FREE, BUSY]), [2]);
+        assert_eq!(Clocked::new(2).pass(1, &[BUSY, FREE]), [1]);
+        assert_eq!(Clocked::new(3).pass(2, &[BUSY, BUSY, BUSY]), [1, 1]);
     }
 
     #[test]
     fn workers_return_and_rest_longer_each_time() {
-        let mut shift = Shift::new(2);
-        shift.pass(1, &[FREE, BUSY]);
+        let mut threads = Clocked::new(2);
+        threads.pass(1, &[FREE, BUSY]);
         let mut rests = Vec::new();
         for _ in 0..8 {
             let mut windows = 0;
             // A resting worker is not delayed.
-            while shift.pass(1, &[FREE, FREE]) == [1] {
+            while threads.pass(1, &[FREE, FREE]) == [1] {
                 windows += 1;
             }
             rests.push(windows);
-            assert_eq!(shift.pass(1, &[FREE, BUSY]), [1], "still delayed");
+            assert_eq!(threads.pass(1, &[FREE, BUSY]), [1], "still delayed");
         }
         assert_eq!(rests, [3, 7, 15, 31, 63, 127, 127, 127]);
-        while shift.pass(1, &[FREE, FREE]) == [1] {}
-        assert_eq!(shift.pass(10, &[FREE, FREE]), [2; 10], "the other program has gone");
-        shift.pass(1, &[FREE, BUSY]);
-        assert_eq!(shift.0.rest, MIN_REST);
+        while threads.pass(1, &[FREE, FREE]) == [1] {}
+        assert_eq!(threads.pass(10, &[FREE, FREE]), [2; 10], "the other program has gone");
+        threads.pass(1, &[FREE, BUSY]);
+        assert_eq!(threads.0.rest, MIN_REST);
     }
 
     #[cfg(target_os = "linux")]

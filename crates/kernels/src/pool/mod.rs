@@ -23,6 +23,14 @@ use parts::Rows;
 pub use parts::Strip;
 pub use upcoming::Upcoming;
 
+/// Threads that take part in a run.
+#[derive(Clone, Copy)]
+enum Participants {
+    All,
+    /// Those whose CPUs no other program uses.
+    Undisturbed,
+}
+
 /// A pool of threads.
 pub struct Pool {
     gate: Arc<Gate>,
@@ -98,6 +106,12 @@ impl Pool {
     /// resumes here when all threads have stopped.
     pub fn run(&self, jobs: usize, job: impl Fn(usize) + Sync) {
         self.run_numbered(jobs, |_, i| job(i));
+    }
+
+    /// As [`run`](Self::run), with a job for each thread. All threads take part, however busy their CPUs are, so jobs may wait
+    /// for each other. Must not be called from inside a job.
+    pub fn run_on_all(&self, job: impl Fn(usize) + Sync) {
+        self.run_with(Participants::All, self.threads(), |_, i| job(i));
     }
 
     /// Calls `job(i, row)` for each row of `data`, a matrix of rows of `row_len`.
@@ -446,6 +460,10 @@ impl Pool {
 
     /// As [`run`](Self::run), where a job also gets the number of its worker.
     fn run_numbered(&self, jobs: usize, job: impl Fn(usize, usize) + Sync) {
+        self.run_with(Participants::Undisturbed, jobs, job);
+    }
+
+    fn run_with(&self, who: Participants, jobs: usize, job: impl Fn(usize, usize) + Sync) {
         if jobs <= 1 || self.workers.is_empty() || is_inside_job() {
             return (0..jobs).for_each(|i| job(0, i));
         }
@@ -464,7 +482,12 @@ impl Pool {
         };
         {
             let mut watch = lock(&self.running);
-            let active = watch.active(self.gate.delays[..self.workers.len()].iter());
+            let active = match who {
+                Participants::All => self.threads(),
+                Participants::Undisturbed => {
+                    watch.active(self.gate.delays[..self.workers.len()].iter())
+                }
+            };
             self.gate.set_active(active);
             if active == 1 {
                 // A job may start a run of its own.

@@ -134,7 +134,7 @@ fn barrier(pool: &Pool, repeats: Repeats) -> f64 {
     let timing = repeats.time(|| {
         for _ in 0..RUNS {
             let here = AtomicUsize::new(0);
-            pool.run(pool.threads(), |_| {
+            pool.run_on_all(|_| {
                 here.fetch_add(1, Ordering::AcqRel);
                 let mut looks = 0;
                 while here.load(Ordering::Acquire) < pool.threads() {
