@@ -36,7 +36,14 @@ const WINDOW: AttentionMode = AttentionMode::Window(Window { len: 64, sinks: 4 }
 
 #[test]
 fn a_forward_pass_does_not_allocate() {
-    for path in ["experts/renormalized", "maple/windows", "minicpm/longrope", "gemma3/windows"] {
+    for path in [
+        "experts/renormalized",
+        "maple/windows",
+        "minicpm/longrope",
+        "gemma3/windows",
+        "qwen35/mtp",
+        "qwen35/mtp-float",
+    ] {
         recorded_networks_do_not_allocate(&format!("{path}.gguf"));
     }
     for attention in
@@ -104,15 +111,22 @@ fn recorded_networks_do_not_allocate(path: &str) {
         context_len: None,
         activations: None,
     };
-    let mut model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
+    let model = Model::load(&file, Compute::new(2), options, &mut |_| {}).unwrap();
+    let mut model = model.with_states(2);
+    let predicts = model.network().mtp.is_some();
     let mut logits = Logits::new(model.network().vocab_len);
     let tokens: Vec<u32> = (5..45).collect();
     let long = Segment::causal(&tokens, 0, &[0, 1], &[39]);
-    let short = Segment::causal(&[7], 0, &[3], &[0]);
+    let long = Segment { predicts, ..long };
+    let short = Segment { state: 1, ..Segment::causal(&[7], 0, &[3], &[0]) };
+    let next = Segment::causal(&[9], 40, &[0, 1], &[0]);
     let passes = || {
         model.forward(&[long, short], &mut logits);
         model.forward(&[short], &mut logits);
         model.forward(&[long], &mut logits);
+        if predicts {
+            model.predict(&[next], &mut logits);
+        }
     };
     assert!(settles(passes), "{}", path.display());
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use wf_core::Network;
+use wf_core::{Mtp, Network};
 use wf_formats::ModelInfo;
 use wf_model::{AttentionMode, Forward, HiddenStates, Logits, Segment};
 
@@ -25,8 +25,11 @@ pub(super) struct Incidents {
 }
 
 /// The fake model with faults.
+///
+/// It has a prediction head that says what the model says, through the same pages.
 pub(super) struct Faulty {
     model: FakeModel,
+    network: Network,
     random: Random,
     /// Once in so many steps the model panics.
     rarity: usize,
@@ -55,7 +58,8 @@ impl Faulty {
         incidents: Arc<Incidents>,
     ) -> Self {
         let hides = AtomicBool::new(false);
-        Self { model, random, rarity, incidents, next: None, hides }
+        let network = Network { mtp: Some(Mtp::default()), ..model.network().clone() };
+        Self { model, network, random, rarity, incidents, next: None, hides }
     }
 
     /// Returns a model with one fault, in its first step.
@@ -80,7 +84,7 @@ impl Faulty {
 
 impl Forward for Faulty {
     fn network(&self) -> &Network {
-        self.model.network()
+        &self.network
     }
 
     fn info(&self) -> &ModelInfo {
@@ -116,6 +120,18 @@ impl Forward for Faulty {
         }
         self.hides.store(fault == Some(Fault::WhileRead), Relaxed);
         self
+    }
+
+    fn predict(&mut self, batch: &[Segment<'_>], logits: &mut Logits) {
+        clock::advance(STEP / 16);
+        let fault = self.next_fault();
+        if fault == Some(Fault::Before) {
+            self.fail();
+        }
+        self.model.forward(batch, logits);
+        if fault.is_some() {
+            self.fail();
+        }
     }
 }
 

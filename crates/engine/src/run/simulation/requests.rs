@@ -10,7 +10,7 @@ use super::fake::FakeModel;
 use super::random::Random;
 use super::{MAX_TURNS, take_turns};
 use crate::clock;
-use crate::decode::{DecodeMode, DiffusionParams, DraftParams};
+use crate::decode::{DecodeMode, DiffusionParams, DraftParams, MtpParams};
 use crate::events::Events;
 use crate::handle::EngineHandle;
 use crate::options::EngineOptions;
@@ -175,6 +175,8 @@ fn mode(random: &mut Random, engine: &EngineHandle) -> DecodeMode {
         DecodeMode::Drafted(DraftParams::LOOKUP),
         DecodeMode::Drafted(DraftParams::AUTO),
         DecodeMode::Drafted(eager),
+        DecodeMode::Mtp(MtpParams::DEFAULT),
+        DecodeMode::Mtp(MtpParams { adaptive: false, max_tokens: 9 }),
     ];
     let supported = modes.into_iter().filter(|mode| engine.check_mode(*mode).is_ok());
     random.pick(&supported.collect::<Vec<_>>())
