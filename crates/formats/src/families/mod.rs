@@ -236,6 +236,20 @@ mod tests {
     }
 
     #[test]
+    fn norms_are_changed_where_a_family_stores_them_less_one() {
+        let norm = TensorName::Layer(0, LayerTensor::AttnNorm);
+        let weights = TensorName::Layer(0, LayerTensor::Query);
+        for (architecture, change) in
+            [("gemma3", FloatChange::Add(1.0)), ("llama", FloatChange::None)]
+        {
+            let mut families = FAMILIES.iter();
+            let family = families.find(|f| f.architectures.contains(&architecture)).unwrap();
+            assert_eq!(family.float_change(norm), change, "{architecture}");
+            assert_eq!(family.float_change(weights), FloatChange::None, "{architecture}");
+        }
+    }
+
+    #[test]
     fn every_family_reads_the_names_that_are_written() {
         for family in FAMILIES {
             for tensor in LayerTensor::ALL {

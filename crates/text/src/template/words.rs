@@ -68,6 +68,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn strips_one_end_or_both_as_python_does() {
+        let text = "\u{1c} ab \u{1f}";
+        assert_eq!(strip(text, None), "ab");
+        assert_eq!(strip_start(text, None), "ab \u{1f}");
+        assert_eq!(strip_end(text, None), "\u{1c} ab");
+        assert_eq!(strip_end("xyabyx", Some("xy")), "xyab");
+    }
+
+    #[test]
     fn case_changes_skip_marks() {
         assert_eq!(capitalize("\u{fdd0}abC"), "\u{fdd0}Abc");
         assert_eq!(title("a<\u{fdd0}b get_it"), "A<\u{fdd0}B Get_it");
