@@ -8,7 +8,7 @@
 //! Results do not depend on the number of threads, so this decides about time alone.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -46,7 +46,6 @@ fn schedstat() -> Option<File> {
 
 /// Reads the second of three numbers: time on a CPU, time waiting for one, number of turns.
 fn read_delay(file: &mut File) -> Option<Duration> {
-    use std::io::Seek;
     let mut text = [0; SCHEDSTAT_LEN];
     file.rewind().ok()?;
     let len = file.read(&mut text).ok()?;
@@ -54,21 +53,24 @@ fn read_delay(file: &mut File) -> Option<Duration> {
     Some(Duration::from_nanos(text.split_ascii_whitespace().nth(1)?.parse().ok()?))
 }
 
-/// The caller's record of delays.
+/// The caller's record of delays. Looking allocates nothing.
 pub(super) struct Watch {
     /// The caller, which may be another thread in another run.
     caller: Option<(ThreadId, DelayFile)>,
     started: Instant,
     /// By thread, at the start of the window.
-    delays: Vec<Duration>,
+    delays: Box<[Duration]>,
+    /// By thread, within the last window.
+    passed: Box<[Duration]>,
     threads: ActiveThreads,
 }
 
 impl Watch {
     /// Creates the record of a pool of `threads` threads.
     pub(super) fn new(threads: usize) -> Self {
-        let (caller, started, delays) = (None, Instant::now(), Vec::new());
-        Self { caller, started, delays, threads: ActiveThreads::new(threads, started) }
+        let [delays, passed] = [0, 1].map(|_| vec![Duration::ZERO; threads].into_boxed_slice());
+        let (caller, started) = (None, Instant::now());
+        Self { caller, started, delays, passed, threads: ActiveThreads::new(threads, started) }
     }
 
     /// Returns the number of threads that take part in the next run.
@@ -76,28 +78,36 @@ impl Watch {
         let now = Instant::now();
         let elapsed = now - self.started;
         if elapsed >= WINDOW {
-            let delays = self.read(workers);
-            // Another caller has no delays to compare with.
-            if delays.len() == self.delays.len() {
-                let passed =
-                    delays.iter().zip(&self.delays).map(|(now, then)| now.saturating_sub(*then));
-                self.threads.update(now, elapsed, passed);
+            let is_known = self.is_known_caller();
+            self.read(workers);
+            // A new caller has no delays to compare with.
+            if is_known {
+                self.threads.update(now, elapsed, &self.passed);
             }
-            (self.started, self.delays) = (now, delays);
+            self.started = now;
         }
         self.threads.active
     }
 
-    fn read<'a>(&mut self, workers: impl Iterator<Item = &'a DelayFile>) -> Vec<Duration> {
+    /// Returns `true` if this thread was the caller before. It is the caller from now on.
+    fn is_known_caller(&mut self) -> bool {
         let id = thread::current().id();
-        if self.caller.as_ref().is_none_or(|(caller, _)| *caller != id) {
+        let is_known = self.caller.as_ref().is_some_and(|(caller, _)| *caller == id);
+        if !is_known {
             let file = DelayFile::default();
             file.open();
             self.caller = Some((id, file));
-            self.delays.clear();
         }
+        is_known
+    }
+
+    fn read<'a>(&mut self, workers: impl Iterator<Item = &'a DelayFile>) {
         let caller = self.caller.iter().map(|(_, file)| file.delay());
-        caller.chain(workers.map(DelayFile::delay)).collect()
+        let delays = caller.chain(workers.map(DelayFile::delay));
+        for ((then, passed), now) in self.delays.iter_mut().zip(&mut self.passed).zip(delays) {
+            *passed = now.saturating_sub(*then);
+            *then = now;
+        }
     }
 }
 
@@ -117,9 +127,9 @@ impl ActiveThreads {
     }
 
     /// Decides after a window in which each thread was delayed for some time.
-    fn update(&mut self, now: Instant, elapsed: Duration, delays: impl Iterator<Item = Duration>) {
+    fn update(&mut self, now: Instant, elapsed: Duration, delays: &[Duration]) {
         let limit = elapsed.mul_f64(self.max_share());
-        let delayed = delays.take(self.active).filter(|&delay| delay > limit).count();
+        let delayed = delays.iter().take(self.active).filter(|&&delay| delay > limit).count();
         let active = (self.active - delayed.min(self.active)).max(1);
         if active < self.active {
             // All took part since the last rest, and the other program is still there.
@@ -160,7 +170,7 @@ mod tests {
             let mut active = Vec::new();
             for _ in 0..windows {
                 self.1 += WINDOW;
-                self.0.update(self.1, WINDOW, delays.iter().copied());
+                self.0.update(self.1, WINDOW, delays);
                 active.push(self.0.active);
             }
             active
