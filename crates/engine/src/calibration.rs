@@ -111,7 +111,7 @@ pub enum CalibrationError {
     Contents {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The first fault of its contents.
         reason: String,
     },
     /// The calibration was made for another model.
@@ -122,7 +122,7 @@ pub enum CalibrationError {
     OtherModel {
         /// The file.
         path: String,
-        /// What differs.
+        /// The first property in which the models differ.
         difference: String,
     },
 }

@@ -18,7 +18,7 @@ pub(crate) struct StatePool {
     lengths: Vec<usize>,
     /// Drafts of the last step.
     drafts: Vec<Drafts>,
-    /// What the prediction head needs of each state.
+    /// State before the next token of each sequence, for the prediction head.
     pub(crate) ends: Ends,
 }
 

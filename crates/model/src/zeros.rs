@@ -28,7 +28,7 @@ impl ProductInput {
     }
 }
 
-/// What each input of a layer loses, in the order of [`ProductInput::ALL`].
+/// Zeroing of each input of a layer, in the order of [`ProductInput::ALL`].
 pub type LayerZeros = [Zeroing; 4];
 
 /// Counts of magnitudes, in steps of a sixteenth or less.

@@ -3,40 +3,17 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+mod qwen35;
 mod recorded;
 
-use std::path::{Path, PathBuf};
-
-use recorded::{Golden, assert_best_tokens, bits, differences, logits, open, options};
+use qwen35::{assert_close, data, gguf, load};
+use recorded::{Golden, assert_best_tokens, bits, logits, open};
 use wf_core::ActivationCodes;
 use wf_formats::{Container, FloatEncoding, ModelFile, Target, TernaryEncoding};
-use wf_model::{Compute, Model};
+use wf_model::Compute;
 
 /// With signs, transformed tables and grouped value heads; and without any of them.
 const CASES: [&str; 2] = ["hadamard", "hadamard-plain"];
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/qwen35").join(name)
-}
-
-fn gguf(name: &str) -> ModelFile {
-    open(&data(name).with_extension("gguf"))
-}
-
-fn load(file: &ModelFile, compute: Compute, activations: Option<ActivationCodes>) -> Model {
-    Model::load(file, compute, options(activations), &mut |_| {}).unwrap()
-}
-
-fn assert_close(what: &str, found: &[Vec<f32>], golden: &Golden, codes: ActivationCodes) {
-    let (max_median, max) = match codes {
-        ActivationCodes::F32 => (1e-5, 1e-4),
-        ActivationCodes::Int16 => (2e-4, 3e-3),
-        ActivationCodes::Int8 | ActivationCodes::Int8Group => (0.04, 0.35),
-    };
-    let (median, largest) = differences(found, &golden.logits);
-    let what = format!("{what}, {codes}: median {median}, largest {largest}");
-    assert!(median < max_median && largest < max, "{what}");
-}
 
 #[test]
 fn the_files_declare_what_they_are_meant_to_test() {

@@ -3,13 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+mod qwen35;
 mod recorded;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use qwen35::{assert_close, data, gguf, load};
 use recorded::reference::Reference;
-use recorded::{Golden, assert_best_tokens, bits, differences, logits, open, options};
+use recorded::{Golden, assert_best_tokens, bits, logits, open};
 use serde_json::{Value, json};
 use wf_core::{ActivationCodes, DeltaNet, ValueHeadOrder};
 use wf_formats::encoding::encode_floats;
@@ -21,30 +23,6 @@ use wf_model::{Compute, Forward, Logits, Model, PageId, Segment, TokenId};
 
 /// Two value heads for each key head, in another order than in checkpoints; and one for each.
 const CASES: [&str; 2] = ["tiled", "equal"];
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/qwen35").join(name)
-}
-
-fn gguf(name: &str) -> ModelFile {
-    open(&data(name).with_extension("gguf"))
-}
-
-fn load(file: &ModelFile, compute: Compute, activations: Option<ActivationCodes>) -> Model {
-    Model::load(file, compute, options(activations), &mut |_| {}).unwrap()
-}
-
-#[track_caller]
-fn assert_close(what: &str, found: &[Vec<f32>], golden: &Golden, codes: ActivationCodes) {
-    let (max_median, max) = match codes {
-        ActivationCodes::F32 => (1e-5, 1e-4),
-        ActivationCodes::Int16 => (2e-4, 3e-3),
-        ActivationCodes::Int8 | ActivationCodes::Int8Group => (0.04, 0.35),
-    };
-    let (median, largest) = differences(found, &golden.logits);
-    let what = format!("{what}, {codes}: median {median}, largest {largest}");
-    assert!(median < max_median && largest < max, "{what}");
-}
 
 #[test]
 fn logits_are_those_of_transformers_up_to_the_codes_of_activations() {

@@ -3,11 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
+mod qwen35;
 mod recorded;
 
-use std::path::{Path, PathBuf};
-
-use recorded::{Golden, assert_best_tokens, bits, differences, logits, open, options};
+use qwen35::{assert_close, data, gguf, load};
+use recorded::{Golden, assert_best_tokens, bits, logits, open};
 use wf_core::ActivationCodes;
 use wf_formats::{
     Container, Encoding, LayerTensor, ModelFile, Target, TensorName, TernaryEncoding,
@@ -16,18 +16,6 @@ use wf_model::{Compute, Forward, Logits, Model, PageId, Segment};
 
 /// An input projection of trits, and one of floats.
 const CASES: [&str; 2] = ["mtp", "mtp-float"];
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/qwen35").join(name)
-}
-
-fn gguf(name: &str) -> ModelFile {
-    open(&data(name).with_extension("gguf"))
-}
-
-fn load(file: &ModelFile, compute: Compute, activations: Option<ActivationCodes>) -> Model {
-    Model::load(file, compute, options(activations), &mut |_| {}).unwrap()
-}
 
 /// The recorded logits of the network, and those of the head.
 fn golden(name: &str) -> (Golden, Golden) {
@@ -52,17 +40,6 @@ fn predictions(model: &mut Model, head: &Golden, prompt_len: usize, chunk: usize
         rows.push(out.row(0).to_vec());
     }
     rows
-}
-
-fn assert_close(what: &str, found: &[Vec<f32>], golden: &Golden, codes: ActivationCodes) {
-    let (max_median, max) = match codes {
-        ActivationCodes::F32 => (1e-5, 1e-4),
-        ActivationCodes::Int16 => (2e-4, 3e-3),
-        ActivationCodes::Int8 | ActivationCodes::Int8Group => (0.04, 0.35),
-    };
-    let (median, largest) = differences(found, &golden.logits);
-    let what = format!("{what}, {codes}: median {median}, largest {largest}");
-    assert!(median < max_median && largest < max, "{what}");
 }
 
 #[test]

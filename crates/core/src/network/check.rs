@@ -279,8 +279,9 @@ mod tests {
             assert_eq!(rotated(dims), expected);
         }
     }
-    fn delta_net_problem(change: impl Fn(&mut DeltaNet)) -> String {
-        let mut delta_net = DeltaNet {
+
+    fn delta_net() -> DeltaNet {
+        DeltaNet {
             key_heads: 2,
             value_heads: 4,
             key_dim: 8,
@@ -289,7 +290,11 @@ mod tests {
             order: ValueHeadOrder::Grouped,
             norm: Norm::default(),
             head_norm: Norm::default(),
-        };
+        }
+    }
+
+    fn delta_net_problem(change: impl Fn(&mut DeltaNet)) -> String {
+        let mut delta_net = delta_net();
         change(&mut delta_net);
         problem(|n| n.layers[0].mixer = Mixer::DeltaNet(delta_net))
     }
@@ -299,17 +304,7 @@ mod tests {
         let of = |change: &dyn Fn(&mut Network)| {
             problem(|n| {
                 let layer = n.layers[1];
-                let delta_net = DeltaNet {
-                    key_heads: 2,
-                    value_heads: 4,
-                    key_dim: 8,
-                    value_dim: 8,
-                    conv_len: 4,
-                    order: ValueHeadOrder::Grouped,
-                    norm: Norm::default(),
-                    head_norm: Norm::default(),
-                };
-                n.layers[0].mixer = Mixer::DeltaNet(delta_net);
+                n.layers[0].mixer = Mixer::DeltaNet(delta_net());
                 n.mtp = Some(Mtp { layer, ..Mtp::default() });
                 change(n);
             })

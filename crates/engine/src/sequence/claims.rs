@@ -4,10 +4,13 @@ use wf_model::{PAGE_LEN, PageId};
 
 use super::Sequence;
 use crate::admission::{Member, Quota};
+use crate::decode::SeqState;
 use crate::drafter::DraftRequest;
 use crate::fair::Claim;
-use crate::prefix::StateId;
+use crate::generation::Generation;
+use crate::prefix::{StateId, Tree};
 use crate::row_costs::RowCosts;
+use crate::schedule::Rank;
 use crate::store::PageStore;
 
 /// Number of steps without pages after which a sequence comes before all others, so that each ends.
@@ -72,14 +75,7 @@ impl Sequence {
         if len == 0 || !store.grow(&mut self.held, missing) {
             return None;
         }
-        let request = DraftRequest {
-            rank: self.rank,
-            tree: self.tree,
-            tokens: &self.state.tokens,
-            prompt_len: self.state.prompt_len,
-            len,
-            sampler: &mut generation.sampler,
-        };
+        let request = request(self.rank, self.tree, &self.state, generation, len);
         Some((request, self.held.pages(), self.held.state()))
     }
 
@@ -90,13 +86,18 @@ impl Sequence {
         }
         let generation = self.task.generation_mut()?;
         let len = generation.decoder.draft_len(&self.state)?.min(share.saturating_sub(1));
-        Some(DraftRequest {
-            rank: self.rank,
-            tree: self.tree,
-            tokens: &self.state.tokens,
-            prompt_len: self.state.prompt_len,
-            len,
-            sampler: &mut generation.sampler,
-        })
+        Some(request(self.rank, self.tree, &self.state, generation, len))
     }
+}
+
+/// Returns a request for `len` draft tokens. It borrows a part of a sequence, whose pages are lent beside it.
+fn request<'a>(
+    rank: Rank,
+    tree: Tree,
+    state: &'a SeqState,
+    generation: &'a mut Generation,
+    len: usize,
+) -> DraftRequest<'a> {
+    let sampler = &mut generation.sampler;
+    DraftRequest { rank, tree, tokens: &state.tokens, prompt_len: state.prompt_len, len, sampler }
 }

@@ -10,7 +10,7 @@ use anyhow::{Error, Result, ensure};
 use serde::Serialize;
 use serde_json::{Value, json};
 use wf_engine::window_pages;
-use wf_model::{AttentionMode, Forward, KvPool, PAGE_LEN};
+use wf_model::{AttentionMode, Forward, KvPool, Model, PAGE_LEN};
 
 use super::Setup;
 use super::args::BenchArgs;
@@ -78,21 +78,9 @@ pub(super) fn measure(args: &BenchArgs, setup: &Setup<'_>) -> Result<AttentionRe
         KvPool::size_bytes(model.network(), options.kv, pages)
     });
     let mut network = Network::new(model, options.kv, options.max_batch_tokens, positions);
-    let mut decode = Vec::new();
-    for context in contexts {
-        ensure!(
-            context + 1 < positions,
-            "context {context} is too long: this model has room for {}",
-            positions.saturating_sub(2)
-        );
-        (setup.progress)(&format!("decode at context {context}"));
-        let kv_len = network.model.network().max_attention(wf_core::Attention::kv_len);
-        network.fill_with(context, &Random::new(1, 0).floats(ROWS * kv_len));
-        let seconds = network.decode_both_ways(context, plan.passes, |model, way| {
-            model.read_all_pages(way == 0);
-        });
-        decode.push(row(context, seconds));
-    }
+    let decode = rows_by_context(&mut network, setup, &plan, &contexts, |model, way| {
+        model.read_all_pages(way == 0);
+    })?;
     Ok(AttentionReport {
         model: subject.name(),
         threads: options.threads,
@@ -104,7 +92,31 @@ pub(super) fn measure(args: &BenchArgs, setup: &Setup<'_>) -> Result<AttentionRe
     })
 }
 
-pub(super) fn row(context: usize, [dense, sparse]: [Vec<f64>; 2]) -> Value {
+/// Times steps at each context, alternating: `switch` sets the model up without the mode (0) and with it (1).
+pub(super) fn rows_by_context(
+    network: &mut Network,
+    setup: &Setup<'_>,
+    plan: &Plan,
+    contexts: &[usize],
+    mut switch: impl FnMut(&mut Model, usize),
+) -> Result<Vec<Value>> {
+    let positions = (network.model.pages() * PAGE_LEN).min(network.model.info().context_len);
+    let mut rows = Vec::new();
+    for &context in contexts {
+        ensure!(
+            context + 1 < positions,
+            "context {context} is too long: this model has room for {}",
+            positions.saturating_sub(2)
+        );
+        (setup.progress)(&format!("decode at context {context}"));
+        let kv_len = network.model.network().max_attention(wf_core::Attention::kv_len);
+        network.fill_with(context, &Random::new(1, 0).floats(ROWS * kv_len));
+        rows.push(row(context, network.decode_both_ways(context, plan.passes, &mut switch)));
+    }
+    Ok(rows)
+}
+
+fn row(context: usize, [dense, sparse]: [Vec<f64>; 2]) -> Value {
     // The ratio of neighbouring steps, which the machine ran under the same conditions.
     let ratios = dense.iter().zip(&sparse).map(|(dense, sparse)| dense / sparse).collect();
     let (dense, sparse, ratio) = (Timing::of(dense), Timing::of(sparse), Timing::of(ratios));

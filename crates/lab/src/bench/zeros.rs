@@ -2,25 +2,21 @@
 
 use std::fmt;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde::Serialize;
 use serde_json::Value;
 use wf_model::{Forward, LayerZeros, PAGE_LEN, ProductInput, Zeroing};
 
 use super::Setup;
 use super::args::BenchArgs;
-use super::attention::row;
+use super::attention::rows_by_context;
 use super::network::Network;
 use super::plan::Plan;
 use super::subject::Subject;
-use crate::random::Random;
 use crate::table;
 
 /// Context of a run without `--contexts`.
 const CONTEXT: usize = 512;
-
-/// Random rows of keys and values that a context is filled with.
-const ROWS: usize = 251;
 
 /// The results of `wf bench --activation-sparsity`. Displays as a table.
 #[derive(Debug, Serialize)]
@@ -71,22 +67,10 @@ pub(super) fn measure(args: &BenchArgs, setup: &Setup<'_>) -> Result<ZerosReport
     let none: Vec<LayerZeros> = vec![[Zeroing::None; 4]; zeros.len()];
     let positions = (model.pages() * PAGE_LEN).min(model.info().context_len);
     let mut network = Network::new(model, options.kv, options.max_batch_tokens, positions);
-    let mut decode = Vec::new();
-    for context in contexts {
-        ensure!(
-            context + 1 < positions,
-            "context {context} is too long: this model has room for {}",
-            positions.saturating_sub(2)
-        );
-        (setup.progress)(&format!("decode at context {context}"));
-        let kv_len = network.model.network().max_attention(wf_core::Attention::kv_len);
-        network.fill_with(context, &Random::new(1, 0).floats(ROWS * kv_len));
-        let seconds = network.decode_both_ways(context, plan.passes, |model, way| {
-            model.set_zeros(if way == 0 { &none } else { &zeros });
-            model.suspend_columns(way == 0);
-        });
-        decode.push(row(context, seconds));
-    }
+    let decode = rows_by_context(&mut network, setup, &plan, &contexts, |model, way| {
+        model.set_zeros(if way == 0 { &none } else { &zeros });
+        model.suspend_columns(way == 0);
+    })?;
     Ok(ZerosReport {
         model: subject.name(),
         threads: options.threads,
