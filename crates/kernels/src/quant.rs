@@ -1,8 +1,6 @@
 //! Quantization of activations to int8: one scale per row, rounded half to even as Transformers does, or one
 //! for each group of columns.
 
-use std::ops::Range;
-
 use crate::Kernel;
 use crate::float::norm_factor;
 use crate::lanes::{F32x16, Simd};
@@ -317,11 +315,5 @@ impl QuantRow {
     /// Returns the sum of the codes before each run of 64, and of all codes.
     pub(crate) fn sums_before(&self) -> &[i32] {
         &self.sums_before[..=self.padded_len / RUN]
-    }
-
-    /// Returns the sum of the codes of some runs of 64.
-    #[inline(always)]
-    pub(crate) fn sum_of(&self, runs: Range<usize>) -> i32 {
-        self.sums_before[runs.end] - self.sums_before[runs.start]
     }
 }

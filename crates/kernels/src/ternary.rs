@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::arch::{Lines, numbers};
 use crate::code_matrix::packed;
+use crate::half::{f16_to_f32, f32_to_f16};
+use crate::lanes::Simd;
 use crate::layout::quad_lines::are_trits;
 use crate::line::{Line, MAX_COLS, STRIP};
 use crate::quant::{GROUP, RUN};
@@ -21,8 +23,57 @@ pub(crate) enum StripScales {
     /// By strip, and within a strip by group.
     Groups {
         len: usize,
-        values: Vec<[f32; STRIP]>,
+        values: GroupScales,
     },
+}
+
+/// The scales of groups. Those that f16 holds exactly, as most files store them, are read as such: a sixteenth
+/// of the bytes of a matrix with groups of 128 columns.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum GroupScales {
+    F16(Vec<[u16; STRIP]>),
+    F32(Vec<[f32; STRIP]>),
+}
+
+impl GroupScales {
+    fn new(values: Vec<[f32; STRIP]>) -> Self {
+        let is_exact = |scale: &f32| f16_to_f32(f32_to_f16(*scale)).to_bits() == scale.to_bits();
+        if values.as_flattened().iter().all(is_exact) {
+            Self::F16(values.iter().map(|scales| scales.map(f32_to_f16)).collect())
+        } else {
+            Self::F32(values)
+        }
+    }
+
+    /// Returns the scales of some groups.
+    #[inline(always)]
+    fn some(&self, groups: Range<usize>) -> ScaleValues<'_> {
+        match self {
+            Self::F16(values) => ScaleValues::F16(&values[groups]),
+            Self::F32(values) => ScaleValues::F32(&values[groups]),
+        }
+    }
+
+    fn size_bytes(&self) -> usize {
+        match self {
+            Self::F16(values) => size_of_val(&values[..]),
+            Self::F32(values) => size_of_val(&values[..]),
+        }
+    }
+
+    fn of_row(&self, group: usize, row: usize) -> f32 {
+        match self {
+            Self::F16(values) => f16_to_f32(values[group][row]),
+            Self::F32(values) => values[group][row],
+        }
+    }
+}
+
+/// Scales of the rows of a strip, as they are stored.
+#[derive(Clone, Copy)]
+enum ScaleValues<'a> {
+    F16(&'a [[u16; STRIP]]),
+    F32(&'a [[f32; STRIP]]),
 }
 
 impl StripScales {
@@ -37,7 +88,7 @@ impl StripScales {
                 assert!([64, 128, 256].contains(&len), "groups of {len}, allowed are 64, 128, 256");
                 let groups = cols.div_ceil(len);
                 assert_eq!(values.len(), rows * groups, "one scale per group");
-                Self::Groups { len, values: side_by_side(&values, groups) }
+                Self::Groups { len, values: GroupScales::new(side_by_side(&values, groups)) }
             }
         }
     }
@@ -55,15 +106,19 @@ impl StripScales {
 /// The scales of a strip by piece of columns: several pieces may share them.
 #[derive(Clone, Copy)]
 pub(crate) struct PieceScales<'a> {
-    values: &'a [[f32; STRIP]],
+    values: ScaleValues<'a>,
     /// Binary logarithm of the number of pieces that share scales, or large if all do.
     shift: u32,
 }
 
 impl PieceScales<'_> {
     #[inline(always)]
-    pub(crate) fn at(&self, piece: usize) -> &[f32; STRIP] {
-        &self.values[piece >> self.shift]
+    pub(crate) fn at<S: Simd>(&self, cpu: S, piece: usize) -> S::Lanes {
+        let place = piece >> self.shift;
+        match self.values {
+            ScaleValues::F16(values) => cpu.load_f16(&values[place]),
+            ScaleValues::F32(values) => cpu.load(&values[place]),
+        }
     }
 }
 
@@ -228,9 +283,8 @@ impl TernaryMatrix {
     pub fn size_bytes(&self) -> usize {
         let scales = match &self.scales {
             StripScales::Tensor(_) => size_of::<f32>(),
-            StripScales::Rows(values) | StripScales::Groups { values, .. } => {
-                size_of_val(&values[..])
-            }
+            StripScales::Rows(values) => size_of_val(&values[..]),
+            StripScales::Groups { values, .. } => values.size_bytes(),
         };
         self.bytes_len() + scales
     }
@@ -306,7 +360,7 @@ impl TernaryMatrix {
             StripScales::Tensor(scale) => *scale,
             StripScales::Rows(values) => values[row / STRIP][row % STRIP],
             StripScales::Groups { len, values } => {
-                values[row / STRIP * self.cols.div_ceil(*len) + col / len][row % STRIP]
+                values.of_row(row / STRIP * self.cols.div_ceil(*len) + col / len, row % STRIP)
             }
         }
     }
@@ -333,20 +387,30 @@ impl TernaryMatrix {
         strip: usize,
         same: &'a mut [f32; STRIP],
     ) -> PieceScales<'a> {
+        let for_all = |values| PieceScales { values, shift: u32::BITS - 1 };
         match &self.scales {
             StripScales::Tensor(scale) => {
                 *same = [*scale; STRIP];
-                PieceScales { values: std::slice::from_ref(same), shift: u32::BITS - 1 }
+                for_all(ScaleValues::F32(std::slice::from_ref(same)))
             }
-            StripScales::Rows(values) => {
-                PieceScales { values: &values[strip..=strip], shift: u32::BITS - 1 }
-            }
-            StripScales::Groups { len, values } => {
-                let groups = self.cols.div_ceil(*len);
-                let values = &values[strip * groups..][..groups];
-                PieceScales { values, shift: (len / self.scales.piece_len()).ilog2() }
-            }
+            StripScales::Rows(values) => for_all(ScaleValues::F32(&values[strip..=strip])),
+            StripScales::Groups { len, .. } => PieceScales {
+                shift: (len / self.scales.piece_len()).ilog2(),
+                ..self.group_scales(strip)
+            },
         }
+    }
+
+    /// Returns the scales of a strip by group of columns.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the matrix has other scales.
+    #[inline(always)]
+    pub(crate) fn group_scales(&self, strip: usize) -> PieceScales<'_> {
+        let StripScales::Groups { len, values } = &self.scales else { panic!("scales by group") };
+        let groups = self.cols.div_ceil(*len);
+        PieceScales { values: values.some(strip * groups..(strip + 1) * groups), shift: 0 }
     }
 
     /// Returns the rows of a strip, without padding.
@@ -413,8 +477,9 @@ mod tests {
             trits
         };
         let scales_of = |w: &TernaryMatrix| match w.scales() {
-            StripScales::Tensor(scale) => vec![[*scale; STRIP]],
-            StripScales::Rows(values) | StripScales::Groups { values, .. } => values.clone(),
+            StripScales::Tensor(scale) => GroupScales::F32(vec![[*scale; STRIP]]),
+            StripScales::Rows(values) => GroupScales::F32(values.clone()),
+            StripScales::Groups { values, .. } => values.clone(),
         };
         let scale = |n: usize| n as f32 * 0.5;
         let by_row = Scales::Rows((0..rows).map(scale).collect());
@@ -431,6 +496,28 @@ mod tests {
             assert_eq!(copy.layout(), expected);
             assert_eq!(trits(&copy), trits(&w));
             assert_eq!(scales_of(&copy), scales_of(&w));
+        }
+    }
+
+    #[test]
+    fn scales_of_groups_are_kept_as_f16_if_that_is_exact() {
+        let (rows, cols) = (21, 300);
+        let matrix = |last: f32| {
+            let mut values = vec![0.5; rows * 3];
+            *values.last_mut().expect("a scale") = last;
+            TernaryMatrix::new(rows, cols, Scales::Groups { len: 128, values })
+        };
+        let of_scales = |w: &TernaryMatrix| w.size_bytes() - w.bytes_len();
+        // 2 strips of 16 rows and 3 groups.
+        for exact in [0.5, -0.0, 65504.0, f16_to_f32(1)] {
+            let w = matrix(exact);
+            assert_eq!(of_scales(&w), 2 * 16 * 3 * 2, "{exact:e}");
+            assert_eq!(w.scale(rows - 1, cols - 1).to_bits(), exact.to_bits());
+        }
+        for other in [0.1, 65520.0, f32::INFINITY.next_down(), 1e-10] {
+            let w = matrix(other);
+            assert_eq!(of_scales(&w), 2 * 16 * 3 * 4, "{other:e}");
+            assert_eq!(w.scale(rows - 1, cols - 1).to_bits(), other.to_bits());
         }
     }
 

@@ -4,6 +4,7 @@
 //! rows. Tile `k` of a band holds the codes `64k..64k + 64` of its tokens, one token per row. The tiles
 //! of a band follow each other, so that each is contiguous in memory.
 
+use crate::arch::numbers_mut;
 use crate::line::{Line, STRIP};
 use crate::quant::RUN;
 use crate::{QuantRow, Strip};
@@ -70,6 +71,6 @@ impl TiledCodes {
 /// Copies the codes of a row to line `place` of each tile.
 pub(crate) fn copy_codes(row: &QuantRow, place: usize, tiles: &mut Strip<'_, Line>) {
     for (tile, run) in row.codes().as_chunks::<RUN>().0.iter().enumerate() {
-        tiles.row(tile)[place] = Line(run.map(i8::cast_unsigned));
+        numbers_mut(std::slice::from_mut(&mut tiles.row(tile)[place])).copy_from_slice(run);
     }
 }

@@ -163,7 +163,8 @@ fn check_multiply(kernel: &dyn Kernel) {
     for cols in LENGTHS.skip(1).chain([127, 128, 129, 250, 320, 1000, 2560]) {
         let rows = 1 + random.below(40);
         let trits = random.trits(rows * cols);
-        for (i, scales) in random.scales(rows, cols).into_iter().enumerate() {
+        let all_scales = random.scales(rows, cols).into_iter();
+        for (i, scales) in all_scales.chain(random.half_scales(rows, cols)).enumerate() {
             let tokens = 1 + (cols + i) % 9;
             let codes = random.codes(tokens * cols);
             check_product(kernel, &trits, &scales, &quant_rows(&codes, cols), cols);

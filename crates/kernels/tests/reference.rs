@@ -43,7 +43,7 @@ fn check_product(rows: usize, cols: usize, tokens: usize, seed: u64) {
     let mut xs = QuantBatch::new(tokens, cols);
     xs.quantize(scalar(), &pool, &x, cols);
     assert_eq!((xs.rows().len(), xs.cols()), (tokens, cols));
-    for scales in random.scales(rows, cols) {
+    for scales in random.scales(rows, cols).into_iter().chain(random.half_scales(rows, cols)) {
         let y = LAYOUTS.map(|layout| {
             let w = matrix(layout, &trits, cols, scales.clone());
             let mut y = vec![f32::NAN; tokens * rows];

@@ -19,6 +19,7 @@ pub(crate) mod strip;
 
 use std::ops::Range;
 
+use crate::line::STRIP;
 use crate::{Kernel, Pool, QuantBatch, Strip, TernaryMatrix};
 use jobs::Jobs;
 pub use slices::{multiply_gated_slices, multiply_slices, slice_alignment};
@@ -149,6 +150,16 @@ fn multiply_both(
     jobs.multiply_tokens(up, tokens, i, &mut Strip::new(second, width, width, 0));
     activate(first, second);
     for (token, results) in first.chunks_exact(width).enumerate() {
-        y.row(token).copy_from_slice(results);
+        copy_strips(results, y.row(token));
     }
+}
+
+/// Copies a few strips, without a call for each row as `copy_from_slice` makes.
+fn copy_strips(from: &[f32], to: &mut [f32]) {
+    let ((from, from_rest), (to, to_rest)) =
+        (from.as_chunks::<STRIP>(), to.as_chunks_mut::<STRIP>());
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
+    }
+    to_rest.copy_from_slice(from_rest);
 }

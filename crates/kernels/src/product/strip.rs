@@ -53,10 +53,7 @@ fn multiply_tokens<C: IntSums, const T: usize>(
         _ if xs[0].group_scales().is_some() => by_piece(cpu, w, strip, xs),
         StripScales::Tensor(scale) => by_row(cpu, w, strip, xs, cpu.splat(*scale)),
         StripScales::Rows(values) => by_row(cpu, w, strip, xs, cpu.load(&values[strip])),
-        StripScales::Groups { len, values } => {
-            let groups = w.cols().div_ceil(*len);
-            by_group(cpu, w, strip, xs, *len, &values[strip * groups..][..groups])
-        }
+        StripScales::Groups { len, .. } => by_group(cpu, w, strip, xs, *len),
     };
     for (t, results) in results.into_iter().enumerate() {
         match y.row(first + t).as_chunks_mut() {
@@ -136,14 +133,14 @@ fn by_group<C: IntSums, const T: usize>(
     strip: usize,
     xs: [&QuantRow; T],
     group_len: usize,
-    scales: &[[f32; STRIP]],
 ) -> [C::Lanes; T] {
+    let scales = w.group_scales(strip);
     let pieces = Pieces::new(xs, w.padded_cols());
     let mut results = [cpu.splat(0.0); T];
     for (group, lines) in w.strip_lines(strip).chunks(group_len / LINE_COLS).enumerate() {
         let start = group * group_len;
         let dots = pieces.dots(cpu, lines, start..start + lines.len() * LINE_COLS);
-        let scales = cpu.load(&scales[group]);
+        let scales = scales.at(cpu, group);
         for t in 0..T {
             results[t] = dots[t].mul_add(scales, results[t]);
         }
@@ -177,7 +174,7 @@ fn by_piece<C: IntSums, const T: usize>(
     for (piece, lines) in w.strip_lines(strip).chunks(piece_len / LINE_COLS).enumerate() {
         let start = piece * piece_len;
         let dots = pieces.dots(cpu, lines, start..start + lines.len() * LINE_COLS);
-        let scales = cpu.load(scales.at(piece));
+        let scales = scales.at(cpu, piece);
         for t in 0..T {
             let factor = cpu.splat(factors[t][piece >> per_group]);
             results[t] = dots[t].mul(factor).mul_add(scales, results[t]);

@@ -4,7 +4,7 @@
 
 pub(crate) mod pages;
 
-use wf_kernels::half::{encode_bf16, encode_f16};
+use wf_kernels::half::{self, encode_bf16, encode_f16};
 use wf_kernels::{
     FloatRows, Int8Matrix, Layout, NibbleMatrix, Pool, QuantRow, Scales, TernaryMatrix,
 };
@@ -96,6 +96,15 @@ impl Random {
         let [a, b, c] = groups;
         [Scales::Tensor(self.unit()), Scales::Rows(self.floats(rows, Floats::Plain)), a, b, c]
     }
+
+    /// Scales per group that f16 holds, which are stored as such.
+    pub(crate) fn half_scales(&mut self, rows: usize, cols: usize) -> [Scales; 3] {
+        let round = |scale: f32| half::f16_to_f32(half::f32_to_f16(scale));
+        [64, 128, 256].map(|len| {
+            let values = self.floats(rows * cols.div_ceil(len), Floats::Plain);
+            Scales::Groups { len, values: values.into_iter().map(round).collect() }
+        })
+    }
 }
 
 /// Distribution of random floats.
@@ -143,8 +152,8 @@ impl Rows {
     pub(crate) fn values(&self) -> Vec<f32> {
         match self {
             Self::F32(values) => values.clone(),
-            Self::Bf16(bits) => bits.iter().map(|&b| wf_kernels::half::bf16_to_f32(b)).collect(),
-            Self::F16(bits) => bits.iter().map(|&b| wf_kernels::half::f16_to_f32(b)).collect(),
+            Self::Bf16(bits) => bits.iter().map(|&b| half::bf16_to_f32(b)).collect(),
+            Self::F16(bits) => bits.iter().map(|&b| half::f16_to_f32(b)).collect(),
         }
     }
 }

@@ -170,7 +170,11 @@ impl Maker<'_> {
         let scale = match self.unit {
             ScaleUnit::Tensor => Scales::Tensor(scale),
             ScaleUnit::Row => Scales::Rows(vec![scale; rows]),
-            ScaleUnit::Group(len) => Scales::Groups { len, values: vec![scale; rows * cols / len] },
+            ScaleUnit::Group(len) => {
+                // As in published files, which have them in f16.
+                let scale = half::f16_to_f32(half::f32_to_f16(scale));
+                Scales::Groups { len, values: vec![scale; rows * cols / len] }
+            }
         };
         let Ok(matrix) =
             TernaryMatrix::read(self.pool, self.layout, shape, scale, |rows, trits| {

@@ -48,7 +48,9 @@ impl Products for OnTiles {
             let queries = &bits[range.start * key_len..range.end * key_len];
             let scores = &mut scores[range.start * CHUNK..range.end * CHUNK];
             for page in job.seen_pages() {
-                job.prefetch(*self.0.vectors, page);
+                if range.start == 0 {
+                    job.prefetch(*self.0.vectors, page);
+                }
                 let keys = numbers(job.kv.keys(job.first_page + page));
                 tiles.multiply_keys(queries, keys, &mut scores[page * PAGE_LEN..]);
             }

@@ -37,11 +37,12 @@ pub(super) enum Instruction {
     Zero {
         tile: usize,
     },
-    /// Signed bytes times unsigned bytes.
+    /// Signed bytes times unsigned or, if `signed`, signed bytes.
     Dot {
         sums: usize,
         a: usize,
         b: usize,
+        signed: bool,
     },
     /// Pairs of bf16 numbers.
     DotBf16 {
@@ -74,8 +75,8 @@ pub(super) fn decode(mut code: impl FnMut() -> u8) -> Option<(Instruction, usize
     let (mode, reg, rm) = (modrm >> 6, usize::from(modrm >> 3 & 7), usize::from(modrm & 7));
     // pp: nothing, 66, F3, F2.
     let instruction = match (opcode, third & 3, mode) {
-        (0x5e, 2, 3) if !extend_base && third_tile < 8 => {
-            Instruction::Dot { sums: reg, a: rm, b: third_tile }
+        (0x5e, prefix @ (2 | 3), 3) if !extend_base && third_tile < 8 => {
+            Instruction::Dot { sums: reg, a: rm, b: third_tile, signed: prefix == 3 }
         }
         (0x5c, 2, 3) if !extend_base && third_tile < 8 => {
             Instruction::DotBf16 { sums: reg, a: rm, b: third_tile }
@@ -199,9 +200,9 @@ impl TileFile {
                 }
             }
             Instruction::Zero { tile } => self.used(tile)?.data = [[0; 64]; 16],
-            Instruction::Dot { sums, a, b } => {
+            Instruction::Dot { sums, a, b, signed } => {
                 let (sums, a, b) = self.operands(sums, a, b)?;
-                dot(sums, &a, &b);
+                dot(sums, &a, &b, signed);
             }
             Instruction::DotBf16 { sums, a, b } => {
                 let (sums, a, b) = self.operands(sums, a, b)?;
@@ -270,7 +271,7 @@ impl TileFile {
 }
 
 /// `sums[m][n] += a[m][4k..4k + 4] · b[k][4n..4n + 4]`.
-fn dot(sums: &mut TileRegister, a: &TileRegister, b: &TileRegister) {
+fn dot(sums: &mut TileRegister, a: &TileRegister, b: &TileRegister, signed: bool) {
     for (sums, a) in sums.data.iter_mut().zip(&a.data).take(a.rows) {
         for (n, sum) in sums.as_chunks_mut::<4>().0.iter_mut().enumerate().take(b.row_bytes / 4) {
             let mut total = i32::from_le_bytes(*sum);
@@ -278,7 +279,8 @@ fn dot(sums: &mut TileRegister, a: &TileRegister, b: &TileRegister) {
                 for q in 0..4 {
                     let (a, b) = (a[4 * k + q], b[4 * n + q]);
                     let a = if PLANTED_ERROR.get() { i32::from(a) } else { a.cast_signed().into() };
-                    total = total.wrapping_add(a * i32::from(b));
+                    let b = if signed { b.cast_signed().into() } else { i32::from(b) };
+                    total = total.wrapping_add(a * b);
                 }
             }
             *sum = total.to_le_bytes();

@@ -46,12 +46,15 @@ impl Random {
         matrix(&trits, cols, scales)
     }
 
-    /// Scales of each kind.
-    fn scales(&mut self, rows: usize, cols: usize) -> [Scales; 5] {
+    /// Scales of each kind, among them some that f16 holds.
+    fn scales(&mut self, rows: usize, cols: usize) -> [Scales; 6] {
         let mut groups =
             |len: usize| Scales::Groups { len, values: self.floats(rows * cols.div_ceil(len)) };
         let [a, b, c] = [64, 128, 256].map(&mut groups);
-        [Scales::Tensor(-0.37), Scales::Rows(self.floats(rows)), a, b, c]
+        let in_512ths = |scale: f32| (scale * 512.0).round() / 512.0;
+        let values = self.floats(rows * cols.div_ceil(128)).into_iter().map(in_512ths).collect();
+        let d = Scales::Groups { len: 128, values };
+        [Scales::Tensor(-0.37), Scales::Rows(self.floats(rows)), a, b, c, d]
     }
 }
 
@@ -360,8 +363,9 @@ fn known_encodings_are_decoded() {
         (&[0xc4, 0xe2, 0x78, 0x49, 0x07], Instruction::LoadConfig(at(7, None, 0, 0))),
         (&[0xc4, 0xe2, 0x78, 0x49, 0xc0], Instruction::Release),
         (&[0xc4, 0xe2, 0x7b, 0x49, 0xf0], Instruction::Zero { tile: 6 }),
-        (&[0xc4, 0xe2, 0x5a, 0x5e, 0xf5], Instruction::Dot { sums: 6, a: 5, b: 4 }),
-        (&[0xc4, 0xe2, 0x72, 0x5e, 0xda], Instruction::Dot { sums: 3, a: 2, b: 1 }),
+        (&[0xc4, 0xe2, 0x5a, 0x5e, 0xf5], Instruction::Dot { sums: 6, a: 5, b: 4, signed: false }),
+        (&[0xc4, 0xe2, 0x5b, 0x5e, 0xf5], Instruction::Dot { sums: 6, a: 5, b: 4, signed: true }),
+        (&[0xc4, 0xe2, 0x72, 0x5e, 0xda], Instruction::Dot { sums: 3, a: 2, b: 1, signed: false }),
         (&[0xc4, 0xe2, 0x5a, 0x5c, 0xf5], Instruction::DotBf16 { sums: 6, a: 5, b: 4 }),
         (&[0xc4, 0xe2, 0x72, 0x5c, 0xda], Instruction::DotBf16 { sums: 3, a: 2, b: 1 }),
         (
@@ -379,9 +383,8 @@ fn known_encodings_are_decoded() {
     ] {
         assert_eq!(decode_bytes(bytes), Some((expected, bytes.len())), "{bytes:02x?}");
     }
-    // tdpbssd, tdpbusd, tdpbuud, sttilecfg, tileloaddt1, tileloadd without SIB, vpdpbusd
+    // tdpbusd, tdpbuud, sttilecfg, tileloaddt1, tileloadd without SIB, vpdpbusd
     for other in [
-        [0xc4, 0xe2, 0x5b, 0x5e, 0xf5],
         [0xc4, 0xe2, 0x59, 0x5e, 0xf5],
         [0xc4, 0xe2, 0x58, 0x5e, 0xf5],
         [0xc4, 0xe2, 0x79, 0x49, 0x07],
@@ -422,7 +425,7 @@ fn bad_configurations_are_refused() {
 #[test]
 fn products_of_tiles_that_do_not_fit_are_refused() {
     let dot = |file: &mut TileFile, sums, a, b| {
-        let instruction = Instruction::Dot { sums, a, b };
+        let instruction = Instruction::Dot { sums, a, b, signed: false };
         // SAFETY: a product touches no memory.
         unsafe { file.execute(instruction, &[0; 16]) }
     };

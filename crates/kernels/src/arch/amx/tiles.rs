@@ -12,6 +12,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use super::Amx;
 use crate::layout::quad_lines::LINE_COLS;
@@ -117,9 +118,9 @@ macro_rules! store_sums_of_two {
     };
 }
 
-/// Multiplies the next tile of a band by those of two strips.
+/// Multiplies the next tile of a band by those of two strips, with the instruction `$dot`.
 macro_rules! multiply_band {
-    ($left:literal, $left_offset:literal, $right:literal, $right_offset:literal) => {
+    ($dot:literal, $left:literal, $left_offset:literal, $right:literal, $right_offset:literal) => {
         concat!(
             "tileloadd tmm6, [{",
             $left,
@@ -132,19 +133,23 @@ macro_rules! multiply_band {
             "} + {row}*1",
             $right_offset,
             "]\n",
-            "tdpbsud tmm0, tmm4, tmm6\n",
-            "tdpbsud tmm1, tmm4, tmm7\n"
+            $dot,
+            " tmm0, tmm4, tmm6\n",
+            $dot,
+            " tmm1, tmm4, tmm7\n"
         )
     };
 }
 
 /// Multiplies the next tile of a second band by those of [`multiply_band`].
 macro_rules! multiply_second_band {
-    () => {
+    ($dot:literal) => {
         concat!(
             "tileloadd tmm5, [{second} + {row}*1]\n",
-            "tdpbsud tmm2, tmm5, tmm6\n",
-            "tdpbsud tmm3, tmm5, tmm7\n"
+            $dot,
+            " tmm2, tmm5, tmm6\n",
+            $dot,
+            " tmm3, tmm5, tmm7\n"
         )
     };
 }
@@ -163,22 +168,20 @@ macro_rules! unpack_line {
             "} + ",
             $line,
             "]\n",
-            "vpandd {field}, {packed}, {mask}\n",
+            "vpermb {field}, {packed}, {low}\n",
             "vmovdqa64 [{next} + ",
             $rows,
             "], {field}\n",
-            "vpsrlw {field}, {packed}, 2\n",
-            "vpandd {field}, {field}, {mask}\n",
+            "vpermb {field}, {packed}, {middle}\n",
             "vmovdqa64 [{next} + ",
             $rows,
             " + 64], {field}\n",
-            "vpsrlw {field}, {packed}, 4\n",
-            "vpandd {field}, {field}, {mask}\n",
+            "vpermb {field}, {packed}, {high}\n",
             "vmovdqa64 [{next} + ",
             $rows,
             " + 128], {field}\n",
-            "vpsrlw {field}, {packed}, 6\n",
-            "vpandd {field}, {field}, {mask}\n",
+            "vpsrlw {packed}, {packed}, 2\n",
+            "vpermb {field}, {packed}, {high}\n",
             "vmovdqa64 [{next} + ",
             $rows,
             " + 192], {field}\n",
@@ -271,8 +274,8 @@ impl Tiles {
         }
     }
 
-    /// Adds the products of the codes of one band and the unsigned codes of two strips to `sums`, or
-    /// replaces `sums` if `fresh`.
+    /// Adds the products of the codes of one band and the weights of two strips to `sums`, or replaces `sums`
+    /// if `fresh`.
     pub(super) fn add_band(
         &self,
         band: &[Tile],
@@ -282,31 +285,40 @@ impl Tiles {
     ) {
         check_lens(&[band], weights.len());
         let ([left, right], stride) = weights.pointers();
+        macro_rules! add {
+            ($dot:literal) => {
+                asm!(
+                    load_sums!("fresh"),
+                    "2:",
+                    multiply_band!($dot, "left", "", "right", ""),
+                    "add {first}, 1024",
+                    "add {left}, {stride}",
+                    "add {right}, {stride}",
+                    "dec {steps}",
+                    "jnz 2b",
+                    store_sums!(),
+                    first = inout(reg) band.as_ptr() => _,
+                    left = inout(reg) left => _,
+                    right = inout(reg) right => _,
+                    stride = in(reg) stride,
+                    steps = inout(reg) weights.len() => _,
+                    sums = in(reg) sums.as_mut_ptr(),
+                    fresh = in(reg) usize::from(fresh),
+                    row = in(reg) ROW,
+                    out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack)
+                )
+            };
+        }
         // SAFETY: `self` proves the configuration: tiles of at most sixteen rows of 64 bytes, whose shapes
         // fit. Tiles are 16 * 64 bytes; `steps` of them are read from each of `first`, `left` and `right`,
         // and two are read and written at `sums`.
         unsafe {
-            asm!(
-                load_sums!("fresh"),
-                "2:",
-                multiply_band!("left", "", "right", ""),
-                "add {first}, 1024",
-                "add {left}, {stride}",
-                "add {right}, {stride}",
-                "dec {steps}",
-                "jnz 2b",
-                store_sums!(),
-                first = inout(reg) band.as_ptr() => _,
-                left = inout(reg) left => _,
-                right = inout(reg) right => _,
-                stride = in(reg) stride,
-                steps = inout(reg) weights.len() => _,
-                sums = in(reg) sums.as_mut_ptr(),
-                fresh = in(reg) usize::from(fresh),
-                row = in(reg) ROW,
-                out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
-                options(nostack)
-            );
+            if weights.are_signed() {
+                add!("tdpbssd");
+            } else {
+                add!("tdpbsud");
+            }
         }
     }
 
@@ -320,40 +332,49 @@ impl Tiles {
     ) {
         check_lens(&bands, weights.len());
         let ([left, right], stride) = weights.pointers();
+        macro_rules! add {
+            ($dot:literal) => {
+                asm!(
+                    load_sums_of_two!("fresh"),
+                    "2:",
+                    multiply_band!($dot, "left", "", "right", ""),
+                    multiply_second_band!($dot),
+                    "add {first}, 1024",
+                    "add {second}, 1024",
+                    "add {left}, {stride}",
+                    "add {right}, {stride}",
+                    "dec {steps}",
+                    "jnz 2b",
+                    store_sums_of_two!(),
+                    first = inout(reg) bands[0].as_ptr() => _,
+                    second = inout(reg) bands[1].as_ptr() => _,
+                    left = inout(reg) left => _,
+                    right = inout(reg) right => _,
+                    stride = in(reg) stride,
+                    steps = inout(reg) weights.len() => _,
+                    sums = in(reg) sums.as_mut_ptr(),
+                    fresh = in(reg) usize::from(fresh),
+                    row = in(reg) ROW,
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack)
+                )
+            };
+        }
         // SAFETY: as above, with a second band, and four tiles at `sums`.
         unsafe {
-            asm!(
-                load_sums_of_two!("fresh"),
-                "2:",
-                multiply_band!("left", "", "right", ""),
-                multiply_second_band!(),
-                "add {first}, 1024",
-                "add {second}, 1024",
-                "add {left}, {stride}",
-                "add {right}, {stride}",
-                "dec {steps}",
-                "jnz 2b",
-                store_sums_of_two!(),
-                first = inout(reg) bands[0].as_ptr() => _,
-                second = inout(reg) bands[1].as_ptr() => _,
-                left = inout(reg) left => _,
-                right = inout(reg) right => _,
-                stride = in(reg) stride,
-                steps = inout(reg) weights.len() => _,
-                sums = in(reg) sums.as_mut_ptr(),
-                fresh = in(reg) usize::from(fresh),
-                row = in(reg) ROW,
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                options(nostack)
-            );
+            if weights.are_signed() {
+                add!("tdpbssd");
+            } else {
+                add!("tdpbsud");
+            }
         }
     }
 
     /// As [`add_band`](Self::add_band), with weights that are unpacked on the way. The CPU unpacks the next
     /// tiles while it multiplies these. `weights` receives the codes of `packed`, or the last of them if it
     /// has room for fewer; its length is a power of two then.
-    #[target_feature(enable = "avx512f,avx512bw")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     pub(super) fn unpack_and_add_band(
         &self,
         band: &[Tile],
@@ -363,7 +384,7 @@ impl Tiles {
         fresh: bool,
     ) {
         check_lens(&[band], packed.len());
-        let wrap = packed.unpack_first(weights);
+        let (wrap, [low, middle, high]) = (packed.unpack_first(weights), trit_tables());
         // SAFETY: as above. The first packed tiles are unpacked; the others are read from `packed_left` and
         // `packed_right` and written to `next`, one step ahead. `next` is the place after `weights`, or
         // `start` after the last place. Prefetching has no visible effect at any address.
@@ -374,12 +395,12 @@ impl Tiles {
                 "dec {steps}",
                 "jz 4f",
                 unpack_next!(),
-                multiply_band!("weights", "", "weights", " + 1024"),
+                multiply_band!("tdpbssd", "weights", "", "weights", " + 1024"),
                 "add {first}, 1024",
                 "mov {weights}, {next}",
                 "jmp 2b",
                 "4:",
-                multiply_band!("weights", "", "weights", " + 1024"),
+                multiply_band!("tdpbssd", "weights", "", "weights", " + 1024"),
                 store_sums!(),
                 first = inout(reg) band.as_ptr() => _,
                 packed_left = inout(reg) packed.0[0].as_ptr() => _,
@@ -393,7 +414,9 @@ impl Tiles {
                 // `next` is set later than `fresh` is read.
                 next = inout(reg) usize::from(fresh) => _,
                 row = in(reg) ROW,
-                mask = in(zmm_reg) field_mask(),
+                low = in(zmm_reg) low,
+                middle = in(zmm_reg) middle,
+                high = in(zmm_reg) high,
                 packed = out(zmm_reg) _,
                 field = out(zmm_reg) _,
                 out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
@@ -403,7 +426,7 @@ impl Tiles {
     }
 
     /// As [`unpack_and_add_band`](Self::unpack_and_add_band), for two bands.
-    #[target_feature(enable = "avx512f,avx512bw")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     pub(super) fn unpack_and_add_two_bands(
         &self,
         bands: [&[Tile]; 2],
@@ -413,7 +436,7 @@ impl Tiles {
         fresh: bool,
     ) {
         check_lens(&bands, packed.len());
-        let wrap = packed.unpack_first(weights);
+        let (wrap, [low, middle, high]) = (packed.unpack_first(weights), trit_tables());
         // SAFETY: as above.
         unsafe {
             asm!(
@@ -422,15 +445,15 @@ impl Tiles {
                 "dec {steps}",
                 "jz 4f",
                 unpack_next!(),
-                multiply_band!("weights", "", "weights", " + 1024"),
-                multiply_second_band!(),
+                multiply_band!("tdpbssd", "weights", "", "weights", " + 1024"),
+                multiply_second_band!("tdpbssd"),
                 "add {first}, 1024",
                 "add {second}, 1024",
                 "mov {weights}, {next}",
                 "jmp 2b",
                 "4:",
-                multiply_band!("weights", "", "weights", " + 1024"),
-                multiply_second_band!(),
+                multiply_band!("tdpbssd", "weights", "", "weights", " + 1024"),
+                multiply_second_band!("tdpbssd"),
                 store_sums_of_two!(),
                 first = inout(reg) bands[0].as_ptr() => _,
                 second = inout(reg) bands[1].as_ptr() => _,
@@ -445,7 +468,9 @@ impl Tiles {
                 // `next` is set later than `fresh` is read.
                 next = inout(reg) usize::from(fresh) => _,
                 row = in(reg) ROW,
-                mask = in(zmm_reg) field_mask(),
+                low = in(zmm_reg) low,
+                middle = in(zmm_reg) middle,
+                high = in(zmm_reg) high,
                 packed = out(zmm_reg) _,
                 field = out(zmm_reg) _,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
@@ -462,12 +487,14 @@ fn check_lens(bands: &[&[Tile]], len: usize) {
     assert!(len > 0 && same_len, "as many tiles of codes as of weights");
 }
 
-/// Tiles of unsigned codes of two strips.
+/// Tiles of weights of two strips.
 #[derive(Clone, Copy)]
 pub(super) enum WeightTiles<'a> {
-    /// Those of the two strips in turns.
+    /// Trits, those of the two strips in turns.
+    Trits(&'a [[Tile; 2]]),
+    /// Unsigned codes, those of the two strips in turns.
     Interleaved(&'a [[Tile; 2]]),
-    /// As many of each.
+    /// Unsigned codes, as many of each strip.
     Separate([&'a [Tile]; 2]),
 }
 
@@ -475,7 +502,7 @@ impl WeightTiles<'_> {
     /// Returns the number of tiles of each strip.
     fn len(self) -> usize {
         match self {
-            Self::Interleaved(tiles) => tiles.len(),
+            Self::Trits(tiles) | Self::Interleaved(tiles) => tiles.len(),
             Self::Separate([left, right]) => {
                 assert_eq!(left.len(), right.len(), "as many tiles of both strips");
                 left.len()
@@ -483,10 +510,14 @@ impl WeightTiles<'_> {
         }
     }
 
+    fn are_signed(self) -> bool {
+        matches!(self, Self::Trits(_))
+    }
+
     /// Returns the first tile of each strip, and the bytes from one tile of a strip to the next.
     fn pointers(self) -> ([*const Tile; 2], usize) {
         match self {
-            Self::Interleaved(tiles) => {
+            Self::Trits(tiles) | Self::Interleaved(tiles) => {
                 let left = tiles.as_ptr().cast::<Tile>();
                 ([left, left.wrapping_add(1)], size_of::<[Tile; 2]>())
             }
@@ -509,6 +540,11 @@ impl<'a> PackedTiles<'a> {
         self.0[0].len()
     }
 
+    /// Returns the tiles of some columns.
+    pub(super) fn columns(self, columns: Range<usize>) -> Self {
+        Self(self.0.map(|tiles| &tiles[columns.clone()]))
+    }
+
     /// Returns the distance to the tiles of the next pair of strips, if this pair is not the last and its
     /// strips are neighbours.
     fn bytes_to_next_pair(self) -> usize {
@@ -517,7 +553,7 @@ impl<'a> PackedTiles<'a> {
 
     /// Unpacks the first tile of each strip. Returns the mask of offsets in `weights`.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     fn unpack_first(self, weights: &mut [[Tile; 2]]) -> usize {
         for (packed, tile) in self.0.iter().zip(&mut weights[0]) {
             unpack(&packed[0], tile);
@@ -528,33 +564,60 @@ impl<'a> PackedTiles<'a> {
         assert!(weights.len().is_power_of_two(), "room for all tiles, or a ring");
         size_of_val(weights) - 1
     }
+
+    /// Unpacks some tiles of each strip, and prefetches those of the next pair of strips.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    pub(super) fn unpack(self, columns: Range<usize>, weights: &mut [[Tile; 2]]) {
+        let ahead = self.bytes_to_next_pair();
+        for (column, tiles) in columns.zip(weights) {
+            for (packed, tile) in self.0.iter().zip(tiles) {
+                let packed = &packed[column];
+                for line in packed {
+                    let next = line.0.as_ptr().wrapping_add(ahead);
+                    _mm_prefetch::<_MM_HINT_T1>(next.cast());
+                }
+                unpack(packed, tile);
+            }
+        }
+    }
 }
 
-/// Returns a mask of the lowest field of each byte.
+/// Returns three tables of trits by the lower six bits of a byte: those of its first, second and third field.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn field_mask() -> __m512i {
-    _mm512_set1_epi8(3)
+fn trit_tables() -> [__m512i; 3] {
+    const fn table(shift: u32) -> [i8; 64] {
+        let (mut trits, mut bits) = ([0; 64], 0);
+        while bits < 64 {
+            trits[bits] = (bits >> shift & 3) as i8 - 1;
+            bits += 1;
+        }
+        trits
+    }
+    const TABLES: [[i8; 64]; 3] = [table(0), table(2), table(4)];
+    // SAFETY: a table is 64 readable bytes.
+    TABLES.each_ref().map(|table| unsafe { _mm512_loadu_si512(table.as_ptr().cast()) })
 }
 
-/// Unpacks the fields of four lines, one row of the tile each.
+/// Unpacks the fields of four lines to trits, one row of the tile each.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn unpack(lines: &[Line; TILE_LINES], tile: &mut Tile) {
+    let [low, middle, high] = trit_tables();
     for (line, rows) in lines.iter().zip(tile.as_chunks_mut::<4>().0) {
         // SAFETY: a line is 64 readable bytes.
         let packed = unsafe { _mm512_loadu_si512(line.0.as_ptr().cast()) };
-        // Shifts by sixteen bits move bits from byte to byte, which the mask removes.
+        // A table is indexed by six bits, so the bits that the shift moves from byte to byte do not count.
         let fields = [
-            packed,
-            _mm512_srli_epi16::<2>(packed),
-            _mm512_srli_epi16::<4>(packed),
-            _mm512_srli_epi16::<6>(packed),
+            _mm512_permutexvar_epi8(packed, low),
+            _mm512_permutexvar_epi8(packed, middle),
+            _mm512_permutexvar_epi8(packed, high),
+            _mm512_permutexvar_epi8(_mm512_srli_epi16::<2>(packed), high),
         ];
-        for (row, field) in rows.iter_mut().zip(fields) {
-            let codes = _mm512_and_si512(field, field_mask());
+        for (row, trits) in rows.iter_mut().zip(fields) {
             // SAFETY: a row is 64 writable bytes.
-            unsafe { _mm512_storeu_si512(row.0.as_mut_ptr().cast(), codes) };
+            unsafe { _mm512_storeu_si512(row.0.as_mut_ptr().cast(), trits) };
         }
     }
 }
