@@ -19,6 +19,10 @@ pub(crate) use sinks::SinkQueries;
 /// Query heads of a tile, unless one row has more: enough to make use of each key that is read.
 const TILE_QUERIES: usize = 16;
 
+/// Maximum number of query heads of a tile where there are many: keys and values of a long context come from
+/// memory once for all of them.
+const MAX_TILE_QUERIES: usize = 64;
+
 /// Number of tiles per thread that keeps all threads busy to the end.
 pub(crate) const TILES_PER_THREAD: usize = 8;
 
@@ -30,7 +34,8 @@ pub(crate) struct AttendScratchPool {
 
 impl AttendScratchPool {
     pub(crate) fn new(network: &Network, max_rows: usize, chunks: usize, threads: usize) -> Self {
-        let queries = network.max_attention(|a| max_tile_rows(a) * sharing(a));
+        let queries = network
+            .max_attention(|a| tile_rows((sharing(a), a.kv_heads), max_rows, 0) * sharing(a));
         let head_dim = network.max_attention(|a| a.head_dim);
         let parts = network.max_attention(|a| {
             // The largest number of rows that makes few tiles, each row with all of its chunks.
@@ -44,8 +49,11 @@ impl AttendScratchPool {
     }
 }
 
-fn max_tile_rows(attention: &Attention) -> usize {
-    (TILE_QUERIES / sharing(attention)).max(1)
+/// Returns the number of rows of a tile: as many as leave `min_tiles` tiles, but no fewer than make use of the keys.
+fn tile_rows((sharing, kv_heads): (usize, usize), rows: usize, min_tiles: usize) -> usize {
+    let [fewest, most] = [TILE_QUERIES, MAX_TILE_QUERIES].map(|queries| (queries / sharing).max(1));
+    let enough = (rows * kv_heads).checked_div(min_tiles).unwrap_or(most);
+    (enough.min(most) / fewest * fewest).max(fewest)
 }
 
 /// Number of query heads that share a K/V head.
@@ -74,7 +82,10 @@ impl AttendStep<'_> {
     pub(crate) fn run(&self, scratch: &mut AttendScratchPool, heads: &mut [f32]) {
         let AttendScratchPool { threads, parts } = scratch;
         let longest_run = self.rows.chunk_by(|a, b| a.segment == b.segment).map(<[Row]>::len).max();
-        let tile_rows = longest_run.unwrap_or(1).min(max_tile_rows(self.recipe));
+        let min_tiles = TILES_PER_THREAD * self.cx.pool.threads();
+        let shape = (sharing(self.recipe), self.recipe.kv_heads);
+        let tile_rows = tile_rows(shape, self.rows.len(), min_tiles);
+        let tile_rows = longest_run.unwrap_or(1).min(tile_rows);
         let tiles = self.rows.len().div_ceil(tile_rows) * self.recipe.kv_heads;
         let slot_len = tile_rows * sharing(self.recipe) * part_len(self.recipe.head_dim);
         let work = TiledStep { step: *self, scale: self.scale(), tile_rows };
@@ -155,5 +166,28 @@ impl<'a> TiledStep<'a> {
         };
         let pages = step.batch[step.rows[first].segment].pages;
         (q, step.kv.head(step.layer, kv_head, pages))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_are_as_large_as_leaves_work_for_all_threads() {
+        // 20 query heads and 5 K/V heads, on two threads.
+        assert_eq!(tile_rows((4, 5), 1, 16), 4);
+        assert_eq!(tile_rows((4, 5), 32, 16), 8);
+        assert_eq!(tile_rows((4, 5), 256, 16), 16);
+        // The same on sixteen threads.
+        assert_eq!(tile_rows((4, 5), 256, 128), 8);
+        // As many K/V heads as query heads, and one for many.
+        assert_eq!(tile_rows((1, 20), 256, 16), 64);
+        assert_eq!(tile_rows((100, 1), 256, 16), 1);
+        // Scratch is made for as many rows as a tile can have.
+        for sharing in 1..80 {
+            let most = tile_rows((sharing, 2), 4096, 0);
+            assert!((1..4096).all(|rows| tile_rows((sharing, 2), rows, 16) <= most), "{sharing}");
+        }
     }
 }
