@@ -27,8 +27,8 @@ pub(crate) enum StripScales {
     },
 }
 
-/// The scales of groups. Those that f16 holds exactly, as most files store them, are read as such: a sixteenth
-/// of the bytes of a matrix with groups of 128 columns.
+/// The scales of groups. Those that f16 holds exactly, as most files store them, are kept as such: with groups of 128
+/// columns, they add a sixteenth to the bytes of the trits instead of an eighth.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum GroupScales {
     F16(Vec<[u16; STRIP]>),
