@@ -6,6 +6,7 @@
 //!
 //! A byte holds the code plus 128, because the byte dot product of x86 needs one unsigned operand.
 
+use crate::ahead::Ahead;
 use crate::code_matrix::{CodeMatrix, Packing};
 use crate::int_lanes::CodeWidth;
 use crate::line::{Line, STRIP};
@@ -124,9 +125,12 @@ pub(crate) fn strip_dots<C: IntSums, K: Packing + CodeWidth>(
     assert!(xs.iter().all(|x| x.codes().len() == cols), "as many codes as columns");
     let (whole, rest) = xs.as_chunks::<TOKENS>();
     for (i, xs) in whole.iter().enumerate() {
+        let lines = (lines, Ahead::next_strip(lines, i, whole.len()));
         dots_of_tokens::<C, K, TOKENS>(cpu, lines, xs.each_ref(), y, i * TOKENS);
     }
     let done = whole.len() * TOKENS;
+    // A rest behind whole groups prefetches nothing.
+    let lines = (lines, Ahead::next_strip(lines, whole.len(), whole.len()));
     match rest {
         [a, b, c] => dots_of_tokens::<C, K, 3>(cpu, lines, [a, b, c], y, done),
         [a, b] => dots_of_tokens::<C, K, 2>(cpu, lines, [a, b], y, done),
@@ -139,12 +143,12 @@ pub(crate) fn strip_dots<C: IntSums, K: Packing + CodeWidth>(
 #[inline(always)]
 fn dots_of_tokens<C: IntSums, K: Packing + CodeWidth, const T: usize>(
     cpu: C,
-    lines: &[Line],
+    (lines, ahead): (&[Line], Ahead),
     xs: [&QuantRow; T],
     y: &mut Strip<'_, i32>,
     first: usize,
 ) {
-    for (t, sums) in cpu.code_sums::<K, T>(lines, xs).iter().enumerate() {
+    for (t, sums) in cpu.code_sums::<K, T>(lines, xs, ahead.for_tokens::<T>()).iter().enumerate() {
         let y = y.row(first + t);
         y.copy_from_slice(&sums[..y.len()]);
     }

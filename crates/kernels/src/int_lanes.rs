@@ -7,6 +7,7 @@
 //! sum is exact.
 
 use crate::LookupKernel;
+use crate::ahead::Ahead;
 use crate::lanes::Simd;
 use crate::line::{Line, STRIP};
 
@@ -66,6 +67,9 @@ pub(crate) trait ValuePages {
 
     /// Returns the rows of page `i`.
     fn page(&self, i: usize) -> &[ValuePairs];
+
+    /// Returns what is prefetched while page `i` is read.
+    fn ahead(&self, i: usize) -> Ahead;
 }
 
 /// Rows in a line of a column of a [`TernaryColumns`](crate::TernaryColumns).
@@ -236,12 +240,13 @@ pub(crate) trait IntLanes: Simd {
 
     /// Returns the sums of `sums::line_sums` over all lines of a strip of five trits per byte. Each token
     /// has whole runs of activations, which may end before or after the last line; the columns that only
-    /// one of them has are zero.
+    /// one of them has are zero. Lines of `ahead` are prefetched meanwhile.
     #[inline(always)]
     fn decode_five_trits<const T: usize>(
         self,
         _lines: &[Line],
         _tokens: [&[i8]; T],
+        _ahead: Ahead,
     ) -> [[i32; STRIP]; T] {
         unreachable!("this instruction set does not decode five trits per byte")
     }

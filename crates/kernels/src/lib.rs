@@ -14,6 +14,7 @@
 
 #![deny(unsafe_code)]
 
+mod ahead;
 #[expect(unsafe_code, reason = "vector loads and stores, and calls of code for a detected CPU")]
 mod arch;
 mod attend;

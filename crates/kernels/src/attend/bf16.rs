@@ -5,6 +5,7 @@
 //! blocks before. A block of a score is 32 elements of the key; a block of a weighted value is a page.
 
 use super::{AttendScratch, CHUNK, Job, exponentials, part_len};
+use crate::ahead::Ahead;
 use crate::arch::numbers;
 use crate::half::bf16_to_f32;
 use crate::kv::{BLOCK, PAGE_LEN, TILE, bf16_operand};
@@ -68,7 +69,6 @@ impl<S: Simd> Products for InLanes<S> {
     #[inline(always)]
     fn scores(&self, job: &Job<'_>, queries: &[f32], _: &mut [u16], scores: &mut [f32]) {
         for page in job.seen_pages() {
-            job.prefetch(self.0, page);
             scores_of_page(self.0, job, page, queries, scores);
         }
     }
@@ -154,6 +154,7 @@ fn scores_of_queries<S: Simd, const N: usize, const T: usize>(
     let blocks = key_len / BLOCK;
     let queries = queries.as_chunks::<BLOCK>().0;
     let keys = keys.as_chunks::<{ BLOCK / 2 }>().0;
+    let ahead = job.ahead_of_keys(page, first);
     for first_tile in (0..PAGE_LEN / TILE).step_by(T) {
         let mut totals = [[cpu.splat(0.0); T]; N];
         for block in 0..blocks {
@@ -169,6 +170,7 @@ fn scores_of_queries<S: Simd, const N: usize, const T: usize>(
             for pair in 0..BLOCK / 2 {
                 let mut keys = [[cpu.splat(0.0); 2]; T];
                 for (keys, tile) in keys.iter_mut().zip(tiles) {
+                    ahead.of(&tile[pair]);
                     *keys = cpu.load_bf16_pairs(&tile[pair]);
                 }
                 for (sums, q) in sums.iter_mut().zip(q) {
@@ -219,6 +221,7 @@ fn weigh_queries<S: Simd, const N: usize>(
 ) {
     let columns = job.kv.row_len() / TILE;
     let values = pairs(job.kv.values(job.first_page + page));
+    let values = (values, columns, job.ahead_of_values(page, first));
     let weights = weights.as_chunks::<PAGE_LEN>().0;
     let mut ours = [&weights[0]; N];
     for (n, ours) in ours.iter_mut().enumerate() {
@@ -227,10 +230,10 @@ fn weigh_queries<S: Simd, const N: usize>(
     let blocks = if S::MANY_REGISTERS { columns / TILES_AT_ONCE } else { 0 };
     for block in 0..blocks {
         let column = block * TILES_AT_ONCE;
-        weigh_columns::<S, TILES_AT_ONCE, N>(cpu, (values, columns), column, ours, parts);
+        weigh_columns::<S, TILES_AT_ONCE, N>(cpu, values, column, ours, parts);
     }
     for column in blocks * TILES_AT_ONCE..columns {
-        weigh_columns::<S, 1, N>(cpu, (values, columns), column, ours, parts);
+        weigh_columns::<S, 1, N>(cpu, values, column, ours, parts);
     }
 }
 
@@ -238,7 +241,7 @@ fn weigh_queries<S: Simd, const N: usize>(
 #[inline(always)]
 fn weigh_columns<S: Simd, const B: usize, const N: usize>(
     cpu: S,
-    (values, columns): (&[Pairs], usize),
+    (values, columns, ahead): (&[Pairs], usize, Ahead),
     first: usize,
     weights: [&[f32; PAGE_LEN]; N],
     parts: &mut [f32],
@@ -249,6 +252,7 @@ fn weigh_columns<S: Simd, const B: usize, const N: usize>(
         let mut values = [[cpu.splat(0.0); 2]; B];
         let pairs: &[Pairs; B] = row[first..].first_chunk().expect("as many columns");
         for (values, pairs) in values.iter_mut().zip(pairs) {
+            ahead.of(pairs);
             *values = cpu.load_bf16_pairs(pairs);
         }
         for (sums, weights) in sums.iter_mut().zip(weights) {

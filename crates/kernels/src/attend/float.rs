@@ -1,6 +1,7 @@
 //! Attention over chunks of float keys and values.
 
 use super::{AttendScratch, CHUNK, Job, exponentials, part_len, scale_weights};
+use crate::ahead::Ahead;
 use crate::arch::numbers;
 use crate::float::add_products;
 use crate::kv::{PAGE_LEN, TILE};
@@ -25,7 +26,6 @@ pub(super) fn attend<S: Simd, F: Stored, const SCALED: bool>(
 ) {
     let scores = &mut scratch.scores[..job.q.len() * CHUNK];
     for page in job.seen_pages() {
-        job.prefetch(cpu, page);
         scores_of_page::<S, F, SCALED>(cpu, job, page, scores);
     }
     let part_len = part_len(job.kv.head_dim());
@@ -89,11 +89,12 @@ fn scores_of_queries<S: Simd, F: Stored, const SCALED: bool, const N: usize, con
         for (t, tile) in tiles.iter_mut().enumerate() {
             *tile = &keys[(first_tile + t) * row_len..][..head_dim];
         }
+        let ahead = job.ahead_of_keys(page, first);
         let mut sums = [[[cpu.splat(0.0); T]; SUMS]; N];
         for pair in 0..head_dim / SUMS {
             for i in 0..SUMS {
                 let d = SUMS * pair + i;
-                let values = load_tiles::<S, F, T>(cpu, tiles, d);
+                let values = load_tiles::<S, F, T>(cpu, tiles, d, ahead);
                 for (sums, q) in sums.iter_mut().zip(q) {
                     add_products(&mut sums[i], values, cpu.splat(q[d]));
                 }
@@ -101,7 +102,7 @@ fn scores_of_queries<S: Simd, F: Stored, const SCALED: bool, const N: usize, con
         }
         if head_dim % SUMS == 1 {
             let d = head_dim - 1;
-            let values = load_tiles::<S, F, T>(cpu, tiles, d);
+            let values = load_tiles::<S, F, T>(cpu, tiles, d, ahead);
             for (sums, q) in sums.iter_mut().zip(q) {
                 add_products(&mut sums[0], values, cpu.splat(q[d]));
             }
@@ -128,9 +129,11 @@ fn load_tiles<S: Simd, F: Stored, const T: usize>(
     cpu: S,
     tiles: [&[[F::Bits; TILE]]; T],
     d: usize,
+    ahead: Ahead,
 ) -> [S::Lanes; T] {
     let mut values = [cpu.splat(0.0); T];
     for (values, tile) in values.iter_mut().zip(tiles) {
+        ahead.of(&tile[d]);
         *values = F::load(cpu, &tile[d]);
     }
     values
@@ -176,15 +179,16 @@ fn weigh_range<S: Simd, F: Stored>(
         let values = &values[slot * row_len..][..positions * row_len];
         let weights_of = |query: usize| &weights[query * CHUNK + start..][..positions];
         let mut query = first;
+        let rows = |first| (values, row_len, job.ahead_of_values(page, first));
         while query + QUERIES_AT_ONCE <= last {
             let weights = [0, 1, 2, 3].map(|n| weights_of(query + n));
             let parts = &mut parts[query * part_len..][..QUERIES_AT_ONCE * part_len];
-            add_weighted::<S, F, QUERIES_AT_ONCE>(cpu, weights, values, row_len, parts);
+            add_weighted::<S, F, QUERIES_AT_ONCE>(cpu, weights, rows(query), parts);
             query += QUERIES_AT_ONCE;
         }
         while query < last {
             let part = &mut parts[query * part_len..][..part_len];
-            add_weighted::<S, F, 1>(cpu, [weights_of(query)], values, row_len, part);
+            add_weighted::<S, F, 1>(cpu, [weights_of(query)], rows(query), part);
             query += 1;
         }
         start += positions;
@@ -197,19 +201,18 @@ fn weigh_range<S: Simd, F: Stored>(
 fn add_weighted<S: Simd, F: Stored, const N: usize>(
     cpu: S,
     weights: [&[f32]; N],
-    rows: &[F::Bits],
-    row_len: usize,
+    rows: (&[F::Bits], usize, Ahead),
     parts: &mut [f32],
 ) {
     // Blocks of columns whose sums stay in registers for all rows.
     const MANY: usize = 4;
-    let whole = row_len / TILE;
+    let whole = rows.1 / TILE;
     let blocks = if S::MANY_REGISTERS { whole / MANY } else { 0 };
     for block in 0..blocks {
-        add_to_columns::<S, F, MANY, N>(cpu, weights, (rows, row_len), TILE * MANY * block, parts);
+        add_to_columns::<S, F, MANY, N>(cpu, weights, rows, TILE * MANY * block, parts);
     }
     for column in blocks * MANY..whole {
-        add_to_columns::<S, F, 1, N>(cpu, weights, (rows, row_len), TILE * column, parts);
+        add_to_columns::<S, F, 1, N>(cpu, weights, rows, TILE * column, parts);
     }
 }
 
@@ -218,7 +221,7 @@ fn add_weighted<S: Simd, F: Stored, const N: usize>(
 fn add_to_columns<S: Simd, F: Stored, const B: usize, const N: usize>(
     cpu: S,
     weights: [&[f32]; N],
-    (rows, row_len): (&[F::Bits], usize),
+    (rows, row_len, ahead): (&[F::Bits], usize, Ahead),
     column: usize,
     parts: &mut [f32],
 ) {
@@ -234,6 +237,7 @@ fn add_to_columns<S: Simd, F: Stored, const B: usize, const N: usize>(
         let chunks = row[column..][..TILE * B].as_chunks::<TILE>().0;
         let mut values = [cpu.splat(0.0); B];
         for (values, chunk) in values.iter_mut().zip(chunks) {
+            ahead.of(chunk);
             *values = F::load(cpu, chunk);
         }
         for (sums, weights) in sums.iter_mut().zip(&weights) {

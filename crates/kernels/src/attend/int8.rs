@@ -6,9 +6,10 @@
 
 use super::{AttendScratch, CHUNK, Job, exponentials, part_len, scale_weights};
 use crate::QuantRow;
+use crate::ahead::Ahead;
 use crate::int_lanes::{Keys, ValuePages, ValuePairs, WeightPair};
 use crate::int8::INT8_LINE_COLS;
-use crate::kv::{KvHead, PAGE_LEN, TILE};
+use crate::kv::{PAGE_LEN, TILE};
 use crate::lanes::{F32x16, Simd};
 use crate::sums::IntSums;
 
@@ -32,7 +33,6 @@ pub(super) fn attend<S: IntSums>(
     let scores = &mut scratch.scores[..queries * CHUNK];
     let codes = &scratch.codes[..queries];
     for page in job.seen_pages() {
-        job.prefetch(cpu, page);
         scores_of_page(cpu, job, page, codes, scores);
     }
     let part_len = part_len(job.kv.head_dim());
@@ -78,14 +78,16 @@ fn scores_of_page<S: IntSums>(
         };
         let (whole, rest) = codes.as_chunks::<QUERIES_AT_ONCE>();
         for (i, [a, b, c, d]) in whole.iter().enumerate() {
-            let sums = cpu.code_sums::<Keys, 4>(lines, [a, b, c, d]);
+            let ahead = job.ahead_of_keys(page, i);
+            let sums = cpu.code_sums::<Keys, 4>(lines, [a, b, c, d], ahead);
             for (n, sums) in sums.iter().enumerate() {
                 put(i * QUERIES_AT_ONCE + n, sums);
             }
         }
         for (i, query) in rest.iter().enumerate() {
-            let [sums] = cpu.code_sums::<Keys, 1>(lines, [query]);
-            put(whole.len() * QUERIES_AT_ONCE + i, &sums);
+            let i = whole.len() * QUERIES_AT_ONCE + i;
+            let [sums] = cpu.code_sums::<Keys, 1>(lines, [query], job.ahead_of_keys(page, i));
+            put(i, &sums);
         }
     }
 }
@@ -117,8 +119,16 @@ fn round_weights<S: Simd>(cpu: S, weights: &[f32], out: &mut [WeightPair]) -> f3
 
 /// The values of a chunk, from the first page with visible positions on.
 struct ChunkValues<'a> {
-    kv: &'a KvHead<'a>,
-    first_page: usize,
+    job: &'a Job<'a>,
+    /// First query head that the values are weighted for.
+    first_query: usize,
+}
+
+impl ChunkValues<'_> {
+    #[inline(always)]
+    fn page_of_chunk(&self, i: usize) -> usize {
+        self.job.seen_pages().start + i
+    }
 }
 
 impl ValuePages for ChunkValues<'_> {
@@ -126,12 +136,17 @@ impl ValuePages for ChunkValues<'_> {
 
     #[inline(always)]
     fn columns(&self) -> usize {
-        self.kv.row_len() / TILE
+        self.job.kv.row_len() / TILE
     }
 
     #[inline(always)]
     fn page(&self, i: usize) -> &[ValuePairs] {
-        self.kv.values::<i8>(self.first_page + i).as_chunks().0
+        self.job.kv.values::<i8>(self.job.first_page + self.page_of_chunk(i)).as_chunks().0
+    }
+
+    #[inline(always)]
+    fn ahead(&self, i: usize) -> Ahead {
+        self.job.ahead_of_values(self.page_of_chunk(i), self.first_query)
     }
 }
 
@@ -141,16 +156,15 @@ impl ValuePages for ChunkValues<'_> {
 fn weigh_values<S: IntSums>(cpu: S, job: &Job<'_>, weights: &[WeightPair], parts: &mut [f32]) {
     let queries = job.q.len();
     let part_len = part_len(job.kv.head_dim());
-    let values = ChunkValues { kv: job.kv, first_page: job.first_page + job.seen_pages().start };
     let mut query = 0;
     while query + QUERIES_AT_ONCE <= queries {
         let parts = &mut parts[query * part_len..][..QUERIES_AT_ONCE * part_len];
-        weigh_queries::<S, QUERIES_AT_ONCE>(cpu, &values, (weights, queries, query), parts);
+        weigh_queries::<S, QUERIES_AT_ONCE>(cpu, job, (weights, queries, query), parts);
         query += QUERIES_AT_ONCE;
     }
     while query < queries {
         let part = &mut parts[query * part_len..][..part_len];
-        weigh_queries::<S, 1>(cpu, &values, (weights, queries, query), part);
+        weigh_queries::<S, 1>(cpu, job, (weights, queries, query), part);
         query += 1;
     }
 }
@@ -160,12 +174,13 @@ fn weigh_values<S: IntSums>(cpu: S, job: &Job<'_>, weights: &[WeightPair], parts
 #[inline(always)]
 fn weigh_queries<S: IntSums, const N: usize>(
     cpu: S,
-    values: &ChunkValues<'_>,
+    job: &Job<'_>,
     (weights, queries, first): (&[WeightPair], usize, usize),
     parts: &mut [f32],
 ) {
     // Blocks of columns whose sums stay in registers for all rows.
     const MANY: usize = 4;
+    let values = &ChunkValues { job, first_query: first };
     let (pairs, part_len) = (weights.len() / queries, parts.len() / N);
     let (mut ours, mut units) = ([weights; N], [0.0; N]);
     for (n, (ours, unit)) in ours.iter_mut().zip(&mut units).enumerate() {

@@ -20,6 +20,7 @@ pub use page_bounds::split_len;
 use std::ops::Range;
 
 use crate::KvDtype;
+use crate::ahead::Ahead;
 use crate::float::exp;
 use crate::int_lanes::WeightPair;
 use crate::kv::{BLOCK, KvHead, PAGE_LEN, TILE};
@@ -297,6 +298,33 @@ impl<'a> Job<'a> {
     #[inline(always)]
     pub(crate) fn seen_pages(&self) -> Range<usize> {
         self.seen.start / PAGE_LEN..self.pages()
+    }
+
+    /// Returns what is prefetched while query heads from `first` on read the keys of a page: its values. Only the
+    /// first ones fetch.
+    #[inline(always)]
+    fn ahead_of_keys(&self, page: usize, first: usize) -> Ahead {
+        if first > 0 {
+            return Ahead::NOTHING;
+        }
+        let keys = self.kv.keys_address(self.first_page + page, false);
+        Ahead::new(keys, keys.wrapping_add(self.kv.keys_bytes()))
+    }
+
+    /// Returns what is prefetched while query heads from `first` on read the values of a page: the keys that this
+    /// thread reads next, unless another one takes them. They are those of the next chunk or, after the last one, of
+    /// the first chunk of the next head.
+    #[inline(always)]
+    fn ahead_of_values(&self, page: usize, first: usize) -> Ahead {
+        let chunks = self.q.chunks();
+        let is_last = self.chunk + 1 >= chunks.end;
+        if first > 0 || is_last && self.kv.is_last_head() {
+            return Ahead::NOTHING;
+        }
+        let next = if is_last { chunks.start } else { self.chunk + 1 };
+        let values = self.kv.keys_address(self.first_page + page, false) + self.kv.keys_bytes();
+        let keys = self.kv.keys_address(next * (CHUNK / PAGE_LEN) + page, is_last);
+        Ahead::new(values, keys)
     }
 
     /// Prefetches what is read after the keys of a page: the keys of the next and the values of this

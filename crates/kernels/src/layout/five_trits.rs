@@ -13,6 +13,7 @@
 //! eighty columns.
 
 use super::quad_lines;
+use crate::ahead::Ahead;
 use crate::line::{Line, STRIP};
 use crate::sums::IntSums;
 
@@ -60,7 +61,9 @@ pub(crate) fn sums_by_quad_lines<C: IntSums, const T: usize>(
         let start = block * BLOCK_COLS;
         let tokens = tokens.map(|codes| &codes[start..codes.len().min(start + BLOCK_COLS)]);
         let quad_lines = &quad_lines[..tokens[0].len() / quad_lines::LINE_COLS];
-        for (sums, more) in sums.iter_mut().zip(cpu.line_sums(quad_lines, tokens, [0; T])) {
+        for (sums, more) in
+            sums.iter_mut().zip(cpu.line_sums(quad_lines, tokens, [0; T], Ahead::NOTHING))
+        {
             for (sum, more) in sums.iter_mut().zip(more) {
                 *sum += more;
             }

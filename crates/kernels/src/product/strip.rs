@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::ahead::Ahead;
 use crate::lanes::{F32x16, Simd};
 use crate::layout::five_trits::sums_by_quad_lines;
 use crate::layout::quad_lines::LINE_COLS;
@@ -13,6 +14,21 @@ use crate::{Layout, QuantRow, Strip, TernaryMatrix};
 
 /// Tokens that share one unpacking of a line.
 const TOKENS: usize = 4;
+
+/// A strip of a matrix, and what is prefetched while it is read.
+#[derive(Clone, Copy)]
+struct StripLines<'a> {
+    w: &'a TernaryMatrix,
+    strip: usize,
+    ahead: Ahead,
+}
+
+impl<'a> StripLines<'a> {
+    #[inline(always)]
+    fn lines(&self) -> &'a [Line] {
+        self.w.strip_lines(self.strip)
+    }
+}
 
 #[inline(always)]
 pub(crate) fn multiply_strip<C: IntSums>(
@@ -28,13 +44,17 @@ pub(crate) fn multiply_strip<C: IntSums>(
     assert!(xs.iter().all(|x| in_groups(x) == in_groups(&xs[0])), "scales of one kind");
     let (whole, rest) = xs.as_chunks::<TOKENS>();
     for (i, xs) in whole.iter().enumerate() {
-        multiply_tokens(cpu, w, strip, xs.each_ref(), y, i * TOKENS);
+        let ahead = Ahead::next_strip(w.strip_lines(strip), i, whole.len());
+        multiply_tokens(cpu, StripLines { w, strip, ahead }, xs.each_ref(), y, i * TOKENS);
     }
     let done = whole.len() * TOKENS;
+    // A rest behind whole groups prefetches nothing.
+    let ahead = Ahead::next_strip(w.strip_lines(strip), whole.len(), whole.len());
+    let lines = StripLines { w, strip, ahead };
     match rest {
-        [a, b, c] => multiply_tokens(cpu, w, strip, [a, b, c], y, done),
-        [a, b] => multiply_tokens(cpu, w, strip, [a, b], y, done),
-        [a] => multiply_tokens(cpu, w, strip, [a], y, done),
+        [a, b, c] => multiply_tokens(cpu, lines, [a, b, c], y, done),
+        [a, b] => multiply_tokens(cpu, lines, [a, b], y, done),
+        [a] => multiply_tokens(cpu, lines, [a], y, done),
         _ => {}
     }
 }
@@ -43,17 +63,17 @@ pub(crate) fn multiply_strip<C: IntSums>(
 #[inline(always)]
 fn multiply_tokens<C: IntSums, const T: usize>(
     cpu: C,
-    w: &TernaryMatrix,
-    strip: usize,
+    lines: StripLines<'_>,
     xs: [&QuantRow; T],
     y: &mut Strip<'_, f32>,
     first: usize,
 ) {
-    let results = match w.scales() {
-        _ if xs[0].group_scales().is_some() => by_piece(cpu, w, strip, xs),
-        StripScales::Tensor(scale) => by_row(cpu, w, strip, xs, cpu.splat(*scale)),
-        StripScales::Rows(values) => by_row(cpu, w, strip, xs, cpu.load(&values[strip])),
-        StripScales::Groups { len, .. } => by_group(cpu, w, strip, xs, *len),
+    let lines = StripLines { ahead: lines.ahead.for_tokens::<T>(), ..lines };
+    let results = match lines.w.scales() {
+        _ if xs[0].group_scales().is_some() => by_piece(cpu, lines, xs),
+        StripScales::Tensor(scale) => by_row(cpu, lines, xs, cpu.splat(*scale)),
+        StripScales::Rows(values) => by_row(cpu, lines, xs, cpu.load(&values[lines.strip])),
+        StripScales::Groups { len, .. } => by_group(cpu, lines, xs, *len),
     };
     for (t, results) in results.into_iter().enumerate() {
         match y.row(first + t).as_chunks_mut() {
@@ -66,19 +86,18 @@ fn multiply_tokens<C: IntSums, const T: usize>(
 #[inline(always)]
 fn by_row<C: IntSums, const T: usize>(
     cpu: C,
-    w: &TernaryMatrix,
-    strip: usize,
+    strip: StripLines<'_>,
     xs: [&QuantRow; T],
     scales: C::Lanes,
 ) -> [C::Lanes; T] {
-    let lines = w.strip_lines(strip);
+    let (lines, ahead) = (strip.lines(), strip.ahead);
     let mut codes: [&[i8]; T] = [&[]; T];
     for t in 0..T {
         codes[t] = xs[t].codes();
     }
-    let sums = match w.layout() {
-        Layout::QuadLines => line_sums(cpu, lines, codes, [0; T]),
-        Layout::FiveTrits if cpu.decodes_five_trits() => cpu.five_trit_sums(lines, codes),
+    let sums = match strip.w.layout() {
+        Layout::QuadLines => line_sums(cpu, lines, codes, [0; T], ahead),
+        Layout::FiveTrits if cpu.decodes_five_trits() => cpu.five_trit_sums(lines, codes, ahead),
         Layout::FiveTrits => sums_by_quad_lines(cpu, lines, codes),
     };
     let mut results = [scales; T];
@@ -109,14 +128,19 @@ impl<'a, const T: usize> Pieces<'a, T> {
     /// Returns the dot products of trits and activations over `columns`, the whole runs of `lines`. They stay in
     /// registers: a call for each piece would take half as long as its products.
     #[inline(always)]
-    fn dots<C: IntSums>(&self, cpu: C, lines: &[Line], columns: Range<usize>) -> [C::Lanes; T] {
+    fn dots<C: IntSums>(
+        &self,
+        cpu: C,
+        (lines, ahead): (&[Line], Ahead),
+        columns: Range<usize>,
+    ) -> [C::Lanes; T] {
         let (mut codes, mut initial): ([&[i8]; T], _) = ([&[]; T], [0; T]);
         for t in 0..T {
             codes[t] = &self.codes[t][columns.clone()];
             let sums = self.sums_before[t];
             initial[t] = sums[columns.start / RUN] - sums[columns.end / RUN];
         }
-        let sums = line_sums(cpu, lines, codes, initial);
+        let sums = line_sums(cpu, lines, codes, initial, ahead);
         let mut dots = [cpu.splat(0.0); T];
         for t in 0..T {
             dots[t] = cpu.load_i32(&sums[t]);
@@ -129,17 +153,17 @@ impl<'a, const T: usize> Pieces<'a, T> {
 #[inline(always)]
 fn by_group<C: IntSums, const T: usize>(
     cpu: C,
-    w: &TernaryMatrix,
-    strip: usize,
+    strip: StripLines<'_>,
     xs: [&QuantRow; T],
     group_len: usize,
 ) -> [C::Lanes; T] {
-    let scales = w.group_scales(strip);
+    let StripLines { w, ahead, .. } = strip;
+    let scales = w.group_scales(strip.strip);
     let pieces = Pieces::new(xs, w.padded_cols());
     let mut results = [cpu.splat(0.0); T];
-    for (group, lines) in w.strip_lines(strip).chunks(group_len / LINE_COLS).enumerate() {
+    for (group, lines) in strip.lines().chunks(group_len / LINE_COLS).enumerate() {
         let start = group * group_len;
-        let dots = pieces.dots(cpu, lines, start..start + lines.len() * LINE_COLS);
+        let dots = pieces.dots(cpu, (lines, ahead), start..start + lines.len() * LINE_COLS);
         let scales = scales.at(cpu, group);
         for t in 0..T {
             results[t] = dots[t].mul_add(scales, results[t]);
@@ -156,14 +180,14 @@ fn by_group<C: IntSums, const T: usize>(
 #[inline(always)]
 fn by_piece<C: IntSums, const T: usize>(
     cpu: C,
-    w: &TernaryMatrix,
-    strip: usize,
+    strip: StripLines<'_>,
     xs: [&QuantRow; T],
 ) -> [C::Lanes; T] {
+    let StripLines { w, ahead, .. } = strip;
     assert_eq!(w.layout(), Layout::QuadLines, "pieces end between lines");
     let piece_len = w.scales().piece_len();
     let (mut same, per_group) = ([0.0; STRIP], (GROUP / piece_len).ilog2());
-    let scales = w.piece_scales(strip, &mut same);
+    let scales = w.piece_scales(strip.strip, &mut same);
     let pieces = Pieces::new(xs, w.padded_cols());
     let mut factors: [&[f32]; T] = [&[]; T];
     for t in 0..T {
@@ -171,9 +195,9 @@ fn by_piece<C: IntSums, const T: usize>(
         factors[t] = &all[..w.cols().div_ceil(GROUP)];
     }
     let mut results = [cpu.splat(0.0); T];
-    for (piece, lines) in w.strip_lines(strip).chunks(piece_len / LINE_COLS).enumerate() {
+    for (piece, lines) in strip.lines().chunks(piece_len / LINE_COLS).enumerate() {
         let start = piece * piece_len;
-        let dots = pieces.dots(cpu, lines, start..start + lines.len() * LINE_COLS);
+        let dots = pieces.dots(cpu, (lines, ahead), start..start + lines.len() * LINE_COLS);
         let scales = scales.at(cpu, piece);
         for t in 0..T {
             let factor = cpu.splat(factors[t][piece >> per_group]);

@@ -23,14 +23,24 @@ macro_rules! int_sums {
     ($macro:ident! { $($args:tt)* }) => { $macro! { { $($args)* }
         /// The integer sums that kernels are made of; see `sums` for each.
         trait IntSums: IntLanes {
-            fn line_sums[const T: usize][T](lines: &[Line], tokens: [&[i8]; T], initial: [i32; T])
-                -> [[i32; STRIP]; T] = $crate::sums::line_sums;
+            fn line_sums[const T: usize][T](
+                lines: &[Line],
+                tokens: [&[i8]; T],
+                initial: [i32; T],
+                ahead: $crate::ahead::Ahead,
+            ) -> [[i32; STRIP]; T] = $crate::sums::line_sums;
 
-            fn five_trit_sums[const T: usize][T](lines: &[Line], tokens: [&[i8]; T])
-                -> [[i32; STRIP]; T] = IntLanes::decode_five_trits;
+            fn five_trit_sums[const T: usize][T](
+                lines: &[Line],
+                tokens: [&[i8]; T],
+                ahead: $crate::ahead::Ahead,
+            ) -> [[i32; STRIP]; T] = IntLanes::decode_five_trits;
 
-            fn code_sums[W: CodeWidth, const T: usize][W, T](lines: &[Line], xs: [&QuantRow; T])
-                -> [[i32; STRIP]; T] = $crate::sums::code_sums::<_, W, T>;
+            fn code_sums[W: CodeWidth, const T: usize][W, T](
+                lines: &[Line],
+                xs: [&QuantRow; T],
+                ahead: $crate::ahead::Ahead,
+            ) -> [[i32; STRIP]; T] = $crate::sums::code_sums::<_, W, T>;
 
             fn value_sums[V: ValuePages, const T: usize, const B: usize][V, T, B](
                 values: &V,

@@ -1,6 +1,7 @@
 //! Sums over the lines of a strip: sixteen rows by some tokens.
 
 use crate::QuantRow;
+use crate::ahead::Ahead;
 use crate::int_lanes::{CodeWidth, IntLanes, MAX_SUMS, QuadBlock, Trits};
 use crate::line::{Line, STRIP};
 use crate::quant::RUN;
@@ -27,6 +28,7 @@ fn strip_sums<C: IntLanes, W: CodeWidth, const T: usize>(
     lines: &[Line],
     tokens: [&[i8]; T],
     initial: [i32; T],
+    ahead: Ahead,
 ) -> [[i32; STRIP]; T] {
     let blocks_len = lines.len() / W::BLOCK_LINES;
     let mut blocks: [&[QuadBlock]; T] = [&[]; T];
@@ -40,9 +42,9 @@ fn strip_sums<C: IntLanes, W: CodeWidth, const T: usize>(
             *sums = cpu.splat_sums(initial);
         }
         if C::CAPACITY == usize::MAX {
-            add_runs::<C, W, T>(cpu, pass, lines, &blocks, &mut sums);
+            add_runs::<C, W, T>(cpu, pass, (lines, ahead), &blocks, &mut sums);
         } else {
-            add_in_chunks::<C, W, T>(cpu, pass, lines, &blocks, &mut sums);
+            add_in_chunks::<C, W, T>(cpu, pass, (lines, ahead), &blocks, &mut sums);
         }
         for (sums, results) in sums.into_iter().zip(&mut results) {
             cpu.store_sums(sums, results, pass);
@@ -57,7 +59,7 @@ fn strip_sums<C: IntLanes, W: CodeWidth, const T: usize>(
 fn add_runs<C: IntLanes, W: CodeWidth, const T: usize>(
     cpu: C,
     pass: usize,
-    lines: &[Line],
+    (lines, ahead): (&[Line], Ahead),
     blocks: &[&[QuadBlock]; T],
     sums: &mut [C::Sums; T],
 ) {
@@ -67,12 +69,19 @@ fn add_runs<C: IntLanes, W: CodeWidth, const T: usize>(
     }
     let mut narrow = [[cpu.zero(); MAX_SUMS]; T];
     for (i, lines) in lines.chunks_exact(BLOCKS_PER_RUN * W::BLOCK_LINES).enumerate() {
+        // Not beside each load, where the products would run out of registers.
+        if W::BLOCK_LINES == 1 {
+            lines.iter().for_each(|line| ahead.of(line));
+        }
         let mut run = [&runs[0][i]; T];
         for t in 1..T {
             run[t] = &runs[t][i];
         }
         for b in 0..BLOCKS_PER_RUN {
             let lines = &lines[b * W::BLOCK_LINES..][..W::BLOCK_LINES];
+            if W::BLOCK_LINES > 1 {
+                lines.iter().for_each(|line| ahead.of(line));
+            }
             let mut block = [&run[0][b]; T];
             for t in 1..T {
                 block[t] = &run[t][b];
@@ -88,7 +97,7 @@ fn add_runs<C: IntLanes, W: CodeWidth, const T: usize>(
 fn add_in_chunks<C: IntLanes, W: CodeWidth, const T: usize>(
     cpu: C,
     pass: usize,
-    lines: &[Line],
+    (lines, ahead): (&[Line], Ahead),
     blocks: &[&[QuadBlock]; T],
     sums: &mut [C::Sums; T],
 ) {
@@ -96,6 +105,7 @@ fn add_in_chunks<C: IntLanes, W: CodeWidth, const T: usize>(
     for (chunk, lines) in lines.chunks(chunk_len * W::BLOCK_LINES).enumerate() {
         let mut narrow = [[cpu.zero(); MAX_SUMS]; T];
         for (i, lines) in lines.chunks_exact(W::BLOCK_LINES).enumerate() {
+            lines.iter().for_each(|line| ahead.of(line));
             let mut block = [&blocks[0][chunk * chunk_len + i]; T];
             for t in 1..T {
                 block[t] = &blocks[t][chunk * chunk_len + i];
@@ -207,16 +217,17 @@ fn widen<C: IntLanes, W: CodeWidth, const T: usize>(
 }
 
 /// For each of `T` tokens and each of sixteen rows, returns `initial` plus the sum of code times activation
-/// over quad lines. Each token has sixteen activations per line.
+/// over quad lines. Each token has sixteen activations per line. Lines of `ahead` are prefetched meanwhile.
 #[inline(always)]
 pub(crate) fn line_sums<C: IntLanes, const T: usize>(
     cpu: C,
     lines: &[Line],
     tokens: [&[i8]; T],
     initial: [i32; T],
+    ahead: Ahead,
 ) -> [[i32; STRIP]; T] {
     let Some(mut sums) = cpu.paired_line_sums(lines, tokens) else {
-        return strip_sums::<C, Trits, T>(cpu, lines, tokens, initial);
+        return strip_sums::<C, Trits, T>(cpu, lines, tokens, initial, ahead);
     };
     for (sums, initial) in sums.iter_mut().zip(initial) {
         for sum in sums {
@@ -227,12 +238,13 @@ pub(crate) fn line_sums<C: IntLanes, const T: usize>(
 }
 
 /// For each of `T` tokens and each of sixteen rows, returns the dot product of codes and activations
-/// over `lines`, which are all lines of a strip.
+/// over `lines`, which are all lines of a strip. Lines of `ahead` are prefetched meanwhile.
 #[inline(always)]
 pub(crate) fn code_sums<C: IntLanes, W: CodeWidth, const T: usize>(
     cpu: C,
     lines: &[Line],
     xs: [&QuantRow; T],
+    ahead: Ahead,
 ) -> [[i32; STRIP]; T] {
     let (mut tokens, mut initial) = ([xs[0].codes(); T], [0; T]);
     for ((tokens, initial), x) in tokens.iter_mut().zip(&mut initial).zip(xs) {
@@ -242,5 +254,5 @@ pub(crate) fn code_sums<C: IntLanes, W: CodeWidth, const T: usize>(
             *initial = x.sum().wrapping_mul(-128);
         }
     }
-    strip_sums::<C, W, T>(cpu, lines, tokens, initial)
+    strip_sums::<C, W, T>(cpu, lines, tokens, initial, ahead)
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::TernaryColumns;
+use crate::ahead::Ahead;
 use crate::int_lanes::{COLUMN_LINE_ROWS, COLUMNS_AT_ONCE, Keys, ValuePairs};
 use crate::int8::{BIAS, Bytes};
 use crate::kv::PAGE_LEN;
@@ -91,28 +92,32 @@ fn check_tokens<C: IntSums, const T: usize>(cpu: C, runs: usize, random: &mut Ra
     };
     assert_eq!(
         expected,
-        cpu.line_sums(&packed(Layout::QuadLines), tokens, [0; T]),
+        cpu.line_sums(&packed(Layout::QuadLines), tokens, [0; T], Ahead::NOTHING),
         "{cols} columns"
     );
     let five_trits = packed(Layout::FiveTrits);
     assert_eq!(expected, sums_by_quad_lines(cpu, &five_trits, tokens), "{cols} columns");
     if cpu.decodes_five_trits() {
-        assert_eq!(expected, cpu.five_trit_sums(&five_trits, tokens), "{cols} columns");
+        assert_eq!(
+            expected,
+            cpu.five_trit_sums(&five_trits, tokens, Ahead::NOTHING),
+            "{cols} columns"
+        );
     }
 
     let weight = |i| BIAS.wrapping_add([127, 129][i % 2]);
     let mut bytes = random.lines(runs * RUN / 4);
     bytes[0] = Line(std::array::from_fn(weight));
     let [plain, keys] = [
-        cpu.code_sums::<Bytes, T>(&bytes, xs.each_ref()),
-        cpu.code_sums::<Keys, T>(&bytes, xs.each_ref()),
+        cpu.code_sums::<Bytes, T>(&bytes, xs.each_ref(), Ahead::NOTHING),
+        cpu.code_sums::<Keys, T>(&bytes, xs.each_ref(), Ahead::NOTHING),
     ];
     for found in [plain, keys] {
         check_codes(&bytes, tokens, found, |byte| [i32::from((byte ^ BIAS).cast_signed())]);
     }
     let mut nibbles = random.lines(runs * RUN / 8);
     nibbles[0] = Line([0xff; 64]);
-    let found = cpu.code_sums::<Nibbles, T>(&nibbles, xs.each_ref());
+    let found = cpu.code_sums::<Nibbles, T>(&nibbles, xs.each_ref(), Ahead::NOTHING);
     check_codes(&nibbles, tokens, found, |byte| [byte & 15, byte >> 4].map(i32::from));
 }
 
@@ -203,6 +208,10 @@ impl ValuePages for Values {
 
     fn page(&self, i: usize) -> &[ValuePairs] {
         &self.0[i * self.1 * PAGE_LEN / 2..][..self.1 * PAGE_LEN / 2]
+    }
+
+    fn ahead(&self, _: usize) -> Ahead {
+        Ahead::NOTHING
     }
 }
 

@@ -18,10 +18,12 @@ pub(crate) fn value_sums<C: IntLanes, V: ValuePages, const T: usize, const B: us
         for weights in &mut page_weights {
             *weights = &weights[start..len.min(start + V::ROWS)];
         }
-        let rows = values.page(start / V::ROWS).chunks_exact(values.columns());
+        let page = start / V::ROWS;
+        let (rows, ahead) = (values.page(page).chunks_exact(values.columns()), values.ahead(page));
         for (i, row) in rows.take(page_weights[0].len()).enumerate() {
             let row = &row[first..][..B];
             for b in 0..B {
+                ahead.of(&row[b]);
                 let pairs = cpu.load_pairs(&row[b]);
                 for (sums, weights) in sums.iter_mut().zip(page_weights) {
                     sums[b] = cpu.dot_pairs(sums[b], pairs, weights[i]);

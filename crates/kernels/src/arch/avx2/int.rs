@@ -77,8 +77,8 @@ impl<D: Dot<__m256i>> IntLanes for Avx2<D> {
             if D::VNNI { sums_for_dot_latency(tokens) } else { 1 }
         }
 
-        fn prefetch_after(self, line: &Line, bits: usize, _tokens: usize) {
-            if bits == 2 {
+        fn prefetch_after(self, line: &Line, bits: usize, tokens: usize) {
+            if bits == 2 && tokens <= 2 {
                 prefetch_after(line);
             }
         }

@@ -7,6 +7,7 @@
 
 use std::arch::x86_64::*;
 
+use crate::ahead::Ahead;
 use crate::arch::x86_64::{prefetch_after, quad_as_i32};
 use crate::layout::five_trits::{HIGH, LINE_COLS, codes};
 use crate::line::{Line, STRIP};
@@ -21,6 +22,7 @@ type Quads = [[i8; 4]; LINE_COLS / 4];
 pub(super) fn five_trit_sums<const T: usize>(
     lines: &[Line],
     tokens: [&[i8]; T],
+    ahead: Ahead,
 ) -> [[i32; STRIP]; T] {
     let tables = Tables::load();
     // One for each part of a byte, because a `vpdpbusd` takes four cycles.
@@ -30,8 +32,9 @@ pub(super) fn five_trit_sums<const T: usize>(
     let quads = tokens.map(|codes| &quads_by_line(codes)[..whole_lines]);
     for (i, line) in lines.iter().enumerate() {
         if T <= 2 {
-            // With more tokens, loads take longer than memory.
             prefetch_after(line);
+        } else {
+            ahead.of(line);
         }
         add_line(&tables, line, quads.map(|quads| &quads[i]), &mut sums);
     }

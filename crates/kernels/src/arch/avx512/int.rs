@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 
 use super::five_trits::five_trit_sums;
 use super::{Avx512, Madd, Vnni};
+use crate::ahead::Ahead;
 use crate::arch::inlined;
 use crate::arch::x86_64::{Dot, MADD_CAPACITY, pair_as_i32, prefetch_after, quad_as_i32};
 use crate::int_lanes::{ColumnQuads, ColumnSums, IntLanes, Interleave, QuadBlock};
@@ -90,11 +91,10 @@ impl<D: Dot<__m512i>> IntLanes for Avx512<D> {
             }
         }
 
-        /// With more tokens, arithmetic takes longer than memory. The two tokens of int8 codes are the
-        /// coarse and the fine codes of one hidden state. For nibbles, prefetching took a third more
-        /// time.
+        /// The two tokens of int8 codes are the coarse and the fine codes of one hidden state. For nibbles,
+        /// prefetching took a third more time.
         fn prefetch_after(self, line: &Line, bits: usize, tokens: usize) {
-            let of_trits = bits == 2 && (tokens <= 2 || !D::VNNI);
+            let of_trits = bits == 2 && tokens <= 2;
             if of_trits || D::VNNI && (bits, tokens) == (8, 2) {
                 prefetch_after(line);
             }
@@ -193,10 +193,10 @@ impl<D: Dot<__m512i>> IntLanes for Avx512<D> {
         fn decodes_five_trits(self) -> bool { self.vbmi }
 
         fn decode_five_trits<const T: usize>(
-            self, lines: &[Line], tokens: [&[i8]; T],
+            self, lines: &[Line], tokens: [&[i8]; T], ahead: Ahead,
         ) -> [[i32; STRIP]; T] {
             assert!(self.vbmi, "five trits per byte are decoded with VBMI");
-            five_trit_sums(lines, tokens)
+            five_trit_sums(lines, tokens, ahead)
         }
 
         fn accumulate_columns(self, quads: ColumnQuads<'_>, sums: &mut ColumnSums) {
