@@ -264,6 +264,15 @@ pub(crate) struct Job<'a> {
     pub(crate) first_page: usize,
     /// Smallest range with every position of the chunk that is visible to some row.
     seen: Range<usize>,
+    next: Option<NextChunk>,
+}
+
+/// The chunk that a thread computes after this one, unless another thread takes it.
+#[derive(Clone, Copy)]
+struct NextChunk {
+    first_page: usize,
+    /// True for the first chunk of the next head, false for the next chunk of the same.
+    is_of_next_head: bool,
 }
 
 impl<'a> Job<'a> {
@@ -285,7 +294,15 @@ impl<'a> Job<'a> {
     }
 
     fn new(q: &'a Queries<'a>, kv: &'a KvHead<'a>, chunk: usize) -> Self {
-        Self { q, kv, chunk, first_page: chunk * (CHUNK / PAGE_LEN), seen: q.positions(chunk) }
+        let first_page = |chunk| chunk * (CHUNK / PAGE_LEN);
+        let chunks = q.chunks();
+        let is_last = chunk + 1 >= chunks.end;
+        let next = NextChunk {
+            first_page: first_page(if is_last { chunks.start } else { chunk + 1 }),
+            is_of_next_head: is_last,
+        };
+        let next = Some(next).filter(|next| !(next.is_of_next_head && kv.is_last_head()));
+        Self { q, kv, chunk, first_page: first_page(chunk), seen: q.positions(chunk), next }
     }
 
     /// Returns the number of pages up to the last one with visible positions.
@@ -311,20 +328,14 @@ impl<'a> Job<'a> {
         Ahead::new(keys, keys.wrapping_add(self.kv.keys_bytes()))
     }
 
-    /// Returns what is prefetched while query heads from `first` on read the values of a page: the keys that this
-    /// thread reads next, unless another one takes them. They are those of the next chunk or, after the last one, of
-    /// the first chunk of the next head.
+    /// Returns what is prefetched while query heads from `first` on read the values of a page: the keys of the same
+    /// page of the next chunk. Only the first ones fetch.
     #[inline(always)]
     fn ahead_of_values(&self, page: usize, first: usize) -> Ahead {
-        let chunks = self.q.chunks();
-        let is_last = self.chunk + 1 >= chunks.end;
-        if first > 0 || is_last && self.kv.is_last_head() {
-            return Ahead::NOTHING;
-        }
-        let next = if is_last { chunks.start } else { self.chunk + 1 };
-        let values = self.kv.keys_address(self.first_page + page, false) + self.kv.keys_bytes();
-        let keys = self.kv.keys_address(next * (CHUNK / PAGE_LEN) + page, is_last);
-        Ahead::new(values, keys)
+        let Some(next) = self.next.filter(|_| first == 0) else { return Ahead::NOTHING };
+        let keys = self.kv.keys_address(self.first_page + page, false);
+        let next_keys = self.kv.keys_address(next.first_page + page, next.is_of_next_head);
+        Ahead::new(keys.wrapping_add(self.kv.keys_bytes()), next_keys)
     }
 
     /// Prefetches what is read after the keys of a page: the keys of the next and the values of this

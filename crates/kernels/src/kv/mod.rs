@@ -448,16 +448,18 @@ impl<'a> KvHead<'a> {
         &self.lines[self.at(i) * self.layout.head_lines..][..self.layout.key_lines]
     }
 
-    /// Returns the address of the keys of page `i`, in this head or in the one after it. The page need not exist.
+    /// Returns the address of the keys of page `i`, of this head or of the one after it, for prefetching: the page
+    /// need not exist.
     #[inline(always)]
-    pub(crate) fn keys_address(&self, i: usize, is_next_head: bool) -> usize {
+    pub(crate) fn keys_address(&self, i: usize, is_of_next_head: bool) -> usize {
         let page = self.pages.get(i).map_or(0, |page| *page as usize);
-        let head = page * self.heads + self.head + usize::from(is_next_head);
+        let head = page * self.heads + self.head + usize::from(is_of_next_head);
         let bytes = head.wrapping_mul(self.layout.head_lines * size_of::<Line>());
         self.lines.as_ptr().addr().wrapping_add(bytes)
     }
 
     /// Returns the number of bytes from the keys of a page to its values.
+    #[inline(always)]
     pub(crate) fn keys_bytes(&self) -> usize {
         self.layout.key_lines * size_of::<Line>()
     }
