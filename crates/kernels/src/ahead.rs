@@ -95,14 +95,14 @@ mod tests {
         let expected: Vec<_> = (0..40).map(|line| next + 64 * line).collect();
         for groups in 1..=9 {
             let of_group = |group| fetched(Ahead::next_strip(&lines, group, groups), &lines, 64);
-            let fetched: Vec<_> = (0..groups).flat_map(of_group).collect();
-            assert_eq!(fetched, expected, "{groups} groups");
+            let by_all: Vec<_> = (0..groups).flat_map(of_group).collect();
+            assert_eq!(by_all, expected, "{groups} groups");
             let rest = Ahead::next_strip(&lines, groups, groups);
             assert_eq!(rest.address(next), None, "a rest behind {groups} groups");
         }
         // Three tokens alone are no group, and fetch the whole strip; one or two nothing.
         let rest = Ahead::next_strip(&lines, 0, 0);
-        assert_eq!(self::fetched(rest.for_tokens::<3>(), &lines, 64), expected);
-        assert_eq!(self::fetched(rest.for_tokens::<2>(), &lines, 64), []);
+        assert_eq!(fetched(rest.for_tokens::<3>(), &lines, 64), expected);
+        assert_eq!(fetched(rest.for_tokens::<2>(), &lines, 64), []);
     }
 }
