@@ -133,7 +133,10 @@ pub enum InvalidActivationSparsity {
 
 #[cfg(test)]
 mod tests {
+    use wf_formats::OpenOptions;
+
     use super::*;
+    use crate::calibration::{Shares, Thresholds};
 
     #[test]
     fn modes_are_read_back_as_they_were_written() {
@@ -160,6 +163,41 @@ mod tests {
         ] {
             let error = text.parse::<ActivationSparsity>().unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    fn demo() -> ModelFile {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wf/assets/demo.gguf");
+        ModelFile::open(&path, &OpenOptions::default()).unwrap()
+    }
+
+    fn calibration(file: &ModelFile, limit: f32) -> Arc<Calibration> {
+        let layers = file.network().layers.len();
+        let threshold = Thresholds { zeros: 0.4, magnitudes: vec![[limit; 4]; layers] };
+        let adaptive = Shares { max_loss: 0.01, kept: vec![[0.75; 4]; layers] };
+        Arc::new(Calibration::new(file, threshold, adaptive))
+    }
+
+    #[test]
+    fn every_layer_loses_what_the_mode_says() {
+        let file = demo();
+        let calibration = calibration(&file, 0.5);
+        let zeros = |mode: ActivationSparsity| mode.zeros(&file).unwrap();
+        let all = |zeroing| Some(vec![[zeroing; 4]; file.network().layers.len()]);
+        assert_eq!(zeros(ActivationSparsity::Off), None);
+        assert_eq!(zeros(ActivationSparsity::TopK(0.6)), all(Zeroing::AllBut(0.6)));
+        let threshold = ActivationSparsity::Threshold(Arc::clone(&calibration));
+        assert_eq!(zeros(threshold), all(Zeroing::UpTo(0.5)));
+        assert_eq!(zeros(ActivationSparsity::Adaptive(calibration)), all(Zeroing::AllBut(0.75)));
+    }
+
+    #[test]
+    fn calibrations_of_different_numbers_have_different_fingerprints() {
+        let file = demo();
+        for mode in [ActivationSparsity::Threshold, ActivationSparsity::Adaptive] {
+            let fingerprint = |limit| mode(calibration(&file, limit)).fingerprint();
+            assert_eq!(fingerprint(0.5), fingerprint(0.5));
+            assert_ne!(fingerprint(0.5), fingerprint(0.25));
         }
     }
 }

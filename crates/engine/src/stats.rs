@@ -106,3 +106,55 @@ impl Stats {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counters whose values are `factor` times a prime each.
+    fn counters(factor: usize) -> StatsSnapshot {
+        let count = factor as u64;
+        StatsSnapshot {
+            pages: 2 * factor,
+            waiting: 3 * factor,
+            running: 5 * factor,
+            pages_in_use: 7 * factor,
+            cached_pages: 11 * factor,
+            steps: 13 * count,
+            prompt_tokens: 17 * count,
+            cached_tokens: 19 * count,
+            completion_tokens: 23 * count,
+            decode_passes: 29 * count,
+            drafted_tokens: 31 * count,
+            accepted_tokens: 37 * count,
+            preemptions: 41 * count,
+            cancelled: 43 * count,
+            failed_steps: 47 * count,
+            neurons: 53 * count,
+            closed_gates: 59 * count,
+            zero_codes: 61 * count,
+            disk: DiskStats {
+                hits: 67 * count,
+                misses: 71 * count,
+                written: 73 * count,
+                dropped: 79 * count,
+                // The largest of the two, not the sum.
+                bytes: 83,
+            },
+        }
+    }
+
+    #[test]
+    fn a_sum_has_the_sum_of_every_counter() {
+        assert_eq!(counters(1).plus(&counters(4)), counters(5));
+        assert_eq!(counters(4).plus(&counters(1)), counters(5));
+    }
+
+    #[test]
+    fn counts_are_added_without_what_the_other_engine_holds() {
+        let (own, sum) = (counters(1), counters(5));
+        let StatsSnapshot { pages, waiting, running, pages_in_use, cached_pages, .. } = own;
+        let expected = StatsSnapshot { pages, waiting, running, pages_in_use, cached_pages, ..sum };
+        assert_eq!(own.plus_counts_of(&counters(4)), expected);
+    }
+}

@@ -302,6 +302,25 @@ mod tests {
         store.release(b);
         assert_eq!((store.in_use(), store.flush()), (0, 1));
     }
+
+    #[test]
+    fn the_next_prefix_ends_one_page_or_one_border_after_the_cached_one() {
+        let page = PAGE_LEN;
+        let mut store = PageStore::new(8, 0, None);
+        let tokens = tokens(8 * page);
+        assert_eq!(store.next_prefix(TREE, &tokens), page);
+        let mut held = Held::nothing(TREE);
+        assert!(store.grow(&mut held, 4));
+        store.share(&mut held, &tokens[..4 * page]);
+        assert_eq!(store.next_prefix(TREE, &tokens), 5 * page);
+        assert_eq!(store.next_prefix(TREE, &tokens[1..]), page, "other tokens");
+        store.release(held);
+
+        let mut store = PageStore::new(8, 8, None);
+        run(&mut store, &tokens[..4 * page + 1]);
+        assert_eq!(store.next_prefix(TREE, &tokens), 6 * page, "a state is kept after 6 pages");
+    }
+
     #[test]
     fn borders_are_dense_at_the_start_and_reach_two_thirds_of_any_prefix() {
         let borders: Vec<_> = (1..=50).filter(|&pages| is_border(pages)).collect();

@@ -15,6 +15,10 @@ use wf_model::{Forward, HiddenStates, Logits, LogitsRow, Segment};
 
 const VOCAB: usize = 50;
 
+/// Drafts of five tokens, whatever became of those before.
+const FIXED: DecodeMode =
+    DecodeMode::Drafted(DraftParams { adaptive: false, max_tokens: 5, ..DraftParams::MODEL });
+
 /// The fake model with different logits at some positions.
 struct Forgetful {
     fake: FakeModel,
@@ -113,12 +117,7 @@ fn no_draft_model_changes_the_output() {
     let plain = replies(&engine(None, 256, 128), DecodeMode::Autoregressive);
     let modes = ["drafted", "drafted+lookup", "lookup", "auto", "autoregressive"]
         .map(DecodeMode::from_name);
-    let fixed = DecodeMode::Drafted(DraftParams {
-        adaptive: false,
-        max_tokens: 5,
-        ..DraftParams::from_sources(true, false)
-    });
-    for mode in modes.into_iter().flatten().chain([fixed]) {
+    for mode in modes.into_iter().flatten().chain([FIXED]) {
         // Always right; often; never. With fewer tokens, or more. With hardly any pages.
         for (every, vocab, pages, step) in [
             (usize::MAX, VOCAB, 256, 128),
@@ -162,6 +161,34 @@ fn a_draft_model_that_is_always_wrong_runs_less_and_less() {
     let (tokens, work) = reply(&mut engine.submit(request).unwrap());
     assert_eq!((tokens.len(), work.passes), (200, 200));
     assert!(work.drafted < 30, "{work:?}");
+}
+
+#[test]
+fn a_token_that_the_draft_model_lacks_means_no_draft() {
+    // The draft model has all tokens but the last one.
+    let engine = engine(Some(draft(usize::MAX, VOCAB - 1, 64, 64)), 64, 64);
+    for (prompt, drafts) in [(vec![1, 48], true), (vec![1, 49], false)] {
+        let limits = Limits { max_tokens: 8, ..Limits::default() };
+        let logit_bias = vec![(49, -100.0)];
+        let sampling = SamplingParams { logit_bias, ..SamplingParams::default() };
+        let request = Request { prompt, sampling, limits, decode: FIXED, ..Request::default() };
+        let (tokens, work) = reply(&mut engine.submit(request).unwrap());
+        assert_eq!((tokens.len(), work.drafted > 0), (8, drafts));
+    }
+    assert_eq!(engine.stats().failed_steps, 0);
+}
+
+#[test]
+fn a_draft_model_drafts_until_its_context_is_full() {
+    // The draft model has pages for 64 tokens; of its draft, the last token does not run.
+    let engine = engine(Some(draft(usize::MAX, VOCAB, 2, 128)), 64, 128);
+    for (prompt_len, drafted) in [(61, 3), (62, 2), (63, 1), (64, 0)] {
+        let limits = Limits { max_tokens: 8, ..Limits::default() };
+        let request =
+            Request { prompt: vec![1; prompt_len], limits, decode: FIXED, ..Request::default() };
+        let (tokens, work) = reply(&mut engine.submit(request).unwrap());
+        assert_eq!((tokens.len(), work.drafted, work.accepted), (8, drafted, drafted));
+    }
 }
 
 #[test]

@@ -100,6 +100,24 @@ fn load_chunks_pages_and_cache_change_nothing() {
 }
 
 #[test]
+fn only_the_last_hidden_state_needs_no_tokens_that_are_cached() {
+    let cached = |engine: &EngineHandle, pooling| {
+        let request = EmbeddingRequest::new((0..100).map(|at| at % 49).collect());
+        let mut events = engine.embed(pooling, request).unwrap();
+        let started = events.next_blocking();
+        while events.next_blocking().is_some() {}
+        match started {
+            Some(Event::Started { cached }) => cached,
+            other => panic!("{other:?}"),
+        }
+    };
+    for (pooling, expected) in [(Pooling::Last, 96), (Pooling::Mean, 0), (Pooling::First, 0)] {
+        let engine = engine(plain(64, 512), 1);
+        assert_eq!((cached(&engine, pooling), cached(&engine, pooling)), (0, expected));
+    }
+}
+
+#[test]
 fn completions_and_embeddings_do_not_affect_each_other() {
     let request = |i: usize| Request {
         prompt: texts()[i].clone(),

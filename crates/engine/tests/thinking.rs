@@ -108,6 +108,30 @@ fn a_request_turns_thinking_off() {
 }
 
 #[test]
+fn a_limit_and_a_grammar_each_open_thinking_that_the_template_leaves_to_the_model() {
+    let frontend = Frontend::new(text(SWITCH), frontend(1).engine().clone());
+    let closing = frontend.tokenizer().encode_with_specials("\n</think>\n\n");
+    let limited = reply(frontend.generate(chat(1)).unwrap());
+    assert_eq!(limited.ids[10..][..closing.len()], closing, "{limited:?}");
+    let grammar = frontend.compile(&GrammarSource::Choice(vec!["yes".into()])).unwrap();
+    let constrained =
+        GenerationRequest { grammar: Some(grammar), max_thinking_tokens: None, ..chat(1) };
+    let constrained = reply(frontend.generate(constrained).unwrap());
+    assert!(!constrained.reasoning.is_empty(), "{constrained:?}");
+    let free = reply(
+        frontend.generate(GenerationRequest { max_thinking_tokens: None, ..chat(1) }).unwrap(),
+    );
+    assert_eq!((free.reasoning.as_str(), free.reasoning_tokens), ("", 0));
+}
+
+#[test]
+fn a_limit_is_refused_without_thinking() {
+    let plain = Frontend::new(text("assistant:"), frontend(1).engine().clone());
+    let message = plain.generate(chat(1)).map(drop).unwrap_err().to_string();
+    assert!(message.contains("does not declare it"), "{message}");
+}
+
+#[test]
 fn a_grammar_and_stop_strings_are_those_of_the_answer() {
     let frontend = frontend(1);
     let grammar =

@@ -177,6 +177,25 @@ mod tests {
     }
 
     #[test]
+    fn a_draft_teaches_up_to_its_first_rejected_token() {
+        for source in [Source::Lookup, Source::DraftModel] {
+            let acceptance = |drafted, accepted| {
+                let mut auto = Auto::new(15);
+                auto.verified(Some(source), drafted, accepted);
+                if source == Source::Lookup { auto.lookup } else { auto.model }
+            };
+            let expected = |observed: &[bool]| {
+                let mut expected = acceptance(0, 0);
+                observed.iter().for_each(|is_accepted| expected.observe(*is_accepted));
+                expected.now
+            };
+            assert_eq!(acceptance(4, 0).now, expected(&[false]));
+            assert_eq!(acceptance(4, 2).now, expected(&[true, true, false]));
+            assert_eq!(acceptance(2, 2).now, expected(&[true, true]), "nothing was rejected");
+        }
+    }
+
+    #[test]
     fn many_sequences_leave_no_room_for_drafts() {
         let auto = sure(Source::Lookup);
         // A pass of 16 sequences and 15 more rows takes 1.5 times as long for all of them.

@@ -414,12 +414,17 @@ impl Decoder for BlockDecoder {
 #[cfg(test)]
 mod tests {
     use wf_core::SamplingParams;
-    use wf_model::Logits;
+    use wf_model::{Logits, TokenId};
 
     use super::super::Rows;
     use super::*;
-    use crate::output::Limits;
+    use crate::output::{Limits, SampledToken};
     use crate::sample::Sampler;
+
+    const EDIT: DiffusionParams = DiffusionParams {
+        rule: UnmaskRule::Edit { mask: 0.7, edit: 0.5 },
+        ..DiffusionParams::DEFAULT
+    };
 
     #[test]
     fn a_block_that_reuses_kv_starts_over_when_its_pages_are_released() {
@@ -442,6 +447,54 @@ mod tests {
             decoder.pages_released();
             let again = decoder.plan(seq, 8);
             assert_eq!(again.tokens.iter().filter(|&&token| token == 3).count(), masks);
+        }
+    }
+
+    #[test]
+    fn masks_and_written_tokens_have_thresholds_of_their_own() {
+        let shape = BlockShape { mask: 9, len: 4, part_len: 4, shift: false, causal: true };
+        let decoder = BlockDecoder::new(EDIT, shape);
+        let mut block = Block::new(shape, &[1], 64);
+        let mut write = |predicted: [(TokenId, f32); 4]| {
+            let predicted = predicted.into_iter().enumerate().map(|(at, (token, probability))| {
+                let sampled = SampledToken { token, logprobs: None };
+                let confidence = Confidence { probability, entropy: 0.0 };
+                (at, Prediction { sampled, confidence })
+            });
+            let changed = decoder.write(&mut block, predicted.collect());
+            (changed, block.tokens.clone())
+        };
+        let filled = write([(1, 0.9), (2, 0.8), (3, 0.75), (4, 0.6)]);
+        assert_eq!(filled, (true, vec![1, 2, 3, 9]), "0.6 is too little for a mask");
+        let edited = write([(5, 0.6), (6, 0.4), (3, 0.9), (4, 0.8)]);
+        assert_eq!(edited, (true, vec![5, 2, 3, 4]), "0.4 is too little for an edit");
+        let same = write([(5, 0.9), (6, 0.4), (3, 0.9), (4, 0.9)]);
+        assert_eq!(same, (false, vec![5, 2, 3, 4]));
+    }
+
+    #[test]
+    fn edits_end_when_nothing_changes_or_after_a_number_of_passes() {
+        let shape = BlockShape { mask: 3, len: 4, part_len: 4, shift: true, causal: true };
+        let (tokens, prompt_len, kv_len, max_len, context_len) = (vec![1, 2], 2, 1, 20, 64);
+        let seq =
+            &SeqState { tokens, prompt_len, kv_len, max_len, context_len, ..SeqState::default() };
+        // Predicts one token in all passes, or another one in each.
+        for (tokens, expected) in [(1, 2), (2, MAX_EDIT_PASSES + 1)] {
+            let greedy = SamplingParams { temperature: 0.0, ..SamplingParams::default() };
+            let mut sampler = Sampler::new(greedy, &Limits::default(), &seq.tokens);
+            let mut decoder = BlockDecoder::new(EDIT, shape);
+            let passes = (1..100).find(|pass| {
+                let plan = &decoder.plan(seq, 8);
+                let (mut logits, scored) = (Logits::new(4), plan.scored.len());
+                logits.resize(scored);
+                let rows = logits.rows_mut(0, scored);
+                rows.fill(0.0);
+                rows.iter_mut().skip(pass % tokens).step_by(4).for_each(|logit| *logit = 20.0);
+                let (rows, sampler) = (Rows::new(&mut logits, 0, scored), &mut sampler);
+                let outcome = decoder.absorb(Pass { seq, plan, rows, sampler }).unwrap();
+                !outcome.commit.is_empty()
+            });
+            assert_eq!(passes, Some(expected));
         }
     }
 }

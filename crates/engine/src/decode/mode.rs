@@ -194,3 +194,26 @@ impl UnsupportedMode {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_at_least_as_long_as_a_block() {
+        let capabilities = |window| Capabilities {
+            blocks: None,
+            draft_model: false,
+            mtp: false,
+            max_batch_tokens: 64,
+            recurrent: false,
+            window,
+        };
+        let sliding = capabilities(Some(Window { len: 32, sinks: 4 }));
+        assert_eq!(sliding.require_in_window(32), Ok(()));
+        let message = sliding.require_in_window(33).unwrap_err().to_string();
+        assert!(message.contains("blocks of 33"), "{message}");
+        assert!(message.contains("a window of 32"), "{message}");
+        assert_eq!(capabilities(None).require_in_window(1024), Ok(()));
+    }
+}

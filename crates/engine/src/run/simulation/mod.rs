@@ -179,3 +179,43 @@ fn a_sequence_without_pages_does_not_stop_the_one_that_has_them() {
         client.check();
     }
 }
+
+#[test]
+fn a_sequence_starts_when_there_are_pages_for_its_tokens_that_are_not_cached() {
+    let request = |start: usize, len: usize| {
+        let prompt = (start..start + len).map(|at| (at % VOCAB) as TokenId).collect();
+        let limits = Limits { max_tokens: 2, ..Limits::default() };
+        Request { prompt, limits, ..Request::default() }
+    };
+    // One of four pages is free, and 71 tokens need three. Two are cached if the prompts begin alike.
+    for (start, running) in [(0, 2), (7, 1)] {
+        let model = FakeModel::new(VOCAB, 4, 128);
+        let (handle, mut engine) = EngineHandle::create(model, None, EngineOptions::default());
+        let _first = handle.submit(request(0, 90)).unwrap();
+        take_turns(&mut engine, 1);
+        let _second = handle.submit(request(start, 70)).unwrap();
+        engine.receive();
+        engine.admit();
+        assert_eq!(engine.running.len(), running, "a prompt from {start}");
+    }
+}
+
+#[test]
+fn the_last_of_several_has_no_share_while_it_lacks_more_pages_than_there_are() {
+    let shares = |missing_pages: &[usize]| {
+        let model = FakeModel::new(VOCAB, missing_pages.len() + 2, 64);
+        let (handle, mut engine) = EngineHandle::create(model, None, EngineOptions::default());
+        let _clients: Vec<_> =
+            missing_pages.iter().flat_map(|_| clients(&handle, [(2, 50)])).collect();
+        take_turns(&mut engine, 1);
+        assert_eq!((engine.running.len(), engine.store.available()), (missing_pages.len(), 2));
+        for (sequence, missing) in engine.running.iter_mut().zip(missing_pages) {
+            sequence.missing_pages = *missing;
+        }
+        engine.divide()
+    };
+    assert_eq!(shares(&[0, 3]), [1, 0]);
+    assert_eq!(shares(&[0, 2]), [1, 1], "as many as there are");
+    assert_eq!(shares(&[3, 0]), [1, 1], "the first preempts the last");
+    assert_eq!(shares(&[3]), [1], "nobody else could free a page");
+}
