@@ -262,6 +262,16 @@ mod tests {
     }
 
     #[test]
+    fn models_are_listed_with_the_names_of_their_keys() {
+        let key = |line| Key::parse(line).unwrap();
+        let keys = [key("one name=alice models=a,b"), key("two name=bob"), key("three models=b")];
+        let keys = Keys::from_keys(keys);
+        let listed: Vec<_> = keys.listed_models().collect();
+        let unnamed = keys.0[2].key.name.as_str();
+        assert_eq!(listed, [("alice", "a"), ("alice", "b"), (unnamed, "b")]);
+    }
+
+    #[test]
     fn lines_have_a_key_and_options() {
         let line = " open sesame  name=alice requests=2 requests-per-minute=60 \
                     tokens-per-minute=9000 kv-share=0.25 models=a,b priority=true admin=false ";

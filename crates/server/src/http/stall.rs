@@ -70,3 +70,24 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
         self.watch(cx, |stream, cx| stream.poll_shutdown(cx))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn all_bytes_arrive_in_order_however_they_are_written() {
+        let (near, mut far) = duplex(64);
+        let mut guard = StallGuard::new(near, Duration::MAX);
+        guard.write_all(b"one, ").await.unwrap();
+        let pieces = [IoSlice::new(b"two, "), IoSlice::new(b"three")];
+        assert_eq!(guard.write_vectored(&pieces).await.unwrap(), 10);
+        guard.write_all(b".").await.unwrap();
+        guard.shutdown().await.unwrap();
+        let mut text = String::new();
+        far.read_to_string(&mut text).await.unwrap();
+        assert_eq!(text, "one, two, three.");
+    }
+}

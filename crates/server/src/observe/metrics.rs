@@ -392,3 +392,38 @@ fn counters(s: &StatsSnapshot) -> [(&'static str, &'static str, u64); 13] {
         ("failed_steps", "Forward passes that panicked", s.failed_steps),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gauges_show_what_the_engine_holds() {
+        let mut stats = StatsSnapshot {
+            running: 2,
+            waiting: 3,
+            pages: 8,
+            pages_in_use: 6,
+            cached_pages: 1,
+            neurons: 100,
+            closed_gates: 40,
+            zero_codes: 60,
+            ..StatsSnapshot::default()
+        };
+        stats.disk.bytes = 700;
+        let values = |stats| gauges(stats).map(|(name, _, value)| (name, value));
+        let expected = [
+            ("num_requests_running", 2.0),
+            ("num_requests_waiting", 3.0),
+            ("kv_cache_usage_perc", 0.75),
+            ("kv_pages_in_use", 6.0),
+            ("kv_pages_kept", 1.0),
+            ("disk_cache_bytes", 700.0),
+            ("closed_gates_ratio", 0.4),
+            ("zero_codes_ratio", 0.6),
+        ];
+        assert_eq!(values(&stats), expected);
+        let idle = values(&StatsSnapshot::default());
+        assert_eq!(idle, expected.map(|(name, _)| (name, 0.0)), "no share is a division by zero");
+    }
+}

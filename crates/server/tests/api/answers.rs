@@ -80,6 +80,9 @@ async fn streams_and_whole_responses_agree() {
         }
         assert!(events[..events.len() - 1].iter().all(|event| event["usage"] == Value::Null));
         assert_eq!(events[0]["seed"], 7);
+        for event in &events {
+            assert_eq!((&event["model"], &event["id"]), (&whole["model"], &events[0]["id"]));
+        }
     }
 }
 
@@ -346,6 +349,22 @@ async fn text_and_tokens_go_there_and_back() {
     assert!(named["count"].as_u64() < tokens["count"].as_u64(), "one token for the name");
     let (_, info) = call(&server, get("/tokenizer_info")).await;
     assert_eq!(info["bos_token"], "<|begin_of_text|>");
+}
+
+#[tokio::test]
+async fn the_texts_of_very_many_tokens_are_refused() {
+    let server = server();
+    let max = 64 << 10;
+    let tokenize = |tokens: usize, return_token_strs: bool| {
+        let body = json!({"prompt": " a".repeat(tokens), "add_special_tokens": false,
+                          "return_token_strs": return_token_strs});
+        call(&server, post("/tokenize", body.to_string()))
+    };
+    let (status, answer) = tokenize(max, true).await;
+    assert_eq!((status, &answer["count"]), (200, &json!(max)));
+    assert_eq!(tokenize(max + 1, false).await.0, 200, "ids alone are short");
+    let (status, answer) = tokenize(max + 1, true).await;
+    assert_eq!((status, &answer["error"]["param"]), (400, &json!("return_token_strs")));
 }
 
 #[tokio::test]

@@ -275,6 +275,30 @@ async fn batches_are_cancelled_and_expire() {
 }
 
 #[tokio::test]
+async fn half_a_result_of_a_cancelled_batch_is_not_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = app_in(folder.path(), StoreLimits::default(), &[]);
+    let server = router(&app);
+    let file = upload(&server, &[completion("a", 1), completion("b", 1)].concat()).await;
+    let id = create(&server, &file, "24h").await;
+    ask(&server, &format!("/v1/batches/{id}/cancel"), &json!({})).await;
+    // Left by a process that ended while it wrote the second result.
+    let response = json!({"status_code": 200, "request_id": "1", "body": {}});
+    let result = |id| json!({"id": id, "custom_id": id, "response": response, "error": null});
+    let (whole, half) = (result("a").to_string(), &result("b").to_string()[..40]);
+    let path = folder.path().join(format!("batches/{id}.results"));
+    std::fs::write(path, format!("{whole}\n{half}")).unwrap();
+
+    let (server, _stop) = run(&app);
+    let batch = finished(&server, &id).await;
+    assert_eq!(batch["status"], "cancelled");
+    let counts = &batch["request_counts"];
+    assert_eq!((&counts["completed"], &counts["failed"]), (&json!(1), &json!(0)), "{batch}");
+    assert_eq!(results(&server, &batch["output_file_id"]).await, [result("a")]);
+    assert_eq!(batch["error_file_id"], Value::Null);
+}
+
+#[tokio::test]
 async fn uploads_and_batches_are_checked() {
     let folder = tempfile::tempdir().unwrap();
     let limits = StoreLimits { file_len: 100_000, ..StoreLimits::default() };

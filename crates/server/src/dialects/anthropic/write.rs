@@ -213,3 +213,23 @@ impl Writer for MessageWriter {
         self.encode(&json!({"type": "ping"}))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ping_keeps_a_stream_alive() {
+        let message = Message {
+            id: "msg_1".into(),
+            kind: "message".into(),
+            role: "assistant".into(),
+            model: "demo".into(),
+            content: Vec::new(),
+            stop: MessageStopInfo::default(),
+            usage: MessageUsage::default(),
+        };
+        let writer = MessageWriter::new(message, Vec::new(), false, false, "max_tokens");
+        assert_eq!(writer.keep_alive(), "event: ping\ndata: {\"type\":\"ping\"}\n\n");
+    }
+}
