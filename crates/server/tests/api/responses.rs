@@ -48,6 +48,16 @@ async fn the_text_equals_that_of_chat_completions() {
 }
 
 #[tokio::test]
+async fn a_small_top_p_leaves_the_best_token_at_any_temperature() {
+    let server = server();
+    let greedy = ask(&server, RESPONSES, &story()).await;
+    let mut body = with("temperature", json!(2));
+    body["top_p"] = json!(0.0001);
+    let answer = ask(&server, RESPONSES, &body).await;
+    assert_eq!(answer["output"][0]["content"], greedy["output"][0]["content"]);
+}
+
+#[tokio::test]
 async fn output_can_be_sent_back_as_input() {
     let server = server();
     let first = ask(&server, RESPONSES, &story()).await;
