@@ -338,16 +338,6 @@ impl<'a> Job<'a> {
         Ahead::new(keys.wrapping_add(self.kv.keys_bytes()), next_keys)
     }
 
-    /// Prefetches what is read after the keys of a page: the keys of the next and the values of this
-    /// one. A page is too short for hardware prefetching to start.
-    #[inline(always)]
-    pub(crate) fn prefetch<S: Simd>(&self, cpu: S, page: usize) {
-        if page + 1 < self.pages() {
-            cpu.prefetch(self.kv.keys(self.first_page + page + 1));
-        }
-        cpu.prefetch(self.kv.values::<u8>(self.first_page + page));
-    }
-
     /// Returns the positions of the chunk that are visible to a query head.
     #[inline(always)]
     fn seen_by(&self, query: usize) -> Range<usize> {

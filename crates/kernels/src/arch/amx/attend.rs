@@ -9,6 +9,7 @@ use crate::arch::numbers;
 use crate::attend::Job;
 use crate::attend::bf16::{self, Products};
 use crate::kv::{BLOCK, PAGE_LEN, TILE};
+use crate::lanes::Simd;
 use crate::tiles::BAND;
 use crate::{AttendScratch, CHUNK, KvDtype, KvHead, Queries, part_len};
 
@@ -49,7 +50,7 @@ impl Products for OnTiles {
             let scores = &mut scores[range.start * CHUNK..range.end * CHUNK];
             for page in job.seen_pages() {
                 if range.start == 0 {
-                    job.prefetch(*self.0.vectors, page);
+                    prefetch_after_keys(*self.0.vectors, job, page);
                 }
                 let keys = numbers(job.kv.keys(job.first_page + page));
                 tiles.multiply_keys(queries, keys, &mut scores[page * PAGE_LEN..]);
@@ -73,6 +74,15 @@ impl Products for OnTiles {
             tiles.multiply_values(weights, pages, job.kv.row_len(), parts);
         }
     }
+}
+
+/// Prefetches what is read after the keys of a page: the keys of the next and the values of this one.
+#[inline(always)]
+fn prefetch_after_keys(cpu: impl Simd, job: &Job<'_>, page: usize) {
+    if page + 1 < job.seen_pages().end {
+        cpu.prefetch(job.kv.keys(job.first_page + page + 1));
+    }
+    cpu.prefetch(job.kv.values::<u8>(job.first_page + page));
 }
 
 /// Stores numbers that are bf16 already as such.
