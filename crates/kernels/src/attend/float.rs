@@ -206,7 +206,8 @@ fn add_weighted<S: Simd, F: Stored, const N: usize>(
 ) {
     // Blocks of columns whose sums stay in registers for all rows.
     const MANY: usize = 4;
-    let whole = rows.1 / TILE;
+    let (_, row_len, _) = rows;
+    let whole = row_len / TILE;
     let blocks = if S::MANY_REGISTERS { whole / MANY } else { 0 };
     for block in 0..blocks {
         add_to_columns::<S, F, MANY, N>(cpu, weights, rows, TILE * MANY * block, parts);

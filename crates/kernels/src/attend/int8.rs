@@ -78,16 +78,17 @@ fn scores_of_page<S: IntSums>(
         };
         let (whole, rest) = codes.as_chunks::<QUERIES_AT_ONCE>();
         for (i, [a, b, c, d]) in whole.iter().enumerate() {
-            let ahead = job.ahead_of_keys(page, i);
+            let first = i * QUERIES_AT_ONCE;
+            let ahead = job.ahead_of_keys(page, first);
             let sums = cpu.code_sums::<Keys, 4>(lines, [a, b, c, d], ahead);
             for (n, sums) in sums.iter().enumerate() {
-                put(i * QUERIES_AT_ONCE + n, sums);
+                put(first + n, sums);
             }
         }
         for (i, query) in rest.iter().enumerate() {
-            let i = whole.len() * QUERIES_AT_ONCE + i;
-            let [sums] = cpu.code_sums::<Keys, 1>(lines, [query], job.ahead_of_keys(page, i));
-            put(i, &sums);
+            let at = whole.len() * QUERIES_AT_ONCE + i;
+            let [sums] = cpu.code_sums::<Keys, 1>(lines, [query], job.ahead_of_keys(page, at));
+            put(at, &sums);
         }
     }
 }

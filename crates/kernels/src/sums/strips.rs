@@ -69,7 +69,7 @@ fn add_runs<C: IntLanes, W: CodeWidth, const T: usize>(
     }
     let mut narrow = [[cpu.zero(); MAX_SUMS]; T];
     for (i, lines) in lines.chunks_exact(BLOCKS_PER_RUN * W::BLOCK_LINES).enumerate() {
-        // Not beside each load, where the products would run out of registers.
+        // For a run of short blocks, or for each long one. Beside every load, products would run out of registers.
         if W::BLOCK_LINES == 1 {
             lines.iter().for_each(|line| ahead.of(line));
         }
