@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use wf_kernels::{
-    GatedScratch, Kernel, NonZeros, Pool, QuantBatch, QuantRow, Scales, TernaryColumns,
+    Kernel, NonZeros, Pool, ProductScratch, QuantBatch, QuantRow, Scales, TernaryColumns,
     TernaryMatrix, TernaryRows, best, multiply_add, multiply_add_columns, multiply_gated,
     relu2_neurons,
 };
@@ -71,7 +71,7 @@ fn measure(kernel: &dyn Kernel, pool: &Pool, layers: &[Layer], zeros: f64) -> [f
     let mid = quantized(kernel, pool, &neurons);
     let (mut gate, mut y) = (vec![0.0; FFN], vec![0.0; HIDDEN]);
     let (mut non_zeros, mut total) = (NonZeros::with_capacity(FFN), vec![0.0; HIDDEN]);
-    let mut scratch = GatedScratch::new(pool.threads());
+    let mut scratch = ProductScratch::new(pool.threads());
     let dense_up = time(|| {
         for layer in layers {
             let matrices = (&layer.gate, &layer.up);
@@ -89,7 +89,7 @@ fn measure(kernel: &dyn Kernel, pool: &Pool, layers: &[Layer], zeros: f64) -> [f
     });
     let dense_down = time(|| {
         for layer in layers {
-            multiply_add(kernel, pool, &layer.down, black_box(&mid), &mut y, &mut total);
+            multiply_add(kernel, pool, &layer.down, black_box(&mid), (&mut total, &mut scratch));
         }
     });
     let sparse_down = time(|| {

@@ -81,7 +81,7 @@ pub use operations::{AttentionKernel, FloatKernel, TableKernel, TernaryKernel};
 pub use placement::Placement;
 pub use pool::{Pool, Strip, Upcoming};
 pub use product::{
-    GatedScratch, multiply, multiply_add, multiply_each, multiply_gated, multiply_gated_slices,
+    ProductScratch, multiply, multiply_add, multiply_each, multiply_gated, multiply_gated_slices,
     multiply_slices, slice_alignment,
 };
 pub use quant::QuantRow;

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use support::{Floats, LAYOUTS, Random, cases, matrix};
 use wf_kernels::{
-    FloatRows, GatedScratch, Isa, Kernel, Layout, Pool, QuantBatch, QuantRow, Scales, Strip,
+    FloatRows, Isa, Kernel, Layout, Pool, ProductScratch, QuantBatch, QuantRow, Scales, Strip,
     TernaryMatrix, kernel, multiply, multiply_add, multiply_each, multiply_gated,
     multiply_gated_slices, multiply_slices, slice_alignment, supported,
 };
@@ -175,9 +175,9 @@ fn the_two_products_of_a_pair_are_added() {
                 })
                 .collect();
             assert_eq!(bits(&product(kernel, &w, &xs)), bits(&expected), "{}", kernel.isa());
-            let (mut y, mut total) = (vec![0.0; tokens * rows], vec![1.0; tokens * rows]);
-            multiply_add(kernel, pool, &w, &xs, &mut y, &mut total);
-            assert_eq!(bits(&y), bits(&expected));
+            let mut total = vec![1.0; tokens * rows];
+            let scratch = &mut ProductScratch::new(pool.threads());
+            multiply_add(kernel, pool, &w, &xs, (&mut total, scratch));
             let sums: Vec<f32> = expected.iter().map(|value| 1.0 + value).collect();
             assert_eq!(bits(&total), bits(&sums));
         }
@@ -247,7 +247,7 @@ fn slices_have_the_bits_of_products_of_their_own() {
                 let mut y = vec![7.0; places * rows];
                 multiply_slices(kernel, pool, &slices, |n| &gates[n], &xs, &mut y);
                 let mut gated = vec![7.0; places * rows];
-                let out = (&mut gated[..], &mut GatedScratch::new(3));
+                let out = (&mut gated[..], &mut ProductScratch::new(3));
                 let matrices = |n| (&gates[n], &ups[n]);
                 multiply_gated_slices(kernel, pool, &slices, matrices, &xs, out, |gate, up| {
                     kernel.silu_mul(gate, up);
@@ -268,7 +268,7 @@ fn slices_have_the_bits_of_products_of_their_own() {
                     let what = format!("{}, {form:?}, {lens:?}, {alignment}", kernel.isa());
                     assert_eq!(bits(&y[places.clone()]), bits(&first), "{what}");
                     let mut expected = vec![0.0; first.len()];
-                    let out = (&mut expected[..], &mut GatedScratch::new(3));
+                    let out = (&mut expected[..], &mut ProductScratch::new(3));
                     multiply_gated(scalar(), pool, matrices(n), &alone, out, |gate, up| {
                         scalar().silu_mul(gate, up);
                     });

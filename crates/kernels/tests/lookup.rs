@@ -5,7 +5,7 @@ mod support;
 
 use support::{Floats, Random, matrix};
 use wf_kernels::{
-    GatedScratch, Isa, Kernel, Layout, Pool, QuantBatch, Scales, TernaryMatrix, kernel, multiply,
+    Isa, Kernel, Layout, Pool, ProductScratch, QuantBatch, Scales, TernaryMatrix, kernel, multiply,
     multiply_each, multiply_gated, supported,
 };
 
@@ -112,7 +112,7 @@ fn several_matrices_of_different_sizes_share_their_jobs() {
         assert_eq!(bits(&b), product(scalar(), 1, &small, &x), "{}", kernel.isa());
 
         let mut gate = vec![0.0; tokens * 1500];
-        let out = (&mut gate[..], &mut GatedScratch::new(2));
+        let out = (&mut gate[..], &mut ProductScratch::new(2));
         multiply_gated(kernel, &pool, (&large, &second), &xs, out, |gate, up| {
             gate.iter_mut().zip(&*up).for_each(|(gate, up)| *gate += up);
         });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use wf_core::ActivationCodes;
 use wf_kernels::{
-    ColumnScratch, GatedScratch, NonZeros, QuantBatch, TernaryColumns, TernaryMatrix, Zeroing,
+    ColumnScratch, NonZeros, ProductScratch, QuantBatch, TernaryColumns, TernaryMatrix, Zeroing,
     multiply_add, multiply_columns_each, multiply_each, multiply_gated,
 };
 
@@ -144,7 +144,7 @@ fn quantize(
 
 /// Products with their buffers.
 pub(crate) struct Products {
-    pub(crate) gated: GatedScratch,
+    pub(crate) scratch: ProductScratch,
     /// Columns of one token that are not skipped.
     non_zeros: NonZeros,
     columns: ColumnScratch,
@@ -153,7 +153,7 @@ pub(crate) struct Products {
 impl Products {
     pub(crate) fn new(threads: usize) -> Self {
         let (non_zeros, columns) = (NonZeros::with_capacity(0), ColumnScratch::default());
-        Self { gated: GatedScratch::new(threads), non_zeros, columns }
+        Self { scratch: ProductScratch::new(threads), non_zeros, columns }
     }
 
     /// Multiplies matrices by the same rows.
@@ -194,7 +194,7 @@ impl Products {
         out: &mut [f32],
         activate: impl Fn(&mut [f32], &mut [f32]) + Sync,
     ) {
-        let out = (out, &mut self.gated);
+        let out = (out, &mut self.scratch);
         multiply_gated(cx.kernel, &cx.pool, matrices, &codes.batch, out, activate);
     }
 
@@ -209,7 +209,8 @@ impl Products {
     ) {
         let Residual { delta, normed, hidden, scale } = out;
         if let (None, None, false) = (norm, scale, codes.skips(copies)) {
-            return multiply_add(cx.kernel, &cx.pool, matrix, &codes.batch, delta, hidden);
+            let total = (hidden, &mut self.scratch);
+            return multiply_add(cx.kernel, &cx.pool, matrix, &codes.batch, total);
         }
         self.multiply_skipping(cx, [(matrix, &mut *delta)], codes, copies);
         let added = match norm {
@@ -253,7 +254,7 @@ pub(crate) fn norm_rows(cx: &Compute, x: &[f32], norm: &Norm, normed: &mut [f32]
 
 /// Buffers at the end of a block.
 pub(crate) struct Residual<'a> {
-    /// Receives the block's product.
+    /// Receives the block's product, unless it is added as it is.
     pub(crate) delta: &'a mut [f32],
     /// Receives the normed product, if there is a norm.
     pub(crate) normed: &'a mut [f32],

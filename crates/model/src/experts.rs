@@ -76,7 +76,7 @@ impl ExpertsBlock<'_> {
         let neurons = &mut s.gate[..places * ffn_len];
         s.expert_in.gather(cx, &s.ffn_in, (&group.rows, tiled));
         let matrices = |n: usize| (&expert(n).gate, &expert(n).up);
-        let out = (&mut *neurons, &mut s.products.gated);
+        let out = (&mut *neurons, &mut s.products.scratch);
         multiply_gated_slices(kernel, pool, slices, matrices, s.expert_in.batch(), out, |g, up| {
             activate(cx, &self.recipe.expert, g, up);
         });

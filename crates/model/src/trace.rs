@@ -1,6 +1,6 @@
 //! Runs one layer on its own and records its inner values, for comparison with a reference.
 
-use wf_kernels::QuantBatch;
+use wf_kernels::{QuantBatch, multiply};
 
 use crate::codes::norm_rows;
 use crate::compute::Compute;
@@ -81,7 +81,8 @@ impl Model {
         let attn_in = Quantized::new(cx, hidden, Some(&w.norm), s.attn_in.batch());
         let heads = s.heads[..query_len].to_vec();
         let attn_out = Quantized::new(cx, &heads, w.sub_norm.as_ref(), s.attn_out.batch());
-        let attn_delta = s.delta[..hidden_len].to_vec();
+        let mut attn_delta = vec![0.0; hidden_len];
+        multiply(cx.kernel, &cx.pool, &w.output, s.attn_out.batch(), &mut attn_delta);
         let ffn_hidden = s.hidden[..hidden_len].to_vec();
 
         self.run_ffn(layer);

@@ -21,6 +21,7 @@
 mod bf16;
 mod page;
 mod summary;
+mod write;
 
 use wf_core::KvDtype;
 
@@ -31,20 +32,18 @@ use crate::int8::{BIAS, INT8_LINE_COLS};
 use crate::lanes::E4M3_LOADED;
 use crate::line::Line;
 use crate::quant::RUN;
-use crate::{Kernel, Pool, prefer_huge_pages};
+use crate::{Kernel, prefer_huge_pages};
 
 pub(crate) use bf16::{BLOCK, bf16_operand};
 use bf16::{encode_finite, encode_operands};
 pub use page::PAGE_VERSION;
+pub use write::KvRows;
 
 /// Positions in a page.
 pub const PAGE_LEN: usize = 32;
 
 /// Positions whose keys are side by side.
 pub(crate) const TILE: usize = 16;
-
-/// Rows from which on writing them takes longer than waking threads.
-const MIN_PARALLEL_ROWS: usize = 4;
 
 /// Smallest magnitude that an fp8 scale is computed from: its inverse is finite.
 const SMALLEST_ABSMAX: f32 = 1e-30;
@@ -123,8 +122,10 @@ pub struct KvStore {
     scales: Vec<f32>,
     /// For each head of each page, if pages have summaries; see `summary.rs`.
     summaries: Vec<f32>,
-    /// For each head.
+    /// For each thread that writes.
     codes: Vec<CodeBuffer>,
+    /// The runs of the rows that are being written.
+    runs: Vec<write::Run>,
 }
 
 /// A buffer for the codes of a key or a value and their sums, or for its bf16 numbers.
@@ -133,16 +134,6 @@ struct CodeBuffer {
     codes: Vec<i8>,
     sums: Vec<i32>,
     bits: Vec<u16>,
-}
-
-/// Rows of keys and values to be written at once, those of all heads one after another.
-pub struct KvRows<'a, F> {
-    /// Keys.
-    pub keys: &'a [f32],
-    /// Values.
-    pub values: &'a [f32],
-    /// Returns the slot of a row.
-    pub slot: F,
 }
 
 impl KvStore {
@@ -165,7 +156,8 @@ impl KvStore {
             lines: ZeroLines::new(heads * layout.head_lines),
             scales,
             summaries: Vec::new(),
-            codes: vec![codes; shape.heads],
+            codes: vec![codes],
+            runs: Vec::with_capacity(shape.pages),
         }
     }
 
@@ -203,58 +195,8 @@ impl KvStore {
             let scales_len = if dtype.is_scaled() { 2 * PAGE_LEN } else { 0 };
             let scales = &mut self.scales[at * scales_len..][..scales_len];
             let page = HeadPage { layout, keys, values, scales, slot };
-            page.put(kernel, dtype, key, value, &mut self.codes[head]);
+            page.put(kernel, dtype, key, value, &mut self.codes[0]);
         }
-    }
-
-    /// Writes rows of keys and values to a layer, head by head on the threads of `pool`. Rows of the same slot
-    /// are written in order. Does not allocate.
-    ///
-    /// # Panics
-    ///
-    /// Panics if a slot does not exist or belongs to another layer, if the rows do not have all heads,
-    /// or if there are not as many keys as values.
-    pub fn write_rows(
-        &mut self,
-        kernel: &dyn Kernel,
-        pool: &Pool,
-        layer: usize,
-        KvRows { keys, values, slot }: KvRows<'_, impl Fn(usize) -> KvSlot + Sync>,
-    ) {
-        let KvShape { layers, pages, heads, head_dim } = self.shape;
-        let row_len = heads * head_dim;
-        assert!(keys.len() == values.len() && keys.len().is_multiple_of(row_len), "all heads");
-        assert!(layer < layers, "layer {layer} of {layers}");
-        let (dtype, layout) = (self.dtype, self.layout);
-        let page_lines = heads * layout.head_lines;
-        let lines = &mut self.lines[layer * pages * page_lines..][..pages * page_lines];
-        let page_scales = if dtype.is_scaled() { heads * 2 * PAGE_LEN } else { 0 };
-        let scales = &mut self.scales[layer * pages * page_scales..][..pages * page_scales];
-        let rows = keys.len() / row_len;
-        pool.strip_pairs_with(
-            rows >= MIN_PARALLEL_ROWS,
-            heads,
-            (lines, layout.head_lines),
-            (scales, 2 * PAGE_LEN),
-            &mut self.codes,
-            |head, mut lines, mut scales, codes| {
-                for row in 0..rows {
-                    let at = slot(row);
-                    assert!(
-                        at.layer == layer && at.slot < PAGE_LEN,
-                        "a slot of a page of the layer"
-                    );
-                    let page = at.page as usize;
-                    let of_head = row * row_len + head * head_dim..;
-                    let [key, value] =
-                        [keys, values].map(|rows| &rows[of_head.clone()][..head_dim]);
-                    let scales = if page_scales > 0 { scales.row(page) } else { &mut [] };
-                    let (keys, values) = lines.row(page).split_at_mut(layout.key_lines);
-                    HeadPage { layout, keys, values, scales, slot: at.slot }
-                        .put(kernel, dtype, key, value, codes);
-                }
-            },
-        );
     }
 
     /// Returns one K/V head of a layer for the sequence that owns `pages`.

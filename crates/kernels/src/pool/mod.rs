@@ -275,38 +275,41 @@ impl Pool {
         });
     }
 
-    /// Calls `job(i, …)` for each `i` in `0..strips` with strip `i` of two matrices and scratch `i`. Each
-    /// matrix has rows of `strips` strips and is given with the length of a strip; one without elements
-    /// has no rows. Jobs run on this thread alone unless `parallel`.
+    /// Calls `job(&with, k, cells, scratch)` for each `(row, with)` of `rows` and each of `strips` strips `k`, with strip
+    /// `k` of that row of two matrices. Each matrix has rows of `strips` strips and is given with the length of a
+    /// strip, which may be zero in the second.
     ///
     /// # Panics
     ///
-    /// Panics if a matrix is not a whole number of rows, if there are fewer scratch values than strips,
-    /// or if a job panics.
-    pub(crate) fn strip_pairs_with<T: Send, U: Send, S: Send>(
+    /// Panics if a matrix is not a whole number of rows, if rows are not in ascending order, if there are fewer
+    /// scratch values than threads, or if a job panics.
+    pub(crate) fn cells_with<W: Sync, T: Send, U: Send, S: Send>(
         &self,
-        parallel: bool,
+        rows: &[(usize, W)],
         strips: usize,
         (first, first_len): (&mut [T], usize),
         (second, second_len): (&mut [U], usize),
         scratch: &mut [S],
-        job: impl Fn(usize, Strip<'_, T>, Strip<'_, U>, &mut S) + Sync,
+        job: impl Fn(&W, usize, (&mut [T], &mut [U]), &mut S) + Sync,
     ) {
+        assert!(scratch.len() >= self.threads(), "scratch for each of {} threads", self.threads());
+        assert!(rows.is_sorted_by(|(a, _), (b, _)| a < b), "rows in ascending order");
         let first = Rows::new(first, strips * first_len);
         let second = Rows::new(second, strips * second_len);
         let scratch = Rows::new(scratch, 1);
-        let run = |_: usize, i: usize| {
-            // SAFETY: each job number is taken once in a run, so these columns and this scratch are lent
-            // once.
-            let (a, b, scratch) =
-                unsafe { (first.strip(i, first_len), second.strip(i, second_len), scratch.row(i)) };
-            job(i, a, b, &mut scratch[0]);
-        };
-        if parallel {
-            self.run_numbered(strips, run);
-        } else {
-            (0..strips).for_each(|i| run(0, i));
-        }
+        self.run_numbered(rows.len() * strips, |worker, job_number| {
+            let ((row, with), k) = (&rows[job_number / strips], job_number % strips);
+            // SAFETY: each job number is taken once in a run, and rows differ, so this strip of this row is
+            // lent once.
+            let mut cell = unsafe { first.strip(k, first_len) }.only_rows(*row, 1);
+            // SAFETY: as above.
+            let mut other =
+                (second_len > 0).then(|| unsafe { second.strip(k, second_len) }.only_rows(*row, 1));
+            let other = other.as_mut().map_or(&mut [][..], |strip| strip.row(0));
+            // SAFETY: worker numbers differ between threads, and a thread runs one job at a time.
+            let scratch = unsafe { scratch.row(worker) };
+            job(with, k, (cell.row(0), other), &mut scratch[0]);
+        });
     }
 
     /// Calls `job(m, i, k, tile)` for the tiles of several matrices with as many rows, each given with its

@@ -64,48 +64,56 @@ pub fn multiply_each<const N: usize>(
     });
 }
 
-/// Computes `y = xs * w` as [`multiply`] does, and then `total += y`. Does not allocate.
-///
-/// # Panics
-///
-/// Panics if the shapes do not match.
-pub fn multiply_add(
-    kernel: &dyn Kernel,
-    pool: &Pool,
-    w: &TernaryMatrix,
-    xs: &QuantBatch,
-    y: &mut [f32],
-    total: &mut [f32],
-) {
-    assert_eq!(y.len(), xs.tokens() * w.rows(), "one result per token and row");
-    let jobs = Jobs::new(kernel, pool, xs, &[w]);
-    pool.tile_pairs((y, total), w.rows(), jobs.shape, |block, i, mut y, mut total| {
-        jobs.multiply(w, block, i, &mut y);
-        for token in 0..y.rows() {
-            for (total, y) in total.row(token).iter_mut().zip(y.row(token)) {
-                *total += *y;
-            }
-        }
-    });
-}
+/// Buffers of [`multiply_add`] and [`multiply_gated`], one for each thread, for the products of a job.
+pub struct ProductScratch(Vec<Vec<f32>>);
 
-/// Buffers of [`multiply_gated`], one for each thread, for the products of a job.
-pub struct GatedScratch(Vec<Vec<f32>>);
-
-impl GatedScratch {
+impl ProductScratch {
     /// Creates empty buffers.
     pub fn new(threads: usize) -> Self {
         Self(vec![Vec::new(); threads])
     }
 
-    /// Makes room in each buffer for the two products of a job, of matrices of `rows` rows.
-    fn reserve_for(&mut self, jobs: &Jobs<'_>, tokens: usize, rows: usize) -> &mut [Vec<f32>] {
-        let len = 2 * jobs.shape.0.min(tokens) * jobs.shape.1.min(rows);
+    /// Makes room in each buffer for `products` products of a job, of matrices of `rows` rows.
+    fn reserve_for(
+        &mut self,
+        jobs: &Jobs<'_>,
+        tokens: usize,
+        (products, rows): (usize, usize),
+    ) -> &mut [Vec<f32>] {
+        let len = products * jobs.shape.0.min(tokens) * jobs.shape.1.min(rows);
         for buffer in &mut self.0 {
             buffer.resize(buffer.len().max(len), 0.0);
         }
         &mut self.0
     }
+}
+
+/// Computes `total += xs * w`, with the product that [`multiply`] computes. The products of a job stay in the
+/// cache of its thread. Does not allocate if a product of this shape was computed before.
+///
+/// # Panics
+///
+/// Panics if the shapes do not match, or if there are fewer buffers than threads.
+pub fn multiply_add(
+    kernel: &dyn Kernel,
+    pool: &Pool,
+    w: &TernaryMatrix,
+    xs: &QuantBatch,
+    (total, scratch): (&mut [f32], &mut ProductScratch),
+) {
+    assert_eq!(total.len(), xs.tokens() * w.rows(), "one result per token and row");
+    let jobs = Jobs::new(kernel, pool, xs, &[w]);
+    let buffers = scratch.reserve_for(&jobs, xs.tokens(), (1, w.rows()));
+    pool.tiles_with((total, w.rows()), jobs.shape, buffers, |block, i, mut total, products| {
+        let width = total.width();
+        let products = &mut products[..total.rows() * width];
+        jobs.multiply(w, block, i, &mut Strip::new(products, width, width, 0));
+        for (token, products) in products.chunks_exact(width).enumerate() {
+            for (total, product) in total.row(token).iter_mut().zip(products) {
+                *total += *product;
+            }
+        }
+    });
 }
 
 /// Computes `y = activate(xs * gate, xs * up)` for two matrices of one shape, where `activate` works element by
@@ -120,14 +128,14 @@ pub fn multiply_gated(
     pool: &Pool,
     (gate, up): (&TernaryMatrix, &TernaryMatrix),
     xs: &QuantBatch,
-    (y, scratch): (&mut [f32], &mut GatedScratch),
+    (y, scratch): (&mut [f32], &mut ProductScratch),
     activate: impl Fn(&mut [f32], &mut [f32]) + Sync,
 ) {
     assert_eq!(gate.rows(), up.rows(), "two matrices of one shape");
     assert_eq!(y.len(), xs.tokens() * gate.rows(), "one result per token and row");
     let jobs = Jobs::new(kernel, pool, xs, &[gate, up]);
     let (buffers, block_tokens) =
-        (scratch.reserve_for(&jobs, xs.tokens(), gate.rows()), jobs.shape.0);
+        (scratch.reserve_for(&jobs, xs.tokens(), (2, gate.rows())), jobs.shape.0);
     pool.tiles_with((y, gate.rows()), jobs.shape, buffers, |block, i, mut y, products| {
         let first = block * block_tokens;
         let tokens = first..first + y.rows();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::GatedScratch;
+use super::ProductScratch;
 use super::jobs::Jobs;
 use crate::tiles::BAND;
 use crate::{Kernel, Pool, QuantBatch, Strip, TernaryMatrix};
@@ -51,13 +51,13 @@ pub fn multiply_gated_slices<'w>(
     slices: &[Range<usize>],
     matrices: impl Fn(usize) -> (&'w TernaryMatrix, &'w TernaryMatrix) + Sync,
     xs: &QuantBatch,
-    (y, scratch): (&mut [f32], &mut GatedScratch),
+    (y, scratch): (&mut [f32], &mut ProductScratch),
     activate: impl Fn(&mut [f32], &mut [f32]) + Sync,
 ) {
     let both = (0..slices.len()).flat_map(|n| <[_; 2]>::from(matrices(n)));
     let Some(rows) = common_rows(both.clone()) else { return };
     let jobs = Jobs::of_slices(kernel, pool, xs, both, max_tokens(slices));
-    let buffers = scratch.reserve_for(&jobs, max_tokens(slices), rows);
+    let buffers = scratch.reserve_for(&jobs, max_tokens(slices), (2, rows));
     let out = (y, rows);
     run(pool, slices, out, &jobs, buffers, |n, tokens, i, y, products| {
         super::multiply_both(&jobs, matrices(n), (tokens, i), y, products, &activate);

@@ -102,7 +102,7 @@ fn bands(cpu: Amx, queries: usize) -> impl Iterator<Item = (QueryTiles, Range<us
 }
 
 /// The tile registers of this thread, configured for some query heads: `tmm0` to `tmm3` are sums, `tmm4`
-/// queries or weights, `tmm6` and `tmm7` keys or values.
+/// queries or weights, `tmm6` keys or values.
 struct QueryTiles {
     /// Proves the configuration.
     _tiles: Tiles,
@@ -126,7 +126,7 @@ impl QueryTiles {
         let (left, right) = keys.split_at(TILE * key_len);
         // SAFETY: the tiles are configured, and their shapes fit. `tmm4` has a row for each query head,
         // `2 * key_len` bytes apart, and reads 64 bytes of each in every one of `key_len / 32` steps, in
-        // which `tmm6` and `tmm7` read sixteen rows of 64 bytes of `left` and `right`, which have as many.
+        // which `tmm6` reads sixteen rows of 64 bytes of `left` and of `right`, which have as many.
         // `tmm0` and `tmm1` have a row of 64 bytes for each query head.
         unsafe {
             asm!(
@@ -135,9 +135,9 @@ impl QueryTiles {
                 "2:",
                 "tileloadd tmm4, [{queries} + {query}*1]",
                 "tileloadd tmm6, [{left} + {row}*1]",
-                "tileloadd tmm7, [{right} + {row}*1]",
                 "tdpbf16ps tmm0, tmm4, tmm6",
-                "tdpbf16ps tmm1, tmm4, tmm7",
+                "tileloadd tmm6, [{right} + {row}*1]",
+                "tdpbf16ps tmm1, tmm4, tmm6",
                 "add {queries}, 64",
                 "add {left}, 1024",
                 "add {right}, 1024",
@@ -153,7 +153,7 @@ impl QueryTiles {
                 query = in(reg) key_len * size_of::<u16>(),
                 head = in(reg) CHUNK * size_of::<f32>(),
                 row = in(reg) ROW,
-                out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
+                out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _,
                 options(nostack)
             );
         }
@@ -214,7 +214,7 @@ macro_rules! weighted_values {
             part_len: usize,
         ) {
             // SAFETY: the shapes of the tiles fit: `tmm0` to `tmm4` have a row for each head, of 32 weights or
-            // sixteen sums, `tmm6` and `tmm7` sixteen rows of sixteen pairs. The caller has checked the bounds.
+            // sixteen sums, `tmm6` sixteen rows of sixteen pairs. The caller has checked the bounds.
             unsafe {
                 asm!(
                     $($zero,)*
@@ -238,7 +238,7 @@ macro_rules! weighted_values {
                     parts = in(reg) parts.as_mut_ptr().add(column * TILE),
                     part = in(reg) part_len * size_of::<f32>(),
                     out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                    out("tmm4") _, out("tmm6") _, out("tmm7") _,
+                    out("tmm4") _, out("tmm6") _,
                     options(nostack)
                 );
             }
@@ -250,13 +250,13 @@ weighted_values! { multiply_four:
     zero ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"],
     multiply [
         "tileloadd tmm6, [{values} + {row}*1]"
-        "tileloadd tmm7, [{values} + {row}*1 + 64]"
         "tdpbf16ps tmm0, tmm4, tmm6"
+        "tileloadd tmm6, [{values} + {row}*1 + 64]"
+        "tdpbf16ps tmm1, tmm4, tmm6"
         "tileloadd tmm6, [{values} + {row}*1 + 128]"
-        "tdpbf16ps tmm1, tmm4, tmm7"
-        "tileloadd tmm7, [{values} + {row}*1 + 192]"
         "tdpbf16ps tmm2, tmm4, tmm6"
-        "tdpbf16ps tmm3, tmm4, tmm7"
+        "tileloadd tmm6, [{values} + {row}*1 + 192]"
+        "tdpbf16ps tmm3, tmm4, tmm6"
     ],
     store [
         "tilestored [{parts} + {part}*1], tmm0"

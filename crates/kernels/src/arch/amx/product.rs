@@ -1,12 +1,11 @@
 //! Products of two strips of a ternary matrix and many tokens.
 //!
-//! The trits of a chunk of columns are unpacked once, to a byte each, while the first two bands are
-//! multiplied, and stay in the second-level cache for the bands after them. Most matrices have one chunk,
-//! so that sums stay in registers. Smaller chunks, which stay in the first-level cache, were slower: sums
-//! are then loaded and stored for each chunk.
+//! One or two bands are multiplied while their weights are unpacked, and keep their sums in registers. More
+//! bands share the unpacking: the trits of a chunk of columns are unpacked to a byte each, and stay in the
+//! first-level cache while one band after another is multiplied.
 //!
-//! Where pieces of columns have scales of their own, two bands go through all pieces of a chunk before the
-//! next two do, so that the sums of pieces and those of scaled pieces stay in the first-level cache.
+//! Where pieces of columns have scales of their own, a band goes through all pieces of a chunk before the
+//! next one does, so that the sums of pieces stay in the first-level cache.
 //!
 //! One field of a line, with a byte for each trit, is sixteen rows by four columns with the columns of a
 //! row side by side: a row of a tile as the instruction needs it.
@@ -24,11 +23,12 @@ use crate::ternary::{PieceScales, StripScales};
 use crate::tiles::{BAND, PAIR, Tile};
 use crate::{QuantBatch, QuantRow, Strip, TernaryMatrix};
 
-/// Tiles of a strip that are unpacked at once: those of two strips take 256 KiB.
-const CHUNK: usize = 128;
+/// Tiles of a strip that are unpacked at once: those of two strips take 16 KiB. The pieces of a matrix are whole in
+/// them, because they have one, two or four tiles.
+const CHUNK: usize = 8;
 
-/// Places for unpacked tiles that are used once: twice the tiles of the longest piece.
-const RING: usize = 8;
+/// Places for unpacked tiles that are used once.
+const RING: usize = 4;
 
 /// Tokens that share one unpacking. Their sums take 32 KiB, and so do their results.
 const PASS: usize = 256;
@@ -36,7 +36,7 @@ const PASS: usize = 256;
 /// The buffers of a thread. Without a token in a band, or a second strip in a pair, they hold old numbers
 /// that are not read.
 struct Work {
-    /// The trits of the current chunk, of the two strips in turns.
+    /// Unpacked trits, those of the two strips in turns.
     weights: [[Tile; 2]; CHUNK],
     /// The sums of each band, for the two strips.
     sums: [[SumTile; 2]; PASS / BAND],
@@ -96,14 +96,6 @@ struct Pass<'a> {
     out: usize,
 }
 
-/// Columns whose trits are unpacked together.
-struct Chunk {
-    /// Their tiles.
-    columns: Range<usize>,
-    /// Number of places for unpacked tiles, at least one for each, or [`RING`].
-    places: usize,
-}
-
 /// Pieces of columns that are scaled one by one.
 struct Pieces {
     /// Number of tiles of a piece, of which the last may have fewer.
@@ -122,37 +114,27 @@ impl Pass<'_> {
             self.w.piece_scales(self.strips[0], &mut same),
             self.w.piece_scales(self.strips[1], &mut also_same),
         ];
-        let pieces = self.pieces();
         let columns = self.xs.tiles().tiles_per_band();
         let bands = self.rows.len().div_ceil(BAND);
-        // Two bands use an unpacked tile once, so a few places are enough, and sums stay in registers. Whole pieces are
-        // unpacked ahead; otherwise half as many places were faster.
-        let ring = if pieces.is_some() { RING } else { RING / 2 };
-        let (chunk_len, places) = if bands <= 2 { (columns, ring) } else { (CHUNK, CHUNK) };
-        for start in (0..columns).step_by(chunk_len) {
-            let chunk = Chunk { columns: start..columns.min(start + chunk_len), places };
-            let is_last = chunk.columns.end == columns;
-            for first in (0..bands).step_by(2) {
-                let bands = first..bands.min(first + 2);
-                if let Some(pieces) = &pieces {
-                    self.add_pieces(cpu, tiles, (&chunk, pieces), &scales, bands.clone(), work);
-                    if is_last {
-                        let scaled = |band: usize, t: usize, side: usize| {
-                            cpu.load(&work.scaled[band][side].0[t])
-                        };
-                        self.finish(cpu, y, bands, scaled);
-                    }
-                } else {
-                    self.add_chunk(tiles, &chunk, bands.clone(), work);
-                    if is_last {
-                        let scales = [scales[0].at(cpu, 0), scales[1].at(cpu, 0)];
-                        self.finish(cpu, y, bands, |band, t, side| {
-                            cpu.load_i32(&work.sums[band][side].0[t]).mul(scales[side])
-                        });
-                    }
-                }
+        let Some(pieces) = self.pieces() else {
+            let scales = [scales[0].at(cpu, 0), scales[1].at(cpu, 0)];
+            match bands {
+                1 | 2 => self.multiply_few(tiles, bands, work),
+                _ => self.multiply_many(tiles, bands, work),
+            }
+            return self.finish(cpu, y, |band, t, side| {
+                cpu.load_i32(&work.sums[band][side].0[t]).mul(scales[side])
+            });
+        };
+        work.scaled[..bands].as_flattened_mut().fill(ScaledTile([[0.0; STRIP]; BAND]));
+        for start in (0..columns).step_by(CHUNK) {
+            let chunk = start..columns.min(start + CHUNK);
+            self.packed().unpack(chunk.clone(), &mut work.weights);
+            for band in 0..bands {
+                self.add_pieces(cpu, tiles, (chunk.clone(), &pieces), &scales, band, work);
             }
         }
+        self.finish(cpu, y, |band, t, side| cpu.load(&work.scaled[band][side].0[t]));
     }
 
     /// Returns the pieces of columns that are scaled one by one, if there are any.
@@ -179,84 +161,56 @@ impl Pass<'_> {
         &self.xs.tiles().band(self.first + band)[columns]
     }
 
-    /// Adds the products with a chunk of weights to the sums of one or two bands, or replaces the sums if it is
-    /// the first chunk. The weights are unpacked if these are the first bands.
+    /// Computes the sums of one or two bands.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    fn add_chunk(&self, tiles: &Tiles, chunk: &Chunk, bands: Range<usize>, work: &mut Work) {
-        let columns = chunk.columns.clone();
-        let (packed, fresh) = (self.packed().columns(columns.clone()), columns.start == 0);
-        let band = |band| self.band(band, columns.clone());
-        let unpacks = bands.start == 0;
-        let weights = &mut work.weights[..chunk.places];
-        match &mut work.sums[bands.clone()] {
-            [sums] if unpacks => tiles.unpack_and_add_band(band(0), packed, weights, sums, fresh),
-            [sums] => {
-                let weights = WeightTiles::Trits(&weights[..columns.len()]);
-                tiles.add_band(band(bands.start), weights, sums, fresh);
-            }
+    fn multiply_few(&self, tiles: &Tiles, bands: usize, work: &mut Work) {
+        let Work { weights, sums, .. } = work;
+        let (packed, ring) = (self.packed(), &mut weights[..RING]);
+        let band = |band| self.band(band, 0..self.xs.tiles().tiles_per_band());
+        match &mut sums[..bands] {
+            [sums] => tiles.unpack_and_multiply_band(band(0), packed, ring, sums),
             sums => {
                 let sums = sums.first_chunk_mut().expect("one or two bands");
-                let bands = [band(bands.start), band(bands.start + 1)];
-                if unpacks {
-                    tiles.unpack_and_add_two_bands(bands, packed, weights, sums, fresh);
-                } else {
-                    let weights = WeightTiles::Trits(&weights[..columns.len()]);
-                    tiles.add_two_bands(bands, weights, sums, fresh);
-                }
+                tiles.unpack_and_multiply_two_bands([band(0), band(1)], packed, ring, sums);
             }
         }
     }
 
-    /// Adds the scaled products with each piece of a chunk to the scaled sums of one or two bands, or replaces these
-    /// if it is the first chunk. The weights are unpacked if these are the first bands.
+    /// Computes the sums of some bands, chunk by chunk.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    fn multiply_many(&self, tiles: &Tiles, bands: usize, work: &mut Work) {
+        let columns = self.xs.tiles().tiles_per_band();
+        for start in (0..columns).step_by(CHUNK) {
+            let chunk = start..columns.min(start + CHUNK);
+            self.packed().unpack(chunk.clone(), &mut work.weights);
+            let weights = WeightTiles::Trits(&work.weights[..chunk.len()]);
+            for (band, sums) in work.sums[..bands].iter_mut().enumerate() {
+                tiles.add_band(self.band(band, chunk.clone()), weights, sums, start == 0);
+            }
+        }
+    }
+
+    /// Adds the scaled products of a band with each piece of a chunk, whose weights are unpacked, to its scaled sums.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi")]
     fn add_pieces(
         &self,
         cpu: Avx512,
         tiles: &Tiles,
-        (chunk, pieces): (&Chunk, &Pieces),
+        (chunk, pieces): (Range<usize>, &Pieces),
         scales: &[PieceScales<'_>; 2],
-        bands: Range<usize>,
+        band: usize,
         work: &mut Work,
     ) {
-        let (packed, unpacks) = (self.packed(), bands.start == 0);
-        let columns = chunk.columns.clone();
-        let piece_from = |start: usize| start..columns.end.min(start + pieces.tiles);
-        let places = |piece: &Range<usize>| {
-            let first = (piece.start - columns.start) % chunk.places;
-            first..first + piece.len()
-        };
-        let unpack = |piece: Range<usize>, weights: &mut [[Tile; 2]]| {
-            packed.unpack(piece.clone(), &mut weights[places(&piece)]);
-        };
-        if columns.start == 0 {
-            work.scaled[bands.clone()].as_flattened_mut().fill(ScaledTile([[0.0; STRIP]; BAND]));
-        }
-        if unpacks {
-            unpack(piece_from(columns.start), &mut work.weights);
-        }
-        for start in columns.clone().step_by(pieces.tiles) {
-            let piece = piece_from(start);
-            if unpacks && piece.end < columns.end {
-                // The CPU unpacks the next piece while it multiplies this one.
-                unpack(piece_from(piece.end), &mut work.weights);
-            }
-            let weights = WeightTiles::Trits(&work.weights[places(&piece)]);
-            match &mut work.sums[bands.clone()] {
-                [sums] => tiles.add_band(self.band(bands.start, piece), weights, sums, true),
-                sums => {
-                    let sums = sums.first_chunk_mut().expect("one or two bands");
-                    let both = [bands.start, bands.start + 1];
-                    let both = both.map(|band| self.band(band, piece.clone()));
-                    tiles.add_two_bands(both, weights, sums, true);
-                }
-            }
+        let Work { weights, sums, scaled } = work;
+        let (sums, scaled) = (&mut sums[band], &mut scaled[band]);
+        for start in chunk.clone().step_by(pieces.tiles) {
+            let piece = start..chunk.end.min(start + pieces.tiles);
+            let places = piece.start - chunk.start..piece.end - chunk.start;
+            let weights = WeightTiles::Trits(&weights[places]);
+            tiles.add_band(self.band(band, piece), weights, sums, true);
             let index = start / pieces.tiles * pieces.step;
             let scales = [scales[0].at(cpu, index), scales[1].at(cpu, index)];
-            for band in bands.clone() {
-                let scaled = &mut work.scaled[band];
-                self.scale_piece(cpu, band, start, &work.sums[band], scales, scaled);
-            }
+            self.scale_piece(cpu, band, start, sums, scales, scaled);
         }
     }
 
@@ -297,26 +251,22 @@ impl Pass<'_> {
         &self.rows[band * BAND..self.rows.len().min((band + 1) * BAND)]
     }
 
-    /// Stores the results of some bands: for token `t` of each, `scaled(band, t, side)` of each strip times the scale
-    /// of the token.
+    /// Stores the results: for token `t` of each band, `scaled(band, t, side)` of each strip times the scale of the
+    /// token.
     #[inline(always)]
     fn finish<C: Simd>(
         &self,
         cpu: C,
         y: &mut Strip<'_, f32>,
-        bands: Range<usize>,
         scaled: impl Fn(usize, usize, usize) -> C::Lanes,
     ) {
-        for band in bands {
-            for (t, x) in self.rows_of(band).iter().enumerate() {
-                let factor = cpu.splat(x.scale());
-                let y = y.row(self.out + band * BAND + t);
-                for (side, results) in y.chunks_mut(STRIP).enumerate() {
-                    let lanes = scaled(band, t, side).mul(factor);
-                    match results.as_chunks_mut() {
-                        ([whole], _) => lanes.store(whole),
-                        (_, part) => lanes.store_tail(part),
-                    }
+        for (i, x) in self.rows.iter().enumerate() {
+            let factor = cpu.splat(x.scale());
+            for (side, results) in y.row(self.out + i).chunks_mut(STRIP).enumerate() {
+                let lanes = scaled(i / BAND, i % BAND, side).mul(factor);
+                match results.as_chunks_mut() {
+                    ([whole], _) => lanes.store(whole),
+                    (_, part) => lanes.store_tail(part),
                 }
             }
         }

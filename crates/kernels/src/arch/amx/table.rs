@@ -12,8 +12,9 @@ use crate::quant::RUN;
 use crate::tiles::{BAND, PAIR, Tile};
 use crate::{Int8Matrix, NibbleMatrix, QuantBatch, QuantRow, Strip};
 
-/// Tiles of a strip whose nibbles are unpacked at once: those of two strips fit into the first-level cache.
-const CHUNK: usize = 16;
+/// Tiles of a strip that all bands are multiplied by before the next ones: those of two strips, with a byte for each
+/// code, take 16 KiB of the first-level cache.
+const CHUNK: usize = 8;
 
 /// Bands whose sums are kept while a chunk is multiplied.
 const BANDS: usize = 4;
@@ -44,11 +45,13 @@ pub(super) fn int8_dots(
     y: &mut Strip<'_, i32>,
 ) {
     let strips = both_strips(w, pair).map(|strip| w.strip_lines(strip).as_chunks().0);
-    let columns = 0..check_shape(w, strips[0].len(), pair, xs, y);
+    let columns = check_shape(w, strips[0].len(), pair, xs, y);
     let surplus = |x: &QuantRow| i32::from(BIAS) * x.sum();
     for_each_pass(cpu, xs, y, surplus, |tiles, first, work| {
-        let weights = WeightTiles::Separate(strips);
-        add_bands(tiles, (xs, first), columns.clone(), weights, work.1, true);
+        for chunk in chunks(columns) {
+            let weights = WeightTiles::Separate(strips.map(|strip| &strip[chunk.clone()]));
+            add_bands(tiles, (xs, first), chunk, weights, work.1);
+        }
     });
 }
 
@@ -69,8 +72,7 @@ pub(super) fn nibble_dots(
         y,
         |_| 0,
         |tiles, first, (codes, sums)| {
-            for start in (0..columns).step_by(CHUNK) {
-                let chunk = start..columns.min(start + CHUNK);
+            for chunk in chunks(columns) {
                 let codes = &mut codes[..chunk.len()];
                 for (codes, column) in codes.iter_mut().zip(chunk.clone()) {
                     for (codes, strip) in codes.iter_mut().zip(strips) {
@@ -79,7 +81,7 @@ pub(super) fn nibble_dots(
                     }
                 }
                 let weights = WeightTiles::Interleaved(codes);
-                add_bands(tiles, (xs, first), chunk, weights, sums, start == 0);
+                add_bands(tiles, (xs, first), chunk, weights, sums);
             }
         },
     );
@@ -132,22 +134,22 @@ fn for_each_pass(
     });
 }
 
+/// Iterates over chunks of `0..columns`.
+fn chunks(columns: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..columns).step_by(CHUNK).map(move |start| start..columns.min(start + CHUNK))
+}
+
 /// Adds the products of weights and the activations of the same columns to the sums of the bands from `first`
-/// on, or replaces the sums if `fresh`.
+/// on, or replaces the sums if these are the first columns.
 fn add_bands(
     tiles: &Tiles,
     (xs, first): (&QuantBatch, usize),
     columns: Range<usize>,
     weights: WeightTiles<'_>,
     sums: &mut [[SumTile; 2]],
-    fresh: bool,
 ) {
-    let band = |i: usize| &xs.tiles().band(first + i)[columns.clone()];
-    let (twos, rest) = sums.as_chunks_mut();
-    for (i, sums) in twos.iter_mut().enumerate() {
-        tiles.add_two_bands([band(2 * i), band(2 * i + 1)], weights, sums, fresh);
-    }
-    if let [sums] = rest {
-        tiles.add_band(band(2 * twos.len()), weights, sums, fresh);
+    for (i, sums) in sums.iter_mut().enumerate() {
+        let band = &xs.tiles().band(first + i)[columns.clone()];
+        tiles.add_band(band, weights, sums, columns.start == 0);
     }
 }

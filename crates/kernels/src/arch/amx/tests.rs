@@ -5,7 +5,7 @@ use super::emulator::{self, Address, Fault, Instruction, TileFile, decode};
 use super::*;
 use crate::arch::Scalar;
 use crate::{
-    CHUNK, GatedScratch, KvDtype, KvShape, KvSlot, KvStore, PAGE_LEN, PAIR, Pool, Scales,
+    CHUNK, KvDtype, KvShape, KvSlot, KvStore, PAGE_LEN, PAIR, Pool, ProductScratch, Scales,
     attend_parts, int8_products, multiply, multiply_add, multiply_each, multiply_gated,
     nibble_pair_dots, part_len,
 };
@@ -162,20 +162,13 @@ fn products_in_one_run_have_the_bits_of_the_scalar_kernel() {
         let room = || vec![f32::NAN; tokens * 70];
         let (mut each, mut other) = (room(), vec![f32::NAN; tokens * 16]);
         multiply_each(kernel, pool, [(&a, &mut each), (&b, &mut other)], &xs);
-        let (mut y, mut total) = (room(), each.clone());
-        multiply_add(kernel, pool, &c, &xs, &mut y, &mut total);
+        let (mut total, scratch) = (each.clone(), &mut ProductScratch::new(2));
+        multiply_add(kernel, pool, &c, &xs, (&mut total, scratch));
         let mut gate = room();
-        multiply_gated(
-            kernel,
-            pool,
-            (&a, &c),
-            &xs,
-            (&mut gate, &mut GatedScratch::new(2)),
-            |gate, up| {
-                kernel.relu2_mul(gate, up);
-            },
-        );
-        let bits = [each, other, y, total, gate].concat().into_iter().map(f32::to_bits);
+        multiply_gated(kernel, pool, (&a, &c), &xs, (&mut gate, scratch), |gate, up| {
+            kernel.relu2_mul(gate, up);
+        });
+        let bits = [each, other, total, gate].concat().into_iter().map(f32::to_bits);
         bits.collect::<Vec<_>>()
     };
     assert_eq!(run(&Scalar), run(&amx));

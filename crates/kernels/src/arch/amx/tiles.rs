@@ -8,6 +8,11 @@
 //!   function called here is one. If one were, the next block would not compute wrong results: the CPU
 //!   raises a fault if tiles have the wrong shape.
 //! - [`Tiles`] proves the configuration. It cannot leave its thread, and releases it when dropped.
+//!
+//! Products use few of the eight registers. Two threads that share a core seem to share physical registers, too:
+//! with eight tiles each, they multiplied 1,400 billion pairs a second together, with four 2,100, and a thread that
+//! had the core for itself 2,200 with either. The CPUs of most rented servers are such threads. So a tile of
+//! weights is loaded again where another register could have kept it.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -26,6 +31,9 @@ pub(super) const TILE_LINES: usize = RUN / LINE_COLS;
 
 /// Lines of nibbles that make a tile.
 pub(super) const NIBBLE_TILE_LINES: usize = RUN / NIBBLE_LINE_COLS;
+
+/// Number of steps from unpacking a tile to its product.
+const UNPACKED_AHEAD: usize = 2;
 
 /// Bytes in a row of a tile, and from one row to the next in memory.
 const ROW: usize = 64;
@@ -52,50 +60,6 @@ struct Config {
 
 const _: () = assert!(size_of::<Config>() == 64 && size_of::<Tile>() == 16 * ROW);
 
-/// Loads the sums of a band, or zeros them if `fresh`.
-macro_rules! load_sums {
-    ($fresh:literal) => {
-        concat!(
-            "test {",
-            $fresh,
-            "}, {",
-            $fresh,
-            "}\n",
-            "jnz 3f\n",
-            "tileloadd tmm0, [{sums} + {row}*1]\n",
-            "tileloadd tmm1, [{sums} + {row}*1 + 1024]\n",
-            "jmp 2f\n",
-            "3:\n",
-            "tilezero tmm0\n",
-            "tilezero tmm1\n"
-        )
-    };
-}
-
-/// Loads the sums of two bands, or zeros them if `fresh`.
-macro_rules! load_sums_of_two {
-    ($fresh:literal) => {
-        concat!(
-            "test {",
-            $fresh,
-            "}, {",
-            $fresh,
-            "}\n",
-            "jnz 3f\n",
-            "tileloadd tmm0, [{sums} + {row}*1]\n",
-            "tileloadd tmm1, [{sums} + {row}*1 + 1024]\n",
-            "tileloadd tmm2, [{sums} + {row}*1 + 2048]\n",
-            "tileloadd tmm3, [{sums} + {row}*1 + 3072]\n",
-            "jmp 2f\n",
-            "3:\n",
-            "tilezero tmm0\n",
-            "tilezero tmm1\n",
-            "tilezero tmm2\n",
-            "tilezero tmm3\n"
-        )
-    };
-}
-
 /// Stores the sums of a band.
 macro_rules! store_sums {
     () => {
@@ -120,36 +84,38 @@ macro_rules! store_sums_of_two {
 
 /// Multiplies the next tile of a band by those of two strips, with the instruction `$dot`.
 macro_rules! multiply_band {
-    ($dot:literal, $left:literal, $left_offset:literal, $right:literal, $right_offset:literal) => {
+    ($dot:literal, $left:literal, $right:literal, $right_offset:literal) => {
         concat!(
+            "tileloadd tmm4, [{first} + {row}*1]\n",
             "tileloadd tmm6, [{",
             $left,
-            "} + {row}*1",
-            $left_offset,
-            "]\n",
-            "tileloadd tmm4, [{first} + {row}*1]\n",
-            "tileloadd tmm7, [{",
+            "} + {row}*1]\n",
+            $dot,
+            " tmm0, tmm4, tmm6\n",
+            "tileloadd tmm6, [{",
             $right,
             "} + {row}*1",
             $right_offset,
             "]\n",
             $dot,
-            " tmm0, tmm4, tmm6\n",
-            $dot,
-            " tmm1, tmm4, tmm7\n"
+            " tmm1, tmm4, tmm6\n"
         )
     };
 }
 
-/// Multiplies the next tile of a second band by those of [`multiply_band`].
-macro_rules! multiply_second_band {
-    ($dot:literal) => {
+/// Multiplies the next tiles of two bands by those of two strips.
+macro_rules! multiply_two_bands {
+    () => {
         concat!(
-            "tileloadd tmm5, [{second} + {row}*1]\n",
-            $dot,
-            " tmm2, tmm5, tmm6\n",
-            $dot,
-            " tmm3, tmm5, tmm7\n"
+            "tileloadd tmm4, [{first} + {row}*1]\n",
+            "tileloadd tmm6, [{weights} + {row}*1]\n",
+            "tdpbssd tmm0, tmm4, tmm6\n",
+            "tileloadd tmm6, [{weights} + {row}*1 + 1024]\n",
+            "tdpbssd tmm1, tmm4, tmm6\n",
+            "tileloadd tmm4, [{second} + {row}*1]\n",
+            "tdpbssd tmm3, tmm4, tmm6\n",
+            "tileloadd tmm6, [{weights} + {row}*1]\n",
+            "tdpbssd tmm2, tmm4, tmm6\n"
         )
     };
 }
@@ -189,15 +155,12 @@ macro_rules! unpack_line {
     };
 }
 
-/// Unpacks the tiles after the current ones to the place after them.
+/// Unpacks the tiles two steps after the current ones to their place.
 macro_rules! unpack_next {
     () => {
         concat!(
-            "add {packed_left}, 256\n",
-            "add {packed_right}, 256\n",
-            "mov {next}, {weights}\n",
+            "lea {next}, [{weights} + 4096]\n",
             "sub {next}, {start}\n",
-            "add {next}, 2048\n",
             "and {next}, {wrap}\n",
             "add {next}, {start}\n",
             unpack_line!("packed_left", 0 => 0),
@@ -208,14 +171,27 @@ macro_rules! unpack_next {
             unpack_line!("packed_right", 64 => 1280),
             unpack_line!("packed_right", 128 => 1536),
             unpack_line!("packed_right", 192 => 1792),
+            "add {packed_left}, 256\n",
+            "add {packed_right}, 256\n",
+        )
+    };
+}
+
+/// Goes on to the next place of unpacked tiles.
+macro_rules! next_place {
+    () => {
+        concat!(
+            "add {weights}, 2048\n",
+            "sub {weights}, {start}\n",
+            "and {weights}, {wrap}\n",
+            "add {weights}, {start}\n",
         )
     };
 }
 
 /// The configured tile registers of this thread.
 ///
-/// `tmm0` to `tmm3` are sums, `tmm4` and `tmm5` activations of two bands, `tmm6` and `tmm7` weights of
-/// two strips.
+/// `tmm0` to `tmm3` are sums, `tmm4` activations of a band, `tmm6` weights of a strip.
 pub(super) struct Tiles {
     /// The registers belong to a thread.
     thread: PhantomData<*const ()>,
@@ -288,9 +264,16 @@ impl Tiles {
         macro_rules! add {
             ($dot:literal) => {
                 asm!(
-                    load_sums!("fresh"),
+                    "test {fresh}, {fresh}",
+                    "jnz 3f",
+                    "tileloadd tmm0, [{sums} + {row}*1]",
+                    "tileloadd tmm1, [{sums} + {row}*1 + 1024]",
+                    "jmp 2f",
+                    "3:",
+                    "tilezero tmm0",
+                    "tilezero tmm1",
                     "2:",
-                    multiply_band!($dot, "left", "", "right", ""),
+                    multiply_band!($dot, "left", "right", ""),
                     "add {first}, 1024",
                     "add {left}, {stride}",
                     "add {right}, {stride}",
@@ -305,7 +288,7 @@ impl Tiles {
                     sums = in(reg) sums.as_mut_ptr(),
                     fresh = in(reg) usize::from(fresh),
                     row = in(reg) ROW,
-                    out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
+                    out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _,
                     options(nostack)
                 )
             };
@@ -322,151 +305,107 @@ impl Tiles {
         }
     }
 
-    /// As [`add_band`](Self::add_band), for two bands, which share each load of weights.
-    pub(super) fn add_two_bands(
-        &self,
-        bands: [&[Tile]; 2],
-        weights: WeightTiles<'_>,
-        sums: &mut [[SumTile; 2]; 2],
-        fresh: bool,
-    ) {
-        check_lens(&bands, weights.len());
-        let ([left, right], stride) = weights.pointers();
-        macro_rules! add {
-            ($dot:literal) => {
-                asm!(
-                    load_sums_of_two!("fresh"),
-                    "2:",
-                    multiply_band!($dot, "left", "", "right", ""),
-                    multiply_second_band!($dot),
-                    "add {first}, 1024",
-                    "add {second}, 1024",
-                    "add {left}, {stride}",
-                    "add {right}, {stride}",
-                    "dec {steps}",
-                    "jnz 2b",
-                    store_sums_of_two!(),
-                    first = inout(reg) bands[0].as_ptr() => _,
-                    second = inout(reg) bands[1].as_ptr() => _,
-                    left = inout(reg) left => _,
-                    right = inout(reg) right => _,
-                    stride = in(reg) stride,
-                    steps = inout(reg) weights.len() => _,
-                    sums = in(reg) sums.as_mut_ptr(),
-                    fresh = in(reg) usize::from(fresh),
-                    row = in(reg) ROW,
-                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                    options(nostack)
-                )
-            };
-        }
-        // SAFETY: as above, with a second band, and four tiles at `sums`.
-        unsafe {
-            if weights.are_signed() {
-                add!("tdpbssd");
-            } else {
-                add!("tdpbsud");
-            }
-        }
-    }
-
-    /// As [`add_band`](Self::add_band), with weights that are unpacked on the way. The CPU unpacks the next
-    /// tiles while it multiplies these. `weights` receives the codes of `packed`, or the last of them if it
-    /// has room for fewer; its length is a power of two then.
+    /// Multiplies the codes of a band by weights that are unpacked on the way: the CPU unpacks the tiles of the step
+    /// after next while it multiplies these, because it would wait for what it has just stored. `ring` has room
+    /// for some of them; its length is a power of two.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    pub(super) fn unpack_and_add_band(
+    pub(super) fn unpack_and_multiply_band(
         &self,
         band: &[Tile],
         packed: PackedTiles<'_>,
-        weights: &mut [[Tile; 2]],
+        ring: &mut [[Tile; 2]],
         sums: &mut [SumTile; 2],
-        fresh: bool,
     ) {
         check_lens(&[band], packed.len());
-        let (wrap, [low, middle, high]) = (packed.unpack_first(weights), trit_tables());
-        // SAFETY: as above. The first packed tiles are unpacked; the others are read from `packed_left` and
-        // `packed_right` and written to `next`, one step ahead. `next` is the place after `weights`, or
-        // `start` after the last place. Prefetching has no visible effect at any address.
+        packed.unpack_first_to(ring);
+        let [left, right] = packed.0.map(|tiles| tiles[UNPACKED_AHEAD.min(tiles.len())..].as_ptr());
+        let [low, middle, high] = trit_tables();
+        // SAFETY: as above. The packed tiles of the first two steps are unpacked; the others are read from
+        // `packed_left` and `packed_right` in `unpacks` steps, and written to `next`, two places after `weights`.
+        // Both wrap around at the end of the ring, which has three places or more. Prefetching has no visible
+        // effect at any address.
         unsafe {
             asm!(
-                load_sums!("next"),
+                "tilezero tmm0",
+                "tilezero tmm1",
                 "2:",
-                "dec {steps}",
-                "jz 4f",
+                "sub {unpacks}, 1",
+                "js 3f",
                 unpack_next!(),
-                multiply_band!("tdpbssd", "weights", "", "weights", " + 1024"),
+                "3:",
+                multiply_band!("tdpbssd", "weights", "weights", " + 1024"),
                 "add {first}, 1024",
-                "mov {weights}, {next}",
-                "jmp 2b",
-                "4:",
-                multiply_band!("tdpbssd", "weights", "", "weights", " + 1024"),
+                next_place!(),
+                "dec {steps}",
+                "jnz 2b",
                 store_sums!(),
                 first = inout(reg) band.as_ptr() => _,
-                packed_left = inout(reg) packed.0[0].as_ptr() => _,
-                packed_right = inout(reg) packed.0[1].as_ptr() => _,
-                weights = inout(reg) weights.as_mut_ptr() => _,
-                start = in(reg) weights.as_mut_ptr(),
-                wrap = in(reg) wrap,
+                packed_left = inout(reg) left => _,
+                packed_right = inout(reg) right => _,
+                weights = inout(reg) ring.as_mut_ptr() => _,
+                start = in(reg) ring.as_mut_ptr(),
+                wrap = in(reg) size_of_val(ring) - 1,
                 ahead = in(reg) packed.bytes_to_next_pair(),
                 steps = inout(reg) packed.len() => _,
+                unpacks = inout(reg) packed.len().saturating_sub(UNPACKED_AHEAD) => _,
                 sums = in(reg) sums.as_mut_ptr(),
-                // `next` is set later than `fresh` is read.
-                next = inout(reg) usize::from(fresh) => _,
+                next = out(reg) _,
                 row = in(reg) ROW,
                 low = in(zmm_reg) low,
                 middle = in(zmm_reg) middle,
                 high = in(zmm_reg) high,
                 packed = out(zmm_reg) _,
                 field = out(zmm_reg) _,
-                out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
+                out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _,
                 options(nostack)
             );
         }
     }
 
-    /// As [`unpack_and_add_band`](Self::unpack_and_add_band), for two bands.
+    /// As [`unpack_and_multiply_band`](Self::unpack_and_multiply_band), for two bands.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    pub(super) fn unpack_and_add_two_bands(
+    pub(super) fn unpack_and_multiply_two_bands(
         &self,
         bands: [&[Tile]; 2],
         packed: PackedTiles<'_>,
-        weights: &mut [[Tile; 2]],
+        ring: &mut [[Tile; 2]],
         sums: &mut [[SumTile; 2]; 2],
-        fresh: bool,
     ) {
         check_lens(&bands, packed.len());
-        let (wrap, [low, middle, high]) = (packed.unpack_first(weights), trit_tables());
-        // SAFETY: as above.
+        packed.unpack_first_to(ring);
+        let [left, right] = packed.0.map(|tiles| tiles[UNPACKED_AHEAD.min(tiles.len())..].as_ptr());
+        let [low, middle, high] = trit_tables();
+        // SAFETY: as above, with a second band, and four tiles at `sums`.
         unsafe {
             asm!(
-                load_sums_of_two!("next"),
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "tilezero tmm2",
+                "tilezero tmm3",
                 "2:",
-                "dec {steps}",
-                "jz 4f",
+                "sub {unpacks}, 1",
+                "js 3f",
                 unpack_next!(),
-                multiply_band!("tdpbssd", "weights", "", "weights", " + 1024"),
-                multiply_second_band!("tdpbssd"),
+                "3:",
+                multiply_two_bands!(),
                 "add {first}, 1024",
                 "add {second}, 1024",
-                "mov {weights}, {next}",
-                "jmp 2b",
-                "4:",
-                multiply_band!("tdpbssd", "weights", "", "weights", " + 1024"),
-                multiply_second_band!("tdpbssd"),
+                next_place!(),
+                "dec {steps}",
+                "jnz 2b",
                 store_sums_of_two!(),
                 first = inout(reg) bands[0].as_ptr() => _,
                 second = inout(reg) bands[1].as_ptr() => _,
-                packed_left = inout(reg) packed.0[0].as_ptr() => _,
-                packed_right = inout(reg) packed.0[1].as_ptr() => _,
-                weights = inout(reg) weights.as_mut_ptr() => _,
-                start = in(reg) weights.as_mut_ptr(),
-                wrap = in(reg) wrap,
+                packed_left = inout(reg) left => _,
+                packed_right = inout(reg) right => _,
+                weights = inout(reg) ring.as_mut_ptr() => _,
+                start = in(reg) ring.as_mut_ptr(),
+                wrap = in(reg) size_of_val(ring) - 1,
                 ahead = in(reg) packed.bytes_to_next_pair(),
                 steps = inout(reg) packed.len() => _,
+                unpacks = inout(reg) packed.len().saturating_sub(UNPACKED_AHEAD) => _,
                 sums = in(reg) sums.as_mut_ptr(),
-                // `next` is set later than `fresh` is read.
-                next = inout(reg) usize::from(fresh) => _,
+                next = out(reg) _,
                 row = in(reg) ROW,
                 low = in(zmm_reg) low,
                 middle = in(zmm_reg) middle,
@@ -474,7 +413,7 @@ impl Tiles {
                 packed = out(zmm_reg) _,
                 field = out(zmm_reg) _,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                out("tmm4") _, out("tmm6") _,
                 options(nostack)
             );
         }
@@ -540,29 +479,19 @@ impl<'a> PackedTiles<'a> {
         self.0[0].len()
     }
 
-    /// Returns the tiles of some columns.
-    pub(super) fn columns(self, columns: Range<usize>) -> Self {
-        Self(self.0.map(|tiles| &tiles[columns.clone()]))
-    }
-
     /// Returns the distance to the tiles of the next pair of strips, if this pair is not the last and its
     /// strips are neighbours.
     fn bytes_to_next_pair(self) -> usize {
         2 * (self.0[1].as_ptr().addr().wrapping_sub(self.0[0].as_ptr().addr()))
     }
 
-    /// Unpacks the first tile of each strip. Returns the mask of offsets in `weights`.
+    /// Unpacks the tiles of the first steps.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    fn unpack_first(self, weights: &mut [[Tile; 2]]) -> usize {
-        for (packed, tile) in self.0.iter().zip(&mut weights[0]) {
-            unpack(&packed[0], tile);
-        }
-        if weights.len() >= self.len() {
-            return usize::MAX;
-        }
-        assert!(weights.len().is_power_of_two(), "room for all tiles, or a ring");
-        size_of_val(weights) - 1
+    fn unpack_first_to(self, ring: &mut [[Tile; 2]]) {
+        let places = ring.len();
+        assert!(places > UNPACKED_AHEAD && places.is_power_of_two(), "a ring of {places} places");
+        self.unpack(0..UNPACKED_AHEAD.min(self.len()), ring);
     }
 
     /// Unpacks some tiles of each strip, and prefetches those of the next pair of strips.
