@@ -16,7 +16,9 @@ use crate::{Layout, Pool, Scales, TernaryMatrix};
 /// that share a line. `tests/exact.rs` compares whole kernels; this also covers code that no
 /// kernel of this CPU leads to.
 pub(crate) fn check_sums<C: IntSums>(cpu: C) {
-    for runs in [1, 2, 5, 17, 40] {
+    // Miri would take an hour for long rows.
+    let all_runs: &[usize] = if cfg!(miri) { &[1, 2] } else { &[1, 2, 5, 17, 40] };
+    for &runs in all_runs {
         let random = &mut Random(runs as u64);
         check_tokens::<C, 1>(cpu, runs, random);
         check_tokens::<C, 2>(cpu, runs, random);
