@@ -6,8 +6,8 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
@@ -24,8 +24,24 @@ const TOO_LONG: Duration = Duration::from_secs(2);
 /// Counts the bytes in use and their maximum.
 struct Counting;
 
-/// Held by the running test: bytes of others would count as its own.
-static ALONE: Mutex<()> = Mutex::new(());
+/// What every test starts from. Only one exists at a time, because the bytes of another test would count as its own.
+///
+/// Tests name the lock first, so that it is released last.
+struct Fixture {
+    _alone: MutexGuard<'static, ()>,
+    tokenizer: Tokenizer,
+    grammars: Grammars,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let tokenizer = tokenizer();
+        let grammars = Grammars::new(&tokenizer, &[]).expect("a tree");
+        Self { _alone: alone, tokenizer, grammars }
+    }
+}
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
@@ -325,9 +341,7 @@ fn follow_endlessly(grammar: &Grammar, tokenizer: &Tokenizer, piece: &str) -> St
 
 #[test]
 fn strings_up_to_their_maximum_are_followed_in_every_script_and_by_every_way_in() {
-    let _alone = ALONE.lock();
-    let tokenizer = tokenizer();
-    let grammars = Grammars::new(&tokenizer, &[]).expect("a tree");
+    let Fixture { _alone, tokenizer, grammars } = Fixture::new();
     let text = |min: u64, max: u64| json!({"type": "string", "minLength": min, "maxLength": max});
     let lark = |schema: &Value| GrammarSource::Grammar(format!("start: %json {schema}"));
     for (piece, source) in [
@@ -350,8 +364,7 @@ fn strings_up_to_their_maximum_are_followed_in_every_script_and_by_every_way_in(
 
 #[test]
 fn longer_bounds_of_strings_are_rejected_by_every_way_in() {
-    let tokenizer = tokenizer();
-    let grammars = Grammars::new(&tokenizer, &[]).expect("a tree");
+    let Fixture { _alone, grammars, .. } = Fixture::new();
     let long = json!({"type": "string", "maxLength": 6000});
     let nested = json!({"type": "object", "properties": {"a": {"type": "array", "items": long}}});
     for source in [
@@ -366,9 +379,7 @@ fn longer_bounds_of_strings_are_rejected_by_every_way_in() {
 
 #[test]
 fn long_bounded_strings_are_followed() {
-    let _alone = ALONE.lock();
-    let tokenizer = tokenizer();
-    let grammars = Grammars::new(&tokenizer, &[]).expect("a tree");
+    let Fixture { _alone, tokenizer, grammars } = Fixture::new();
     let schema = json!({"type": "string", "minLength": 3900, "maxLength": 4000});
     let grammar = grammars.compile(&GrammarSource::JsonSchema(schema)).expect("it compiles");
     let ((tokens, worst), took, bytes) =
@@ -387,9 +398,7 @@ fn long_bounded_strings_are_followed() {
 
 #[test]
 fn large_legitimate_grammars_are_accepted() {
-    let _alone = ALONE.lock();
-    let tokenizer = tokenizer();
-    let grammars = Grammars::new(&tokenizer, &[]).expect("a tree");
+    let Fixture { _alone, tokenizer, grammars } = Fixture::new();
     let fields = |count: usize| -> Map<String, Value> {
         (0..count).map(|i| (format!("field_{i}"), json!({"type": "string"}))).collect()
     };
@@ -421,9 +430,7 @@ fn large_legitimate_grammars_are_accepted() {
 
 #[test]
 fn hostile_grammars_stay_within_limits() {
-    let _alone = ALONE.lock();
-    let tokenizer = tokenizer();
-    let grammars = Grammars::new(&tokenizer, &[]).unwrap();
+    let Fixture { _alone, tokenizer, grammars } = Fixture::new();
     let mut wrong = Vec::new();
     let random: Vec<_> = random_intersections(100, 1).collect();
     let all = [intersections(), regexes(), grammars_in_lark(), schemas(), choices(), random];
