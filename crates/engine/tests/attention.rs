@@ -3,18 +3,15 @@
 //! Prompts of several pages share prefixes; cached pages come with their summaries, preempted sequences compute
 //! theirs again, and drafts that are not accepted leave none.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod common;
-
 use std::path::Path;
 
-use common::{collect, request, run_together};
 use wf_engine::{
     DecodeMode, DraftParams, EngineHandle, EngineOptions, ModelSource, Request, RunOptions,
     TokenId, load_model,
 };
 use wf_model::{AttentionMode, Model};
+
+use crate::common::{collect, request, run_together};
 
 /// Each skips some of the pages of the longer requests.
 const MODES: [AttentionMode; 3] =

@@ -3,13 +3,6 @@
 //! Filling is compared with a slow loop without a cache: every pass runs the whole text again. Mask tokens left in
 //! the pages, a misplaced block or an extra pass change the output.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod common;
-mod fake;
-
-use common::collect;
-use fake::FakeModel;
 use wf_engine::decode::{Confidence, UnmaskRule};
 use wf_engine::{
     Capabilities, DecodeMode, DiffusionParams, DraftParams, EngineHandle, EngineOptions, Event,
@@ -17,6 +10,9 @@ use wf_engine::{
 };
 use wf_formats::BlockDiffusion;
 use wf_model::{Forward, Logits, PageId, Scoring, Segment, Visibility, math};
+
+use crate::common::collect;
+use crate::fake::FakeModel;
 
 const VOCAB: usize = 50;
 const MASK: TokenId = 49;

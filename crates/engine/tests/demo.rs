@@ -1,7 +1,5 @@
 //! The demo model from prompt to completion, against `transformers`, from every file format.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;

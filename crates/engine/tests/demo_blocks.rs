@@ -1,7 +1,5 @@
 //! The demo model by block diffusion and with drafts, against a loop in PyTorch without any cache.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;

@@ -1,7 +1,5 @@
 //! The prefix cache on disk: a model that is opened again finds its pages, and nothing but its own.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

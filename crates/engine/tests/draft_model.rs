@@ -1,10 +1,5 @@
 //! A draft model may draft well, badly or not at all: the output is that of the main model alone.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod fake;
-
-use fake::FakeModel;
 use wf_core::Network;
 use wf_engine::{
     DecodeMode, DecodeStats, DraftParams, EngineHandle, EngineOptions, Event, Limits, Request,
@@ -12,6 +7,8 @@ use wf_engine::{
 };
 use wf_formats::ModelInfo;
 use wf_model::{Forward, HiddenStates, Logits, LogitsRow, Segment};
+
+use crate::fake::FakeModel;
 
 const VOCAB: usize = 50;
 

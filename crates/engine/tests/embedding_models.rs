@@ -1,8 +1,6 @@
 //! Embedding models of other families, from files of bitnet.cpp's converter, against
 //! `transformers` (`tools/golden/embedding.py`), and bit for bit against themselves.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;

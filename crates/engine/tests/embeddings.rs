@@ -3,11 +3,6 @@
 //! The fake model's hidden states depend on every token a row attends to, read back through the pages. The demo
 //! model confirms it for real arithmetic, bit for bit.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod fake;
-
-use fake::FakeModel;
 use std::path::Path;
 
 use wf_engine::{
@@ -16,6 +11,8 @@ use wf_engine::{
     RunOptions, TokenId, open_model,
 };
 use wf_model::{BlockDiffusion, Compute};
+
+use crate::fake::FakeModel;
 
 const VOCAB: usize = 50;
 

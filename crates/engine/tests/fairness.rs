@@ -1,15 +1,10 @@
 //! No caller keeps others waiting, whatever it asks for: a short request is computed within two steps,
 //! beside every kind of abuser.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod fake;
-
 use std::pin::pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Waker};
 
-use fake::FakeModel;
 use wf_core::Network;
 use wf_engine::{
     DecodeMode, DiffusionParams, DraftParams, EngineHandle, EngineOptions, Event, Events,
@@ -17,6 +12,8 @@ use wf_engine::{
 };
 use wf_formats::{BlockDiffusion, ModelInfo};
 use wf_model::{Forward, HiddenStates, Logits, Segment};
+
+use crate::fake::FakeModel;
 
 const ROWS: usize = 256;
 const VOCAB: usize = 100;

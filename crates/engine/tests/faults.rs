@@ -1,16 +1,13 @@
 //! A step that panics ends only its own requests.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod fake;
-
-use fake::FakeModel;
 use std::time::{Duration, Instant};
 
 use wf_core::Network;
 use wf_engine::{EngineHandle, EngineOptions, Event, FinishReason, Limits, Request, TokenId};
 use wf_formats::ModelInfo;
 use wf_model::{Forward, HiddenStates, Logits, Segment};
+
+use crate::fake::FakeModel;
 
 /// Model that panics on this token.
 const POISON: TokenId = 13;

@@ -1,7 +1,5 @@
 //! Constrained completions match their grammar in every decoding mode.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::path::Path;
 use std::sync::OnceLock;
 

@@ -1,7 +1,5 @@
 //! Exact algorithms of the output head give the same tokens.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::path::Path;
 
 use wf_engine::{

@@ -3,15 +3,12 @@
 //! The fake model's logits depend on every token a row attends to, read back through the pages, so a lost page, a
 //! stale token or a wrong position changes the output.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod fake;
-
-use fake::FakeModel;
 use wf_engine::{
     EngineHandle, EngineOptions, Event, Events, FinishReason, Limits, Request, RequestError,
     SamplingParams, TokenId,
 };
+
+use crate::fake::FakeModel;
 
 const VOCAB: usize = 50;
 

@@ -4,13 +4,8 @@
 //! Tokens of other requests share the experts of a step, and must not change each other; a layer with a window
 //! reads part of the pages that a prefix left; a recurrent layer continues from the state that a prefix left.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod common;
-
 use std::path::Path;
 
-use common::{VOCAB, collect, request, run_together};
 use wf_engine::{
     DecodeMode, DraftParams, EngineHandle, EngineOptions, Event, Limits, MtpParams, Origin,
     Request, TokenId,
@@ -19,6 +14,8 @@ use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
     ActivationCodes, Compute, Forward, HeadMode, KvDtype, Model, ModelOptions, SparseMode,
 };
+
+use crate::common::{VOCAB, collect, request, run_together};
 
 /// A recorded network and the codes of its activations; those of the family if absent.
 type Subject = (&'static str, Option<ActivationCodes>);

@@ -1,19 +1,16 @@
 //! A window that slides over sequences longer than the context and the K/V cache: load changes when tokens arrive,
 //! never which.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod common;
-
 use std::path::Path;
 
-use common::{VOCAB, collect, request, run_together};
 use wf_engine::{
     DecodeMode, DiffusionParams, DraftParams, EmbeddingRequest, EngineHandle, EngineOptions, Event,
     GenerationRequest, Limits, ModelSource, OpenedModel, PromptInput, Request, RequestError,
     RunOptions, SamplingParams, TokenId, load_model, open_with_draft, state_count,
 };
 use wf_model::{AttentionMode, Forward, KvDtype, KvPool, Model, Pooling, Window};
+
+use crate::common::{VOCAB, collect, request, run_together};
 
 /// Neither is a whole number of pages.
 const WINDOW: AttentionMode = AttentionMode::Window(Window { len: 70, sinks: 5 });

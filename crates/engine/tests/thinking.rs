@@ -1,7 +1,5 @@
 //! Thinking in a completion: limited, unconstrained, and the same however it is computed.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::path::Path;
 
 use wf_engine::{

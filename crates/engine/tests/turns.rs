@@ -1,13 +1,10 @@
 //! Scheduling order: higher priority first, then order of arrival; long prompts do not delay others.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod fake;
-
-use fake::FakeModel;
 use std::time::Instant;
 
 use wf_engine::{EngineHandle, EngineOptions, Event, Events, Limits, Request, TokenId};
+
+use crate::fake::FakeModel;
 
 fn request(prompt: Vec<TokenId>, max_tokens: usize, priority: i32) -> Request {
     let limits = Limits { max_tokens, ..Limits::default() };

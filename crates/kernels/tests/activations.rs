@@ -1,16 +1,15 @@
 //! Activations in every form: a scale for each group of columns, two rows of codes, floats. And slices of a
 //! batch with matrices of their own. Every kernel gives the bits of the scalar one, and all CPUs the same.
 
-mod support;
-
 use std::ops::Range;
 
-use support::{Floats, LAYOUTS, Random, cases, matrix};
 use wf_kernels::{
     FloatRows, Isa, Kernel, Layout, Pool, ProductScratch, QuantBatch, QuantRow, Scales, Strip,
     TernaryMatrix, kernel, multiply, multiply_add, multiply_each, multiply_gated,
     multiply_gated_slices, multiply_slices, slice_alignment, supported,
 };
+
+use crate::support::{Floats, LAYOUTS, Random, cases, matrix};
 
 /// Columns of activations with one scale.
 const GROUP: usize = 128;

@@ -1,16 +1,15 @@
 //! Attention depends only on a row's own query and on the keys and values it sees, as they were
 //! written. Everything is checked for every type and every kernel, by equal bits.
 
-mod support;
-
-use support::pages::{Pages, queries};
-use support::{Floats, Random};
 use wf_kernels::fp8::{E4M3_MAX, E5M2_MAX, e4m3_to_f32, e5m2_to_f32, f32_to_e4m3, f32_to_e5m2};
 use wf_kernels::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use wf_kernels::{
     AttendScratch, CHUNK, Kernel, KvDtype, KvShape, KvStore, PAGE_LEN, Pool, Queries, clear_parts,
     finish_parts, part_len, split_len, supported,
 };
+
+use crate::support::pages::{Pages, queries};
+use crate::support::{Floats, Random};
 
 const HEAD_DIM: usize = 40;
 const HEADS: usize = 3;

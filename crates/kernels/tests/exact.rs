@@ -4,27 +4,24 @@
 //! to 70, on ordinary and extreme numbers. The same checks are run against kernels with a planted
 //! error, to prove that they can fail.
 
-mod checks;
-mod planted;
-mod support;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use checks::delta::{check_convolve, check_delta_rule, check_hadamard, check_sigmoid_mul};
-use checks::{check_bound_scores, check_code_dots, check_nibble_dots, check_perturb_bounds};
-use planted::{Op, Planted};
-use support::pages::{Pages, queries};
-use support::{Floats, LAYOUTS, Random, Rows, int8_matrix, matrix, quant_rows};
 use wf_kernels::{
     Int8Matrix, Isa, Kernel, KvDtype, KvShape, KvSlot, KvStore, Layout, PAGE_LEN, Pool, QuantRow,
     Queries, RotaryPairs, Scales, Strip, TernaryMatrix, kernel, part_len, split_len, supported,
 };
 
+use crate::checks::delta::{check_convolve, check_delta_rule, check_hadamard, check_sigmoid_mul};
+use crate::checks::{check_bound_scores, check_code_dots, check_nibble_dots, check_perturb_bounds};
+use crate::planted::{Op, Planted};
+use crate::support::pages::{Pages, queries};
+use crate::support::{Floats, LAYOUTS, Random, Rows, int8_matrix, matrix, quant_rows};
+
 /// The hash that all kernels on all CPUs must give for the inputs of [`numerics`]. A change that moves it
 /// changes what models answer: it must be meant, and be announced as new numerics.
 const NUMERICS_V3: u64 = 0xcf77_ab70_4381_85c6;
 
-const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
+pub(crate) const LENGTHS: std::ops::RangeInclusive<usize> = 0..=70;
 
 type Check = fn(&dyn Kernel);
 
@@ -55,13 +52,13 @@ const CHECKS: [(Op, Check); 24] = [
     (Op::BoundPages, check_bound_pages),
 ];
 
-fn scalar() -> &'static dyn Kernel {
+pub(crate) fn scalar() -> &'static dyn Kernel {
     kernel(Isa::Scalar).expect("every CPU runs scalar code")
 }
 
 /// Equal bits; any NaN equals any other, because their payloads are not ours to choose.
 #[track_caller]
-fn assert_same(context: impl Fn() -> String, expected: &[f32], found: &[f32]) {
+pub(crate) fn assert_same(context: impl Fn() -> String, expected: &[f32], found: &[f32]) {
     assert_eq!(expected.len(), found.len());
     for (i, (expected, found)) in expected.iter().zip(found).enumerate() {
         let same = expected.to_bits() == found.to_bits() || (expected.is_nan() && found.is_nan());
@@ -313,14 +310,14 @@ fn check_softmax(kernel: &dyn Kernel) {
     check_lengths(kernel, 9, |kernel, x, _| in_place(x, |x| kernel.softmax(x)));
 }
 
-fn in_place(x: &[f32], op: impl Fn(&mut [f32])) -> Vec<f32> {
+pub(crate) fn in_place(x: &[f32], op: impl Fn(&mut [f32])) -> Vec<f32> {
     let mut x = x.to_vec();
     op(&mut x);
     x
 }
 
 /// An operation on two slices, on every length and kind of floats.
-fn check_lengths(
+pub(crate) fn check_lengths(
     kernel: &dyn Kernel,
     seed: u64,
     op: impl Fn(&dyn Kernel, &[f32], &[f32]) -> Vec<f32>,

@@ -1,13 +1,12 @@
 //! Products of many tokens and rows, for which kernels may choose table lookups, have the bits of the scalar
 //! kernel.
 
-mod support;
-
-use support::{Floats, Random, matrix};
 use wf_kernels::{
     Isa, Kernel, Layout, Pool, ProductScratch, QuantBatch, Scales, TernaryMatrix, kernel, multiply,
     multiply_each, multiply_gated, supported,
 };
+
+use crate::support::{Floats, Random, matrix};
 
 /// Rows, columns and tokens: below and above the sizes from which on lookups are used, tails of strips, of
 /// runs, of jobs and of blocks of tokens.

@@ -1,13 +1,12 @@
 //! The pool does every job once, survives panics, and its size changes no result.
 
-mod support;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use support::{Floats, Random, cases, matrix};
 use wf_kernels::{Layout, Pool, QuantBatch, Scales, best, multiply};
+
+use crate::support::{Floats, Random, cases, matrix};
 
 fn counts(pool: &Pool, jobs: usize) -> Vec<usize> {
     let counts: Vec<AtomicUsize> = (0..jobs).map(|_| AtomicUsize::new(0)).collect();

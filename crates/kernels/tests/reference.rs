@@ -1,16 +1,15 @@
 //! The scalar kernel computes what it says: checked against naive code that knows nothing of
 //! layouts, lanes or pages, in integers where the result is exact and in `f64` where it is not.
 
-mod support;
-
 use proptest::prelude::*;
-use support::pages::{Pages, queries};
-use support::{
-    Floats, LAYOUTS, Random, Rows, cases, int8_matrix, matrix, nibble_matrix, quant_rows,
-};
 use wf_kernels::{
     Isa, Kernel, KvDtype, Layout, Pool, QuantBatch, Queries, RotaryPairs, Scales, Strip,
     TernaryMatrix, best, int8_products, kernel, multiply,
+};
+
+use crate::support::pages::{Pages, queries};
+use crate::support::{
+    Floats, LAYOUTS, Random, Rows, cases, int8_matrix, matrix, nibble_matrix, quant_rows,
 };
 
 fn scalar() -> &'static dyn Kernel {

@@ -1,15 +1,12 @@
 //! Leaving zeros out changes no bit: sparse products against the dense ones of the scalar kernel.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod support;
-
-use support::{Floats, Random, cases, matrix};
 use wf_kernels::{
     ColumnScratch, Isa, Kernel, Layout, NonZeros, Pool, QuantRow, Scales, Strip, TernaryColumns,
     TernaryMatrix, TernaryRows, kernel, multiply_add_columns, multiply_add_columns_of_each,
     multiply_columns_each, open_relu2_neurons, relu2_neurons, supported,
 };
+
+use crate::support::{Floats, Random, cases, matrix};
 
 /// Rows and columns: tails of strips, of lines and of jobs, and two real layers.
 const SHAPES: [(usize, usize); 14] = [

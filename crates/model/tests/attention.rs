@@ -1,11 +1,11 @@
 //! Modes of attention that select pages: a selection depends on a sequence's own tokens alone.
 
-mod random_weights;
-
-use random_weights::{bits, network, pages, scores, tokens};
 use wf_model::{
     AttentionMode, Compute, Forward, KvDtype, Logits, Model, PageId, Segment, Visibility,
 };
+
+use crate::random_weights;
+use crate::random_weights::{bits, network, pages, scores, tokens};
 
 /// Each skips some of the seventeen pages of the test's tokens.
 const SPARSE: [AttentionMode; 3] =

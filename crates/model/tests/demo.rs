@@ -5,19 +5,17 @@
 //! also runs in float64 (`oracle`), which must equal the float64 reference, and the model's pass must
 //! follow it code by code: the first code that differs is at a tie, and without one the logits agree.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod oracle;
-
 use std::path::{Path, PathBuf};
 
-use oracle::{Oracle, Stage};
 use serde::Deserialize;
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
     Compute, Forward, HeadMode, Isa, KvDtype, LayerTrace, Logits, Model, ModelOptions, PageId,
     Scoring, Segment, SparseMode, TokenId, math,
 };
+
+use crate::oracle;
+use crate::oracle::{Oracle, Stage};
 
 /// A value this near a tie, in units of a code, may round either way: float32 noise of a value of
 /// 100 is 1e-5, and it adds up over the layers.

@@ -1,18 +1,14 @@
 //! Mixtures of experts against `transformers` in float32 (`tools/golden/experts.py`), and bit for bit
 //! against themselves.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod directory;
-mod recorded;
-
 use std::path::{Path, PathBuf};
 
-use directory::{USUAL, float_directory};
-use recorded::{Golden, assert_best_tokens, bits, differences, logits, open, options};
 use wf_core::ActivationCodes;
 use wf_formats::{Container, FloatEncoding, ModelFile, Target, TernaryEncoding};
 use wf_model::{Compute, Forward, Logits, Model, PageId, Segment};
+
+use crate::directory::{USUAL, float_directory};
+use crate::recorded::{Golden, assert_best_tokens, bits, differences, logits, open, options};
 
 const MODELS: [&str; 4] = ["renormalized", "plain", "shared", "ungated"];
 

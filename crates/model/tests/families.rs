@@ -1,18 +1,14 @@
 //! Families with recipes of their own against logits of another program in float32 (`tools/golden`), from
 //! every kind of file, and bit for bit against themselves.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod directory;
-mod recorded;
-
 use std::path::{Path, PathBuf};
 
-use directory::{Checkpoint, USUAL, float_directory};
-use recorded::{Golden, assert_best_tokens, bits, differences, logits, open, options};
 use wf_core::{ActivationCodes, Network, RopeScaling, RotaryPairs};
 use wf_formats::{Container, LayerTensor, ModelFile, Target, TensorName, TernaryEncoding};
 use wf_model::{Compute, Model};
+
+use crate::directory::{Checkpoint, USUAL, float_directory};
+use crate::recorded::{Golden, assert_best_tokens, bits, differences, logits, open, options};
 
 /// A recorded model, and the spelling of its checkpoint.
 struct Case {

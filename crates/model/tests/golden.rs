@@ -4,16 +4,15 @@
 //! shows in the layer that makes it. Codes must be equal, except at rounding ties; the seeds of the data
 //! were chosen to avoid those, so hardly any exception is accepted.
 
-mod reference;
-
 use std::path::{Path, PathBuf};
 
-use reference::Reference;
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
     Compute, Forward, HeadMode, KvDtype, LayerTrace, Logits, Model, ModelOptions, Segment,
     SparseMode, TokenId,
 };
+
+use crate::reference::Reference;
 
 /// Maximum error of a row relative to its largest element. Float32 noise is 5e-7.
 const TOLERANCE: f32 = 1e-5;

@@ -1,16 +1,12 @@
 //! Hybrids whose weights are under a Walsh–Hadamard transform, against logits that NumPy computed in float64
 //! (`tools/golden/hadamard.py`), from every kind of file, and bit for bit against themselves.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod qwen35;
-mod recorded;
-
-use qwen35::{assert_close, data, gguf, load};
-use recorded::{Golden, assert_best_tokens, bits, logits, open};
 use wf_core::ActivationCodes;
 use wf_formats::{Container, FloatEncoding, ModelFile, Target, TernaryEncoding};
 use wf_model::Compute;
+
+use crate::qwen35::{assert_close, data, gguf, load};
+use crate::recorded::{Golden, assert_best_tokens, bits, logits, open};
 
 /// With signs, transformed tables and grouped value heads; and without any of them.
 const CASES: [&str; 2] = ["hadamard", "hadamard-plain"];

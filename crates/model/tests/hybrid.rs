@@ -1,17 +1,9 @@
 //! Hybrids of recurrent and attention layers against logits of `transformers` in float32 (`tools/golden`), from
 //! every kind of file, and bit for bit against themselves.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod qwen35;
-mod recorded;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use qwen35::{assert_close, data, gguf, load};
-use recorded::reference::Reference;
-use recorded::{Golden, assert_best_tokens, bits, logits, open};
 use serde_json::{Value, json};
 use wf_core::{ActivationCodes, DeltaNet, ValueHeadOrder};
 use wf_formats::encoding::encode_floats;
@@ -20,6 +12,10 @@ use wf_formats::{
     TernaryEncoding,
 };
 use wf_model::{Compute, Forward, Logits, Model, PageId, Segment, TokenId};
+
+use crate::qwen35::{assert_close, data, gguf, load};
+use crate::recorded::{Golden, assert_best_tokens, bits, logits, open};
+use crate::reference::Reference;
 
 /// Two value heads for each key head, in another order than in checkpoints; and one for each.
 const CASES: [&str; 2] = ["tiled", "equal"];

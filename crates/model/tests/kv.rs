@@ -1,10 +1,10 @@
 //! For every KV cache type, the logits of a sequence depend on its own tokens alone: not on the
 //! instruction set, threads, chunking, other sequences of the batch, or the order of its pages.
 
-mod random_weights;
-
-use random_weights::{PAGES, bits, network, pages, scores, tokens};
 use wf_model::{Compute, Forward, KvDtype, KvPool, Logits, Model, PageId, Segment, Visibility};
+
+use crate::random_weights;
+use crate::random_weights::{PAGES, bits, network, pages, scores, tokens};
 
 fn model(kv: KvDtype, compute: Compute) -> Model {
     random_weights::model(network(), kv, compute)

@@ -1,21 +1,17 @@
 //! Llama models that quantize weights only, against `transformers` in float32 (`tools/golden/llama.py`): a file as
 //! `llama-quantize` writes it, and directories of floats that say nothing of quantization.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod directory;
-mod recorded;
-
 use std::path::{Path, PathBuf};
 
-use directory::{Checkpoint, USUAL, float_directory};
-use recorded::{Golden, assert_best_tokens, bits, differences, logits, open, options};
 use wf_core::{ActivationCodes, RopeScaling};
 use wf_formats::{
     Container, Encoding, FloatEncoding, LayerTensor, ModelFile, Scales, Target, TensorName,
     TernaryEncoding,
 };
 use wf_model::{Compute, Model, ModelOptions};
+
+use crate::directory::{Checkpoint, USUAL, float_directory};
+use crate::recorded::{Golden, assert_best_tokens, bits, differences, logits, open, options};
 
 /// Length of the recorded prompts, to which the frequencies of dynamic scaling fit.
 const CONTEXT: usize = 300;

@@ -1,18 +1,14 @@
 //! Hybrids with a multi-token prediction head, against logits that NumPy computed in float64 (`tools/golden/mtp.py`), from every
 //! kind of file, and bit for bit against themselves.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod qwen35;
-mod recorded;
-
-use qwen35::{assert_close, data, gguf, load};
-use recorded::{Golden, assert_best_tokens, bits, logits, open};
 use wf_core::ActivationCodes;
 use wf_formats::{
     Container, Encoding, LayerTensor, ModelFile, Target, TensorName, TernaryEncoding,
 };
 use wf_model::{Compute, Forward, Logits, Model, PageId, Segment};
+
+use crate::qwen35::{assert_close, data, gguf, load};
+use crate::recorded::{Golden, assert_best_tokens, bits, logits, open};
 
 /// An input projection of trits, and one of floats.
 const CASES: [&str; 2] = ["mtp", "mtp-float"];

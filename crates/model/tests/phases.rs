@@ -1,7 +1,5 @@
 //! Switching threads and reading the clock change no result.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,6 @@
 //! Rotary scaling from `config.json` and GGUF, against the frequencies of `transformers`
 //! (`tools/golden/rotary.py`).
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::fs;
 use std::path::Path;
 

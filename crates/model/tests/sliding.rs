@@ -1,13 +1,13 @@
 //! Attention to a sliding window and the first positions: what falls out is never read again.
 
-mod random_weights;
-
-use random_weights::{bits, model, network, pages, scores, tokens};
 use wf_core::{Network, RopeScaling};
 use wf_model::{
     ActivationCodes, AttentionMode, Compute, Forward, KvDtype, Logits, Model, PAGE_LEN, PageId,
     Segment, TokenId, Visibility, Window,
 };
+
+use crate::random_weights;
+use crate::random_weights::{bits, model, network, pages, scores, tokens};
 
 /// No whole number of pages, and less than a chunk.
 const WINDOW: Window = Window { len: 150, sinks: 5 };

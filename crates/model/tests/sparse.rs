@@ -1,7 +1,5 @@
 //! Skipping zeros changes no bit of the demo model, and the zeros are counted.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::path::Path;
 
 use wf_formats::{ModelFile, OpenOptions};

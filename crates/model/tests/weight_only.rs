@@ -1,13 +1,8 @@
 //! Models with weights in groups, a ternary embedding and a ternary head, against `transformers` in
 //! float32 (`tools/golden/weight_only.py`), and bit for bit against themselves.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
-mod recorded;
-
 use std::path::{Path, PathBuf};
 
-use recorded::{Golden, assert_best_tokens, bits, differences, logits, open, options};
 use wf_formats::encoding::encode_floats;
 use wf_formats::{
     Container, Encoding, FloatEncoding, ModelFile, SafetensorsWriter, TableEncoding, Target,
@@ -16,6 +11,8 @@ use wf_formats::{
 use wf_model::{
     ActivationCodes, Compute, HeadMode, Layout, LoadError, Model, ModelOptions, SparseMode,
 };
+
+use crate::recorded::{Golden, assert_best_tokens, bits, differences, logits, open, options};
 
 const MODELS: [&str; 2] = ["ternary-yarn", "binary-tied"];
 

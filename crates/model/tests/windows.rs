@@ -1,10 +1,9 @@
 //! Windows and rotary embeddings are values of each layer, and the forward pass honours them.
 
-mod random_weights;
-
-use random_weights::{PAGES, model, network, pages, scores, tokens};
 use wf_core::Network;
 use wf_model::{Compute, KvDtype};
+
+use crate::random_weights::{PAGES, model, network, pages, scores, tokens};
 
 const WINDOW: usize = 37;
 

@@ -1,9 +1,9 @@
 //! Activations that are set to zero: which ones depends on a token's own row alone.
 
-mod random_weights;
-
-use random_weights::{network, pages, scores, tokens};
 use wf_model::{ActivationCodes, Compute, KvDtype, LayerZeros, Model, Zeroing};
+
+use crate::random_weights;
+use crate::random_weights::{network, pages, scores, tokens};
 
 const MODES: [LayerZeros; 3] = [
     [Zeroing::AllBut(0.6); 4],

@@ -1,10 +1,8 @@
 //! Tokens of the demo model equal those of Transformers, from both files that contain its vocabulary.
-#![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
-
-mod common;
-
 use serde_json::Value;
 use wf_text::{ChatMessage, ChatTemplate, Detokenizer, RenderOptions, Tokenizer, Vocabulary};
+
+use crate::common;
 
 fn demo() -> Option<(Tokenizer, Value)> {
     let tokenizer = Tokenizer::from_json(&common::shared("models/demo/tokenizer.json")?).unwrap();

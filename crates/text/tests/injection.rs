@@ -1,12 +1,10 @@
 //! User text never becomes a special token.
-#![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
-
-mod common;
-
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
 use wf_text::{ChatMessage, ChatTemplate, RenderOptions, Tokenizer};
+
+use crate::common;
 
 /// Returns a small vocabulary with special tokens in the styles of several models.
 fn tokenizer() -> Tokenizer {

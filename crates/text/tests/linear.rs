@@ -2,13 +2,11 @@
 //!
 //! Quadratic work would take a hundred times as long, so the bound of forty is far from both, and a busy machine does
 //! not decide the test.
-#![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
-
-mod common;
-
 use std::time::{Duration, Instant};
 
 use wf_text::Tokenizer;
+
+use crate::common;
 
 const UNITS: &[&str] =
     &["a", " ", "\n", "\t ", "!", "1", "漢", "é", "\u{301}", "'s", "😀", "ab", " a", "<|"];

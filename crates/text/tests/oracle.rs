@@ -1,13 +1,11 @@
 //! Tokens equal those of Hugging Face's `tokenizers` for every supported kind of vocabulary.
-#![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
-
-mod common;
-
-use common::{Both, GPT2, LLAMA3, QWEN2, QWEN35};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use wf_text::Detokenizer;
+
+use crate::common;
+use crate::common::{Both, GPT2, LLAMA3, QWEN2, QWEN35};
 
 /// Returns a name and a `tokenizer.json` for each code path of the tokenizer.
 fn variants() -> Vec<Both> {

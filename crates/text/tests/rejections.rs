@@ -1,10 +1,8 @@
 //! Unsupported features of a vocabulary file are errors that name them.
-#![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
-
-mod common;
-
 use serde_json::{Value, json};
 use wf_text::{Tokenizer, Vocabulary};
+
+use crate::common;
 
 fn error_message(json: &Value) -> String {
     Tokenizer::from_json(json.to_string().as_bytes()).unwrap_err().to_string()

@@ -1,8 +1,6 @@
 //! Chat templates render as in Jinja2, for any messages.
 //!
 //! `data/templates.json` describes how it was recorded.
-#![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
-
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use wf_text::{ChatMessage, ChatTemplate, RenderOptions, SpecialTexts};

@@ -1,6 +1,4 @@
 //! Tools in chat templates with and without support for them.
-#![expect(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
-
 use serde_json::{Value, json};
 use wf_text::{ChatMessage, ChatTemplate, RenderOptions, SpecialTexts, TextError, ToolFormat};
 

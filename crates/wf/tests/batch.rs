@@ -1,7 +1,5 @@
 //! Tests of `wf batch`: results, errors, and what a killed process leaves.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,12 +8,11 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::program::command;
+
 fn wf(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
-        command.env_remove(name);
-    }
+    let mut command = command(args);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

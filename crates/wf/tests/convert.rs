@@ -1,25 +1,15 @@
 //! `wf convert` and `wf verify`: what they write, what they refuse, and what is left when they die.
 
-#![expect(clippy::unwrap_used, reason = "a test whose premise does not hold should stop")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::program::command;
+
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo.gguf");
 const STORY: &str = "Once upon a time, there was a little";
-
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.args(args).stdin(Stdio::null());
-    // The developer's settings must not affect tests.
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
-        command.env_remove(name);
-    }
-    command
-}
 
 fn wf(args: &[&str]) -> Output {
     command(args).output().expect("wf runs")

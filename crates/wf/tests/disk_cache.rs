@@ -1,7 +1,5 @@
 //! Tests of `--cache-dir`: restarts, callers, and what killed processes leave.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,12 +8,11 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::program::command;
+
 fn wf(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
-        command.env_remove(name);
-    }
+    let mut command = command(args);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

@@ -1,7 +1,5 @@
 //! Checks documents against the code: messages that they quote, and files that they link to.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

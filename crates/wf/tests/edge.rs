@@ -4,14 +4,11 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
+use crate::program;
+
 fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.args(["serve", "--port", "0"]).args(args).stdin(Stdio::null());
-    // The developer's settings must not affect tests.
-    let is_ours = |name: &String| name.starts_with("WF_") || name.starts_with("OTEL_");
-    for (name, _) in std::env::vars().filter(|(name, _)| is_ours(name)) {
-        command.env_remove(name);
-    }
+    let mut command = program::command(&["serve", "--port", "0"]);
+    command.args(args);
     command
 }
 
@@ -88,8 +85,8 @@ fn tls_urls_are_https_and_errors_name_files() {
 #[cfg(feature = "tls")]
 fn chat_over_tls(url: &str, certificate: &str, key: &str) {
     let chat = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-        command.args(["chat", "--url", url, "--max-tokens", "3"]).args(args);
+        let mut command = program::command(&["chat", "--url", url, "--max-tokens", "3"]);
+        command.args(args);
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

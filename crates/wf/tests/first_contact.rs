@@ -1,7 +1,5 @@
 //! Tests of the first contact with `wf`: quick start, help and its examples, suggestions for mistakes.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,17 +7,9 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-const WF: &str = env!("CARGO_BIN_EXE_wf");
+use crate::program::clean;
 
-/// Returns a command without the developer's settings.
-fn clean(program: &str) -> Command {
-    let mut command = Command::new(program);
-    command.stdin(Stdio::null());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
-        command.env_remove(name);
-    }
-    command
-}
+const WF: &str = env!("CARGO_BIN_EXE_wf");
 
 fn wf(args: &[&str]) -> Output {
     clean(WF).args(args).output().unwrap()

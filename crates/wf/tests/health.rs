@@ -1,14 +1,14 @@
 //! Tests of `wf health`, and of `wf serve` under systemd: readiness, watchdog and sockets, with a test in its place.
 
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
+
+use crate::program::command;
 
 /// A process that is killed if a test ends early.
 struct Running(Child);
@@ -41,17 +41,9 @@ impl Running {
     }
 }
 
-fn wf(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.args(args);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
-        command.env_remove(name);
-    }
-    command
-}
-
 fn health(args: &[&str]) -> (i32, String) {
-    let Output { status, stdout, stderr } = wf(&[&["health"], args].concat()).output().unwrap();
+    let Output { status, stdout, stderr } =
+        command(&[&["health"], args].concat()).output().unwrap();
     (status.code().unwrap(), String::from_utf8([stdout, stderr].concat()).unwrap())
 }
 
@@ -59,13 +51,13 @@ fn health(args: &[&str]) -> (i32, String) {
 fn a_server_is_healthy_once_it_serves() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("wf.sock");
-    let mut server = Running::start(&mut wf(&["serve", "--socket", socket.to_str().unwrap()]));
+    let mut server = Running::start(&mut command(&["serve", "--socket", socket.to_str().unwrap()]));
     server.greeting();
     let url = format!("unix:{}", socket.display());
     let (code, text) = health(&[&url]);
     assert_eq!((code, text), (0, format!("{url} is healthy: wf-demo, 0 running, 0 waiting\n")));
     // By the variable that the server itself would use.
-    let output = wf(&["health"]).env("WF_SOCKET", &socket).output().unwrap();
+    let output = command(&["health"]).env("WF_SOCKET", &socket).output().unwrap();
     assert!(output.status.success());
     server.signal("-TERM");
     server.0.wait().unwrap();
@@ -131,7 +123,7 @@ impl Systemd {
 #[test]
 fn systemd_is_told_when_the_server_is_ready_alive_and_stopping() {
     let systemd = Systemd::new();
-    let mut command = wf(&["serve", "--port", "0"]);
+    let mut command = command(&["serve", "--port", "0"]);
     command.env("NOTIFY_SOCKET", &systemd.path).env("WATCHDOG_USEC", "400000");
     let server = Running::start(&mut command);
     assert_eq!(systemd.next(), "STATUS=loading the model");
@@ -149,7 +141,7 @@ fn systemd_is_told_when_the_server_is_ready_alive_and_stopping() {
 #[test]
 fn the_watchdog_of_another_process_gets_no_signs_of_life() {
     let systemd = Systemd::new();
-    let mut command = wf(&["serve", "--port", "0"]);
+    let mut command = command(&["serve", "--port", "0"]);
     command.env("NOTIFY_SOCKET", &systemd.path).env("WATCHDOG_USEC", "1000");
     let server = Running::start(command.env("WATCHDOG_PID", "1"));
     let told: Vec<String> = (0..2).map(|_| systemd.next()).collect();
@@ -160,7 +152,7 @@ fn the_watchdog_of_another_process_gets_no_signs_of_life() {
 
 #[test]
 fn a_socket_that_cannot_be_reached_is_a_warning() {
-    let mut command = wf(&["serve", "--port", "0"]);
+    let mut command = command(&["serve", "--port", "0"]);
     let mut server = Running::start(command.env("NOTIFY_SOCKET", "/nowhere/notify"));
     server.greeting();
     server.signal("-TERM");

@@ -4,20 +4,15 @@
 //! `10`.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
+
+use crate::program::command;
 
 #[test]
 fn eight_bits_are_enough_for_the_demo_model() {
     let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/demo-stories.txt");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.args(["eval", "kv", "--json"]).arg(text).stdin(Stdio::null());
-    // The developer's settings must not affect tests.
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
-        command.env_remove(name);
-    }
-    let output = command.output().expect("wf runs");
+    let output = command(&["eval", "kv", "--json"]).arg(text).output().expect("wf runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(report["tokens"].as_u64().expect("a number") >= 2000);

@@ -1,9 +1,7 @@
 //! Tests the dependency diagram of ARCHITECTURE.md and its reading path, and that the modules of each crate have no
 //! cycles.
 
-#[path = "layers/modules.rs"]
 mod modules;
-#[path = "layers/reading_path.rs"]
 mod reading_path;
 
 use std::collections::BTreeMap;
@@ -104,6 +102,33 @@ fn modules_of_a_crate_have_no_cycles() {
         "modules depend on each other in cycles:\n{}",
         problems.join("\n")
     );
+}
+
+/// Crates with one test program name its files in `tests/main.rs`; a file that is not named would never run.
+#[test]
+fn every_file_of_tests_is_part_of_a_test_program() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+    let read = |path: &Path| std::fs::read_to_string(path).expect("a readable file");
+    let mut merged = 0;
+    for (name, _) in ARROWS {
+        let root = crates.join(name.trim_start_matches("wf-"));
+        let main = root.join("tests/main.rs");
+        if !main.exists() {
+            continue;
+        }
+        merged += 1;
+        let (main, manifest) = (read(&main), read(&root.join("Cargo.toml")));
+        for entry in std::fs::read_dir(root.join("tests")).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let file = path.file_stem().and_then(|stem| stem.to_str()).expect("UTF-8");
+            if path.extension().is_some_and(|extension| extension == "rs") && file != "main" {
+                let is_program = manifest.contains(&format!("[[test]]\nname = \"{file}\"\n"));
+                let is_module = main.contains(&format!("mod {file};\n"));
+                assert!(is_program || is_module, "{} is not in main.rs", path.display());
+            }
+        }
+    }
+    assert_eq!(merged, 5);
 }
 
 fn cycle_problems(crate_name: &str, modules: &Modules) -> Vec<String> {

@@ -1,12 +1,12 @@
 //! Local checkpoints with master weights are rounded once, as models on the Hub are.
 
-#![expect(clippy::unwrap_used, reason = "a test whose premise does not hold should stop")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::{Map, Value, json};
+
+use crate::program::command;
 
 const HIDDEN: usize = 512;
 /// Large enough for three matrices of 16 bits to be worth a file.
@@ -81,12 +81,7 @@ impl Checkpoint {
     }
 
     fn wf(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-        command.args(args).stdin(Stdio::null()).env("XDG_CACHE_HOME", self.cache());
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
-            command.env_remove(name);
-        }
-        command.output().unwrap()
+        command(args).env("XDG_CACHE_HOME", self.cache()).output().unwrap()
     }
 
     /// Returns logits, and whether the model was converted.

@@ -1,22 +1,18 @@
 //! Sparse activations from the command line: a calibration is written, used, and refused for another model.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::Value;
+
+use crate::program::command;
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name)
 }
 
 fn wf(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.args(args).stdin(Stdio::null());
-    // The developer's settings must not affect tests.
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
-        command.env_remove(name);
-    }
-    command.output().expect("wf runs")
+    command(args).output().expect("wf runs")
 }
 
 fn error_of(args: &[&str]) -> String {

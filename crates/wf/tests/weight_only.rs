@@ -1,11 +1,10 @@
 //! Models with ternary tables and scales per group, on the command line.
 
-#![expect(clippy::unwrap_used, reason = "a test whose premise does not hold should stop")]
-
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
+
+use crate::program::command;
 
 fn model(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/weight_only");
@@ -13,13 +12,7 @@ fn model(name: &str) -> String {
 }
 
 fn output(args: &[&str]) -> Result<String, String> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.args(args).stdin(Stdio::null());
-    // The developer's settings must not affect tests.
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
-        command.env_remove(name);
-    }
-    let output = command.output().unwrap();
+    let output = command(args).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }

@@ -1,7 +1,5 @@
 //! Requests to recorded networks, and the tokens that they get, for tests that compare two ways to run them.
 
-#![allow(dead_code, reason = "not every test file uses all of it")]
-
 use wf_engine::{EngineHandle, Event, Events, Limits, Request, SamplingParams, TokenId};
 
 /// Size of the vocabulary of the recorded networks.

@@ -2,8 +2,8 @@
 
 use wf_kernels::{DeltaInputs, Kernel, Strip};
 
+use crate::exact::{LENGTHS, assert_same, check_lengths, in_place, scalar};
 use crate::support::{Floats, Random};
-use crate::{LENGTHS, assert_same, check_lengths, in_place, scalar};
 
 pub(crate) fn check_sigmoid_mul(kernel: &dyn Kernel) {
     check_lengths(kernel, 21, |kernel, x, y| in_place(x, |x| kernel.sigmoid_mul(x, y)));

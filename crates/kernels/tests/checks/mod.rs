@@ -7,8 +7,8 @@ use wf_kernels::{
     VectorBounds,
 };
 
+use crate::exact::{LENGTHS, assert_same, scalar};
 use crate::support::{Floats, Random, nibble_matrix, quant_rows};
-use crate::{LENGTHS, assert_same, scalar};
 
 pub(crate) fn check_nibble_dots(kernel: &dyn Kernel) {
     let random = &mut Random(12);

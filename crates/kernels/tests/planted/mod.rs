@@ -9,7 +9,7 @@ use wf_kernels::{
     TernaryRows, VectorBounds,
 };
 
-use crate::scalar;
+use crate::exact::scalar;
 /// The operations of a kernel, each of which can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Op {

@@ -1,7 +1,5 @@
 //! Numbers and shapes for the tests: always the same ones, on every machine.
 
-#![expect(dead_code, reason = "each test file uses its own part")]
-
 pub(crate) mod pages;
 
 use wf_kernels::half::{self, encode_bf16, encode_f16};

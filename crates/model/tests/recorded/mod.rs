@@ -1,17 +1,14 @@
 //! Models with logits recorded by `transformers` (`tools/golden/record.py`).
 
-#[path = "../reference/mod.rs"]
-#[expect(dead_code, reason = "other tests read other types")]
-pub(crate) mod reference;
-
 use std::path::Path;
 
-use reference::Reference;
 use wf_core::ActivationCodes;
 use wf_formats::{ModelFile, OpenOptions};
 use wf_model::{
     Forward, HeadMode, KvDtype, Logits, Model, ModelOptions, PageId, Segment, SparseMode, TokenId,
 };
+
+use crate::reference::Reference;
 
 /// Pages that a model needs for [`logits`].
 const PAGES: usize = 24;

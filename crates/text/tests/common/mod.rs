@@ -1,6 +1,4 @@
 //! Vocabularies to test with: real ones if they are at hand, small ones trained on the spot always.
-#![allow(dead_code, reason = "each test file uses its own part of this")]
-
 use std::path::{Path, PathBuf};
 
 use serde_json::json;

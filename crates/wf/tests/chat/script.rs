@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use super::chat;
 use super::scripted::{answer, scripted};
 
+use crate::program::command;
+
 fn run(command: &mut Command, lines: &str) -> Output {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
@@ -31,10 +33,7 @@ fn script(flags: &[&str], lines: &str) -> String {
 
 /// Returns the response of `wf run`.
 fn run_prompt(prompt: &str) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_wf"))
-        .args(["run", prompt, "-n", "24"])
-        .env_remove("WF_MODEL")
-        .output();
+    let output = command(&["run", prompt, "-n", "24"]).output();
     text(&output.unwrap().stdout)
 }
 
@@ -153,9 +152,9 @@ impl Drop for Server {
 }
 
 fn serve(flags: &[&str]) -> Server {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.args(["serve", "--port", "0"]).args(flags).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.env_remove("WF_MODEL").spawn().unwrap();
+    let mut command = command(&["serve", "--port", "0"]);
+    command.args(flags).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let url = line.trim().rsplit(" on ").next().unwrap().to_owned();

@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::server::{Server, command, fails, start};
+use super::server::{Server, command, fails, start};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo.gguf");
 

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
+use crate::program;
+
 /// A running server, killed if a test ends early.
 pub(crate) struct Server {
     pub(crate) child: Child,
@@ -20,8 +22,8 @@ impl Drop for Server {
 }
 
 pub(crate) fn command(flags: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.arg("serve").args(flags).env_remove("WF_MODEL");
+    let mut command = program::command(&["serve"]);
+    command.args(flags);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

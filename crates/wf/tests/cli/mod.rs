@@ -12,18 +12,10 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::program::command;
+
 fn wf(args: &[&str]) -> Output {
     command(args).output().expect("wf runs")
-}
-
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wf"));
-    command.args(args).stdin(Stdio::null());
-    // The developer's settings must not affect tests.
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WF_")) {
-        command.env_remove(name);
-    }
-    command
 }
 
 fn json(args: &[&str]) -> Value {

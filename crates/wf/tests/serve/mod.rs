@@ -1,7 +1,5 @@
 //! Tests of `wf serve`: options, errors, signals.
 
-#![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
-
 mod models;
 mod server;
 #[cfg(target_os = "linux")]
