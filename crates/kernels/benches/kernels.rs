@@ -8,7 +8,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use wf_kernels::{
     AttendScratch, FloatRows, Isa, Kernel, KvDtype, KvShape, KvSlot, KvStore, PAGE_LEN, Pool,
-    QuantBatch, Queries, Scales, Strip, TernaryMatrix, attend, multiply, supported,
+    QuantBatch, Queries, RmsNorm, Scales, Strip, TernaryMatrix, attend, multiply, supported,
 };
 
 /// The down projection of BitNet 2B.
@@ -133,7 +133,7 @@ fn rows(c: &mut Criterion) {
             b.iter(|| kernel.quantize(black_box(&x), &mut codes, &mut sums));
         });
         group.bench_function(BenchmarkId::new("rms_norm", isa), |b| {
-            b.iter(|| kernel.rms_norm(black_box(&x), &x, 1e-5, &mut out));
+            b.iter(|| kernel.rms_norm(black_box(&x), RmsNorm::new(&x, 1e-5), &mut out));
         });
         group.bench_function(BenchmarkId::new("silu_mul", isa), |b| {
             b.iter(|| kernel.silu_mul(black_box(&mut out), &x));

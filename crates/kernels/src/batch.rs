@@ -3,7 +3,7 @@
 use crate::quant::RUN;
 use crate::tiles::{BAND, TiledCodes, copy_codes};
 use crate::zeroing::magnitudes;
-use crate::{Kernel, Pool, QuantRow, Zeroing};
+use crate::{Kernel, Pool, QuantRow, RmsNorm, Zeroing};
 
 /// Maximum number of rows that one thread copies in less time than several threads take to start.
 const MAX_ROWS_ALONE: usize = 32;
@@ -130,7 +130,7 @@ impl QuantBatch {
     }
 
     /// As [`quantize`](Self::quantize), where each row is first normalized as
-    /// [`rms_norm`](crate::FloatKernel::rms_norm) does; `norm` is its weights and its epsilon.
+    /// [`rms_norm`](crate::FloatKernel::rms_norm) does.
     ///
     /// # Panics
     ///
@@ -140,9 +140,9 @@ impl QuantBatch {
         kernel: &dyn Kernel,
         pool: &Pool,
         x: &[f32],
-        norm: (&[f32], f32),
+        norm: RmsNorm<'_>,
     ) {
-        let cols = norm.0.len();
+        let cols = norm.weight.len();
         self.resize(x.len(), cols);
         let tiled = self.uses_tiles(kernel);
         self.quantize_rows(pool, (&mut vec![(); self.rows_len], 1), 1, tiled, |i, _, row| {

@@ -142,18 +142,38 @@ pub(crate) fn add_products<L: F32x16, const N: usize>(
     }
 }
 
-/// Returns the inverse of the root of the mean square.
-#[inline(always)]
-pub(crate) fn norm_factor<S: Simd>(cpu: S, x: &[f32], eps: f32) -> f32 {
-    let [[squares]] = dots_block::<S, AsF32, 1, 1>(cpu, x, &[], [x]);
-    1.0 / (squares / x.len() as f32 + eps).sqrt()
+/// A root-mean-square norm.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsNorm<'a> {
+    /// One factor per element.
+    pub weight: &'a [f32],
+    /// Added to the mean square.
+    pub eps: f32,
+    /// Number of elements that the mean is over: more than there are factors if elements that are always zero are
+    /// left out.
+    pub mean_len: usize,
+}
+
+impl<'a> RmsNorm<'a> {
+    /// Creates a norm of all elements.
+    pub fn new(weight: &'a [f32], eps: f32) -> Self {
+        Self { weight, eps, mean_len: weight.len() }
+    }
+
+    /// Returns the inverse of the root of the mean square.
+    #[inline(always)]
+    pub(crate) fn factor<S: Simd>(self, cpu: S, x: &[f32]) -> f32 {
+        let [[squares]] = dots_block::<S, AsF32, 1, 1>(cpu, x, &[], [x]);
+        1.0 / (squares / self.mean_len as f32 + self.eps).sqrt()
+    }
 }
 
 #[inline(always)]
-pub(crate) fn rms_norm<S: Simd>(cpu: S, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    assert!(x.len() == weight.len() && x.len() == out.len(), "x, weight and out of one length");
-    let factor = norm_factor(cpu, x, eps);
-    for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
+pub(crate) fn rms_norm<S: Simd>(cpu: S, x: &[f32], norm: RmsNorm<'_>, out: &mut [f32]) {
+    let len = norm.weight.len();
+    assert!(x.len() == len && len == out.len(), "x, weight and out of one length");
+    let factor = norm.factor(cpu, x);
+    for ((out, x), weight) in out.iter_mut().zip(x).zip(norm.weight) {
         *out = x * factor * weight;
     }
 }

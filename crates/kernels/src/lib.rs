@@ -71,6 +71,7 @@ pub use codes::CodeRows;
 pub use cpus::{CpuList, CpuListError};
 pub use delta::DeltaInputs;
 pub use first_error::FirstError;
+pub use float::RmsNorm;
 pub use int8::{Int8Matrix, int8_pair_dots, int8_products};
 pub use isa::UnknownIsa;
 pub use kv::{KvHead, KvRows, KvShape, KvSlot, KvStore, PAGE_LEN, PAGE_VERSION};

@@ -20,8 +20,7 @@ macro_rules! operations {
             /// result as [`quantize`](Self::quantize) does, without storing it in between.
             fn norm_and_quantize(
                 x: &[f32],
-                weight: &[f32],
-                eps: f32,
+                norm: RmsNorm<'_>,
                 codes: &mut [i8],
                 sums: &mut [i32],
             ) -> f32 = $crate::quant::norm_and_quantize;
@@ -126,9 +125,8 @@ macro_rules! operations {
 
         /// Operations on rows of floats.
         trait FloatKernel {
-            /// `out = x / sqrt(mean(x²) + eps) * weight`.
-            fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32])
-                = $crate::float::rms_norm;
+            /// `out = x / sqrt(mean(x²) + eps) * weight`, with the parts of `norm`.
+            fn rms_norm(x: &[f32], norm: RmsNorm<'_>, out: &mut [f32]) = $crate::float::rms_norm;
 
             /// Rotates each pair of `head` by its angle. `cos` and `sin` have half the length of
             /// `head`.
@@ -206,8 +204,8 @@ use std::ops::Range;
 
 use crate::{
     AttendScratch, CodeRows, DeltaInputs, FloatRows, Int8Matrix, KvHead, NibbleMatrix, NoiseKey,
-    NonZeros, QuantRow, Queries, RotaryPairs, RowBounds, ScoreBounds, Strip, TernaryColumns,
-    TernaryMatrix, TernaryRows, VectorBounds,
+    NonZeros, QuantRow, Queries, RmsNorm, RotaryPairs, RowBounds, ScoreBounds, Strip,
+    TernaryColumns, TernaryMatrix, TernaryRows, VectorBounds,
 };
 
 macro_rules! define {

@@ -2,7 +2,7 @@
 //! for each group of columns.
 
 use crate::Kernel;
-use crate::float::norm_factor;
+use crate::float::RmsNorm;
 use crate::lanes::{F32x16, Simd};
 
 /// Codes in a run. Each run has its own sum, so that the sum of any group of columns is known.
@@ -24,15 +24,14 @@ pub(crate) fn quantize<S: Simd>(cpu: S, x: &[f32], codes: &mut [i8], sums: &mut 
 pub(crate) fn norm_and_quantize<S: Simd>(
     cpu: S,
     x: &[f32],
-    weight: &[f32],
-    eps: f32,
+    norm: RmsNorm<'_>,
     codes: &mut [i8],
     sums: &mut [i32],
 ) -> f32 {
-    assert_eq!(x.len(), weight.len(), "x and weight of one length");
-    let factor = norm_factor(cpu, x, eps);
+    assert_eq!(x.len(), norm.weight.len(), "x and weight of one length");
+    let factor = norm.factor(cpu, x);
     let (chunks, tail) = x.as_chunks::<16>();
-    let (weights, weights_of_tail) = weight.as_chunks::<16>();
+    let (weights, weights_of_tail) = norm.weight.as_chunks::<16>();
     let mut normed_tail = [0.0; 16];
     for ((normed, x), weight) in normed_tail.iter_mut().zip(tail).zip(weights_of_tail) {
         *normed = x * factor * weight;
@@ -240,13 +239,8 @@ impl QuantRow {
         (self.scale, self.groups, self.padded_len) = (scale, groups, padded_len);
     }
 
-    pub(crate) fn norm_and_quantize(
-        &mut self,
-        kernel: &dyn Kernel,
-        x: &[f32],
-        (weight, eps): (&[f32], f32),
-    ) {
-        self.fill(x.len(), |codes, sums| kernel.norm_and_quantize(x, weight, eps, codes, sums));
+    pub(crate) fn norm_and_quantize(&mut self, kernel: &dyn Kernel, x: &[f32], norm: RmsNorm<'_>) {
+        self.fill(x.len(), |codes, sums| kernel.norm_and_quantize(x, norm, codes, sums));
     }
 
     pub(crate) fn quantize_shifted(&mut self, x: &[f32], shifts: &[f32]) {

@@ -1,5 +1,7 @@
 //! Matrices of trits and their scales.
 
+mod select;
+
 use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};

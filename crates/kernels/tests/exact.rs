@@ -8,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use wf_kernels::{
     Int8Matrix, Isa, Kernel, KvDtype, KvShape, KvSlot, KvStore, Layout, PAGE_LEN, Pool, QuantRow,
-    Queries, RotaryPairs, Scales, Strip, TernaryMatrix, kernel, part_len, split_len, supported,
+    Queries, RmsNorm, RotaryPairs, Scales, Strip, TernaryMatrix, kernel, part_len, split_len,
+    supported,
 };
 
 use crate::checks::delta::{check_convolve, check_delta_rule, check_hadamard, check_sigmoid_mul};
@@ -144,11 +145,11 @@ fn check_norm_and_quantize(kernel: &dyn Kernel) {
             let padded = len.next_multiple_of(64) + 64;
             let room = || (vec![77_i8; padded], vec![77; padded / 64]);
             let (mut normed, (mut codes, mut sums)) = (vec![0.0; len], room());
-            scalar().rms_norm(&x, &weight, 1e-5, &mut normed);
+            let norm = RmsNorm::new(&weight, 1e-5);
+            scalar().rms_norm(&x, norm, &mut normed);
             let scale = scalar().quantize(&normed, &mut codes, &mut sums);
             let (mut found_codes, mut found_sums) = room();
-            let found =
-                kernel.norm_and_quantize(&x, &weight, 1e-5, &mut found_codes, &mut found_sums);
+            let found = kernel.norm_and_quantize(&x, norm, &mut found_codes, &mut found_sums);
             assert_eq!((codes, sums), (found_codes, found_sums), "{} on {x:?}", kernel.isa());
             assert_same(|| format!("{} on {x:?}", kernel.isa()), &[scale], &[found]);
         }
@@ -275,7 +276,7 @@ fn check_dots_many(kernel: &dyn Kernel) {
 fn check_rms_norm(kernel: &dyn Kernel) {
     check_lengths(kernel, 4, |kernel, x, y| {
         let mut out = vec![f32::NAN; x.len()];
-        kernel.rms_norm(x, y, 1e-5, &mut out);
+        kernel.rms_norm(x, RmsNorm::new(y, 1e-5), &mut out);
         out
     });
 }
@@ -424,7 +425,7 @@ fn numerics(kernel: &dyn Kernel) -> u64 {
             take(&dots);
         }
         let mut normed = vec![0.0; len];
-        kernel.rms_norm(&y, &x, 1e-5, &mut normed);
+        kernel.rms_norm(&y, RmsNorm::new(&x, 1e-5), &mut normed);
         take(&normed);
         for pairs in [RotaryPairs::Halves, RotaryPairs::Adjacent] {
             take(&in_place(&[&x[..], &x[..]].concat(), |head| kernel.rotate(head, &x, &y, pairs)));

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use wf_kernels::{
-    Isa, Kernel, KvDtype, Layout, Pool, QuantBatch, Queries, RotaryPairs, Scales, Strip,
+    Isa, Kernel, KvDtype, Layout, Pool, QuantBatch, Queries, RmsNorm, RotaryPairs, Scales, Strip,
     TernaryMatrix, best, int8_products, kernel, multiply,
 };
 
@@ -316,7 +316,7 @@ fn rms_norm_divides_by_the_root_of_the_mean_square() {
         let (x, weight) = (random.floats(len, kind), random.floats(len, Floats::Plain));
         let mean = x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / len as f64;
         let mut out = vec![f32::NAN; len];
-        scalar().rms_norm(&x, &weight, 1e-3, &mut out);
+        scalar().rms_norm(&x, RmsNorm::new(&weight, 1e-3), &mut out);
         for ((x, weight), out) in x.iter().zip(&weight).zip(out) {
             let expected = f64::from(*x) / (mean + 1e-3).sqrt() * f64::from(*weight);
             assert_close(expected, out, expected.abs());

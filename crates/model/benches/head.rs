@@ -167,7 +167,7 @@ fn model(vocab_len: usize, encoding: FloatEncoding, table: &[u8], head: HeadMode
     let weights = Weights {
         embedding: FloatTable::new(&Pool::new(1), FloatEncoding::F32, COLS, &states).into(),
         layers: Vec::new(),
-        output_norm: Norm { weight: vec![1.0; COLS], eps: 1e-5 },
+        output_norm: Norm::new(vec![1.0; COLS], 1e-5),
         output: Some(FloatTable::new(&Pool::new(1), encoding, COLS, table).into()),
         mtp: None,
     };

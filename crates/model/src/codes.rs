@@ -85,8 +85,7 @@ impl InputCodes {
     /// Norms every row of `x` and quantizes the result.
     pub(crate) fn norm_and_quantize(&mut self, cx: &Compute, x: &[f32], norm: &Norm) {
         if self.activations == ActivationCodes::Int8 && self.rotation.is_none() {
-            let norm = (&norm.weight[..], norm.eps);
-            return self.batch.norm_and_quantize(cx.kernel, &cx.pool, x, norm);
+            return self.batch.norm_and_quantize(cx.kernel, &cx.pool, x, norm.as_rms());
         }
         let Self { activations, batch, normed, errors, rotation, rotated } = self;
         let (normed, cols) = (&mut normed[..x.len()], norm.weight.len());
@@ -248,7 +247,7 @@ pub(crate) fn add_rows(
 pub(crate) fn norm_rows(cx: &Compute, x: &[f32], norm: &Norm, normed: &mut [f32]) {
     let len = norm.weight.len();
     cx.pool.rows(normed, len, |row, normed| {
-        cx.kernel.rms_norm(&x[row * len..][..len], &norm.weight, norm.eps, normed);
+        cx.kernel.rms_norm(&x[row * len..][..len], norm.as_rms(), normed);
     });
 }
 

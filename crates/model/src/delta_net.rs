@@ -109,7 +109,7 @@ impl DeltaNetBlock<'_> {
             let normed = mixed[2 * recipe.key_len()..].chunks_exact_mut(recipe.value_dim);
             let gates = gate.chunks_exact_mut(recipe.value_dim);
             for ((head, normed), gate) in heads.zip(normed).zip(gates) {
-                cx.kernel.rms_norm(head, &w.head_norm.weight, w.head_norm.eps, normed);
+                cx.kernel.rms_norm(head, w.head_norm.as_rms(), normed);
                 cx.kernel.silu_mul(gate, normed);
             }
         });

@@ -133,7 +133,7 @@ impl Model {
                 for &index in segment.scored {
                     let hidden = &s.hidden[(first_row + index) * len..][..len];
                     let normed = &mut s.normed[scored * len..][..len];
-                    cx.kernel.rms_norm(hidden, &norm.weight, norm.eps, normed);
+                    cx.kernel.rms_norm(hidden, norm.as_rms(), normed);
                     if let Some(divisor) = self.network.head.divisor {
                         normed.iter_mut().for_each(|value| *value /= divisor);
                     }
@@ -249,6 +249,6 @@ impl HiddenStates for Model {
     fn read(&self, token: usize, out: &mut [f32]) {
         let (len, norm) = (self.network.hidden_len, &self.weights.output_norm);
         let hidden = &self.scratch.hidden[token * len..][..len];
-        self.compute.kernel.rms_norm(hidden, &norm.weight, norm.eps, out);
+        self.compute.kernel.rms_norm(hidden, norm.as_rms(), out);
     }
 }

@@ -18,6 +18,7 @@ mod attention;
 mod codes;
 mod columns;
 mod compute;
+mod dead_neurons;
 mod delta_net;
 mod delta_scratch;
 mod draw;

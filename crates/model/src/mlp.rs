@@ -29,7 +29,7 @@ impl MlpBlock<'_> {
     pub(crate) fn run(self, cx: &Compute, s: &mut Scratch) {
         let Self { recipe, weights: w, sparse, step, columns, next, residual_scale: scale } = self;
         let [input_columns, down_columns] = columns;
-        let (rows, hidden_len, ffn_len) = (s.rows.len(), w.norm.weight.len(), recipe.ffn_len);
+        let (rows, hidden_len, ffn_len) = (s.rows.len(), w.norm.weight.len(), w.down.cols());
         let hidden = &mut s.hidden[..rows * hidden_len];
         let normed = &mut s.normed[..rows * hidden_len];
         let delta = &mut s.delta[..rows * hidden_len];

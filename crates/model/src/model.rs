@@ -7,6 +7,7 @@ use wf_formats::{ModelFile, ModelInfo};
 
 use crate::columns::Columns;
 use crate::compute::Compute;
+use crate::dead_neurons::drop_dead_neurons;
 use crate::hadamard::Rotation;
 use crate::head::{HeadCounts, OutputHead};
 use crate::kv::{KvPool, PAGE_LEN, PageId};
@@ -78,11 +79,12 @@ impl Model {
     pub fn from_weights(
         mut network: Network,
         info: ModelInfo,
-        weights: Weights,
+        mut weights: Weights,
         compute: Compute,
         options: ModelOptions,
     ) -> Self {
         network.activations = options.activations.unwrap_or(network.activations);
+        compute.placement.inside(|| drop_dead_neurons(&compute.pool, &network, &mut weights));
         let rows = options.max_batch_tokens;
         let positions = positions(&info, options.pages);
         let context_len = options.context_len.unwrap_or(info.context_len);

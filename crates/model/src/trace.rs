@@ -25,7 +25,8 @@ pub struct LayerTrace {
     pub attn_delta: Vec<f32>,
     /// Normed input of the gate and up projections.
     pub ffn_in: Quantized,
-    /// Input of the down projection: the gated neurons, after the sub-norm if there is one.
+    /// Input of the down projection: all gated neurons, after the sub-norm if there is one. Those that were dropped are
+    /// zero.
     pub ffn_mid: Quantized,
     /// Output of the layer.
     pub output: Vec<f32>,
@@ -50,6 +51,18 @@ impl Quantized {
         }
         Self { codes: codes.copied().collect(), values }
     }
+
+    /// Returns rows of `cols` columns that have the columns of these at the indices `kept`, and zeros elsewhere.
+    fn spread(self, kept: &[usize], cols: usize) -> Self {
+        fn spread<T: Copy + Default>(values: &[T], kept: &[usize], cols: usize) -> Vec<T> {
+            let mut rows = vec![T::default(); values.len() / kept.len() * cols];
+            for (values, row) in values.chunks(kept.len()).zip(rows.chunks_mut(cols)) {
+                values.iter().zip(kept).for_each(|(value, col)| row[*col] = *value);
+            }
+            rows
+        }
+        Self { values: spread(&self.values, kept, cols), codes: spread(&self.codes, kept, cols) }
+    }
 }
 
 impl Model {
@@ -73,7 +86,7 @@ impl Model {
         let recipe = self.network.layers[layer];
         let attention = recipe.attention().expect("a layer with attention");
         let (query_len, kv_len) = (rows * attention.query_len(), rows * attention.kv_len());
-        let (hidden_len, ffn_len) = (hidden.len(), rows * self.network.max_ffn_len());
+        let hidden_len = hidden.len();
 
         self.run_mixer(layer, batch);
         let (s, cx) = (&self.scratch, &self.compute);
@@ -88,6 +101,8 @@ impl Model {
         self.run_ffn(layer);
         let (s, cx) = (&self.scratch, &self.compute);
         let w = self.weights.layers[layer].ffn.dense().expect("a dense block");
+        let neurons = &s.gate[..rows * w.down.cols()];
+        let ffn_mid = Quantized::new(cx, neurons, w.sub_norm.as_ref(), s.ffn_mid.batch());
         LayerTrace {
             attn_in,
             keys: s.key[..kv_len].to_vec(),
@@ -96,7 +111,10 @@ impl Model {
             attn_out,
             attn_delta,
             ffn_in: Quantized::new(cx, &ffn_hidden, Some(&w.norm), s.ffn_in.batch()),
-            ffn_mid: Quantized::new(cx, &s.gate[..ffn_len], w.sub_norm.as_ref(), s.ffn_mid.batch()),
+            ffn_mid: match (&w.kept, recipe.ffn.dense()) {
+                (Some(kept), Some(dense)) => ffn_mid.spread(kept, dense.ffn_len),
+                _ => ffn_mid,
+            },
             output: s.hidden[..hidden_len].to_vec(),
         }
     }

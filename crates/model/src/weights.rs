@@ -6,7 +6,7 @@ mod mtp;
 
 use wf_core::{Dense, Network};
 use wf_formats::{LayerTensor, TensorName};
-use wf_kernels::{TernaryMatrix, Upcoming};
+use wf_kernels::{RmsNorm, TernaryMatrix, Upcoming};
 
 pub use self::delta_net::DeltaNet;
 pub use self::mtp::Mtp;
@@ -132,6 +132,9 @@ pub struct Norm {
     pub weight: Vec<f32>,
     /// Added to the mean square.
     pub eps: f32,
+    /// Number of elements that the mean is over: more than there are factors if elements that are always zero are
+    /// left out.
+    pub mean_len: usize,
 }
 
 /// Weights of an attention block. [`wf_core::Attention`] describes the computation.
@@ -172,6 +175,8 @@ pub struct Mlp {
     pub down: TernaryMatrix,
     /// Norm of the block's output.
     pub output_norm: Option<Norm>,
+    /// Index of each neuron in the file, if neurons that are always zero were dropped.
+    pub kept: Option<Vec<usize>>,
 }
 
 /// Tensors by name: a model file, or random numbers.
@@ -206,7 +211,7 @@ impl Weights {
         }
         let embedding = source.table(TensorName::Embedding, rows, cols)?;
         let weight = source.vector(TensorName::OutputNorm, cols)?;
-        let output_norm = Norm { weight, eps: network.norm.eps };
+        let output_norm = Norm::new(weight, network.norm.eps);
         let output = match network.head.tied {
             true => None,
             false => Some(source.table(TensorName::Output, rows, cols)?),
@@ -231,6 +236,15 @@ impl Weights {
 }
 
 impl Norm {
+    /// Creates a norm of all elements.
+    pub fn new(weight: Vec<f32>, eps: f32) -> Self {
+        Self { mean_len: weight.len(), weight, eps }
+    }
+
+    pub(crate) fn as_rms(&self) -> RmsNorm<'_> {
+        RmsNorm { weight: &self.weight, eps: self.eps, mean_len: self.mean_len }
+    }
+
     fn size_bytes(&self) -> usize {
         size_of_val(&self.weight[..])
     }
@@ -375,6 +389,7 @@ impl<S: WeightSource> LayerReader<'_, S> {
             sub_norm: self.optional_norm(recipe.sub_norm, T::FfnSubNorm, ffn)?,
             down: self.matrix(T::Down, hidden, ffn)?,
             output_norm: self.optional_norm(recipe.output_norm, T::FfnOutputNorm, hidden)?,
+            kept: None,
         })
     }
 
@@ -394,7 +409,7 @@ impl<S: WeightSource> LayerReader<'_, S> {
         len: usize,
     ) -> Result<Norm, S::Error> {
         let weight = self.source.vector(TensorName::Layer(self.index, tensor), len)?;
-        Ok(Norm { weight, eps: recipe.eps })
+        Ok(Norm::new(weight, recipe.eps))
     }
 
     fn optional_norm(

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test, a failed unwrap is a failed test")]
 
 mod attention;
+mod dead_neurons;
 mod demo;
 mod directory;
 mod experts;

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use wf_kernels::{
     AttendScratch, AttentionKernel, CodeRows, DeltaInputs, FloatKernel, FloatRows, Int8Matrix, Isa,
-    Kernel, KvHead, Layout, NibbleMatrix, NoiseKey, NonZeros, QuantRow, Queries, RotaryPairs,
-    RowBounds, ScoreBounds, Strip, TableKernel, TernaryColumns, TernaryKernel, TernaryMatrix,
-    TernaryRows, VectorBounds,
+    Kernel, KvHead, Layout, NibbleMatrix, NoiseKey, NonZeros, QuantRow, Queries, RmsNorm,
+    RotaryPairs, RowBounds, ScoreBounds, Strip, TableKernel, TernaryColumns, TernaryKernel,
+    TernaryMatrix, TernaryRows, VectorBounds,
 };
 
 use crate::exact::scalar;
@@ -76,12 +76,11 @@ impl TernaryKernel for Planted {
     fn norm_and_quantize(
         &self,
         x: &[f32],
-        weight: &[f32],
-        eps: f32,
+        norm: RmsNorm<'_>,
         codes: &mut [i8],
         sums: &mut [i32],
     ) -> f32 {
-        let scale = scalar().norm_and_quantize(x, weight, eps, codes, sums);
+        let scale = scalar().norm_and_quantize(x, norm, codes, sums);
         if self.0 == Op::NormAndQuantize && x.len() == 67 {
             codes[66] = codes[66].wrapping_add(1);
         }
@@ -174,8 +173,8 @@ impl TableKernel for Planted {
 }
 
 impl FloatKernel for Planted {
-    fn rms_norm(&self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-        scalar().rms_norm(x, weight, eps, out);
+    fn rms_norm(&self, x: &[f32], norm: RmsNorm<'_>, out: &mut [f32]) {
+        scalar().rms_norm(x, norm, out);
         self.spoil(Op::RmsNorm, x.len(), out);
     }
 

@@ -54,7 +54,7 @@ impl MtpScratch {
         let len = norm.weight.len();
         let half = &mut self.input[(2 * row + 1) * len..][..len];
         match before {
-            Some(before) => cx.kernel.rms_norm(before, &norm.weight, norm.eps, half),
+            Some(before) => cx.kernel.rms_norm(before, norm.as_rms(), half),
             None => half.fill(0.0),
         }
     }
@@ -66,7 +66,7 @@ impl MtpScratch {
         let inputs = &mut self.input[..2 * hidden.len()];
         cx.pool.rows(inputs, 2 * len, |row, input| {
             let embedding = &hidden[row * len..][..len];
-            cx.kernel.rms_norm(embedding, &norm.weight, norm.eps, &mut input[..len]);
+            cx.kernel.rms_norm(embedding, norm.as_rms(), &mut input[..len]);
         });
     }
 }

@@ -22,8 +22,18 @@ impl Model {
         &self.zeros
     }
 
+    /// Returns what an input of a layer loses. A share of the neurons counts those that were dropped.
     pub(crate) fn zeroing(&self, layer: usize, input: ProductInput) -> Zeroing {
-        self.zeros[layer][input as usize]
+        let zeroing = self.zeros[layer][input as usize];
+        let recipe = self.network.layers[layer].ffn.dense();
+        let weights = self.weights.layers[layer].ffn.dense();
+        match (zeroing, input, recipe, weights) {
+            (Zeroing::AllBut(share), ProductInput::Neurons, Some(recipe), Some(weights)) => {
+                let cols = weights.down.cols();
+                Zeroing::AllBut(Zeroing::kept(share, recipe.ffn_len).min(cols) as f32 / cols as f32)
+            }
+            _ => zeroing,
+        }
     }
 
     /// Starts to count the magnitudes of each input of each layer.

@@ -33,7 +33,7 @@ pub(crate) fn network() -> Network {
 }
 
 /// Numbers without a pattern (an odd multiplier, the upper bits).
-struct Numbers(u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
     fn next(&mut self) -> u64 {
@@ -81,17 +81,26 @@ impl WeightSource for Numbers {
 
 /// A model of `network` with random weights.
 pub(crate) fn model(network: Network, kv: KvDtype, compute: Compute) -> Model {
+    let Ok(weights) = Weights::read(&network, &mut Numbers(7));
+    with_weights(network, weights, (kv, SparseMode::Off), compute)
+}
+
+pub(crate) fn with_weights(
+    network: Network,
+    weights: Weights,
+    (kv, sparse): (KvDtype, SparseMode),
+    compute: Compute,
+) -> Model {
     let options = ModelOptions {
         kv,
         pages: PAGES,
         max_batch_tokens: 600,
         head: HeadMode::Full,
-        sparse: SparseMode::Off,
+        sparse,
         context_len: None,
         activations: None,
     };
     let info = ModelInfo { context_len: 1024, ..ModelInfo::default() };
-    let Ok(weights) = Weights::read(&network, &mut Numbers(7));
     Model::from_weights(network, info, weights, compute, options)
 }
 

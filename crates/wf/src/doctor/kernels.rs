@@ -5,8 +5,8 @@
 
 use wf_kernels::{
     AttendScratch, FloatRows, Kernel, KvDtype, KvShape, KvSlot, KvStore, PAGE_LEN, Pool,
-    QuantBatch, Queries, RotaryPairs, RotaryTable, Scales, Strip, TernaryMatrix, attend, half,
-    multiply, rotary_frequencies,
+    QuantBatch, Queries, RmsNorm, RotaryPairs, RotaryTable, Scales, Strip, TernaryMatrix, attend,
+    half, multiply, rotary_frequencies,
 };
 use wf_lab::random::Random;
 
@@ -59,7 +59,7 @@ fn results(kernel: &'static dyn Kernel) -> Vec<(String, Vec<u32>)> {
         note(name, &dots);
     }
     let mut out = vec![0.0; COLS];
-    kernel.rms_norm(&a, &b[..COLS], 1e-5, &mut out);
+    kernel.rms_norm(&a, RmsNorm::new(&b[..COLS], 1e-5), &mut out);
     note("norm", &out);
     kernel.relu2_mul(&mut out, &a);
     note("squared ReLU", &out);
