@@ -1,8 +1,8 @@
-//! Time saved by skipping zeros: the feed-forward products of BitNet 2B for one token, dense and
+//! Time saved by skipping zeros: the feed-forward products of BitNet 2B for one token and for a prompt, dense and
 //! sparse, on weights that no cache holds.
 //!
 //! `cargo bench -p wf-kernels --bench sparse`. Dense and sparse run in each round, so that a busy
-//! machine slows both. Printed are the medians of all rounds, in microseconds a layer.
+//! machine slows both. Printed are the medians of all rounds, in microseconds a layer and token.
 
 #![expect(clippy::print_stdout, reason = "what a benchmark finds, it prints")]
 
@@ -10,13 +10,14 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use wf_kernels::{
-    Kernel, NonZeros, Pool, ProductScratch, QuantBatch, QuantRow, Scales, TernaryColumns,
-    TernaryMatrix, TernaryRows, best, multiply_add, multiply_add_columns, multiply_gated,
-    relu2_neurons,
+    Kernel, NonZeros, Pool, ProductScratch, QuantBatch, QuantRow, Relu2Matrices, Scales,
+    TernaryColumns, TernaryMatrix, TernaryRows, best, multiply_add, multiply_add_columns,
+    multiply_add_columns_of_each, multiply_gated, multiply_relu2, relu2_neurons,
 };
 
 const HIDDEN: usize = 2560;
 const FFN: usize = 6912;
+const PROMPT: usize = 256;
 
 /// Shares of gates that are not positive, with those of zero codes that go with them: none, random
 /// weights, the trained demo model, and what is published of large models.
@@ -35,27 +36,32 @@ fn main() {
     let quick = std::env::args().any(|arg| arg == "--test");
     let (layers, rounds) = if quick { (1, 1) } else { (16, 9) };
     let kernel = best();
-    println!("{:>7} {:>6} {:>6}  {:>21}  {:>21}", "", "", "", "gate+up µs", "down µs");
+    println!("{:>6} {:>7} {:>6} {:>6}  {:>21}  {:>21}", "", "", "", "", "gate+up µs", "down µs");
     println!(
-        "{:>7} {:>6} {:>6}  {:>6} {:>6} {:>7}  {:>6} {:>6} {:>7}",
-        "threads", "closed", "zeros", "dense", "sparse", "", "dense", "sparse", ""
+        "{:>6} {:>7} {:>6} {:>6}  {:>6} {:>6} {:>7}  {:>6} {:>6} {:>7}",
+        "tokens", "threads", "closed", "zeros", "dense", "sparse", "", "dense", "sparse", ""
     );
     for (closed, zeros) in SHARES {
         let maker = Pool::new(2);
         let layers: Vec<_> = (0..layers).map(|i| layer(&maker, i, closed)).collect();
-        for threads in [1, 2] {
+        for (tokens, threads) in [(1, 1), (1, 2), (PROMPT, 1), (PROMPT, 2)] {
             let pool = Pool::new(threads);
             let mut times: [Vec<f64>; 4] = Default::default();
+            // A prompt takes long, and none of its weights stays in a cache either.
+            let layers = if tokens == 1 { &layers[..] } else { &layers[..1] };
             for _ in 0..rounds {
-                let round = measure(kernel, &pool, &layers, zeros);
+                let round = match tokens {
+                    1 => measure(kernel, &pool, layers, zeros),
+                    _ => measure_prompt(kernel, &pool, &layers[0], zeros),
+                };
                 times.iter_mut().zip(round).for_each(|(times, time)| times.push(time));
             }
             let [a, b, c, d] = times.map(|mut times| {
                 times.sort_by(f64::total_cmp);
-                times[times.len() / 2] * 1e6 / layers.len() as f64
+                times[times.len() / 2] * 1e6 / (layers.len() * tokens) as f64
             });
             println!(
-                "{threads:7} {closed:6.2} {zeros:6.2}  {a:6.0} {b:6.0} {:6.2}x  {c:6.0} {d:6.0} {:6.2}x",
+                "{tokens:6} {threads:7} {closed:6.2} {zeros:6.2}  {a:6.1} {b:6.1} {:6.2}x  {c:6.1} {d:6.1} {:6.2}x",
                 a / b,
                 c / d
             );
@@ -63,12 +69,55 @@ fn main() {
     }
 }
 
+/// As [`measure`], for a prompt whose tokens have the same gates.
+fn measure_prompt(kernel: &dyn Kernel, pool: &Pool, layer: &Layer, zeros: f64) -> [f64; 4] {
+    let x: Vec<f32> = (0..PROMPT).flat_map(|_| hidden()).collect();
+    let x = quantized(kernel, pool, &x, HIDDEN);
+    let neurons: Vec<f32> = (0..PROMPT * FFN)
+        .map(|i| if share_of(i, 5) < zeros { 0.0 } else { (i % 7) as f32 + 1.0 })
+        .collect();
+    let mid = quantized(kernel, pool, &neurons, FFN);
+    let mut y = vec![0.0; PROMPT * FFN];
+    let mut total = vec![0.0; PROMPT * HIDDEN];
+    let mut non_zeros = vec![NonZeros::with_capacity(FFN); PROMPT];
+    let mut scratch = ProductScratch::new(pool.threads());
+    let (gate, up, up_rows) = (&layer.gate, &layer.up, &layer.up_rows);
+    let relu2 = Relu2Matrices { gate, up, up_rows, max_open: 1.0 };
+    let mut times = [0.0; 4];
+    // Memory is touched before it is timed.
+    for _ in 0..2 {
+        let dense_up = time(|| {
+            let out = (&mut y[..], &mut scratch);
+            multiply_gated(kernel, pool, (gate, up), black_box(&x), out, |gate, up| {
+                kernel.relu2_mul(gate, up);
+            });
+        });
+        let sparse_up = time(|| {
+            let out = (&mut y[..], &mut scratch);
+            multiply_relu2(kernel, pool, &relu2, black_box(&x), out);
+        });
+        let dense_down = time(|| {
+            let out = (&mut total[..], &mut scratch);
+            multiply_add(kernel, pool, &layer.down, black_box(&mid), out);
+        });
+        let sparse_down = time(|| {
+            pool.rows(&mut non_zeros, 1, |i, found| {
+                found[0].find(kernel, black_box(&mid.rows()[i]))
+            });
+            let w = &layer.down_columns;
+            multiply_add_columns_of_each(kernel, pool, w, &non_zeros, &mut total);
+        });
+        times = [dense_up, sparse_up, dense_down, sparse_down];
+    }
+    times
+}
+
 /// Seconds for gate and up, dense and sparse, and for down, dense and sparse.
 fn measure(kernel: &dyn Kernel, pool: &Pool, layers: &[Layer], zeros: f64) -> [f64; 4] {
-    let x = quantized(kernel, pool, &hidden());
+    let x = quantized(kernel, pool, &hidden(), HIDDEN);
     let neurons: Vec<f32> =
         (0..FFN).map(|i| if share_of(i, 5) < zeros { 0.0 } else { (i % 7) as f32 + 1.0 }).collect();
-    let mid = quantized(kernel, pool, &neurons);
+    let mid = quantized(kernel, pool, &neurons, FFN);
     let (mut gate, mut y) = (vec![0.0; FFN], vec![0.0; HIDDEN]);
     let (mut non_zeros, mut total) = (NonZeros::with_capacity(FFN), vec![0.0; HIDDEN]);
     let mut scratch = ProductScratch::new(pool.threads());
@@ -94,7 +143,7 @@ fn measure(kernel: &dyn Kernel, pool: &Pool, layers: &[Layer], zeros: f64) -> [f
     });
     let sparse_down = time(|| {
         for layer in layers {
-            non_zeros.find(black_box(&mid.rows()[0]));
+            non_zeros.find(kernel, black_box(&mid.rows()[0]));
             let w = &layer.down_columns;
             multiply_add_columns(kernel, pool, w, &non_zeros, &mut y, &mut total);
         }
@@ -108,9 +157,9 @@ fn time(work: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-fn quantized(kernel: &dyn Kernel, pool: &Pool, x: &[f32]) -> QuantBatch {
-    let mut batch = QuantBatch::new(1, x.len());
-    batch.quantize(kernel, pool, x, x.len());
+fn quantized(kernel: &dyn Kernel, pool: &Pool, x: &[f32], cols: usize) -> QuantBatch {
+    let mut batch = QuantBatch::new(x.len() / cols, cols);
+    batch.quantize(kernel, pool, x, cols);
     batch
 }
 

@@ -91,6 +91,8 @@ pub(crate) struct ColumnQuads<'a> {
     pub(crate) lines: &'a [Line],
     /// Number of lines from one column to the next.
     pub(crate) stride: usize,
+    /// Column of the first line.
+    pub(crate) first: u32,
     pub(crate) columns: &'a [[u32; 4]],
     pub(crate) codes: &'a [[i8; 4]],
 }
@@ -98,7 +100,7 @@ pub(crate) struct ColumnQuads<'a> {
 impl<'a> ColumnQuads<'a> {
     #[inline(always)]
     pub(crate) fn line(self, column: u32) -> &'a Line {
-        &self.lines[column as usize * self.stride]
+        &self.lines[(column - self.first) as usize * self.stride]
     }
 }
 
@@ -255,6 +257,19 @@ pub(crate) trait IntLanes: Simd {
     #[inline(always)]
     fn lookup_kernel(self) -> Option<&'static dyn LookupKernel> {
         None
+    }
+
+    /// Stores the indices of the codes that are not zero, counted from `first`, and returns their number. What is
+    /// stored behind them means nothing.
+    #[inline(always)]
+    fn store_non_zeros(self, codes: &[i8; 64], first: u32, out: &mut [u32; 64]) -> usize {
+        let mut len = 0;
+        for (index, &code) in (first..).zip(codes) {
+            // Without a branch, which would be mispredicted.
+            out[len % 64] = index;
+            len += usize::from(code != 0);
+        }
+        len
     }
 
     /// Adds code times activation over some columns to the sums of the rows of one line; see

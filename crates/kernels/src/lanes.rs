@@ -125,6 +125,14 @@ pub(crate) trait F32x16: Copy {
         out.copy_from_slice(&lanes[..out.len()]);
     }
 
+    /// Returns a bit for each lane, the lowest for the first: 0 if it is zero or less, otherwise 1, also for a NaN.
+    #[inline(always)]
+    fn not_closed(self) -> u16 {
+        let mut lanes = [0.0; 16];
+        self.store(&mut lanes);
+        lanes.iter().rev().fold(0, |bits, lane| bits << 1 | u16::from(!is_closed(*lane)))
+    }
+
     /// Adds up all lanes in a fixed tree: 8 + 8, 4 + 4, 2 + 2, 1 + 1.
     #[inline(always)]
     fn sum(self) -> f32 {
@@ -137,6 +145,12 @@ pub(crate) trait F32x16: Copy {
         }
         lanes[0]
     }
+}
+
+/// Returns `true` for a gate that squared ReLU turns to zero. A NaN stays one.
+#[inline(always)]
+fn is_closed(gate: f32) -> bool {
+    gate <= 0.0
 }
 
 /// A storage type of floats.

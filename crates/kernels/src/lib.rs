@@ -82,14 +82,14 @@ pub use operations::{AttentionKernel, FloatKernel, TableKernel, TernaryKernel};
 pub use placement::Placement;
 pub use pool::{Pool, Strip, Upcoming};
 pub use product::{
-    ProductScratch, multiply, multiply_add, multiply_each, multiply_gated, multiply_gated_slices,
-    multiply_slices, slice_alignment,
+    ProductScratch, Relu2Counts, Relu2Matrices, multiply, multiply_add, multiply_each,
+    multiply_gated, multiply_gated_slices, multiply_relu2, multiply_slices, slice_alignment,
 };
 pub use quant::QuantRow;
 pub use rotary::{RotaryTable, far_rotation, rotary_frequencies, rotary_powers};
 pub use sparse::{
     ColumnScratch, NonZeros, TernaryColumns, TernaryRows, multiply_add_columns,
-    multiply_add_columns_of_each, multiply_columns_each, open_relu2_neurons, relu2_neurons,
+    multiply_add_columns_of_each, multiply_columns_each, relu2_neurons,
 };
 pub use ternary::TernaryMatrix;
 pub use tiles::PAIR;

@@ -46,10 +46,18 @@ macro_rules! operations {
 
             /// Turns the gates of at most 128 rows from `first_row` on into neurons as
             /// [`relu2_neurons`](Self::relu2_neurons) does, in place, and returns the number of
-            /// gates that are not positive. [`open_relu2_neurons`](crate::open_relu2_neurons) does whole
-            /// matrices and many tokens.
-            fn open_neurons(up: &TernaryRows, x: &QuantRow, first_row: usize, neurons: &mut [f32])
-                -> usize = $crate::sparse::open_neurons;
+            /// gates that are not positive. Rows are prefetched unless tokens before have read them.
+            /// [`multiply_relu2`](crate::multiply_relu2) does whole matrices and many tokens.
+            fn open_neurons(
+                up: &TernaryRows,
+                x: &QuantRow,
+                first_row: usize,
+                in_cache: bool,
+                neurons: &mut [f32],
+            ) -> usize = $crate::sparse::open_neurons;
+
+            /// Finds the nonzero codes of a token. [`NonZeros::find`] documents the conditions.
+            fn find_non_zeros(x: &QuantRow, found: &mut NonZeros) = $crate::sparse::find_non_zeros;
 
             /// Multiplies the rows from `256 * first_line` on of `w` by `x`, with the bits of
             /// [`multiply`](Self::multiply), reading only the columns of `x`.
@@ -60,6 +68,17 @@ macro_rules! operations {
                 x: &NonZeros,
                 y: &mut [f32],
             ) = $crate::sparse::sparse_columns;
+
+            /// Adds the products that [`multiply_columns`](Self::multiply_columns) computes of line
+            /// `line` to a row of `total` for each of `xs`.
+            /// [`multiply_add_columns_of_each`](crate::multiply_add_columns_of_each) does whole
+            /// matrices.
+            fn add_columns_of_each(
+                w: &TernaryColumns,
+                line: usize,
+                xs: &[NonZeros],
+                total: &mut Strip<'_, f32>,
+            ) = $crate::sparse::add_columns_of_each;
 
             /// Computes the exact sums of code times activation for all rows of `w`, over some
             /// groups of four columns of `x`, for its first row of codes and the second, if there is

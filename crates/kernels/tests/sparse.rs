@@ -1,9 +1,10 @@
 //! Leaving zeros out changes no bit: sparse products against the dense ones of the scalar kernel.
 
 use wf_kernels::{
-    ColumnScratch, Isa, Kernel, Layout, NonZeros, Pool, QuantRow, Scales, Strip, TernaryColumns,
-    TernaryMatrix, TernaryRows, kernel, multiply_add_columns, multiply_add_columns_of_each,
-    multiply_columns_each, open_relu2_neurons, relu2_neurons, supported,
+    ColumnScratch, Isa, Kernel, Layout, NonZeros, Pool, ProductScratch, QuantBatch, QuantRow,
+    Relu2Matrices, Scales, Strip, TernaryColumns, TernaryMatrix, TernaryRows, kernel,
+    multiply_add_columns, multiply_add_columns_of_each, multiply_columns_each, multiply_relu2,
+    relu2_neurons, supported,
 };
 
 use crate::support::{Floats, Random, cases, matrix};
@@ -81,11 +82,12 @@ fn codes(random: &mut Random, len: usize, share: f32) -> Vec<i8> {
 
 fn check_columns(w: &TernaryMatrix, columns: &TernaryColumns, x: &QuantRow) {
     let expected = dense(w, x);
-    let mut non_zeros = NonZeros::with_capacity(w.cols());
-    non_zeros.find(x);
-    assert_eq!(non_zeros.len(), x.codes().iter().filter(|&&code| code != 0).count());
-    let what = format!("{}x{}, {} columns", w.rows(), w.cols(), non_zeros.len());
+    let count = x.codes().iter().filter(|&&code| code != 0).count();
+    let what = format!("{}x{}, {count} columns", w.rows(), w.cols());
     for kernel in supported() {
+        let mut non_zeros = NonZeros::with_capacity(w.cols());
+        non_zeros.find(kernel, x);
+        assert_eq!(non_zeros.len(), count);
         for threads in [1, 2, 3] {
             let mut found = vec![f32::NAN; w.rows()];
             let mut total = vec![1.25; w.rows()];
@@ -115,9 +117,9 @@ fn check_split(w: &TernaryMatrix, columns: &TernaryColumns, x: &QuantRow) {
         (&[x.clone(), fine.clone()][..], &both),
         (&[x.clone()][..], &expected),
     ] {
-        non_zeros.find_token(rows);
-        let what = format!("{}x{}, {} columns", w.rows(), w.cols(), non_zeros.len());
         for kernel in supported() {
+            non_zeros.find_token(kernel, rows);
+            let what = format!("{}x{}, {} columns", w.rows(), w.cols(), non_zeros.len());
             for threads in [1, 2, 3] {
                 let mut found = [vec![f32::NAN; w.rows()], vec![f32::NAN; w.rows()]];
                 let products = found.each_mut().map(|y| (columns, &mut y[..]));
@@ -206,34 +208,47 @@ fn tokens_side_by_side_have_the_bits_of_each_alone() {
         let w = matrix(Layout::QuadLines, &random.trits(rows * cols), cols, Scales::Tensor(0.3));
         let by_column = TernaryColumns::new(&Pool::new(2), &w).unwrap();
         let by_row = TernaryRows::new(&Pool::new(2), &w).unwrap();
-        for tokens in [1, 2, 9, 33] {
+        for tokens in [1, 2, 9, 33, 131] {
             let shares = [0.0, -1.0, 0.1, 0.5, 1.0].into_iter().cycle();
-            let quantized = |share| QuantRow::from_codes(&codes(random, cols, share), 0.04);
-            let xs: Vec<QuantRow> = shares.take(tokens).map(quantized).collect();
+            let codes = shares.take(tokens).flat_map(|share| codes(random, cols, share));
+            let x: Vec<f32> = codes.map(f32::from).collect();
+            let mut batch = QuantBatch::new(tokens, cols);
+            batch.quantize(kernel(Isa::Scalar).unwrap(), &Pool::new(1), &x, cols);
+            let xs = batch.rows();
             let expected: Vec<f32> = xs.iter().flat_map(|x| dense(&w, x)).collect();
             let gates: Vec<f32> = xs.iter().flat_map(|x| dense(&gate, x)).collect();
+            let closed = gates.iter().filter(|gate| **gate <= 0.0).count();
             let mut neurons = gates.clone();
             kernel(Isa::Scalar).unwrap().relu2_mul(&mut neurons, &expected);
             let added: Vec<f32> = expected.iter().map(|y| 1.25 + y).collect();
-            let find = |x: &QuantRow| {
-                let mut found = NonZeros::with_capacity(cols);
-                found.find(x);
-                found
-            };
-            let non_zeros: Vec<NonZeros> = xs.iter().map(find).collect();
             for (kernel, threads) in supported().flat_map(|k| [1, 2, 5].map(|threads| (k, threads)))
             {
                 let (pool, what) =
                     (Pool::new(threads), format!("{tokens} tokens of {rows}x{cols}"));
-                let (mut y, mut total) = (vec![f32::NAN; rows * tokens], vec![1.25; rows * tokens]);
-                multiply_add_columns_of_each(
-                    kernel, &pool, &by_column, &non_zeros, &mut y, &mut total,
-                );
-                assert_same(&what, kernel, &expected, &y);
+                let find = |x: &QuantRow| {
+                    let mut found = NonZeros::with_capacity(cols);
+                    found.find(kernel, x);
+                    found
+                };
+                let non_zeros: Vec<NonZeros> = xs.iter().map(find).collect();
+                let mut total = vec![1.25; rows * tokens];
+                multiply_add_columns_of_each(kernel, &pool, &by_column, &non_zeros, &mut total);
                 assert_same(&what, kernel, &added, &total);
-                let mut found = gates.clone();
-                open_relu2_neurons(kernel, &pool, &by_row, &xs, &mut found);
-                assert_same(&what, kernel, &neurons, &found);
+                // Rows are skipped always, never, and by some jobs.
+                for max_open in [1.0, -1.0, 0.5] {
+                    let matrices =
+                        Relu2Matrices { gate: &gate, up: &w, up_rows: &by_row, max_open };
+                    let mut found = vec![f32::NAN; rows * tokens];
+                    let out = (&mut found[..], &mut ProductScratch::new(threads));
+                    let counts = multiply_relu2(kernel, &pool, &matrices, &batch, out);
+                    assert_same(&what, kernel, &neurons, &found);
+                    assert_eq!(counts.closed, closed, "{what} on {}", kernel.isa());
+                    match max_open {
+                        1.0 => assert_eq!(counts.skipping, rows * tokens),
+                        0.5 => assert!(counts.skipping <= rows * tokens),
+                        _ => assert_eq!(counts.skipping, 0),
+                    }
+                }
             }
         }
     }

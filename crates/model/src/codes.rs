@@ -179,7 +179,7 @@ impl Products {
         }
         let mut copies = copies.iter();
         let products = products.map(|(_, y)| (copies.next().expect("a copy of each matrix"), y));
-        self.non_zeros.find_token(codes.batch.rows());
+        self.non_zeros.find_token(cx.kernel, codes.batch.rows());
         let Self { non_zeros, columns, .. } = self;
         multiply_columns_each(cx.kernel, &cx.pool, products, non_zeros, columns);
     }

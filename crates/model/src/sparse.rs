@@ -8,10 +8,13 @@
 //! Dense and sparse products give the same bits. In a step of several tokens, each reads its own rows and
 //! columns, from caches that the tokens share: a row that one token does not need, another does.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use wf_core::Network;
-use wf_kernels::{Kernel, NonZeros, Pool, QuantBatch, TernaryColumns, TernaryRows, multiply};
+use wf_kernels::{
+    Kernel, NonZeros, Pool, ProductScratch, QuantBatch, Relu2Matrices, TernaryColumns, TernaryRows,
+    multiply_relu2,
+};
 
 use crate::compute::Compute;
 use crate::weights::Mlp;
@@ -87,7 +90,7 @@ impl MaxShares {
         }
         Some(match kernel.lookup_kernel() {
             Some(_) => Self { rows: 0.25, columns: 0.2 },
-            None => Self { rows: 0.5, columns: 0.33 },
+            None => Self { rows: 0.5, columns: 0.5 },
         })
     }
 }
@@ -156,37 +159,30 @@ impl SparseLayer {
         self.copies = TernaryRows::new(pool, &mlp.up).zip(TernaryColumns::new(pool, &mlp.down));
     }
 
-    /// Computes the neurons and returns `true`, if this layer has copies. Of several tokens, products
-    /// with `up` may be stored in `ups`.
+    /// Computes the neurons and returns `true`, if this layer has copies.
     pub(crate) fn neurons(
         &mut self,
         cx: &Compute,
         step: &SparseStep,
         mlp: &Mlp,
         xs: &QuantBatch,
-        (neurons, ups): (&mut [f32], &mut [f32]),
+        (neurons, scratch): (&mut [f32], &mut ProductScratch),
     ) -> bool {
-        let (Some((up, _)), true) = (&self.copies, step.skips) else { return false };
+        let (Some((up_rows, _)), true) = (&self.copies, step.skips) else { return false };
+        let tokens = xs.rows().len();
         if let [x] = xs.rows() {
-            let matrices = (&mlp.gate, up);
+            let matrices = (&mlp.gate, up_rows);
             let closed = wf_kernels::relu2_neurons(cx.kernel, &cx.pool, matrices, x, neurons);
             self.counts.closed_gates += closed as u64;
             self.counts.sparse_up += 1;
             return true;
         }
-        let Some(max) = MaxShares::of(cx.kernel, xs.rows().len()) else { return false };
-        multiply(cx.kernel, &cx.pool, &mlp.gate, xs, neurons);
-        let closed = closed_of_each(&cx.pool, neurons, up.rows());
-        self.counts.closed_gates += closed as u64;
-        if (neurons.len() - closed) as f64 <= max.rows * neurons.len() as f64 {
-            wf_kernels::open_relu2_neurons(cx.kernel, &cx.pool, up, xs.rows(), neurons);
-            self.counts.sparse_up += xs.rows().len() as u64;
-        } else {
-            multiply(cx.kernel, &cx.pool, &mlp.up, xs, ups);
-            cx.pool.row_pairs((neurons, up.rows()), (ups, up.rows()), |_, neurons, ups| {
-                cx.kernel.relu2_mul(neurons, ups);
-            });
-        }
+        let Some(max) = MaxShares::of(cx.kernel, tokens) else { return false };
+        let (gate, up) = (&mlp.gate, &mlp.up);
+        let matrices = Relu2Matrices { gate, up, up_rows, max_open: max.rows };
+        let counts = multiply_relu2(cx.kernel, &cx.pool, &matrices, xs, (neurons, scratch));
+        self.counts.closed_gates += counts.closed as u64;
+        self.counts.sparse_up += (counts.skipping / up.rows().max(1)) as u64;
         true
     }
 
@@ -215,14 +211,14 @@ impl SparseLayer {
             },
         };
         let non_zeros = &mut step.non_zeros[..tokens];
-        cx.pool.rows(non_zeros, 1, |token, found| found[0].find(&xs.rows()[token]));
+        cx.pool.rows(non_zeros, 1, |token, found| found[0].find(cx.kernel, &xs.rows()[token]));
         let columns: usize = non_zeros.iter().map(NonZeros::len).sum();
         let pays = columns as f64 <= max_columns * neurons as f64;
         if pays {
             let (kernel, pool) = (cx.kernel, &cx.pool);
             match &*non_zeros {
                 [x] => wf_kernels::multiply_add_columns(kernel, pool, down, x, y, total),
-                xs => wf_kernels::multiply_add_columns_of_each(kernel, pool, down, xs, y, total),
+                xs => wf_kernels::multiply_add_columns_of_each(kernel, pool, down, xs, total),
             }
             self.counts.sparse_down += tokens as u64;
         }
@@ -235,13 +231,4 @@ impl SparseLayer {
         self.counts.neurons += neurons as u64;
         self.counts.zero_codes += zeros as u64;
     }
-}
-
-/// Returns the number of gates that are not positive, in rows of `row_len`.
-fn closed_of_each(pool: &Pool, gates: &mut [f32], row_len: usize) -> usize {
-    let count = AtomicUsize::new(0);
-    pool.rows(gates, row_len, |_, gates| {
-        count.fetch_add(closed(gates), Ordering::Relaxed);
-    });
-    count.into_inner()
 }

@@ -33,9 +33,9 @@ fn with_buffer(len: usize, work: impl FnOnce(&mut [f32])) {
 
 /// The division of a product into jobs: blocks of tokens by some output rows.
 pub(super) struct Jobs<'a> {
-    kernel: &'a dyn Kernel,
+    pub(super) kernel: &'a dyn Kernel,
     way: Way<'a>,
-    xs: &'a QuantBatch,
+    pub(super) xs: &'a QuantBatch,
     /// Number of tokens and of output rows of a job.
     pub(super) shape: (usize, usize),
 }
@@ -103,6 +103,23 @@ impl<'a> Jobs<'a> {
             }
         }
         all(Way::Strips, STRIP)
+    }
+
+    /// Makes jobs that would have one strip larger, which are then run for a part of the tokens at a time.
+    pub(super) fn with_rows_per_job(mut self, rows: usize) -> Self {
+        if let Way::Strips = self.way {
+            self.shape.1 = rows;
+        }
+        self
+    }
+
+    /// Returns the number of tokens that a job is to be run for at a time: `tokens`, or all of a block if the
+    /// preparation of weights or tokens is worth sharing.
+    pub(super) fn tokens_at_once(&self, tokens: usize) -> usize {
+        match self.way {
+            Way::Strips => tokens,
+            _ => self.shape.0,
+        }
     }
 
     /// Runs job `i` of a block of tokens.

@@ -14,6 +14,7 @@
 
 mod floats;
 mod jobs;
+mod relu2;
 mod slices;
 pub(crate) mod strip;
 
@@ -22,6 +23,7 @@ use std::ops::Range;
 use crate::line::STRIP;
 use crate::{Kernel, Pool, QuantBatch, Strip, TernaryMatrix};
 use jobs::Jobs;
+pub use relu2::{Relu2Counts, Relu2Matrices, multiply_relu2};
 pub use slices::{multiply_gated_slices, multiply_slices, slice_alignment};
 pub(crate) use strip::multiply_strip;
 

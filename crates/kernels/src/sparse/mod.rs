@@ -13,13 +13,13 @@ mod rows;
 mod split;
 
 pub use columns::{NonZeros, TernaryColumns, multiply_add_columns, multiply_add_columns_of_each};
-pub use rows::{TernaryRows, open_relu2_neurons, relu2_neurons};
+pub use rows::{TernaryRows, relu2_neurons};
 pub use split::{ColumnScratch, multiply_columns_each};
 
 #[cfg(test)]
 pub(crate) use columns::place_in_column;
-pub(crate) use columns::sparse_columns;
-pub(crate) use rows::{open_neurons, sparse_neurons};
+pub(crate) use columns::{add_columns_of_each, find_non_zeros, sparse_columns};
+pub(crate) use rows::{JOB_ROWS, open_neurons, sparse_neurons};
 pub(crate) use split::sum_columns;
 
 use std::marker::PhantomData;

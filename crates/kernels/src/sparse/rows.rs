@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{RowScales, TernaryCopy};
 use crate::arch::Lines;
+use crate::lanes::{F32x16, Simd};
 use crate::layout::quad_lines::ZERO_TRITS;
 use crate::line::{Line, STRIP};
 use crate::product::multiply_strip;
@@ -25,7 +26,7 @@ const ROWS_AHEAD: usize = 8;
 const JOB_STRIPS: usize = 8;
 
 /// Rows in a job.
-const JOB_ROWS: usize = JOB_STRIPS * STRIP;
+pub(crate) const JOB_ROWS: usize = JOB_STRIPS * STRIP;
 
 /// A copy of a ternary matrix whose rows can be read one by one.
 ///
@@ -96,28 +97,6 @@ pub fn relu2_neurons(
     closed.into_inner()
 }
 
-/// Turns the gates of many tokens into neurons, in place, with the bits of
-/// [`FloatKernel::relu2_mul`](crate::FloatKernel::relu2_mul). A token reads only the rows of `up` whose
-/// gate is positive, from a cache that holds the rows of a job for all tokens. Does not allocate.
-///
-/// # Panics
-///
-/// Panics if the shapes do not match.
-pub fn open_relu2_neurons(
-    kernel: &dyn Kernel,
-    pool: &Pool,
-    up: &TernaryRows,
-    xs: &[QuantRow],
-    neurons: &mut [f32],
-) {
-    assert_eq!(neurons.len(), xs.len() * up.rows, "one gate per token and row");
-    pool.strips(neurons, up.rows, JOB_ROWS, |job, mut neurons| {
-        for (token, x) in xs.iter().enumerate() {
-            kernel.open_neurons(up, x, job * JOB_ROWS, neurons.row(token));
-        }
-    });
-}
-
 /// Computes the neurons of the strips of `gate` from `first_strip` on, at most [`JOB_ROWS`] of them.
 ///
 /// All gates are computed first, in one stream through memory, and then the rows of `up` they need.
@@ -137,41 +116,35 @@ pub(crate) fn sparse_neurons<C: IntSums>(
         let strip = &mut Strip::new(gates, width, width, 0);
         multiply_strip(cpu, gate, first_strip + i, std::slice::from_ref(x), strip);
     }
-    open_neurons(cpu, up, x, first_strip * STRIP, neurons)
+    open_neurons(cpu, up, x, first_strip * STRIP, false, neurons)
 }
 
-/// Turns the gates of at most [`JOB_ROWS`] rows from `first_row` on into neurons.
+/// Turns the gates of at most [`JOB_ROWS`] rows from `first_row` on into neurons. Rows that are not in a cache are
+/// prefetched.
 #[inline(always)]
 pub(crate) fn open_neurons<C: IntSums>(
     cpu: C,
     up: &TernaryRows,
     x: &QuantRow,
     first_row: usize,
+    in_cache: bool,
     neurons: &mut [f32],
 ) -> usize {
     assert_eq!(x.codes().len(), up.cols.next_multiple_of(RUN), "one code per column");
     assert!(x.group_scales().is_none(), "one scale per token");
     // Rows with a positive gate, counted from the first of this job.
-    let mut open = [0_usize; JOB_ROWS];
-    let mut open_len = 0;
-    for (row, gate) in neurons.iter_mut().enumerate() {
-        // Not `> 0`, which would drop a NaN.
-        let is_closed = *gate <= 0.0;
-        open[open_len] = row;
-        open_len += usize::from(!is_closed);
-        *gate = if is_closed { 0.0 } else { *gate };
-    }
-    let open = &open[..open_len];
+    let mut open = [0; JOB_ROWS];
+    let open = close_gates(cpu, neurons, &mut open);
     let prefetch = |rows: &[usize]| {
         for &row in rows {
             cpu.prefetch(up.row(first_row + row));
         }
     };
-    prefetch(&open[..open_len.min(ROWS_AHEAD)]);
+    let mut ahead = if in_cache { &[] } else { open };
+    prefetch(ahead.split_off(..ahead.len().min(ROWS_AHEAD)).unwrap_or(&[]));
     let (whole, rest) = open.as_chunks::<ROWS_AT_ONCE>();
-    for (i, rows) in whole.iter().enumerate() {
-        let ahead = open.get(i * ROWS_AT_ONCE + ROWS_AHEAD..).unwrap_or(&[]);
-        prefetch(&ahead[..ahead.len().min(ROWS_AT_ONCE)]);
+    for rows in whole {
+        prefetch(ahead.split_off(..ahead.len().min(ROWS_AT_ONCE)).unwrap_or(&[]));
         multiply_open(cpu, up, x, first_row, *rows, neurons);
     }
     match *rest {
@@ -180,7 +153,41 @@ pub(crate) fn open_neurons<C: IntSums>(
         [a] => multiply_open(cpu, up, x, first_row, [a], neurons),
         _ => {}
     }
-    neurons.len() - open_len
+    neurons.len() - open.len()
+}
+
+/// Sets gates that are zero or less to +0, and returns the indices of the others. A NaN is one of those.
+#[inline(always)]
+fn close_gates<'a, C: Simd>(
+    cpu: C,
+    gates: &mut [f32],
+    open: &'a mut [usize; JOB_ROWS],
+) -> &'a [usize] {
+    let zero = cpu.splat(0.0);
+    let mut len = 0;
+    for (first, gates) in
+        (0..).step_by(u64::BITS as usize).zip(gates.chunks_mut(u64::BITS as usize))
+    {
+        let mut bits = 0;
+        let (whole, tail) = gates.as_chunks_mut::<16>();
+        for (i, gates) in whole.iter_mut().enumerate() {
+            let lanes = cpu.load(gates);
+            bits |= u64::from(lanes.not_closed()) << (16 * i);
+            // The maximum of both keeps a NaN and the sign of zero, which the sum loses.
+            zero.max(lanes).add(zero).store(gates);
+        }
+        if !tail.is_empty() {
+            let lanes = cpu.load_tail(tail, 0.0);
+            bits |= u64::from(lanes.not_closed()) << (16 * whole.len());
+            zero.max(lanes).add(zero).store_tail(tail);
+        }
+        while bits != 0 {
+            open[len] = first + bits.trailing_zeros() as usize;
+            len += 1;
+            bits &= bits - 1;
+        }
+    }
+    &open[..len]
 }
 
 /// Turns the gates of some rows, counted from `first_row`, into neurons.

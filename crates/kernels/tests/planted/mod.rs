@@ -103,7 +103,14 @@ impl TernaryKernel for Planted {
         unreachable!("checked against the dense product, in sparse.rs")
     }
 
-    fn open_neurons(&self, _: &TernaryRows, _: &QuantRow, _: usize, _: &mut [f32]) -> usize {
+    fn open_neurons(
+        &self,
+        _: &TernaryRows,
+        _: &QuantRow,
+        _: usize,
+        _: bool,
+        _: &mut [f32],
+    ) -> usize {
         unreachable!("checked against the dense product, in sparse.rs")
     }
 
@@ -114,6 +121,20 @@ impl TernaryKernel for Planted {
         _: Range<usize>,
         _: &mut [i32],
         _: &mut [i32],
+    ) {
+        unreachable!("checked against the dense product, in sparse.rs")
+    }
+
+    fn find_non_zeros(&self, _: &QuantRow, _: &mut NonZeros) {
+        unreachable!("checked against the dense product, in sparse.rs")
+    }
+
+    fn add_columns_of_each(
+        &self,
+        _: &TernaryColumns,
+        _: usize,
+        _: &[NonZeros],
+        _: &mut Strip<'_, f32>,
     ) {
         unreachable!("checked against the dense product, in sparse.rs")
     }

@@ -142,6 +142,13 @@ impl F32x16 for Lanes {
 
         fn sum(self) -> f32 { sum_of_eight(_mm256_add_ps(self.0[0], self.0[1])) }
 
+        fn not_closed(self) -> u16 {
+            let open: [i32; 2] = both!(i => {
+                _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(self.0[i], _mm256_setzero_ps()))
+            });
+            (open[1] << 8 | open[0]) as u16
+        }
+
         fn store_i8(self, out: &mut [i8; 16]) {
             let words = words(self);
             let (low, high) = (_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));

@@ -98,6 +98,10 @@ impl F32x16 for Lanes {
             sum_of_eight(_mm256_add_ps(low, high))
         }
 
+        fn not_closed(self) -> u16 {
+            _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(self.0, _mm512_setzero_ps())
+        }
+
         fn store_i8(self, out: &mut [i8; 16]) {
             let bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(self.0));
             _mm_storeu_si128(out.as_mut_ptr().cast(), bytes);

@@ -199,6 +199,25 @@ impl<D: Dot<__m512i>> IntLanes for Avx512<D> {
             five_trit_sums(lines, tokens, ahead)
         }
 
+        fn store_non_zeros(self, codes: &[i8; 64], first: u32, out: &mut [u32; 64]) -> usize {
+            let codes = _mm512_loadu_si512(codes.as_ptr().cast());
+            let mut found = _mm512_test_epi8_mask(codes, codes);
+            let mut indices = _mm512_add_epi32(
+                _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                _mm512_set1_epi32(first.cast_signed()),
+            );
+            let mut len = 0;
+            for _ in 0..4 {
+                let of_sixteen = found as u16;
+                let packed = _mm512_maskz_compress_epi32(of_sixteen, indices);
+                _mm512_storeu_si512(out[len..len + 16].as_mut_ptr().cast(), packed);
+                len += of_sixteen.count_ones() as usize;
+                found >>= 16;
+                indices = _mm512_add_epi32(indices, _mm512_set1_epi32(16));
+            }
+            len
+        }
+
         fn accumulate_columns(self, quads: ColumnQuads<'_>, sums: &mut ColumnSums) {
             add_columns(self, quads, sums);
         }

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use super::x86_64::{Madd, Vnni};
 use crate::{Isa, Kernel};
 
-/// Proof that this CPU has AVX2, FMA, F16C, AVX-512 F, BW, VL and DQ, and the byte dot product that
+/// Proof that this CPU has POPCNT, AVX2, FMA, F16C, AVX-512 F, BW, VL and DQ, and the byte dot product that
 /// `Dot` names: `vpmaddubsw` or VNNI.
 ///
 /// Only detection creates one.
@@ -23,12 +23,12 @@ pub(super) struct Avx512<Dot = Vnni> {
 super::implement_kernel!(
     Avx512<Madd>,
     Isa::Avx512,
-    compiled "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq"
+    compiled "popcnt,avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq"
 );
 super::implement_kernel!(
     Avx512<Vnni>,
     Isa::Avx512Vnni,
-    compiled "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"
+    compiled "popcnt,avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"
 );
 
 pub(super) fn detect() -> Option<&'static dyn Kernel> {
@@ -49,7 +49,8 @@ impl Avx512<Vnni> {
 }
 
 fn has_avx512() -> bool {
-    is_x86_feature_detected!("avx2")
+    is_x86_feature_detected!("popcnt")
+        && is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
         && is_x86_feature_detected!("f16c")
         && is_x86_feature_detected!("avx512f")
