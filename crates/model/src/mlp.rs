@@ -57,13 +57,7 @@ impl MlpBlock<'_> {
                 s.products.multiply_skipping(cx, products, &s.ffn_in, input_columns);
                 step.count_closed(gate);
                 activate(cx, recipe, gate, up);
-            } else if !sparse.neurons(
-                cx,
-                step,
-                w,
-                s.ffn_in.batch(),
-                (&mut *gate, &mut s.products.scratch),
-            ) {
+            } else if !sparse.neurons(cx, step, w, (&s.ffn_in, &mut *gate), &mut s.products) {
                 let matrices = (&w.gate, &w.up);
                 s.products.multiply_gated(cx, matrices, &s.ffn_in, gate, |gate, up| {
                     step.count_closed(gate);

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use wf_core::Network;
 use wf_kernels::{
-    Kernel, NonZeros, Pool, ProductScratch, QuantBatch, Relu2Matrices, TernaryColumns, TernaryRows,
-    multiply_relu2,
+    Kernel, NonZeros, Pool, QuantBatch, Relu2Matrices, TernaryColumns, TernaryRows, multiply_relu2,
 };
 
+use crate::codes::{InputCodes, Products};
 use crate::compute::Compute;
 use crate::weights::Mlp;
 
@@ -165,10 +165,11 @@ impl SparseLayer {
         cx: &Compute,
         step: &SparseStep,
         mlp: &Mlp,
-        xs: &QuantBatch,
-        (neurons, scratch): (&mut [f32], &mut ProductScratch),
+        (codes, neurons): (&InputCodes, &mut [f32]),
+        products: &mut Products,
     ) -> bool {
         let (Some((up_rows, _)), true) = (&self.copies, step.skips) else { return false };
+        let xs = codes.batch();
         let tokens = xs.rows().len();
         if let [x] = xs.rows() {
             let matrices = (&mlp.gate, up_rows);
@@ -180,7 +181,8 @@ impl SparseLayer {
         let Some(max) = MaxShares::of(cx.kernel, tokens) else { return false };
         let (gate, up) = (&mlp.gate, &mlp.up);
         let matrices = Relu2Matrices { gate, up, up_rows, max_open: max.rows };
-        let counts = multiply_relu2(cx.kernel, &cx.pool, &matrices, xs, (neurons, scratch));
+        let out = (neurons, &mut products.scratch);
+        let counts = multiply_relu2(cx.kernel, &cx.pool, &matrices, xs, out);
         self.counts.closed_gates += counts.closed as u64;
         self.counts.sparse_up += (counts.skipping / up.rows().max(1)) as u64;
         true

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::jobs::Jobs;
-use super::{ProductScratch, copy_strips};
+use super::{ProductScratch, copy_strips, multiply};
 use crate::line::STRIP;
 use crate::sparse::JOB_ROWS;
 use crate::{Kernel, Pool, QuantBatch, Strip, TernaryMatrix, TernaryRows};
@@ -12,6 +12,10 @@ use crate::{Kernel, Pool, QuantBatch, Strip, TernaryMatrix, TernaryRows};
 /// Tokens of a job that are multiplied together: their codes, gates and the rows of a job stay in the second-level
 /// cache while each token reads its rows.
 const TOKENS_AT_ONCE: usize = 128;
+
+/// Minimum number of tokens whose gates are computed job by job. For fewer, computing all gates first takes less time than
+/// it costs to store and load them: rows of `gate` and of `up` do not alternate.
+const MIN_TOKENS_BY_JOB: usize = 32;
 
 /// Tokens of a job whose rows are prefetched. Later ones find most rows in a cache.
 const COLD_TOKENS: usize = 8;
@@ -41,9 +45,9 @@ pub struct Relu2Counts {
 }
 
 /// Computes `y = relu(xs * gate)² * (xs * up)` for several tokens with the bits of two products and
-/// [`FloatKernel::relu2_mul`](crate::FloatKernel::relu2_mul). Gates stay in the cache of a thread, which then
-/// multiplies all rows of `up` by all tokens, or, where few gates are positive, only the rows that each token needs. Does
-/// not allocate if a product of this shape was computed before.
+/// [`FloatKernel::relu2_mul`](crate::FloatKernel::relu2_mul). The gates of many tokens stay in the cache of a thread,
+/// which then multiplies all rows of `up` by all tokens, or, where few gates are positive, only the rows that each token
+/// needs. Does not allocate if a product of this shape was computed before.
 ///
 /// # Panics
 ///
@@ -65,12 +69,26 @@ pub fn multiply_relu2(
     let tokens_at_once = jobs.tokens_at_once(TOKENS_AT_ONCE);
     let block_tokens = jobs.shape.0;
     let buffers = scratch.reserve_for(&jobs, tokens_at_once.min(xs.tokens()), (2, rows));
+    let by_job = xs.tokens() >= MIN_TOKENS_BY_JOB;
+    if !by_job {
+        multiply(kernel, pool, w.gate, xs, y);
+    }
     let (closed, skipping) = (AtomicUsize::new(0), AtomicUsize::new(0));
     pool.tiles_with((y, rows), jobs.shape, buffers, |block, i, mut y, products| {
         for done in (0..y.rows()).step_by(tokens_at_once) {
             let mut y = y.some_rows(done, tokens_at_once);
             let first = block * block_tokens + done;
-            let found = neurons(&jobs, w, (first..first + y.rows(), i), &mut y, products);
+            let tokens = first..first + y.rows();
+            let len = y.rows() * y.width();
+            let (gates, ups) = products[..2 * len].split_at_mut(len);
+            if by_job {
+                let gates = &mut Strip::new(gates, y.width(), y.width(), 0);
+                jobs.multiply_tokens(w.gate, tokens.clone(), i, gates);
+            } else {
+                let rows = gates.chunks_exact_mut(y.width()).enumerate();
+                rows.for_each(|(token, gates)| copy_strips(y.row(token), gates));
+            }
+            let found = neurons(&jobs, w, (tokens, i), (gates, ups), &mut y);
             closed.fetch_add(found.closed, Ordering::Relaxed);
             skipping.fetch_add(found.skipping, Ordering::Relaxed);
         }
@@ -78,17 +96,15 @@ pub fn multiply_relu2(
     Relu2Counts { closed: closed.into_inner(), skipping: skipping.into_inner() }
 }
 
-/// Computes the neurons of job `i` for some tokens.
+/// Computes the neurons of job `i` for some tokens from their gates.
 fn neurons(
     jobs: &Jobs<'_>,
     w: &Relu2Matrices<'_>,
     (tokens, i): (Range<usize>, usize),
+    (gates, ups): (&mut [f32], &mut [f32]),
     y: &mut Strip<'_, f32>,
-    products: &mut [f32],
 ) -> Relu2Counts {
-    let (width, len) = (y.width(), y.rows() * y.width());
-    let (gates, ups) = products[..2 * len].split_at_mut(len);
-    jobs.multiply_tokens(w.gate, tokens.clone(), i, &mut Strip::new(gates, width, width, 0));
+    let (width, len) = (y.width(), gates.len());
     let closed = gates.iter().filter(|gate| **gate <= 0.0).count();
     let skips = (len - closed) as f64 <= w.max_open * len as f64;
     if skips {

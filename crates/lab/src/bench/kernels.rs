@@ -113,6 +113,15 @@ impl Deref for Matrix<'_> {
     }
 }
 
+/// Returns the matrices of the most frequent shape: layers may have dropped different numbers of neurons.
+fn of_one_shape<'a>(matrices: &'a [Matrix<'_>]) -> Vec<&'a TernaryMatrix> {
+    let of_shape = |like: &TernaryMatrix| -> Vec<&'a TernaryMatrix> {
+        let matrices = matrices.iter().map(|matrix| &**matrix);
+        matrices.filter(|w| (w.rows(), w.cols()) == (like.rows(), like.cols())).collect()
+    };
+    matrices.iter().map(|like| of_shape(like)).max_by_key(Vec::len).unwrap_or_default()
+}
+
 struct Work {
     bytes: usize,
     weights: usize,
@@ -136,7 +145,8 @@ impl KernelBench {
         matrices: &[Matrix<'_>],
         tokens: usize,
     ) -> Value {
-        let first = &*matrices[0];
+        let matrices = of_one_shape(matrices);
+        let first = matrices[0];
         let (rows, cols) = (first.rows(), first.cols());
         let mut codes = QuantBatch::new(tokens, cols);
         codes.quantize(kernel, &self.one_thread, &floats(tokens * cols), cols);
