@@ -308,9 +308,7 @@ pub(crate) fn exp<S: Simd>(cpu: S, x: S::Lanes) -> S::Lanes {
     for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
         p = p.mul_add(r, cpu.splat(coefficient));
     }
-    // 2^n in two steps, because n reaches 128 and -150. The first step is exact.
-    let half = n.mul(cpu.splat(0.5)).round();
-    p.mul(half.exp2_of_integer()).mul(n.sub(half).exp2_of_integer())
+    cpu.mul_exp2(p, n)
 }
 
 #[cfg(test)]

@@ -65,6 +65,14 @@ pub(crate) trait Simd: Copy {
         self.load_f16(&bits)
     }
 
+    /// Returns `x * 2^n`, rounded once, for magnitudes of `x` from 1/2 to 2 and integers `n` of -150..=128. NaN stays NaN.
+    #[inline(always)]
+    fn mul_exp2(self, x: Self::Lanes, n: Self::Lanes) -> Self::Lanes {
+        // In two steps, because neither 2^128 nor 2^-150 is a float. The first step is exact.
+        let half = n.mul(self.splat(0.5)).round();
+        x.mul(half.exp2_of_integer()).mul(n.sub(half).exp2_of_integer())
+    }
+
     /// Prefetches a slice, on CPUs where that helps.
     #[inline(always)]
     fn prefetch<T>(self, _ahead: &[T]) {}
@@ -253,6 +261,7 @@ pub(crate) mod tests {
         check_widening(cpu);
         check_fp8(cpu);
         check_integers(cpu);
+        check_powers(cpu);
         // 16,777,217 and its likes lie between two floats.
         let integers = std::array::from_fn(|i| (i as i32 - 8) * 0x0700_0001 + (i as i32 & 1));
         assert_lanes(cpu.load_i32(&integers), integers.map(|n| n as f32), "load_i32");
@@ -327,6 +336,24 @@ pub(crate) mod tests {
             });
             let loaded = cpu.load_e4m3(&codes).mul(cpu.splat(E4M3_LOADED));
             assert_lanes(loaded, expected, "load_e4m3");
+        }
+    }
+
+    /// Products with powers of two, with all that overflow and become subnormal.
+    fn check_powers<S: Simd>(cpu: S) {
+        for n in -150..=128 {
+            let numbers: [f32; 16] = std::array::from_fn(|i| match i {
+                0 => 0.5,
+                1 => 1.5,
+                2 => 1.25,
+                3 => f32::NAN,
+                _ => (0.7 + 0.043 * i as f32) * if i % 2 == 0 { 1.0 } else { -1.0 },
+            });
+            // A product of doubles is exact, so that it is rounded once.
+            let power = f64::from_bits(((n + 1023) as u64) << 52);
+            let expected = numbers.map(|x| (f64::from(x) * power) as f32);
+            let found = cpu.mul_exp2(cpu.load(&numbers), cpu.splat(n as f32));
+            assert_lanes(found, expected, "mul_exp2");
         }
     }
 

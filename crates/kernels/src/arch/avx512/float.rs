@@ -55,6 +55,8 @@ impl<Dot: Copy> Simd for Avx512<Dot> {
             let wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(codes.as_ptr().cast()));
             Lanes(_mm512_cvtph_ps(_mm256_slli_epi16::<8>(wide)))
         }
+
+        fn mul_exp2(self, x: Lanes, n: Lanes) -> Lanes { Lanes(_mm512_scalef_ps(x.0, n.0)) }
     }
 
     #[inline(always)]
