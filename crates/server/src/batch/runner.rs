@@ -173,7 +173,8 @@ impl Runner {
     ) -> Result<(), Failure> {
         let (store, id) = (self.store.clone(), batch.id.clone());
         let updated = spawn_blocking(move || store.update(&id, change)).await;
-        Ok(updated.map_err(|error| Failure::Server(error.to_string()))??)
+        updated.map_err(|error| Failure::Server(error.to_string()))??;
+        Ok(())
     }
 
     async fn until_cancelled(&self, id: &str) {

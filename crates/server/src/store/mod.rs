@@ -330,22 +330,21 @@ impl FileStore {
         open
     }
 
-    /// Changes a batch, unless it is over. Blocks until the change is on disk.
+    /// Changes a batch, unless it is over, and returns it. Blocks until the change is on disk.
     pub(crate) fn update(
         &self,
         id: &str,
         change: impl FnOnce(&mut Batch),
-    ) -> Result<(), StoreError> {
+    ) -> Result<Batch, StoreError> {
         let mut state = self.state();
         let stored = state.batches.get_mut(id).ok_or(StoreError::NotFound)?;
-        if stored.item.is_final() {
-            return Ok(());
+        if !stored.item.is_final() {
+            let mut changed = stored.clone();
+            change(&mut changed.item.batch);
+            write_json(&self.batch_path(id, "json"), &changed)?;
+            *stored = changed;
         }
-        let mut changed = stored.clone();
-        change(&mut changed.item.batch);
-        write_json(&self.batch_path(id, "json"), &changed)?;
-        *stored = changed;
-        Ok(())
+        Ok(stored.item.batch.clone())
     }
 
     /// Notes the numbers of requests, which the results on disk tell again after an interruption.
@@ -355,15 +354,15 @@ impl FileStore {
         }
     }
 
-    /// Asks a batch of a caller to end. Blocks.
+    /// Asks a batch of a caller to end, and returns it as it was then: it may have ended since. Blocks.
     pub(crate) fn cancel(&self, owner: &Owner, id: &str, now: u64) -> Result<Batch, StoreError> {
         self.batch(owner, id)?;
-        self.update(id, |batch| {
+        let cancelled = self.update(id, |batch| {
             batch.status = BatchStatus::Cancelling;
             batch.cancelling_at.get_or_insert(now);
         })?;
         self.0.changes.send_replace(());
-        self.batch(owner, id)
+        Ok(cancelled)
     }
 
     /// Returns the path of the results of a batch that is not over.

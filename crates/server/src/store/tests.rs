@@ -110,3 +110,32 @@ fn batches_that_are_over_do_not_change_and_the_oldest_are_forgotten() {
     let ids: Vec<_> = store.batches(&owner()).into_iter().map(|batch| batch.id).collect();
     assert_eq!(ids, ["batch_3", "batch_1"]);
 }
+
+#[test]
+fn cancelling_returns_what_it_did_however_soon_the_batch_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::open(folder.path(), StoreLimits::default()).unwrap();
+    let ids: Vec<_> = (0..50).map(|at| format!("batch_{at}")).collect();
+    let wait_until = |id: &str, status: BatchStatus| {
+        while store.find_batch(id).is_none_or(|batch| batch.item.batch.status != status) {
+            std::thread::yield_now();
+        }
+    };
+    let cancelled = std::thread::scope(|scope| {
+        // Ends each batch as soon as it is being cancelled.
+        scope.spawn(|| {
+            for id in &ids {
+                wait_until(id, BatchStatus::Cancelling);
+                store.update(id, |batch| batch.status = BatchStatus::Cancelled).unwrap();
+            }
+        });
+        let cancel = |id: &String| {
+            store.create(&owner(), record(id, "file-1", 1)).unwrap();
+            let cancelled = store.cancel(&owner(), id, 5).unwrap();
+            wait_until(id, BatchStatus::Cancelled);
+            cancelled.status
+        };
+        ids.iter().map(cancel).collect::<Vec<_>>()
+    });
+    assert_eq!(cancelled, [BatchStatus::Cancelling; 50]);
+}
