@@ -122,6 +122,49 @@ fn attention(c: &mut Criterion) {
     }
 }
 
+/// One token attends to a long context, whose keys and values come from memory.
+fn attention_from_memory(c: &mut Criterion) {
+    const LAYERS: usize = 12;
+    let (heads, sharing, head_dim, visible) = (5, 4, 128, 4096);
+    let pages: Vec<u32> = (0..(visible / PAGE_LEN) as u32).collect();
+    let row = floats(heads * head_dim);
+    for dtype in KvDtype::ALL {
+        let shape = KvShape { layers: LAYERS, pages: pages.len(), heads, head_dim };
+        let mut store = KvStore::new(dtype, shape);
+        for (layer, position) in (0..LAYERS).flat_map(|l| (0..visible).map(move |p| (l, p))) {
+            store.write(wf_kernels::best(), KvSlot::new(layer, &pages, position), &row, &row);
+        }
+        let mut group = c.benchmark_group(format!("attend {visible} from memory, {dtype}"));
+        group.throughput(Throughput::Bytes((shape.size_bytes(dtype) / LAYERS) as u64));
+        for kernel in fast_kernels() {
+            let data = floats(sharing * head_dim);
+            let q = Queries {
+                data: &data,
+                stride: data.len(),
+                heads: sharing,
+                visible: &[visible],
+                window: None,
+                sinks: 0,
+                scale: 0.1,
+            };
+            let mut scratch = AttendScratch::new(sharing, head_dim);
+            let mut out = data.clone();
+            let mut layers = (0..LAYERS).cycle();
+            group.bench_function(kernel.isa().name(), |b| {
+                b.iter(|| {
+                    let layer = layers.next().expect("an endless cycle");
+                    for head in 0..heads {
+                        let kv = store.head(layer, head, &pages);
+                        let mut out = Strip::new(&mut out, data.len(), data.len(), 0);
+                        attend(kernel, black_box(&q), &kv, &mut scratch, &mut out, 0);
+                    }
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
 fn rows(c: &mut Criterion) {
     let x = floats(COLS);
     let (mut out, mut codes, mut sums) = (x.clone(), vec![0; COLS], vec![0; COLS / 64]);
@@ -159,6 +202,6 @@ criterion_group! {
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1))
         .sample_size(20);
-    targets = products, head, attention, rows, runs
+    targets = products, head, attention, attention_from_memory, rows, runs
 }
 criterion_main!(benches);

@@ -66,6 +66,60 @@ impl Ahead {
     }
 }
 
+/// Lines that are prefetched one after another, in whatever order others are read meanwhile: the CPU's own
+/// prefetching joins in when addresses ascend.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinesAhead {
+    next: usize,
+    step: usize,
+}
+
+impl LinesAhead {
+    /// Prefetches the lines from `next` on.
+    #[inline(always)]
+    pub(crate) fn new(next: usize) -> Self {
+        Self { next, step: size_of::<Line>() }
+    }
+
+    /// Prefetches nothing but a line that is in a cache already, which takes less time than asking each time.
+    #[inline(always)]
+    pub(crate) fn nothing(cached: usize) -> Self {
+        Self { next: cached, step: 0 }
+    }
+
+    /// Leaves out the lines that begin in the first `bytes` bytes.
+    #[inline(always)]
+    pub(crate) fn skip(self, bytes: usize) -> Self {
+        let lines = bytes.div_ceil(size_of::<Line>());
+        Self { next: self.next.wrapping_add(lines * self.step), ..self }
+    }
+
+    /// Prefetches as many lines as begin in element `i` of elements that follow each other.
+    #[inline(always)]
+    pub(crate) fn fetch<T>(&mut self, i: usize) {
+        for _ in 0..lines_of::<T>(i) {
+            prefetch(self.take());
+        }
+    }
+
+    /// Returns the address of the next line.
+    #[inline(always)]
+    fn take(&mut self) -> usize {
+        let line = self.next;
+        self.next = line.wrapping_add(self.step);
+        line
+    }
+}
+
+/// Returns the number of lines that begin in element `i`. A line is a whole number of elements, or the other way round.
+#[inline(always)]
+fn lines_of<T>(i: usize) -> usize {
+    match size_of::<T>() / size_of::<Line>() {
+        0 => usize::from((i * size_of::<T>()).is_multiple_of(size_of::<Line>())),
+        lines => lines,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +158,17 @@ mod tests {
         let rest = Ahead::next_strip(&lines, 0, 0);
         assert_eq!(fetched(rest.for_tokens::<3>(), &lines, 64), expected);
         assert!(fetched(rest.for_tokens::<2>(), &lines, 64).is_empty());
+    }
+
+    #[test]
+    fn lines_are_fetched_in_order_as_many_as_are_read() {
+        assert_eq!([0, 1, 2, 3].map(lines_of::<[f32; 16]>), [1; 4]);
+        assert_eq!([0, 1, 2, 3].map(lines_of::<[f32; 32]>), [2; 4]);
+        assert_eq!([0, 1, 2, 3].map(lines_of::<[u16; 16]>), [1, 0, 1, 0]);
+        assert_eq!([0, 3, 4, 5].map(lines_of::<[u8; 16]>), [1, 0, 1, 0]);
+        let mut ahead = LinesAhead::new(4096).skip(65);
+        assert_eq!([ahead.take(), ahead.take()], [4096 + 128, 4096 + 192]);
+        let mut nothing = LinesAhead::nothing(640).skip(1000);
+        assert_eq!([nothing.take(), nothing.take()], [640; 2]);
     }
 }

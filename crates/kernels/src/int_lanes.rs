@@ -7,7 +7,7 @@
 //! sum is exact.
 
 use crate::LookupKernel;
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, LinesAhead};
 use crate::lanes::Simd;
 use crate::line::{Line, STRIP};
 
@@ -69,7 +69,7 @@ pub(crate) trait ValuePages {
     fn page(&self, i: usize) -> &[ValuePairs];
 
     /// Returns what is prefetched while page `i` is read.
-    fn ahead(&self, i: usize) -> Ahead;
+    fn ahead(&self, i: usize) -> LinesAhead;
 }
 
 /// Rows in a line of a column of a [`TernaryColumns`](crate::TernaryColumns).

@@ -5,7 +5,7 @@
 //! blocks before. A block of a score is 32 elements of the key; a block of a weighted value is a page.
 
 use super::{AttendScratch, CHUNK, Job, exponentials, part_len};
-use crate::ahead::Ahead;
+use crate::ahead::LinesAhead;
 use crate::arch::numbers;
 use crate::half::bf16_to_f32;
 use crate::kv::{BLOCK, PAGE_LEN, TILE, bf16_operand};
@@ -154,7 +154,7 @@ fn scores_of_queries<S: Simd, const N: usize, const T: usize>(
     let blocks = key_len / BLOCK;
     let queries = queries.as_chunks::<BLOCK>().0;
     let keys = keys.as_chunks::<{ BLOCK / 2 }>().0;
-    let ahead = job.ahead_of_keys(page, first);
+    let mut ahead = job.ahead_of_keys(page, first);
     for first_tile in (0..PAGE_LEN / TILE).step_by(T) {
         let mut totals = [[cpu.splat(0.0); T]; N];
         for block in 0..blocks {
@@ -170,7 +170,7 @@ fn scores_of_queries<S: Simd, const N: usize, const T: usize>(
             for pair in 0..BLOCK / 2 {
                 let mut keys = [[cpu.splat(0.0); 2]; T];
                 for (keys, tile) in keys.iter_mut().zip(tiles) {
-                    ahead.of(&tile[pair]);
+                    ahead.fetch::<Pairs>(pair);
                     *keys = cpu.load_bf16_pairs(&tile[pair]);
                 }
                 for (sums, q) in sums.iter_mut().zip(q) {
@@ -241,18 +241,19 @@ fn weigh_queries<S: Simd, const N: usize>(
 #[inline(always)]
 fn weigh_columns<S: Simd, const B: usize, const N: usize>(
     cpu: S,
-    (values, columns, ahead): (&[Pairs], usize, Ahead),
+    (values, columns, ahead): (&[Pairs], usize, LinesAhead),
     first: usize,
     weights: [&[f32; PAGE_LEN]; N],
     parts: &mut [f32],
 ) {
     let part_len = parts.len() / N;
     let mut sums = [[[cpu.splat(0.0); 2]; B]; N];
+    let mut ahead = ahead.skip(first * (PAGE_LEN / 2) * size_of::<Pairs>());
     for (pair, row) in (0..PAGE_LEN / 2).zip(values.chunks_exact(columns)) {
         let mut values = [[cpu.splat(0.0); 2]; B];
         let pairs: &[Pairs; B] = row[first..].first_chunk().expect("as many columns");
+        ahead.fetch::<[Pairs; B]>(pair);
         for (values, pairs) in values.iter_mut().zip(pairs) {
-            ahead.of(pairs);
             *values = cpu.load_bf16_pairs(pairs);
         }
         for (sums, weights) in sums.iter_mut().zip(weights) {

@@ -1,7 +1,7 @@
 //! Attention over chunks of float keys and values.
 
 use super::{AttendScratch, CHUNK, Job, exponentials, part_len, scale_weights};
-use crate::ahead::Ahead;
+use crate::ahead::LinesAhead;
 use crate::arch::numbers;
 use crate::float::add_products;
 use crate::kv::{PAGE_LEN, TILE};
@@ -26,6 +26,9 @@ pub(super) fn attend<S: Simd, F: Stored, const SCALED: bool>(
 ) {
     let scores = &mut scratch.scores[..job.q.len() * CHUNK];
     for page in job.seen_pages() {
+        if SCALED {
+            job.prefetch_scales(page);
+        }
         scores_of_page::<S, F, SCALED>(cpu, job, page, scores);
     }
     let part_len = part_len(job.kv.head_dim());
@@ -84,17 +87,17 @@ fn scores_of_queries<S: Simd, F: Stored, const SCALED: bool, const N: usize, con
     for (n, q) in q.iter_mut().enumerate() {
         *q = job.q.head(first + n, head_dim);
     }
+    let mut ahead = job.ahead_of_keys(page, first);
     for first_tile in (0..PAGE_LEN / TILE).step_by(T) {
         let mut tiles = [keys; T];
         for (t, tile) in tiles.iter_mut().enumerate() {
             *tile = &keys[(first_tile + t) * row_len..][..head_dim];
         }
-        let ahead = job.ahead_of_keys(page, first);
         let mut sums = [[[cpu.splat(0.0); T]; SUMS]; N];
         for pair in 0..head_dim / SUMS {
             for i in 0..SUMS {
                 let d = SUMS * pair + i;
-                let values = load_tiles::<S, F, T>(cpu, tiles, d, ahead);
+                let values = load_tiles::<S, F, T>(cpu, tiles, d, &mut ahead);
                 for (sums, q) in sums.iter_mut().zip(q) {
                     add_products(&mut sums[i], values, cpu.splat(q[d]));
                 }
@@ -102,7 +105,7 @@ fn scores_of_queries<S: Simd, F: Stored, const SCALED: bool, const N: usize, con
         }
         if head_dim % SUMS == 1 {
             let d = head_dim - 1;
-            let values = load_tiles::<S, F, T>(cpu, tiles, d, ahead);
+            let values = load_tiles::<S, F, T>(cpu, tiles, d, &mut ahead);
             for (sums, q) in sums.iter_mut().zip(q) {
                 add_products(&mut sums[0], values, cpu.splat(q[d]));
             }
@@ -129,11 +132,11 @@ fn load_tiles<S: Simd, F: Stored, const T: usize>(
     cpu: S,
     tiles: [&[[F::Bits; TILE]]; T],
     d: usize,
-    ahead: Ahead,
+    ahead: &mut LinesAhead,
 ) -> [S::Lanes; T] {
     let mut values = [cpu.splat(0.0); T];
     for (values, tile) in values.iter_mut().zip(tiles) {
-        ahead.of(&tile[d]);
+        ahead.fetch::<[F::Bits; TILE]>(d);
         *values = F::load(cpu, &tile[d]);
     }
     values
@@ -201,7 +204,7 @@ fn weigh_range<S: Simd, F: Stored>(
 fn add_weighted<S: Simd, F: Stored, const N: usize>(
     cpu: S,
     weights: [&[f32]; N],
-    rows: (&[F::Bits], usize, Ahead),
+    rows: (&[F::Bits], usize, LinesAhead),
     parts: &mut [f32],
 ) {
     // Blocks of columns whose sums stay in registers for all rows.
@@ -222,7 +225,7 @@ fn add_weighted<S: Simd, F: Stored, const N: usize>(
 fn add_to_columns<S: Simd, F: Stored, const B: usize, const N: usize>(
     cpu: S,
     weights: [&[f32]; N],
-    (rows, row_len, ahead): (&[F::Bits], usize, Ahead),
+    (rows, row_len, ahead): (&[F::Bits], usize, LinesAhead),
     column: usize,
     parts: &mut [f32],
 ) {
@@ -234,11 +237,12 @@ fn add_to_columns<S: Simd, F: Stored, const B: usize, const N: usize>(
             *sum = cpu.load(chunk);
         }
     }
+    let mut ahead = ahead.skip(column * (rows.len() / row_len) * size_of::<F::Bits>());
     for (i, row) in rows.chunks_exact(row_len).enumerate() {
         let chunks = row[column..][..TILE * B].as_chunks::<TILE>().0;
         let mut values = [cpu.splat(0.0); B];
+        ahead.fetch::<[[F::Bits; TILE]; B]>(i);
         for (values, chunk) in values.iter_mut().zip(chunks) {
-            ahead.of(chunk);
             *values = F::load(cpu, chunk);
         }
         for (sums, weights) in sums.iter_mut().zip(&weights) {

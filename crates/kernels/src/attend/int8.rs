@@ -6,7 +6,7 @@
 
 use super::{AttendScratch, CHUNK, Job, exponentials, part_len, scale_weights};
 use crate::QuantRow;
-use crate::ahead::Ahead;
+use crate::ahead::LinesAhead;
 use crate::int_lanes::{Keys, ValuePages, ValuePairs, WeightPair};
 use crate::int8::INT8_LINE_COLS;
 use crate::kv::{PAGE_LEN, TILE};
@@ -33,6 +33,7 @@ pub(super) fn attend<S: IntSums>(
     let scores = &mut scratch.scores[..queries * CHUNK];
     let codes = &scratch.codes[..queries];
     for page in job.seen_pages() {
+        job.prefetch_scales(page);
         scores_of_page(cpu, job, page, codes, scores);
     }
     let part_len = part_len(job.kv.head_dim());
@@ -79,7 +80,7 @@ fn scores_of_page<S: IntSums>(
         let (whole, rest) = codes.as_chunks::<QUERIES_AT_ONCE>();
         for (i, [a, b, c, d]) in whole.iter().enumerate() {
             let first = i * QUERIES_AT_ONCE;
-            let ahead = job.ahead_of_keys(page, first);
+            let ahead = job.ahead_of_key_lines(page, first);
             let sums = cpu.code_sums::<Keys, 4>(lines, [a, b, c, d], ahead);
             for (n, sums) in sums.iter().enumerate() {
                 put(first + n, sums);
@@ -87,7 +88,7 @@ fn scores_of_page<S: IntSums>(
         }
         for (i, query) in rest.iter().enumerate() {
             let at = whole.len() * QUERIES_AT_ONCE + i;
-            let [sums] = cpu.code_sums::<Keys, 1>(lines, [query], job.ahead_of_keys(page, at));
+            let [sums] = cpu.code_sums::<Keys, 1>(lines, [query], job.ahead_of_key_lines(page, at));
             put(at, &sums);
         }
     }
@@ -146,7 +147,7 @@ impl ValuePages for ChunkValues<'_> {
     }
 
     #[inline(always)]
-    fn ahead(&self, i: usize) -> Ahead {
+    fn ahead(&self, i: usize) -> LinesAhead {
         self.job.ahead_of_values(self.page_of_chunk(i), self.first_query)
     }
 }

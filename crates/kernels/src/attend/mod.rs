@@ -20,7 +20,8 @@ pub use page_bounds::split_len;
 use std::ops::Range;
 
 use crate::KvDtype;
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, LinesAhead};
+use crate::arch::prefetch;
 use crate::float::exp;
 use crate::int_lanes::WeightPair;
 use crate::kv::{BLOCK, KvHead, PAGE_LEN, TILE};
@@ -320,7 +321,17 @@ impl<'a> Job<'a> {
     /// Returns what is prefetched while query heads from `first` on read the keys of a page: its values. Only the
     /// first ones fetch.
     #[inline(always)]
-    fn ahead_of_keys(&self, page: usize, first: usize) -> Ahead {
+    fn ahead_of_keys(&self, page: usize, first: usize) -> LinesAhead {
+        let keys = self.kv.keys_address(self.first_page + page, false);
+        if first > 0 {
+            return LinesAhead::nothing(keys);
+        }
+        LinesAhead::new(keys.wrapping_add(self.kv.keys_bytes()))
+    }
+
+    /// As [`ahead_of_keys`](Self::ahead_of_keys), for keys that are read in the order of their addresses.
+    #[inline(always)]
+    fn ahead_of_key_lines(&self, page: usize, first: usize) -> Ahead {
         if first > 0 {
             return Ahead::NOTHING;
         }
@@ -331,11 +342,19 @@ impl<'a> Job<'a> {
     /// Returns what is prefetched while query heads from `first` on read the values of a page: the keys of the same
     /// page of the next chunk. Only the first ones fetch.
     #[inline(always)]
-    fn ahead_of_values(&self, page: usize, first: usize) -> Ahead {
-        let Some(next) = self.next.filter(|_| first == 0) else { return Ahead::NOTHING };
-        let keys = self.kv.keys_address(self.first_page + page, false);
-        let next_keys = self.kv.keys_address(next.first_page + page, next.is_of_next_head);
-        Ahead::new(keys.wrapping_add(self.kv.keys_bytes()), next_keys)
+    fn ahead_of_values(&self, page: usize, first: usize) -> LinesAhead {
+        let Some(next) = self.next.filter(|_| first == 0) else {
+            return LinesAhead::nothing(self.kv.keys_address(self.first_page + page, false));
+        };
+        LinesAhead::new(self.kv.keys_address(next.first_page + page, next.is_of_next_head))
+    }
+
+    /// Prefetches the scales of the same page of the next chunk. They are too few to be fetched in step.
+    #[inline(always)]
+    fn prefetch_scales(&self, page: usize) {
+        if let Some(next) = self.next {
+            self.kv.scale_lines(next.first_page + page, next.is_of_next_head).for_each(prefetch);
+        }
     }
 
     /// Returns the positions of the chunk that are visible to a query head.

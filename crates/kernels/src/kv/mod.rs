@@ -394,16 +394,35 @@ impl<'a> KvHead<'a> {
     /// need not exist.
     #[inline(always)]
     pub(crate) fn keys_address(&self, i: usize, is_of_next_head: bool) -> usize {
-        let page = self.pages.get(i).map_or(0, |page| *page as usize);
-        let head = page * self.heads + self.head + usize::from(is_of_next_head);
-        let bytes = head.wrapping_mul(self.layout.head_lines * size_of::<Line>());
-        self.lines.as_ptr().addr().wrapping_add(bytes)
+        let bytes = self.layout.head_lines * size_of::<Line>();
+        self.lines.as_ptr().addr().wrapping_add(bytes.wrapping_mul(self.near(i, is_of_next_head)))
     }
 
     /// Returns the number of bytes from the keys of a page to its values.
     #[inline(always)]
     pub(crate) fn keys_bytes(&self) -> usize {
         self.layout.key_lines * size_of::<Line>()
+    }
+
+    /// Returns the addresses of the lines with the scales of page `i`, of this head or of the one after it, for
+    /// prefetching: the page need not exist. There are none without scales.
+    #[inline(always)]
+    pub(crate) fn scale_lines(
+        &self,
+        i: usize,
+        is_of_next_head: bool,
+    ) -> impl Iterator<Item = usize> {
+        let bytes = if self.dtype.is_scaled() { 2 * PAGE_LEN * size_of::<f32>() } else { 0 };
+        let offset = bytes.wrapping_mul(self.near(i, is_of_next_head));
+        let first = self.scales.as_ptr().addr().wrapping_add(offset);
+        (0..bytes).step_by(size_of::<Line>()).map(move |line| first.wrapping_add(line))
+    }
+
+    /// Returns the index of this head of page `i`, or of the one after it, among all heads of the layer, if they exist.
+    #[inline(always)]
+    fn near(&self, i: usize, is_of_next_head: bool) -> usize {
+        let page = self.pages.get(i).map_or(0, |page| *page as usize);
+        page * self.heads + self.head + usize::from(is_of_next_head)
     }
 
     /// Returns `true` if no head of the layer follows.

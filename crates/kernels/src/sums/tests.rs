@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::TernaryColumns;
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, LinesAhead};
 use crate::int_lanes::{COLUMN_LINE_ROWS, COLUMNS_AT_ONCE, Keys, ValuePairs};
 use crate::int8::{BIAS, Bytes};
 use crate::kv::PAGE_LEN;
@@ -212,8 +212,8 @@ impl ValuePages for Values {
         &self.0[i * self.1 * PAGE_LEN / 2..][..self.1 * PAGE_LEN / 2]
     }
 
-    fn ahead(&self, _: usize) -> Ahead {
-        Ahead::NOTHING
+    fn ahead(&self, _: usize) -> LinesAhead {
+        LinesAhead::nothing(0)
     }
 }
 

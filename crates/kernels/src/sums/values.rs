@@ -1,6 +1,6 @@
 //! Sums of weighted values, for attention.
 
-use crate::int_lanes::{IntLanes, ValuePages, WeightPair};
+use crate::int_lanes::{IntLanes, ValuePages, ValuePairs, WeightPair};
 
 /// For each of `T` rows of weights and of `B` blocks of sixteen columns from block `first` on, returns
 /// the sum of weight times value over all positions, which the caller knows to fit into 32 bits.
@@ -19,11 +19,12 @@ pub(crate) fn value_sums<C: IntLanes, V: ValuePages, const T: usize, const B: us
             *weights = &weights[start..len.min(start + V::ROWS)];
         }
         let page = start / V::ROWS;
-        let (rows, ahead) = (values.page(page).chunks_exact(values.columns()), values.ahead(page));
+        let rows = values.page(page).chunks_exact(values.columns());
+        let mut ahead = values.ahead(page).skip(first * V::ROWS * size_of::<ValuePairs>());
         for (i, row) in rows.take(page_weights[0].len()).enumerate() {
             let row = &row[first..][..B];
+            ahead.fetch::<[ValuePairs; B]>(i);
             for b in 0..B {
-                ahead.of(&row[b]);
                 let pairs = cpu.load_pairs(&row[b]);
                 for (sums, weights) in sums.iter_mut().zip(page_weights) {
                     sums[b] = cpu.dot_pairs(sums[b], pairs, weights[i]);
