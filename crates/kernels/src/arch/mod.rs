@@ -3,6 +3,8 @@
 //! To add one, write its lanes in a file of this folder and register it below.
 
 pub(crate) mod environment;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod lookup;
 mod memory;
 mod peak;
 mod prefetch;

@@ -4,6 +4,7 @@ mod dotprod;
 mod float;
 mod i8mm;
 mod int;
+mod lookup;
 mod widening;
 
 use std::arch::is_aarch64_feature_detected;

@@ -4,6 +4,7 @@ use std::arch::aarch64::*;
 
 use super::int::{self, add_products, shared_methods};
 use super::{Neon, Widening};
+use crate::LookupKernel;
 use crate::arch::inlined;
 use crate::int_lanes::{ColumnQuads, ColumnSums, IntLanes, QuadBlock};
 use crate::line::STRIP;
@@ -36,6 +37,8 @@ impl IntLanes for Neon<Widening> {
         fn signed(self, bytes: int8x16_t) -> int8x16_t { int::signed(bytes) }
 
         fn quads(self, activations: &QuadBlock) -> &QuadBlock { activations }
+
+        fn lookup_kernel(self) -> Option<&'static dyn LookupKernel> { Some(&Neon(Widening)) }
 
         fn zero(self) -> [int16x8_t; 2] { [vdupq_n_s16(0); 2] }
 

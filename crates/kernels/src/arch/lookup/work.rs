@@ -15,8 +15,8 @@ unsafe impl Plain for [i32; 16] {}
 unsafe impl Plain for u32 {}
 
 /// The buffers of a job.
-pub(super) struct Work {
-    indices: Lines,
+pub(in crate::arch) struct Work {
+    entries: Lines,
     tables: Lines,
     bands: [BandSums; BLOCK / BAND],
 }
@@ -24,15 +24,15 @@ pub(super) struct Work {
 impl Work {
     fn new() -> Self {
         Self {
-            indices: lines(CHUNK_LINES * MAX_ROWS * size_of::<u32>()),
+            entries: lines(CHUNK_LINES * MAX_ROWS * size_of::<u32>()),
             tables: lines(PASS_BYTES),
             bands: std::array::from_fn(|_| BandSums::new()),
         }
     }
 
-    /// Returns the indices, the tables of a pass and the sums of each band.
+    /// Returns the entries of a chunk of lines, the tables of a pass and the sums of each band.
     pub(super) fn parts(&mut self) -> (&mut [u32], &mut [Tokens], &mut [BandSums]) {
-        (numbers_mut(&mut self.indices), numbers_mut(&mut self.tables), &mut self.bands)
+        (numbers_mut(&mut self.entries), numbers_mut(&mut self.tables), &mut self.bands)
     }
 }
 
@@ -41,6 +41,6 @@ thread_local! {
 }
 
 /// Calls `job` with the buffers of this thread, which its first call allocates.
-pub(super) fn with_work(job: impl FnOnce(&mut Work)) {
+pub(in crate::arch) fn with_work(job: impl FnOnce(&mut Work)) {
     WORK.with_borrow_mut(|work| job(work.get_or_insert_with(Work::new)));
 }
