@@ -118,14 +118,15 @@ impl Ledger {
         if self.shared_steps < steps_for_all {
             return None;
         }
-        let least = callers.iter().map(|caller| caller.account.served).min()?;
-        let owed = callers.iter().enumerate().filter(|(_, caller)| caller.account.served == least);
+        let min_served = callers.iter().map(|caller| caller.account.served).min()?;
+        let owed =
+            callers.iter().enumerate().filter(|(_, caller)| caller.account.served == min_served);
         let blocks = owed.flat_map(|(index, caller)| {
-            let least = caller.claims.iter().map(|claim| claim.request.served).min();
+            let min_served = caller.claims.iter().map(|claim| claim.request.served).min();
             let large = caller.claims.iter().filter(move |claim| {
                 let min = step.claims[claim.at].demand.min_tokens;
                 let is_large = min > claim.part(turn) && min <= step.left.rows;
-                Some(claim.request.served) == least && is_large
+                Some(claim.request.served) == min_served && is_large
             });
             large.map(move |claim| {
                 let waited = (caller.account.last_step, claim.request.last_step);
@@ -210,11 +211,13 @@ impl<K: Ord + Copy> Accounts<K> {
 
     /// Cancels what is owed to those that got all they could use.
     fn level(&mut self, unmet: &BTreeSet<K>) {
-        let least = unmet.iter().map(|key| self.of(*key).served).min();
+        let min_served = unmet.iter().map(|key| self.of(*key).served).min();
         for (key, account) in &mut self.0 {
-            match least {
+            match min_served {
                 None => account.served = 0,
-                Some(least) if !unmet.contains(key) => account.served = account.served.max(least),
+                Some(min_served) if !unmet.contains(key) => {
+                    account.served = account.served.max(min_served)
+                }
                 Some(_) => {}
             }
         }

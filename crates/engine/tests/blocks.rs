@@ -308,21 +308,21 @@ fn prompt_logprobs_need_no_completion_in_any_mode() {
     let engine = engine(kind, 64, 64, 1);
     // Sixteen are reported at once, so the last token is reported alone.
     for len in [1, 17, 33] {
-        let told = |mode| {
+        let reported = |mode| {
             let base = request(prompt(len), 0, 7, mode);
             let mut events = engine.submit(Request { prompt_logprobs: Some(0), ..base }).unwrap();
-            let mut told = 0;
+            let mut reported = 0;
             loop {
                 match events.next_blocking().unwrap() {
-                    Event::PromptLogprobs(more) => told += more.len(),
-                    Event::Done(reason) => return (told, reason),
+                    Event::PromptLogprobs(more) => reported += more.len(),
+                    Event::Done(reason) => return (reported, reason),
                     _ => {}
                 }
             }
         };
         for name in ["autoregressive", "lookup", "drafted", "drafted+lookup", "auto"] {
             let expected = (len - 1, FinishReason::Length);
-            assert_eq!(told(DecodeMode::from_name(name).unwrap()), expected, "{name}, {len}");
+            assert_eq!(reported(DecodeMode::from_name(name).unwrap()), expected, "{name}, {len}");
         }
     }
 }

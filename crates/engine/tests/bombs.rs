@@ -18,7 +18,7 @@ use wf_model::LogitsRow;
 use wf_text::Tokenizer;
 
 /// Maximum number of bytes of a grammar: for compiling it, and for each completion that follows it.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 /// Limit of processor time on any machine.
 const TOO_LONG: Duration = Duration::from_secs(2);
 
@@ -45,13 +45,13 @@ impl Fixture {
 }
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
-        MOST.fetch_max(live, Relaxed);
+        PEAK.fetch_max(live, Relaxed);
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
@@ -69,9 +69,9 @@ static ALLOCATOR: Counting = Counting;
 /// Runs `work`. Returns its result, its duration and its maximum of additional bytes.
 fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration, usize) {
     let before = LIVE.load(Relaxed);
-    MOST.store(before, Relaxed);
+    PEAK.store(before, Relaxed);
     let (done, took) = timed(work);
-    (done, took, MOST.load(Relaxed).saturating_sub(before))
+    (done, took, PEAK.load(Relaxed).saturating_sub(before))
 }
 
 /// Runs `work`. Returns its result and the time that it took the processor, or all of its time where the system does
@@ -367,7 +367,7 @@ fn strings_up_to_their_maximum_are_followed_in_every_script_and_by_every_way_in(
         println!("{} bytes of {piece} in {took:.1?}, {} KiB", written.len(), bytes >> 10);
         let value: String = serde_json::from_str(&written).expect("a whole string");
         assert_eq!(value.chars().count(), 4000, "{piece}");
-        assert!(bytes < 2 * MOST_BYTES, "{piece}: {bytes}");
+        assert!(bytes < 2 * MAX_BYTES, "{piece}: {bytes}");
     }
 }
 
@@ -402,7 +402,7 @@ fn long_bounded_strings_are_followed() {
         bytes >> 10
     );
     assert!((3900..=4000).contains(&len), "{len}");
-    assert!(worst < TOO_LONG && bytes < 2 * MOST_BYTES, "{worst:?}, {bytes} bytes");
+    assert!(worst < TOO_LONG && bytes < 2 * MAX_BYTES, "{worst:?}, {bytes} bytes");
 }
 
 #[test]
@@ -449,7 +449,7 @@ fn hostile_grammars_stay_within_limits() {
         let came = compiled.as_ref().map_or_else(ToString::to_string, |_| "compiled".into());
         let came: String = came.chars().take(90).collect();
         println!("{took:>9.1?} {:>6} KiB {shown}: {came}", bytes >> 10);
-        if took > TOO_LONG || bytes > MOST_BYTES {
+        if took > TOO_LONG || bytes > MAX_BYTES {
             wrong.push(format!("{shown}: {took:?}, {bytes} bytes"));
         }
         // A grammar that compiles is followed for a while.
@@ -459,7 +459,7 @@ fn hostile_grammars_stay_within_limits() {
             "{took:>9.1?} {:>6} KiB    {picked} tokens, the longest in {worst:.1?}",
             bytes >> 10
         );
-        if worst > TOO_LONG || bytes > MOST_BYTES {
+        if worst > TOO_LONG || bytes > MAX_BYTES {
             wrong.push(format!("{shown}: a token {worst:?}, {bytes} bytes"));
         }
     }

@@ -48,9 +48,9 @@ fn collect(mut events: Events) -> (Vec<TokenId>, FinishReason) {
     loop {
         match events.next_blocking().expect("a reply ends with Done") {
             Event::Started { cached } => assert!(cached < 90),
-            Event::PromptLogprobs(_) => panic!("not asked for"),
+            Event::PromptLogprobs(_) => panic!("not requested"),
             Event::Progress { done, total } => assert!(done <= total),
-            Event::Preview(_) | Event::Embedding(_) => panic!("not asked for"),
+            Event::Preview(_) | Event::Embedding(_) => panic!("not requested"),
             Event::Tokens { tokens: picked, .. } => tokens.extend(picked.iter().map(|p| p.token)),
             Event::Done(reason) => {
                 assert!(events.next_blocking().is_none(), "nothing comes after Done");

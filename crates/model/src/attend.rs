@@ -51,9 +51,10 @@ impl AttendScratchPool {
 
 /// Returns the number of rows of a tile: as many as leave `min_tiles` tiles, but no fewer than make use of the keys.
 fn tile_rows((sharing, kv_heads): (usize, usize), rows: usize, min_tiles: usize) -> usize {
-    let [fewest, most] = [TILE_QUERIES, MAX_TILE_QUERIES].map(|queries| (queries / sharing).max(1));
-    let enough = (rows * kv_heads).checked_div(min_tiles).unwrap_or(most);
-    (enough.min(most) / fewest * fewest).max(fewest)
+    let [min_rows, max_rows] =
+        [TILE_QUERIES, MAX_TILE_QUERIES].map(|queries| (queries / sharing).max(1));
+    let enough = (rows * kv_heads).checked_div(min_tiles).unwrap_or(max_rows);
+    (enough.min(max_rows) / min_rows * min_rows).max(min_rows)
 }
 
 /// Number of query heads that share a K/V head.

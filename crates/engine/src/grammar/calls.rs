@@ -171,7 +171,7 @@ mod tests {
         Literal::Text(text.to_owned())
     }
 
-    fn calls(mark: Option<Literal>, most: usize, instead: NoCall) -> ToolCallGrammar {
+    fn calls(mark: Option<Literal>, max_calls: usize, instead: NoCall) -> ToolCallGrammar {
         let tool = |name: &str| CallGrammar {
             begin: format!("{{\"name\": {}, \"arguments\": ", Value::from(name)),
             schema: json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}},
@@ -184,7 +184,7 @@ mod tests {
             begin: String::new(),
             tools: vec![tool("f"), tool("g \"\\x41\" /i")],
             end: String::new(),
-            max_calls: most,
+            max_calls,
             no_call: instead,
         }
     }

@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn a_buffer_has_at_least_the_requested_length() {
-        for (asked, got) in [(0, 0), (1, 64), (1 << 20, 1 << 20)] {
-            let buffer = ReadBuffer::new(asked);
+        for (requested, got) in [(0, 0), (1, 64), (1 << 20, 1 << 20)] {
+            let buffer = ReadBuffer::new(requested);
             assert_eq!(buffer.bytes_len(), got);
             buffer.read(&Pool::new(2), ReadMode::Plain);
         }

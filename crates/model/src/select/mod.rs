@@ -167,8 +167,9 @@ impl<'a> SelectedStep<'a> {
         let tiles = step.rows.len() * step.recipe.kv_heads;
         let Selections { blocks, pages, visible, max_pages } = selections;
         let slot_len = sharing(step.recipe) * BLOCK;
-        let most = step.visible.iter().max().map_or(0, |visible| visible.div_ceil(PAGE_LEN));
-        let blocks_len = most.div_ceil(BLOCK).max(1);
+        let visible_pages =
+            step.visible.iter().max().map_or(0, |visible| visible.div_ceil(PAGE_LEN));
+        let blocks_len = visible_pages.div_ceil(BLOCK).max(1);
         let blocks = &mut blocks[..tiles * blocks_len * slot_len];
         step.cx.pool.rows_with(blocks, slot_len, threads, |job, out, s| {
             let (tile, block) = (job / blocks_len, job % blocks_len);

@@ -168,7 +168,7 @@ async fn an_echo_tells_how_likely_the_prompt_was() {
     }
     assert!(list("token_logprobs")[0].is_null() && list("top_logprobs")[0].is_null());
     assert!(list("token_logprobs")[1..].iter().all(|p| p.as_f64().is_some_and(|p| p <= 0.0)));
-    // The same, asked for token by token: the scores of a prompt are those of a reply.
+    // The same, requested token by token: the scores of a prompt are those of a completion.
     let text = "Once upon a time";
     let offsets: Vec<usize> =
         list("text_offset").iter().map(|at| at.as_u64().unwrap() as usize).collect();

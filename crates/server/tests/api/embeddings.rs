@@ -52,9 +52,9 @@ async fn texts_and_their_tokens_have_the_same_vectors_one_by_one_and_together() 
 #[tokio::test]
 async fn base64_is_the_bytes_of_the_numbers() {
     let server = server();
-    let asked = |format: &str| json!({"input": ["a cat", "a dog"], "encoding_format": format});
-    let numbers = ask(&server, EMBED, &asked("float")).await;
-    let coded = ask(&server, EMBED, &asked("base64")).await;
+    let request = |format: &str| json!({"input": ["a cat", "a dog"], "encoding_format": format});
+    let numbers = ask(&server, EMBED, &request("float")).await;
+    let coded = ask(&server, EMBED, &request("base64")).await;
     for (numbers, coded) in vectors(&numbers).iter().zip(coded["data"].as_array().unwrap()) {
         let bytes: Vec<u8> = numbers.iter().flat_map(|bits| bits.to_le_bytes()).collect();
         assert_eq!(decoded(coded["embedding"].as_str().unwrap()), bytes);

@@ -133,7 +133,7 @@ async fn refusals_are_counted_neither_as_aborts_nor_as_errors() {
     let server = router(&app(options(), frontend.clone()));
     let prompts =
         |count: usize| json!({"prompt": vec![[5, 6]; count], "max_tokens": 2}).to_string();
-    // It could never fit, so it is not told to try again.
+    // It could never fit, so the response does not say to try again.
     let response = server.clone().oneshot(post(COMPLETE, prompts(5))).await.unwrap();
     assert_eq!((response.status().as_u16(), response.headers().get("retry-after")), (400, None));
     let error: Value = serde_json::from_slice(&bytes(response).await).unwrap();

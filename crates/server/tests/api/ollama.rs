@@ -59,8 +59,9 @@ async fn a_chat_is_that_of_chat_completions_whole_and_in_lines() {
     let lines = lines(&server, OLLAMA_CHAT, story()).await;
     let (end, parts) = lines.split_last().unwrap();
     assert!(parts.len() > 10 && parts.iter().all(|part| part["done"] == false));
-    let said: String = lines.iter().map(|l| l["message"]["content"].as_str().unwrap()).collect();
-    assert_eq!(said, text.as_str().unwrap());
+    let streamed: String =
+        lines.iter().map(|l| l["message"]["content"].as_str().unwrap()).collect();
+    assert_eq!(streamed, text.as_str().unwrap());
     assert_eq!((&end["done"], &end["eval_count"]), (&json!(true), &json!(24)));
     assert!(parts.iter().all(|part| part.get("eval_count").is_none()));
 }
@@ -77,8 +78,8 @@ async fn generate_answers_or_continues_a_text() {
     let answer = ask(&server, OLLAMA_GENERATE, &body).await;
     assert_eq!(answer["response"], openai["choices"][0]["message"]["content"]);
     let lines = lines(&server, OLLAMA_GENERATE, body).await;
-    let said: String = lines.iter().map(|line| line["response"].as_str().unwrap()).collect();
-    assert_eq!(said, answer["response"].as_str().unwrap());
+    let streamed: String = lines.iter().map(|line| line["response"].as_str().unwrap()).collect();
+    assert_eq!(streamed, answer["response"].as_str().unwrap());
 
     let openai = json!({"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0});
     let openai = ask(&server, COMPLETE, &openai).await;

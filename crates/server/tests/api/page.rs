@@ -38,18 +38,18 @@ async fn the_page_comes_with_a_policy_that_allows_only_itself() {
 async fn bytes_that_a_browser_has_are_not_sent_again() {
     let mut tags = Vec::new();
     for encoding in ["identity", "gzip, deflate, br"] {
-        let asked = ("accept-encoding", encoding);
-        let (_, headers, body) = fetch(options(), &[asked]).await;
+        let accepted = ("accept-encoding", encoding);
+        let (_, headers, body) = fetch(options(), &[accepted]).await;
         assert_eq!(headers.get("content-encoding").is_some(), encoding != "identity");
         assert_eq!(body.starts_with(&[0x1f, 0x8b]), encoding != "identity");
         let tag = headers["etag"].to_str().unwrap().to_owned();
         for known in [tag.clone(), format!("\"other\", W/{tag}")] {
             let (status, headers, body) =
-                fetch(options(), &[asked, ("if-none-match", &known)]).await;
+                fetch(options(), &[accepted, ("if-none-match", &known)]).await;
             assert_eq!((status, body.len()), (304, 0));
             assert_eq!(headers["etag"], tag.as_str());
         }
-        let (status, ..) = fetch(options(), &[asked, ("if-none-match", "\"other\"")]).await;
+        let (status, ..) = fetch(options(), &[accepted, ("if-none-match", "\"other\"")]).await;
         assert_eq!(status, 200);
         tags.push(tag);
     }

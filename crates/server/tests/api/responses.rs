@@ -61,14 +61,14 @@ async fn a_small_top_p_leaves_the_best_token_at_any_temperature() {
 async fn output_can_be_sent_back_as_input() {
     let server = server();
     let first = ask(&server, RESPONSES, &story()).await;
-    let asked = json!({"role": "user", "content": "Tell me a story about a cat"});
+    let question = json!({"role": "user", "content": "Tell me a story about a cat"});
     let more = json!({"role": "user", "content": "And then?"});
-    let input = json!([asked, first["output"][0], more]);
+    let input = json!([question, first["output"][0], more]);
     let second = ask(&server, RESPONSES, &with("input", input)).await;
-    let said = &first["output"][0]["content"][0]["text"];
+    let answer = &first["output"][0]["content"][0]["text"];
     let openai = json!({"max_tokens": 24, "temperature": 0,
-        "messages": [{"role": "system", "content": "Be kind"}, asked,
-                     {"role": "assistant", "content": said}, more]});
+        "messages": [{"role": "system", "content": "Be kind"}, question,
+                     {"role": "assistant", "content": answer}, more]});
     let openai = ask(&server, CHAT, &openai).await;
     let text = &second["output"][0]["content"][0]["text"];
     assert_eq!(*text, openai["choices"][0]["message"]["content"]);

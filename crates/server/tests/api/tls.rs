@@ -188,9 +188,12 @@ fn invalid_tls_files_are_named() {
         ("cert.pem", "cut-key.pem", "cut-key.pem", "not valid PEM"),
         ("cert.pem", "other-key.pem", "other-key.pem", "KeyMismatch"),
     ] {
-        let said = pair.tls(certificate, private).unwrap_err();
-        assert!(said.contains(file) && said.contains(what), "{certificate}, {private}: {said}");
+        let message = pair.tls(certificate, private).unwrap_err();
+        assert!(
+            message.contains(file) && message.contains(what),
+            "{certificate}, {private}: {message}"
+        );
         let secret = key.lines().nth(1).unwrap();
-        assert!(!said.contains(secret), "a key is a secret: {said}");
+        assert!(!message.contains(secret), "a key is a secret: {message}");
     }
 }

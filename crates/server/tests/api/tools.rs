@@ -95,7 +95,7 @@ fn joined(events: &[Value], replies: usize) -> Vec<(Value, Value)> {
 }
 
 /// The names and arguments of a message's calls.
-fn said(message: &Value) -> Vec<&Value> {
+fn functions_of(message: &Value) -> Vec<&Value> {
     let calls = message["tool_calls"].as_array();
     calls.into_iter().flatten().map(|call| &call["function"]).collect()
 }
@@ -128,7 +128,11 @@ async fn calls_that_must_come_are_of_their_schema() {
                 if choice == named {
                     assert_eq!(calls[0]["function"]["name"], "get_weather");
                 }
-                assert_eq!(said(&choice_of["message"]), said(message), "a stream says the same");
+                assert_eq!(
+                    functions_of(&choice_of["message"]),
+                    functions_of(message),
+                    "a stream has the same"
+                );
                 assert_eq!((&message["content"], end), (&json!(""), &json!("tool_calls")));
                 assert!(!choice_of["logprobs"]["content"].as_array().unwrap().is_empty());
             }
@@ -167,7 +171,7 @@ async fn with_auto_the_output_is_text_unless_it_calls() {
     for more in [
         json!({"temperature": 0, "max_tokens": 30}),
         json!({"temperature": 1, "seed": 4, "max_tokens": 30}),
-        // Under a grammar, which lets any text be said.
+        // Under a grammar, which allows any text.
         json!({"temperature": 0, "max_tokens": 30, "parallel_tool_calls": false}),
     ] {
         let free = ask(&server, CHAT, &chat(&more)).await;

@@ -182,8 +182,8 @@ impl ToolCallParser {
             |at: &usize| marks.iter().any(|mark| mark.starts_with(&self.held[*at..]));
         let begins = self.held.char_indices().map(|(at, _)| at);
         let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or(0);
-        let least = self.held.len().saturating_sub(longest);
-        let undecided = begins.filter(|at| *at >= least).find(is_beginning);
+        let first_open = self.held.len().saturating_sub(longest);
+        let undecided = begins.filter(|at| *at >= first_open).find(is_beginning);
         let decided = &self.held[..undecided.unwrap_or(self.held.len())];
         self.emit_text(decided.trim_end().len());
         false

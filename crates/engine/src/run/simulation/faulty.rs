@@ -44,7 +44,7 @@ pub(super) struct Faulty {
 pub(super) enum Fault {
     /// Nothing is computed.
     Before,
-    /// The pages hold K/V that nobody asked for.
+    /// The pages hold K/V that was not requested.
     After,
     /// Some sequences of the step have absorbed their results already.
     WhileRead,

@@ -31,13 +31,13 @@ fn parts<'a>(
 
 /// Parts in short: a text is `'text'`, a call `name(arguments)`.
 fn short(parts: &[ToolCallEvent]) -> String {
-    let said = parts.iter().map(|part| match part {
+    let found_text = parts.iter().map(|part| match part {
         ToolCallEvent::Text(text) => format!("'{text}'"),
         ToolCallEvent::Begin { name } => format!("{name}("),
         ToolCallEvent::Arguments(text) => text.clone(),
         ToolCallEvent::End => ")".to_owned(),
     });
-    said.collect()
+    found_text.collect()
 }
 
 fn found(format: ToolFormat, text: &str) -> String {
@@ -120,7 +120,7 @@ fn certain_calls_are_told_as_they_come() {
     assert_eq!(short(&list), "f({})g({\"a)");
     let bare = "{\"name\": \"f\", \"arguments\": {}}";
     let text = parts(self::finder(ToolFormat::Hermes).constrained(), [bare]);
-    assert_eq!(short(&text), format!("'{bare}'"), "JSON that was asked for is text");
+    assert_eq!(short(&text), format!("'{bare}'"), "JSON that was requested is text");
 }
 
 /// Texts that are nearly calls.
@@ -187,13 +187,13 @@ proptest! {
     #[test]
     fn nothing_is_lost(text in any_text(), format in prop::sample::select(FORMATS.to_vec())) {
         let found = parts(finder(format), [text.as_str()]);
-        if let [ToolCallEvent::Text(said)] = &found[..] {
-            prop_assert_eq!(said, &text);
+        if let [ToolCallEvent::Text(found_text)] = &found[..] {
+            prop_assert_eq!(found_text, &text);
         }
         // Every part stands in the text, in its order.
         let mut rest = text.as_str();
         for part in &found {
-            let (ToolCallEvent::Text(said) | ToolCallEvent::Arguments(said)) = part else { continue };
+            let (ToolCallEvent::Text(found_text) | ToolCallEvent::Arguments(found_text)) = part else { continue };
             // Arguments that were absent, or stood in a string, are written anew. Absent ones become `{}`, which
             // may stand further on by chance.
             if let ToolCallEvent::Arguments(json) = part
@@ -201,9 +201,9 @@ proptest! {
             {
                 continue;
             }
-            let at = rest.find(said.as_str());
-            prop_assert!(at.is_some(), "{:?} in {:?}", said, rest);
-            rest = &rest[at.unwrap_or(0) + said.len()..];
+            let at = rest.find(found_text.as_str());
+            prop_assert!(at.is_some(), "{:?} in {:?}", found_text, rest);
+            rest = &rest[at.unwrap_or(0) + found_text.len()..];
         }
         let calls = found.iter().filter(|part| matches!(part, ToolCallEvent::Begin { .. })).count();
         let ends = found.iter().filter(|part| matches!(part, ToolCallEvent::End)).count();
